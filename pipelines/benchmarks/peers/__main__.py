@@ -1,6 +1,6 @@
 """Run us and our peers on the same problems and print what it took and how good it was.
 
-Usage: ``python -m pipelines.benchmarks.peers [--peer NAME ...] [--case NAME ...]``
+Usage: ``python -m pipelines.benchmarks.peers [--peer NAME ...] [--method NAME ...] [--case NAME ...]``
 """
 
 import argparse
@@ -9,13 +9,17 @@ import platform
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from pipelines.benchmarks.peers.catalogue import PEERS, Peer
+from pipelines.benchmarks.peers.adapters.harness import Problem
+from pipelines.benchmarks.peers.catalogue import PEERS, Method, Peer
 from pipelines.benchmarks.peers.comparing import Line, Settings, fit, predict
 from pipelines.benchmarks.peers.problems import CASES, FIT_CASES, make_problem
 from pipelines.benchmarks.peers.tables import aligned, fit_table, prediction_table
+
+MOST_PREDICTING, MOST_FITTING = 30_000, 8_000
+"""Points up to which all methods are tried; beyond, those whose cost is linear."""
 
 
 def compare(case: str, peers: Sequence[Peer], *, threads: int, settings: Settings) -> list[Line]:
@@ -24,16 +28,29 @@ def compare(case: str, peers: Sequence[Peer], *, threads: int, settings: Setting
     if case in FIT_CASES:
         problem, _ = make_problem(FIT_CASES[case], threads=threads)
         for peer in peers:
-            for method in peer.fits:
+            for method in _able(peer.fits, problem, MOST_FITTING):
                 lines.append(_told(fit(case, problem, peer=peer, method=method, settings=settings)))
         return lines
     problem, held_out = make_problem(CASES[case], threads=threads)
     for peer in peers:
-        for method in peer.methods:
-            if not method.needs_grid or problem.observed.size:
-                line = predict(case, problem, held_out, peer=peer, method=method, settings=settings)
-                lines.append(_told(line))
+        for method in _able(peer.methods, problem, MOST_PREDICTING):
+            line = predict(case, problem, held_out, peer=peer, method=method, settings=settings)
+            lines.append(_told(line))
     return lines
+
+
+def _able(methods: Sequence[Method], problem: Problem, most: int) -> list[Method]:
+    """Those that are tried: all with up to so many points, and without a grid those that need none."""
+    return [
+        method
+        for method in methods
+        if (method.linear or len(problem.X) <= most) and (problem.observed.size or not method.needs_grid)
+    ]
+
+
+def _named(methods: Sequence[Method], names: Sequence[str] | None) -> tuple[Method, ...]:
+    """Those of these names, or all of them."""
+    return tuple(method for method in methods if not names or method.name in names)
 
 
 def _told(line: Line) -> Line:
@@ -54,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     )
     every = (*CASES, *FIT_CASES)
     parser.add_argument("--peer", action="append", choices=tuple(PEERS), help="who (repeat; default: all)")
+    parser.add_argument("--method", action="append", help="how, by the name its adapter has (repeat)")
     parser.add_argument("--case", action="append", choices=every, help="what (repeat; default: all)")
     parser.add_argument("--threads", type=int, default=2, help="threads of every program (default: 2)")
     parser.add_argument(
@@ -75,7 +93,13 @@ def main() -> None:
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # an exit stops the peer that runs; a signal would not
-    peers = [peer for name, peer in PEERS.items() if not arguments.peer or name in arguments.peer]
+    peers = [
+        replace(
+            peer, methods=_named(peer.methods, arguments.method), fits=_named(peer.fits, arguments.method)
+        )
+        for name, peer in PEERS.items()
+        if not arguments.peer or name in arguments.peer
+    ]
     settings = Settings(arguments.environments, arguments.time_limit)
     results: dict[str, list[Line]] = {}
     cases = {

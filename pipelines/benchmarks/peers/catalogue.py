@@ -31,6 +31,8 @@ class Method:
         Whether it works on grids alone.
     exact_spread : bool
         Whether its standard deviation has to agree too; not where it is larger by design.
+    linear : bool
+        Whether its cost is linear in the points: others are left out where there are very many.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Method:
     matrices: float = 0.0
     needs_grid: bool = False
     exact_spread: bool = True
+    linear: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,9 @@ class Peer:
 
 OURS = "cagp-dist"
 
+NEAR = 1e-3
+"""Tolerance of methods that use 60 of the 70 points of the small problem."""
+
 PEERS = {
     peer.name: peer
     for peer in (
@@ -79,6 +85,8 @@ PEERS = {
             methods=(
                 Method("rings", "exact on the grid", needs_grid=True),
                 Method("cholesky", "exact (Cholesky)", matrices=2),
+                Method("neighbours", "64 nearest, in groups", tolerance=NEAR, linear=True),
+                Method("neighbours-60", "60 nearest, each alone", tolerance=NEAR, linear=True),
                 Method("sweeps-2", "block Gauss-Seidel, m = 2"),
                 Method("sweeps-5", "block Gauss-Seidel, m = 5"),
                 Method(
@@ -86,8 +94,9 @@ PEERS = {
                 ),
             ),
             fits=(
-                Method("fit-rings", "likelihood on the grid"),
+                Method("fit-rings", "likelihood on the grid", needs_grid=True),
                 Method("fit-dense", "likelihood, dense", matrices=2),
+                Method("fit-vecchia", "Vecchia, cells of 20 with 180 points", linear=True),
             ),
         ),
         Peer(
@@ -138,6 +147,22 @@ PEERS = {
                 Method("ordinary-kriging", "ordinary kriging", model="ordinary", matrices=6),
                 Method("moving-window", "ordinary kriging, 100 nearest", model="ordinary", matrices=6),
             ),
+        ),
+        Peer(
+            "gpboost",
+            ADAPTERS / "for_gpboost.py",
+            requirements=("gpboost==1.8.0", "numpy==2.4.6", "scipy==1.17.1"),
+            methods=(Method("vecchia", "Vecchia, 60 nearest", tolerance=NEAR, linear=True),),
+            fits=(
+                Method("fit", "Vecchia, 20 nearest (its default)", linear=True),
+                Method("fit-60", "Vecchia, 60 nearest", linear=True),
+            ),
+        ),
+        Peer(
+            "muygpys",
+            ADAPTERS / "for_muygpys.py",
+            requirements=("muygpys==0.9.1", "numpy==2.4.6", "scipy==1.17.1"),
+            methods=(Method("nearest", "60 nearest, each alone", tolerance=NEAR, linear=True),),
         ),
     )
 }

@@ -31,7 +31,7 @@ class Line:
     outcome : str
         ``"ok"``, or why there are no figures.
     figures : dict
-        Seconds in all and by phase, peak memory, and scores, or for a fit its hyperparameters.
+        Seconds in all, by phase and of all processors, peak memory, and scores, or for a fit what it found.
     """
 
     case: str
@@ -124,7 +124,12 @@ def _line(
     except RunError as error:
         return Line(case, peer.name, method.label, str(error), {})
     seconds = {f"{phase}_seconds": float(value) for phase, value in dict(answer.result["seconds"]).items()}
-    measured = {"seconds": sum(seconds.values()), **seconds, "peak_mebibytes": answer.peak_mebibytes}
+    measured = {
+        "seconds": sum(seconds.values()),
+        **seconds,
+        "processor_seconds": float(answer.result["processor_seconds"]),  # type: ignore[arg-type]
+        "peak_mebibytes": answer.peak_mebibytes,
+    }
     return Line(case, peer.name, method.label, "ok", {**measured, **values})
 
 

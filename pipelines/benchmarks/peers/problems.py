@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import cagp_dist as cagp
 from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.sources import open_source
+from pipelines.benchmarks import scattered
 from pipelines.benchmarks.peers.adapters.harness import Array, Problem
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ FIT_START = (0.1, 10.0, 1.0)
 
 NO_GRID = np.zeros(0)
 
+DRAWN = (scattered.PRIOR.kernel.lengthscale, scattered.PRIOR.kernel.variance, scattered.PRIOR.noise_number)
+
 
 @dataclass(frozen=True)
 class Case:
-    """A part of the built-in field.
+    """A part of the built-in field, or a field drawn from the prior.
 
     Attributes
     ----------
@@ -37,17 +40,22 @@ class Case:
     prior : tuple of float
         Lengthscale (chord), variance and noise variance (K^2): maximum likelihood of the points observed, as
         `fitted` finds them. They follow the density of the points: what lies between two of them is noise.
+    drawn : bool
+        Whether points are uniform on the sphere and values drawn from the prior of the benchmark of scattered
+        points: more than the built-in field has.
     """
 
     n: int
     q: int
     step: int = 0
     prior: tuple[float, float, float] = (0.09, 34.0, 1.4)
+    drawn: bool = False
 
     @property
     def text(self) -> str:
         """What it is, in words."""
         where = f"every {self.step}th row and column of the grid" if self.step else "drawn at random"
+        where = "uniform on the sphere, values drawn from the prior" if self.drawn else where
         held_out = f", {self.q:,} held out" if self.q else ""
         return f"{self.n:,} points observed{held_out}, {where}"
 
@@ -55,6 +63,8 @@ class Case:
 CASES = {
     "points-2000": Case(2000, 500, prior=(0.121, 38.9, 2.79)),
     "points-10000": Case(10_000, 1000, prior=(0.0901, 33.8, 1.45)),
+    "points-100000": Case(100_000, 10_000, prior=(0.041, 22.4, 0.53)),
+    "drawn-1000000": Case(1_000_000, 20_000, prior=DRAWN, drawn=True),
     "grid-60x120": Case(7100, 100, step=4, prior=(0.105, 34.8, 2.00)),
     "grid-120x240": Case(28_700, 100, step=2, prior=(0.0727, 30.5, 1.08)),
 }
@@ -62,6 +72,8 @@ CASES = {
 FIT_CASES = {
     "fit-40x80": Case(3200, 0, step=6),
     "fit-60x120": Case(7200, 0, step=4),
+    "fit-points-10000": Case(10_000, 0),
+    "fit-points-100000": Case(100_000, 0),
 }
 
 
@@ -76,6 +88,12 @@ def make_problem(case: Case, *, threads: int) -> tuple[Problem, Array]:
     Problem, array of float64, shape (q,)
         Values in kelvin.
     """
+    if case.drawn:
+        X = scattered.on_sphere(case.n + case.q, seed=0)
+        y = scattered.field(X)
+        nowhere = np.zeros((0, 0), dtype=bool)
+        problem = Problem(X[: case.n], y[: case.n], X[case.n :], *case.prior, threads, NO_GRID, nowhere)
+        return problem, y[case.n :]
     if case.step:
         latitude, longitude, values = _grid_of_sample(case.step)
         shape = latitude.size, longitude.size

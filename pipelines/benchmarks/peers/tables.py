@@ -6,20 +6,21 @@ from pipelines.benchmarks.peers.catalogue import OURS
 from pipelines.benchmarks.peers.comparing import Line
 
 PREDICTION_HEAD = (
-    "| program | method | seconds | ratio | peak MiB | RMSE [K] | NLL | CRPS [K] | 95 % coverage |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| program | method | seconds | ratio | of processors | peak MiB "
+    "| RMSE [K] | NLL | CRPS [K] | 95 % coverage |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 FIT_HEAD = (
-    "| program | method | seconds | ratio | peak MiB | evaluations | lengthscale | variance [K²] "
-    "| noise [K²] | log-likelihood below the best |\n"
-    "|---|---|---|---|---|---|---|---|---|---|"
+    "| program | method | seconds | ratio | of processors | peak MiB "
+    "| evaluations | lengthscale | variance [K²] | noise [K²] | log-likelihood below the best |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
 def prediction_table(lines: Sequence[Line]) -> str:
     """Tell times and scores of one case; ratios are to the first of our own lines that was run."""
     base = _base(lines)
-    return "\n".join([PREDICTION_HEAD, *(_row(line, _prediction_cells(line, base), 7) for line in lines)])
+    return "\n".join([PREDICTION_HEAD, *(_row(line, _prediction_cells(line, base), 8) for line in lines)])
 
 
 def fit_table(lines: Sequence[Line]) -> str:
@@ -27,7 +28,7 @@ def fit_table(lines: Sequence[Line]) -> str:
     base = _base(lines)
     likelihoods = [line.figures["log_likelihood"] for line in lines if line.figures]
     best = max(likelihoods, default=0.0)
-    return "\n".join([FIT_HEAD, *(_row(line, _fit_cells(line, base, best), 8) for line in lines)])
+    return "\n".join([FIT_HEAD, *(_row(line, _fit_cells(line, base, best), 9) for line in lines)])
 
 
 def aligned(table: str) -> str:
@@ -54,7 +55,8 @@ def _row(line: Line, cells: Sequence[str], width: int) -> str:
 def _common(line: Line, base: float | None) -> list[str]:
     seconds = line.figures["seconds"]
     ratio = "" if base is None else f"{seconds / base:.3g}"
-    return [f"{seconds:.3g}", ratio, f"{line.figures['peak_mebibytes']:,.0f}"]
+    worked = line.figures["processor_seconds"]
+    return [f"{seconds:.3g}", ratio, f"{worked:.3g}", f"{line.figures['peak_mebibytes']:,.0f}"]
 
 
 def _prediction_cells(line: Line, base: float | None) -> list[str]:

@@ -1,5 +1,7 @@
 """Ours: every solver through the public functions."""
 
+from typing import Literal
+
 import numpy as np
 from harness import Array, Clock, Fit, Prediction, Problem, serve
 
@@ -27,6 +29,23 @@ def _solve_with(solver: Solver, problem: Problem, clock: Clock) -> Prediction:
 def cholesky(problem: Problem, clock: Clock) -> Prediction:
     """Exact, by a dense factor."""
     return _solve_with(cagp.Cholesky(), problem, clock)
+
+
+def neighbours(problem: Problem, clock: Clock) -> Prediction:
+    """Kriging from neighbours with the default settings."""
+    return _near(cagp.Neighbours(), problem, clock)
+
+
+def neighbours_60(problem: Problem, clock: Clock) -> Prediction:
+    """Predict every target by itself from as many neighbours as other programs."""
+    return _near(cagp.Neighbours(60, group=1), problem, clock)
+
+
+def _near(solver: Solver, problem: Problem, clock: Clock) -> Prediction:
+    prior = cagp.Prior(cagp.Matern32(problem.lengthscale, problem.variance), problem.noise_variance)
+    with ThreadExecutor(problem.threads) as executor, clock("predict"):
+        found = cagp.condition(prior, problem.X, problem.y, problem.X_test, solver=solver, executor=executor)
+    return Prediction(found.mean, np.sqrt(found.variance + problem.noise_variance))
 
 
 def sweeps_2(problem: Problem, clock: Clock) -> Prediction:
@@ -75,17 +94,30 @@ def fit_rings(problem: Problem, clock: Clock) -> Fit:
 
 def fit_dense(problem: Problem, clock: Clock) -> Fit:
     """Maximum likelihood as for points anywhere."""
-    return _fit(problem.X, problem.y, problem, clock)
+    return _fit(problem.X, problem.y, problem, clock, method="dense")
 
 
-def _fit(where: cagp.LatLonGrid | Array, y: Array, problem: Problem, clock: Clock) -> Fit:
+def fit_vecchia(problem: Problem, clock: Clock) -> Fit:
+    """Maximum of Vecchia's likelihood."""
+    return _fit(problem.X, problem.y, problem, clock, method="vecchia")
+
+
+def _fit(
+    where: cagp.LatLonGrid | Array,
+    y: Array,
+    problem: Problem,
+    clock: Clock,
+    method: Literal["auto", "dense", "vecchia"] = "auto",
+) -> Fit:
     start = {
         "lengthscale": problem.lengthscale,
         "variance": problem.variance,
         "noise_variance": problem.noise_variance,
     }
     with ThreadExecutor(problem.threads) as executor, clock("solve"):
-        result = cagp.fit(cagp.Matern32, where, y, mean=0.0, start=start, starts=1, executor=executor)
+        result = cagp.fit(
+            cagp.Matern32, where, y, mean=0.0, start=start, starts=1, method=method, executor=executor
+        )
     prior = result.prior
     return Fit(prior.kernel.lengthscale, prior.kernel.variance, prior.noise_variance, result.evaluations)
 
@@ -94,11 +126,14 @@ if __name__ == "__main__":
     serve(
         {
             "cholesky": cholesky,
+            "neighbours": neighbours,
+            "neighbours-60": neighbours_60,
             "sweeps-2": sweeps_2,
             "sweeps-5": sweeps_5,
             "conjugate-gradient": conjugate_gradient,
             "rings": rings,
             "fit-rings": fit_rings,
             "fit-dense": fit_dense,
+            "fit-vecchia": fit_vecchia,
         }
     )

@@ -91,10 +91,15 @@ class Fit:
 
 
 class Clock:
-    """Seconds of each phase of a run: ``with clock("solve"): ...``."""
+    """Seconds of each phase of a run, ``with clock("solve"): ...``, and of all processors together.
+
+    Processor seconds are those of this process and its threads: what a program takes on a machine that
+    others use, too. Those of other processes that it starts are missing.
+    """
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PHASES, 0.0)
+        self.processor_seconds = 0.0
 
     @property
     def total(self) -> float:
@@ -104,11 +109,12 @@ class Clock:
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         """Add the time of the block to a phase."""
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
             self.seconds[phase] += time.perf_counter() - start
+            self.processor_seconds += time.process_time() - worked
 
 
 Method = Callable[[Problem, Clock], Prediction | Fit]
@@ -148,4 +154,4 @@ def _measured(method: Method, problem: Problem) -> dict[str, object]:
         if clock.total > QUICK_SECONDS:
             break
     values = {name: np.asarray(value).tolist() for name, value in asdict(answer).items()}
-    return {**values, "seconds": fastest.seconds}
+    return {**values, "seconds": fastest.seconds, "processor_seconds": fastest.processor_seconds}
