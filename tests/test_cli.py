@@ -515,8 +515,8 @@ def test_the_demonstration_is_the_main_job():
 
     job = demo_job("some where")
     assert job.output.root == "some where"
-    assert (job.design.train.count, job.design.test.count) == (7000, 2000)
-    assert job.solver.name == "block-gauss-seidel"
+    assert (job.design.train.count, job.design.test.count) == (10000, 2000)
+    assert job.solver.name == "neighbours"
 
 
 def test_example_prints_a_job():

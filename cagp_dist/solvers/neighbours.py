@@ -456,7 +456,8 @@ class _Work:
             cell, handle = waiting.pop(0)
             yield cell, handle.result()
             done += len(cell.targets)
-            self._heard(done / len(where))  # after what was found is kept: who hears may end the solve
+            if done < len(where):  # the state tells of the end
+                self._heard(done / len(where))  # what was found is kept by now: who hears may end the solve
 
         every = cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
         for number, cell in enumerate(every):

@@ -81,7 +81,7 @@ def test_memory_is_bounded():
     DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=needed)
     with pytest.raises(
         BudgetError,
-        match=r"exact likelihood of 200 points needs .* Raise memory_limit_bytes, use method=\"path",
+        match=r"exact likelihood of 200 points needs .* Raise memory_limit_bytes, use method=\"vecchia",
     ):
         DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=needed - 1)
 

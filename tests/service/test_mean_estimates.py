@@ -185,7 +185,7 @@ def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, stati
 
 
 def test_numbers_are_fitted_beside_the_covariates(job, tmp_path, static):
-    left_out = dict.fromkeys(NUMBERS)
+    left_out = {**dict.fromkeys(NUMBERS), "kernel": "matern32"}
     parsed = job(mean="constant", covariates=[f"{static}:elevation"], **left_out)
     task = task_of(parsed)
     fitted = fit_prior(task, executor=SerialExecutor(), progress=lambda part, text: None)
