@@ -38,6 +38,7 @@ def test_the_kernel_is_chosen_and_said(stations):
         cagp.krige(stations, to=60.0, kernel=cagp.Matern, lengthscale=0.8, variance=9.0, noise_std=0.5)
 
 
+@pytest.mark.exhaustive
 def test_the_fit_to_a_large_grid_with_gaps_is_exact(gappy, monkeypatch):
     """Its likelihood by rings is the dense one, which smaller sets of points have."""
     dense = cagp.Kriging(mean=280.0).fit(gappy).fit_result_

@@ -73,7 +73,7 @@ def vecchia(executor):
         (rings_with_gaps, [0.3]),
         (vecchia, [0.3]),
         (pathwise, [0.3]),
-        (by_coordinate, [0.3, 0.5, 0.2]),
+        pytest.param(by_coordinate, [0.3, 0.5, 0.2], marks=pytest.mark.exhaustive),
     ],
 )
 def test_bits_do_not_depend_on_the_executor(executor, make, lengthscales, monkeypatch):

@@ -67,6 +67,7 @@ def test_the_points_of_all_times_and_folds_decide():
     assert solver_of(job, scattered, plain) == NEIGHBOURS
 
 
+@pytest.mark.exhaustive
 def test_a_plan_and_a_run_say_what_was_taken(tmp_path):
     job = parse_job(job_text(solver=None, output={"root": str(tmp_path)}))
     assert "Solver auto: cholesky, as an exact solve is cheap here" in plan_job(job).lines()

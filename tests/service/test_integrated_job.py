@@ -60,7 +60,7 @@ def _job(folder, root, *, noise=True, test=None, **prior):
     )
 
 
-@pytest.mark.parametrize("noise", [True, False])
+@pytest.mark.parametrize("noise", [pytest.param(True, marks=pytest.mark.exhaustive), False])
 def test_a_job_of_few_stations_integrates_as_krige_does_and_anew_in_each_fold(stations, tmp_path, noise):
     folder, table = stations
     outcome = run(_job(folder, tmp_path / "out", noise=noise))
@@ -111,6 +111,7 @@ def test_a_job_of_few_stations_integrates_as_krige_does_and_anew_in_each_fold(st
         assert np.ptp(noise_variance.values[left]) < 1e-4 * noise_variance.max()
 
 
+@pytest.mark.exhaustive
 def test_the_job_decides(stations, tmp_path):
     folder, _ = stations
     plugged = run(_job(folder, tmp_path / "out", hyperparameters="plug-in"))
