@@ -94,7 +94,7 @@ def everywhere(
             if gram in TYPICAL or name in few or (g + i) % 6 == 0:
                 cases.append((gram, "serial", name, solver, ()))
     for (g, gram), (i, name) in itertools.product(enumerate(TYPICAL), enumerate(more or {})):
-        marks = [pytest.mark.exhaustive] if (g + i) % 3 else []
+        marks = [pytest.mark.exhaustive] if (g + i) % 3 or "vecchia" in name else []
         cases.append((gram, "serial", name, more[name], marks))
     for executor, gram, name in itertools.product(EXECUTORS[1:], TYPICAL, few):
         marks = [pytest.mark.cluster] if executor == "dask" else []

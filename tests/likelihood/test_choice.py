@@ -58,6 +58,7 @@ def test_a_number_that_is_held_is_held_for_all(monkeypatch):
     assert [found.prior.kernel.lengthscale for found in seen] == pytest.approx([0.5] * 3)
 
 
+@pytest.mark.exhaustive
 def test_many_points_are_compared_on_some_and_fitted_as_they_are(monkeypatch):
     monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_COMPARED", 224)
     X, y = field(cagp.Matern52(0.3, 2.0))
