@@ -96,7 +96,7 @@ def demo(
     insecure: Insecure = False,
     debug: Debug = False,
 ) -> None:
-    """Map the built-in global field: 10,000 points observed, 2,000 held out, in 20 seconds on two cores.
+    """Map the built-in global field: 10,000 points observed, 2,000 held out, in 10 seconds on two cores.
 
     The scores at the end are those of error bars that were corrected by errors at another 2,000 points,
     beside those of the uncorrected ones. The first time functions are compiled for your processor, and kept.
