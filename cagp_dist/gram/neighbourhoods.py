@@ -127,7 +127,9 @@ def groups(X: Array, targets: Array, settings: "Settings") -> Iterator[tuple[Ind
     order = cKDTree(targets, leafsize=1).indices
     nearest = cKDTree(X, balanced_tree=False).query(targets[order], k=k)[1].reshape(-1, k)
     beside = settings.coarse if k < len(X) else 0
-    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, GROUP_FLOPS)
+    # a trend is that of the neighbours of each: only those that have most in common share it
+    once = GROUP_FLOPS if settings.drift == "none" else 0.0
+    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, once)
     for group in range(len(edges) - 1):
         yield order[edges[group] : edges[group + 1]], members[starts[group] : starts[group + 1]]
 
@@ -162,6 +164,12 @@ class LeafMeans:
     def of(self, columns: Array) -> Array:
         """Means of columns (m, r), shape (l, r)."""
         return np.asarray(np.einsum("ls,lsr->lr", self._shares, columns[self._index]))
+
+    def of_function(self, chosen: Indices, function: Callable[[Array], Array]) -> Array:
+        """Means (c, r) in chosen leaves of a function of points, (m, p) to (m, r)."""
+        points = self._points[:, chosen].reshape(len(self._points), -1).T
+        values = function(points).reshape(len(chosen), LEAF, -1)
+        return np.asarray(np.einsum("cs,csr->cr", self._shares[chosen], values))
 
     def near(self, centre: Array, count: int) -> Indices:
         """Give the leaves that are nearest to a point in scaled coordinates."""
@@ -357,12 +365,9 @@ def _solved(
 
     where = targets.centres if isinstance(targets, LinearFunctionals) else targets
     parameters, scale, points = kernel.parameters, metric(kernel, X.shape[1]), coordinates(X)
-    drift_at = _drift(settings.drift, X, where)
-    right = np.hstack([columns, drift_at(X)])
-    at_targets = averaged(targets, drift_at(target_points(targets)))
-    T, r, d = columns.shape[1], right.shape[1], at_targets.shape[1]
+    T, sphere = columns.shape[1], on_unit_sphere(X)
     means = LeafMeans(kernel, X, noise) if settings.coarse and settings.neighbours < len(X) else None
-    of_right = None if means is None else means.of(right)
+    of_columns = None if means is None else means.of(columns)
     coarse, space = np.empty(0, dtype=np.intp), np.empty(0)
 
     for here, members in groups(X * scale, where * scale, settings):
@@ -370,7 +375,10 @@ def _solved(
             coarse = means.near(where[here].mean(axis=0) * scale, settings.coarse)
         some, near = part(targets, here), np.ascontiguousarray(points[:, members])
         g, c, m = len(here), coarse.size, len(members)
-        size = c + m
+        drift_at = _drift(settings.drift, where[here].mean(axis=0), sphere=sphere)
+        at_targets, at_members = averaged(some, drift_at(target_points(some))), drift_at(X[members])
+        size, d = c + m, at_targets.shape[1]
+        r = T + d
         rows = size + r + g
         if space.size < rows * size:
             space = np.empty(2 * rows * size)
@@ -378,18 +386,20 @@ def _solved(
         own = table[:m] if c == 0 else np.empty((m, m))
         evaluate(*parameters, near, near, own)
         own.reshape(-1)[:: m + 1] += noise[members]
-        table[size : size + r, c:] = right[members].T
+        table[size : size + T, c:] = columns[members].T
+        table[size + T : size + r, c:] = at_members.T
         table[size + r :, c:] = _panel(kernel, some, near)
-        if means is not None and of_right is not None:
+        if means is not None and of_columns is not None:
             table[c:size, c:] = own
             table[:c, :c] = means.square(coarse)
             table[c:size, :c] = means.seen(coarse, partial(_evaluated, parameters, near))
             table[c:size, :c] += means.noise_with(coarse, members)
-            table[size : size + r, :c] = of_right[coarse].T
+            table[size : size + T, :c] = of_columns[coarse].T
+            table[size + T : size + r, :c] = means.of_function(coarse, drift_at).T
             table[size + r :, :c] = means.seen(coarse, partial(_panel, kernel, some))
         inverses = np.empty(size)
         left_out = complete_rows(table, ROUNDING, inverses)
-        drift = _Drift(at_targets[here], table[size + T : size + r]) if d else None
+        drift = _Drift(at_targets, table[size + T : size + r]) if d else None
         values, known = table[size : size + T], table[size + r :]
         yield _Group(here, members, means, coarse, table, inverses, left_out, values, known, drift)
 
@@ -410,10 +420,10 @@ def _panel(kernel: Kernel, targets: Array | LinearFunctionals, points: Array) ->
     return _evaluated(kernel.parameters, coordinates(targets), points)
 
 
-def _drift(drift: str, X: Array, where: Array) -> Callable[[Array], Array]:
-    """Columns of a local drift as a function of points (m, p): a constant, axes from the middle of a cell."""
-    middle, axes = where.mean(axis=0), np.eye(X.shape[1])
-    if on_unit_sphere(X):  # along the surface
+def _drift(drift: str, middle: Array, *, sphere: bool) -> Callable[[Array], Array]:
+    """Columns of a local drift as a function of points (m, p): a constant, and axes from a middle."""
+    axes = np.eye(len(middle))
+    if sphere:  # along the surface
         axes = np.linalg.svd(middle[None])[2][1:].T
 
     def columns(points: Array) -> Array:
@@ -471,9 +481,9 @@ def flops_alone(members: int, coarse: int) -> float:
 
 
 def sampled_targets(targets: Array | LinearFunctionals, count: int) -> Indices:
-    """Choose some of the targets, at random with a fixed seed; ascending."""
+    """Choose some of the targets, at random with a fixed seed."""
     q = len(targets)
-    return np.sort(np.random.default_rng(0).choice(q, size=min(count, q), replace=False))
+    return np.random.default_rng(0).choice(q, size=min(count, q), replace=False)
 
 
 def downdated(kernel: Kernel, targets: Array | LinearFunctionals, downdate: Array) -> Array:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.plan import plan_without_tiles, rough_seconds
@@ -46,6 +46,9 @@ SWEEPS = BlockGaussSeidel(iterations=3, block_size=1024)
 
 On a complete grid blocks are bands of rings, and a pole a ring of copies, so that all P Q points are counted.
 """
+
+TELLING = 64
+"""Points with the largest entries of a column of the basis: its coefficient comes from these at least."""
 
 COLLINEAR = 1e-9
 """A column of the basis of which less than this part is left beside the earlier ones depends on them."""
@@ -239,7 +242,11 @@ def coefficients_of(
         problem = replace(opened, residuals=problem.residuals)
         return Coefficients(basis, at_targets, triangle, weights, basis, True), problem
     if isinstance(solver, Local):
-        return _of_some(problem, solver, basis, at_targets, triangle, executor), problem
+        some = solver.points_of_mean(problem.gram)
+        if len(some) < len(basis):  # and those that a column is about
+            some = np.union1d(some, np.argsort(-np.abs(basis), axis=0)[:TELLING])
+        check_estimable(basis[some], prior.coefficient_names)
+        return _of_some(problem, some, basis, at_targets, triangle, executor), problem
     swept, residual = SWEEPS.forward(replace(problem, residuals=basis), executor=executor, plan=plan)
     complete = complete_grid(problem.gram)
     if _one_block(len(basis) if complete is None else complete[0].grid.size):
@@ -254,13 +261,13 @@ def coefficients_of(
 
 
 def _of_some(
-    problem: Problem, solver: Local, basis: Array, at_targets: Array, triangle: Array, executor: Executor
+    problem: Problem, some: Indices, basis: Array, at_targets: Array, triangle: Array, executor: Executor
 ) -> Coefficients:
     """Generalised least squares from some of the points: what the others say of the mean is left out."""
     from scipy.linalg import cho_solve
 
     gram, targets = problem.gram, problem.targets
-    some, weights = solver.points_of_mean(gram), np.zeros_like(basis)
+    weights = np.zeros_like(basis)
     X, noise = gram.X[some], gram.noise_variance[some]
     with blas_threads_for(len(some)):
         weights[some] = cho_solve((cholesky_lower(gram.kernel(X, X) + np.diag(noise)), True), basis[some])

@@ -197,6 +197,8 @@ class Neighbours:
         """Choose what "auto" leaves open, by points, kernel and noise alone; the solver itself otherwise."""
         if self.neighbours != "auto":
             return self
+        if problem.q == 0:
+            return replace(self, neighbours=TRIALS[0][0])
         gram = problem.gram
         targets = part(as_list(problem.targets), sampled_targets(as_list(problem.targets), TRIED_TARGETS))
         found: dict[tuple[Neighbours, int], Array] = {}

@@ -250,3 +250,39 @@ def test_auto_takes_what_is_within_a_hundredth_of_four_times_as_many(caplog):
 def test_settings_are_checked(settings, text):
     with pytest.raises(ArgumentError, match=text):
         cagp.Neighbours(**settings)
+
+
+def test_a_linear_drift_is_that_of_each_neighbourhood():
+    """Whatever other targets there are: at both poles, and of clusters far apart with slopes of their own."""
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(2000, 3))
+    Z /= np.linalg.norm(Z, axis=1)[:, None]
+    prior, solver = cagp.Prior(cagp.Matern32(0.1), 0.01), cagp.Neighbours(24, drift="linear")
+    poles = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
+    found = cagp.condition(prior, Z, 1e4 * Z[:, 0], poles, solver=solver)
+    assert (np.abs(found.mean) < 5.0 * np.sqrt(found.variance)).all()
+    line = np.concatenate([np.arange(100.0), 1e6 + np.arange(100.0)])[:, None]
+    y = np.where(line < 1e5, 1e3 * line, -1e3 * (line - 1e6))[:, 0]
+    far = np.array([[50.3], [1e6 + 50.3]])
+    together = cagp.condition(prior, line, y, far, solver=cagp.Neighbours(16, drift="linear"))
+    np.testing.assert_allclose(together.mean, [50300.0, -50300.0], rtol=1e-9)
+
+
+def test_a_column_that_few_points_tell_of_is_estimated_from_them():
+    """Of more points than an estimate takes, one has an offset of its own."""
+    Z = np.random.default_rng(0).uniform(size=(2200, 2))
+    offset = np.zeros(2200)
+    offset[1234] = 1.0
+    mean = cagp.BasisMean(
+        lambda P: np.column_stack([np.ones(len(P)), (Z[1234] == P).all(axis=1)]), ("one", "offset")
+    )
+    y = np.sin(5.0 * Z[:, 0]) + 3.0 * offset
+    found = cagp.condition(
+        cagp.Prior(cagp.Matern32(0.3), 1e-4, mean), Z, y, Z[1234:1235], solver=cagp.Neighbours(20)
+    )
+    assert found.mean[0] == pytest.approx(y[1234], abs=0.1)
+    assert found.variance[0] < 0.1
+
+
+def test_no_targets_need_no_choice():
+    assert belief(cagp.Neighbours("auto"), targets=np.empty((0, 2))).mean.shape == (0, 3)
