@@ -28,6 +28,9 @@ CELL = 2048
 FEWEST_OF_CELL = 64
 CELLS = 24
 
+AT_ONCE = 16
+"""Cells that are handed out at a time, for each worker."""
+
 PIECE = 512
 """Observed points of a piece that is inside a halo, or outside, or looked at point by point."""
 
@@ -492,9 +495,11 @@ def downdated(kernel: Kernel, targets: Array | LinearFunctionals, downdate: Arra
 
 
 def least_bytes(n: int, q: int, p: int, fields: int, *, neighbours: int, coarse: int, workers: int) -> int:
-    """Count the trees and copies of points and targets, and what tasks hold."""
+    """Count the trees and copies of points and targets, what tasks hold, and what waits for them."""
     trees = 8 * (n + q) * (3 * p + 2)
-    halo = 16 * max(CELL, 4 * neighbours)
-    task = halo * (2 * p + fields + 4 + coarse) + CELL * (2 * neighbours + 2 * fields)
+    # few targets that lie far apart may have a good part of all points around them
+    halo = min(n, max(16 * max(CELL, 4 * neighbours), n // CELLS))
+    waiting = AT_ONCE * workers * halo * (p + fields + 1)
+    task = halo * (3 * p + 2 * fields + 4 + coarse) + CELL * (2 * neighbours + 2 * fields)
     group = (6 * neighbours + coarse) * (6 * neighbours + FEWEST_OF_CELL + coarse)
-    return trees + 8 * workers * 3 * (task + group) + 8 * q * (fields + 2)
+    return trees + 8 * (workers * 3 * (task + group) + waiting) + 8 * q * (fields + 2)

@@ -20,6 +20,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.neighbourhoods import (
+    AT_ONCE,
     LEAF,
     Cell,
     Settings,
@@ -60,9 +61,6 @@ T = TypeVar("T")
 NEIGHBOURS = {"description": 'an integer of at least 1, or "auto"', "example": 64}
 
 Drift = Literal["none", "constant", "linear"]
-
-AT_ONCE = 16
-"""Cells that are handed out at a time, for each worker."""
 
 JOINT_ROWS = 256
 """Targets of a task of the joint law."""
