@@ -378,8 +378,10 @@ def _solved(
             coarse = means.near(where[here].mean(axis=0) * scale, settings.coarse)
         some, near = part(targets, here), np.ascontiguousarray(points[:, members])
         g, c, m = len(here), coarse.size, len(members)
-        drift_at = _drift(settings.drift, where[here].mean(axis=0), sphere=sphere)
-        at_targets, at_members = averaged(some, drift_at(target_points(some))), drift_at(X[members])
+        at_targets, at_members = np.empty((g, 0)), np.empty((m, 0))
+        if settings.drift != "none":
+            drift_at = _drift(settings.drift, where[here].mean(axis=0), sphere=sphere)
+            at_targets, at_members = averaged(some, drift_at(target_points(some))), drift_at(X[members])
         size, d = c + m, at_targets.shape[1]
         r = T + d
         rows = size + r + g
@@ -398,7 +400,8 @@ def _solved(
             table[c:size, :c] = means.seen(coarse, partial(_evaluated, parameters, near))
             table[c:size, :c] += means.noise_with(coarse, members)
             table[size : size + T, :c] = of_columns[coarse].T
-            table[size + T : size + r, :c] = means.of_function(coarse, drift_at).T
+            if d:
+                table[size + T : size + r, :c] = means.of_function(coarse, drift_at).T
             table[size + r :, :c] = means.seen(coarse, partial(_panel, kernel, some))
         inverses = np.empty(size)
         left_out = complete_rows(table, ROUNDING, inverses)
@@ -426,12 +429,12 @@ def _panel(kernel: Kernel, targets: Array | LinearFunctionals, points: Array) ->
 def _drift(drift: str, middle: Array, *, sphere: bool) -> Callable[[Array], Array]:
     """Columns of a local drift as a function of points (m, p): a constant, and axes from a middle."""
     axes = np.eye(len(middle))
-    if sphere:  # along the surface
+    if sphere and drift == "linear":  # along the surface
         axes = np.linalg.svd(middle[None])[2][1:].T
 
     def columns(points: Array) -> Array:
         linear = (points - middle) @ axes if drift == "linear" else np.empty((len(points), 0))
-        return np.hstack([np.ones((len(points), 0 if drift == "none" else 1)), linear])
+        return np.hstack([np.ones((len(points), 1)), linear])
 
     return columns
 
