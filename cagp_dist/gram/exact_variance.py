@@ -25,6 +25,7 @@ from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.masked import complete_grid
+from cagp_dist.gram.neighbourhoods import metric
 from cagp_dist.gram.rings import RingGram
 from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
 from cagp_dist.gram.tiled import identity
@@ -260,8 +261,7 @@ def _groups(kernel: Kernel, X: Array, targets: Array) -> Iterator[tuple[Indices,
         for start in range(0, len(targets), FEW_POINTS):
             yield np.arange(start, min(start + FEW_POINTS, len(targets))), everything
         return
-    own = np.array([part.inverse_lengthscales(X.shape[1]) for part in kernel.parts])
-    scale = own.max(axis=0)  # where each coordinate has a lengthscale, near is what is alike
+    scale = metric(kernel, X.shape[1])  # where each coordinate has a lengthscale, near is what is alike
     observed = KDTree(X * scale)
     order = KDTree(targets * scale, leafsize=GROUP).indices  # leaf by leaf: compact
     pending = [order[start : start + GROUP] for start in range(0, len(order), GROUP)]

@@ -486,9 +486,8 @@ def flops_alone(members: int, coarse: int) -> float:
     return (m**2 / 3.0 + m) * (m + 128.0) + 12.0 * (m**2 + (LEAF * coarse) ** 2)
 
 
-def sampled_targets(targets: Array | LinearFunctionals, count: int) -> Indices:
-    """Choose some of the targets, at random with a fixed seed."""
-    q = len(targets)
+def sampled(q: int, count: int) -> Indices:
+    """Choose some of q targets, at random with a fixed seed."""
     return np.random.default_rng(0).choice(q, size=min(count, q), replace=False)
 
 

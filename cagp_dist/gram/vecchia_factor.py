@@ -13,6 +13,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
+from cagp_dist.gram.neighbourhoods import metric
 from cagp_dist.gram.preceding import nearest_preceding
 from cagp_dist.kernels import Kernel, Parameters, coordinates
 from cagp_dist.lapack import cholesky_in_place, solve_lower
@@ -128,10 +129,8 @@ def vecchia_factor(
     order = np.random.default_rng(seed).permutation(n)
     noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), n)[order]
     ordered = X[order]
-    near = nearest_preceding(
-        _scaled(kernel, ordered), _scaled(kernel, ordered), np.arange(n), min(neighbours, n - 1),
-        workers=executor.workers,
-    )  # fmt: skip
+    scaled = ordered * metric(kernel, X.shape[1])
+    near = nearest_preceding(scaled, scaled, np.arange(n), min(neighbours, n - 1), workers=executor.workers)
     points = coordinates(ordered)
     spans = block_ranges(n, TASK_POINTS)
     with single_threaded_blas():
@@ -145,12 +144,6 @@ def vecchia_factor(
         )
     weights, variances = (np.concatenate(each) for each in zip(*parts, strict=True))
     return VecchiaFactor(order, near, weights, variances)
-
-
-def _scaled(kernel: Kernel, X: Array) -> Array:
-    """Points in units of the shortest lengthscale of the kernel, for each coordinate."""
-    lengthscales = [1.0 / np.array(part.inverse_lengthscales(X.shape[1])) for part in kernel.parts]
-    return np.asarray(X / np.min(lengthscales, axis=0))
 
 
 def _needed(points: Array, noise: Array, near: Indices, span: Range) -> tuple[Array, Array, Indices]:

@@ -12,7 +12,7 @@ from cagp_dist.kernels import Elementary
 from cagp_dist.kriging.learning import MOST_FIELDS, Learned, mean_of
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
-from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, nothing_reported, predict
+from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, predict
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.likelihood.integrated import (
     HYPERPARAMETERS,
@@ -31,6 +31,7 @@ from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Cholesky, Rings, Solver, Status
+from cagp_dist.solvers.base import nothing_said
 from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.text import alternatives, counted
 
@@ -115,7 +116,7 @@ def predict_fields(
     executor: Executor,
     memory_limit_bytes: int | None,
     iterations: int | None = None,
-    report: Callable[[float], None] = nothing_reported,
+    report: Callable[[float], None] = nothing_said,
 ) -> Prediction:
     """Predict as `predict`, or by a mixture where the numbers are integrated over."""
     found = learned.integrated

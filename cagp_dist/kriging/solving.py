@@ -26,7 +26,7 @@ from cagp_dist.runtime import Executor, SerialExecutor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.base import check_solver
+from cagp_dist.solvers.base import check_solver, nothing_said
 from cagp_dist.solvers.choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
 
@@ -59,10 +59,6 @@ SOLVERS: dict[str, Solver] = {
     "block-gauss-seidel": BlockGaussSeidel(MOST_SWEEPS, block_size=BLOCK_SIZE, computational_share=SHARE),
 }
 """Solvers by their names, beside "auto"; any other is given as an object."""
-
-
-def nothing_reported(fraction: float) -> None:
-    """Take the part that is done, where nobody wants to hear of it."""
 
 
 class DriftCoefficients(NamedTuple):
@@ -263,7 +259,7 @@ def predict(
     memory_limit_bytes: int | None,
     full_covariance: bool = False,
     iterations: int | None = None,
-    report: Callable[[float], None] = nothing_reported,
+    report: Callable[[float], None] = nothing_said,
 ) -> Prediction:
     """Condition each field on its observations, at the targets, by solves that were planned.
 

@@ -14,10 +14,11 @@ from cagp_dist.kriging.integrating import law_of_observations, predict_fields
 from cagp_dist.kriging.learning import Learned
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations
-from cagp_dist.kriging.solving import OFTEN_SWEEPS, nothing_reported, outlook_of, plan_solves
+from cagp_dist.kriging.solving import OFTEN_SWEEPS, outlook_of, plan_solves
 from cagp_dist.kriging.targets import Targets, of_places
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
+from cagp_dist.solvers.base import nothing_said
 
 FOLDS = 10
 """Where nothing else is asked for: each place is predicted from nine tenths of the others."""
@@ -33,7 +34,7 @@ def cross_validate(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
-    report: Callable[[float], None] = nothing_reported,
+    report: Callable[[float], None] = nothing_said,
 ) -> xr.Dataset:
     """Predict each place from the places of all other folds; see `Kriging.cross_validate`."""
     seen = (~np.isnan(observed.values)).any(axis=0)

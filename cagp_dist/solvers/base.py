@@ -79,8 +79,8 @@ class State:
         return self.status in (Status.CONVERGED, Status.BREAKDOWN, Status.SHARE_REACHED)
 
 
-def nothing_heard(fraction: float) -> None:
-    """Take the part that is done, where nobody wants to hear of it."""
+def nothing_said(done: float) -> None:
+    """Take the number of an iteration, or the part that is done, where nobody wants to hear of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class Problem:
     lanczos_steps: int = 0
     first: int = 0
     companions: int = 0
-    heard: Callable[[float], None] = nothing_heard
+    heard: Callable[[float], None] = nothing_said
     opened: tuple[Gram, ExactSolve] | None = None
     checkpoint: "Checkpoint | None" = None
 
@@ -204,10 +204,6 @@ def check_solver(solver: object) -> None:
             f"solver is {solver!r}; expected a solver with its settings, such as "
             "cagp_dist.BlockGaussSeidel(iterations=5)."
         )
-
-
-def nothing_said(iteration: int) -> None:
-    """Take the number of an iteration, where nobody wants to hear of it."""
 
 
 @runtime_checkable

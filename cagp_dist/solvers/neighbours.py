@@ -32,10 +32,10 @@ from cagp_dist.gram.neighbourhoods import (
     joint_downdate,
     least_bytes,
     metric,
-    sampled_targets,
+    sampled,
     wide,
 )
-from cagp_dist.gram.targets import as_list, part
+from cagp_dist.gram.targets import as_list, part, target_points
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.solvers.base import (
@@ -44,7 +44,6 @@ from cagp_dist.solvers.base import (
     Problem,
     State,
     check_no_start,
-    nothing_heard,
     nothing_said,
 )
 from cagp_dist.solvers.checkpoints import About, Checkpoint, Draft
@@ -115,7 +114,8 @@ class Neighbours:
     ``k^3 / 3 + k^2`` flops and ``k^2`` kernel evaluations for each target alone; groups share them, at no
     higher cost. 8 (n + q) (3 p + 2) bytes for the search. Joint covariances and means over wide regions take
     an evaluation for each pair of observations that have weights in them. Coefficients of a mean that is
-    estimated come from up to 2,048 observations, spread evenly, and are counted as such.
+    estimated come from up to 2,048 observations, spread evenly, and those that a column is most about; they
+    are counted as such.
 
     References
     ----------
@@ -183,7 +183,7 @@ class Neighbours:
         )
         if demand.full_covariance:
             support = min(n, q * k)
-            peak += 8 * (3 * demand.q**2 + 2 * q * (k + self.coarse))
+            peak += 24 * demand.q**2 + 12 * q * self.weights_of_target(n)
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
         if peak > demand.memory_limit_bytes:
             raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS)
@@ -197,11 +197,11 @@ class Neighbours:
             return self
         if problem.q == 0:
             return replace(self, neighbours=TRIALS[0][0])
-        gram = problem.gram
-        targets = part(as_list(problem.targets), sampled_targets(as_list(problem.targets), TRIED_TARGETS))
+        gram, places = problem.gram, target_points(problem.targets)  # of functionals the nodes
+        targets = places[sampled(len(places), TRIED_TARGETS)]
         found: dict[tuple[Neighbours, int], Array] = {}
 
-        def deviations(solver: Neighbours, targets: Array | LinearFunctionals) -> Array:
+        def deviations(solver: Neighbours, targets: Array) -> Array:
             key = replace(solver, group=1), len(targets)
             if key not in found:
                 laws = _Work(key[0], gram, targets, executor).laws(np.zeros((gram.shape[0], 0)))
@@ -213,7 +213,7 @@ class Neighbours:
             best = replace(self, neighbours=k, coarse=max(self.coarse, coarse))
             more = replace(best, neighbours=4 * k, coarse=min(4 * best.coarse, MOST_COARSE))
             flops = flops_alone(more.members(n), more.coarse)
-            some = part(targets, slice(0, max(16, int(TRIED_FLOPS / flops))))
+            some = targets[: max(16, int(TRIED_FLOPS / flops))]
             reference = deviations(more, some)
             ratio = deviations(best, some) / np.where(reference > 0.0, reference, 1.0)
             if best.members(n) >= n or np.quantile(ratio, 0.95) <= CLOSE:
@@ -319,7 +319,7 @@ class _Work:
         gram: Gram,
         targets: Array | LinearFunctionals,
         executor: Executor,
-        heard: Callable[[float], None] = nothing_heard,
+        heard: Callable[[float], None] = nothing_said,
     ) -> None:
         self._heard = heard
         self._gram, self._targets, self._executor = gram, targets, executor
