@@ -380,8 +380,10 @@ def _demands(
     ]
 
 
-def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workforce: Workforce) -> JobPlan:
-    """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
+def _demands_of(
+    job: Job, size: Size, solver: Solver, seen: Seen | None, workforce: Workforce
+) -> list[Demand]:
+    """Give the demand of each pattern of gaps; of a field that was not seen yet, that of a full one."""
     of_all = Demand(
         n=size.observed,
         q=size.targets,
@@ -394,15 +396,31 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    demands = (
-        [of_all]
-        if seen is None
-        else _demands(solver, of_all, seen, lambda: places_of(job), columns=1 + size.earlier_errors)
-    )
+    if seen is None:
+        return [of_all]
+    return _demands(solver, of_all, seen, lambda: places_of(job), columns=1 + size.earlier_errors)
+
+
+def _plan_fold(job: Job, size: Size, solver: Solver, demands: list[Demand]) -> Plan | None:
+    """Plan one fold of a cross-validation, where its solves are not all alike."""
+    if not 0 < size.folds < size.solves:
+        return None
+    of_fold = [replace(each, q=size.tested_at_once, cell_nodes=0) for each in demands]
+    return _plan_together(solver, of_fold, coefficients=job.prior.coefficients)
+
+
+def plan_fold(task: Task, workforce: Workforce) -> Plan | None:
+    """Plan one fold of a task that is going to be done now, where its solves are not all alike."""
+    size, seen = size_of_task(task), (task.points, task.design, task.recalibration)
+    demands = _demands_of(task.job, size, task.solver, seen, workforce)
+    return _plan_fold(task.job, size, task.solver, demands)
+
+
+def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workforce: Workforce) -> JobPlan:
+    """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
+    demands = _demands_of(job, size, solver, seen, workforce)
     planned = partial(_plan_together, solver, coefficients=job.prior.coefficients)
-    fold = None
-    if 0 < size.folds < size.solves:
-        fold = planned([replace(each, q=size.tested_at_once, cell_nodes=0) for each in demands])
+    fold = _plan_fold(job, size, solver, demands)
     sampled = _plan_samples(solver, size, demands)
     found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled)
     if job.recalibration.method != SHARP:

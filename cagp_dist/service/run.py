@@ -37,7 +37,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.integrated import GIVEN, attributes_of_numbers, integrate_numbers, with_mixtures
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.plan import JobPlan, kept_bytes, size_of_task
+from cagp_dist.service.plan import JobPlan, kept_bytes, plan_fold, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp import FACTORS, sharpened
 from cagp_dist.service.simulation import MOST_POINTS, simulate_task
@@ -318,7 +318,8 @@ def _solve(
     sampled: list[Plan] = []
 
     def show(plan: Plan) -> None:
-        found = JobPlan(size_of_task(task), plan, choice=choice_line(task.job, task.solver))
+        fold = plan_fold(task, executor)
+        found = JobPlan(size_of_task(task), plan, fold=fold, choice=choice_line(task.job, task.solver))
         before = None if plan.sums or not sampled else sampled[0]
         found = replace(found, weights_bytes=kept_bytes(task.job, task.solver, found))
         need = replace(found, sampled=before).disk_need(task.job.runtime.checkpoint_seconds)

@@ -22,9 +22,10 @@ from cagp_dist.report import write_report
 from cagp_dist.service.fit import fit_sites
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job, with_times
-from cagp_dist.service.plan import plan_job
+from cagp_dist.service.plan import plan_fold, plan_job
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
+from cagp_dist.service.workers import Crew
 from cagp_dist.store.publish import verify
 
 from ..jobs import job_text, map_grid
@@ -282,6 +283,19 @@ def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
     assert not any(line.startswith("points held out") for line in plan.lines())
     outcome = run(job(stations, design=design))
     assert json.loads(read(outcome.path, None).attrs["plan"])[-1] == said.partition(":")[0]
+
+
+def test_a_run_plans_its_folds_by_their_own_size(stations, monkeypatch):
+    planned = plan_job(job(stations), workers=2).fold
+    notes = []
+
+    def long(task, executor):
+        assert plan_fold(task, Crew(2)) == planned
+        return replace(planned, seconds=720.0)
+
+    monkeypatch.setattr("cagp_dist.service.run.plan_fold", long)
+    run(job(stations), observe=lambda event: notes.append(event.text))
+    assert any(note.endswith("for each fold: about 48 min in all") for note in notes)
 
 
 @pytest.mark.exhaustive
