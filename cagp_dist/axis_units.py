@@ -44,30 +44,7 @@ PROJECTED = (
 def in_degrees(
     values: ArrayLike, attributes: Attributes, *, what: str, longitude: bool, column: bool = False
 ) -> Array:
-    """Give latitudes or longitudes in degrees north or east.
-
-    Parameters
-    ----------
-    values : array_like of numbers, any shape
-    attributes : mapping
-        Of the axis, as CF has them: ``units`` and ``standard_name``. Without units they are degrees.
-    what : str
-        What they are, for messages.
-    longitude : bool
-        Whether they are longitudes.
-    column : bool
-        Whether the units stand behind the name of a column, where a direction may stand alone.
-
-    Raises
-    ------
-    DataError
-        If they are no angles on the globe, or in a unit that is not known.
-
-    Examples
-    --------
-    >>> in_degrees([0.0, 3.141592653589793], {"units": "radian"}, what="lon", longitude=True)
-    array([  0., 180.])
-    """
+    """Give latitudes or longitudes in degrees north or east."""
     kind = not_on_the_globe("", attributes)
     if kind is not None:
         raise DataError(f"{what} is {kind}")

@@ -31,15 +31,7 @@ class CagpError(Exception):
 
 @contextmanager
 def in_words_of_the_job() -> Iterator[None]:
-    """Let the errors raised inside name the keys of a job file in place of the arguments of Python.
-
-    Examples
-    --------
-    >>> with in_words_of_the_job():
-    ...     raise BudgetError("100 GiB are needed.", remedies=(Remedy.MORE_MEMORY,))
-    Traceback (most recent call last):
-    cagp_dist.errors.BudgetError: 100 GiB are needed. Raise [cluster] memory_limit.
-    """
+    """Let the errors raised inside name the keys of a job file in place of the arguments of Python."""
     try:
         yield
     except CagpError as error:

@@ -72,18 +72,7 @@ def degrees(X: Array) -> tuple[Array, Array]:
 
 
 def chord_of_kilometres(kilometres: float) -> float:
-    """Straight distance on the unit sphere of two points that are so far apart on the ground.
-
-    Raises
-    ------
-    ArgumentError
-        If no two points are.
-
-    Examples
-    --------
-    >>> round(chord_of_kilometres(500.0), 6)
-    0.07846
-    """
+    """Straight distance on the unit sphere of two points that are so far apart on the ground."""
     longest = np.pi * EARTH_RADIUS_KILOMETRES
     if not 0.0 <= kilometres <= longest * (1.0 + 1e-9):
         raise ArgumentError(
@@ -135,20 +124,7 @@ def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
 
     The eastern end is where a region begins that was written in any convention.
 
-    Parameters
-    ----------
-    longitude_degrees : array_like, shape (n,)
-        Degrees east, any convention, at least one.
-
-    Returns
-    -------
-    tuple of float
-        A longitude in [0, 360), and degrees.
-
-    Examples
-    --------
-    >>> widest_gap([350.0, 355.0, 0.0, 40.0])
-    (350.0, 310.0)
+    Shapes: ``longitude_degrees`` (n,).
     """
     around = np.unique(np.asarray(longitude_degrees, dtype=np.float64) % 360.0)
     gaps = np.diff(around, append=around[0] + 360.0)
@@ -157,13 +133,7 @@ def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
 
 
 def cell_edges(centres: Array) -> Array:
-    """Edges of the cells of an axis, half way between their centres, shape (n + 1,); n is at least 2.
-
-    Examples
-    --------
-    >>> cell_edges(np.array([1.0, 3.0, 5.0])).tolist()
-    [0.0, 2.0, 4.0, 6.0]
-    """
+    """Edges of the cells of an axis, half way between their centres, shape (n + 1,); n is at least 2."""
     between = 0.5 * (centres[1:] + centres[:-1])
     first, last = 2.0 * centres[0] - between[0], 2.0 * centres[-1] - between[-1]
     return np.concatenate([[first], between, [last]])
@@ -184,15 +154,7 @@ def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
 def coinciding(
     latitude_degrees: Array, longitude_degrees: Array, at_latitude: Array, at_longitude: Array
 ) -> NDArray[np.intp]:
-    """Find the other place (N,) that is where each place (n,) is, to a millionth of a degree; -1 for none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> places, others = np.array([[0.0, 9.0], [350.0, 9.0]]), np.array([[5.0, 0.0], [5.0, -10.0]])
-    >>> coinciding(*places, *others)
-    array([ 1, -1])
-    """
+    """Find the other place (N,) that is where each place (n,) is, to a millionth of a degree; -1 for none."""
     here, there = (
         np.round(latitude, 6) + 1j * np.round(np.mod(longitude, 360.0), 6)
         for latitude, longitude in ((latitude_degrees, longitude_degrees), (at_latitude, at_longitude))
@@ -270,13 +232,7 @@ def _check_latitude(latitude_degrees: Array) -> None:
 
 
 def unwrapped_longitudes(longitude_degrees: Array) -> Array:
-    """Longitudes without a jump: counted from behind the widest gap between them, west in [-180, 360).
-
-    Examples
-    --------
-    >>> unwrapped_longitudes(np.array([350.0, 10.0])).tolist()
-    [-10.0, 10.0]
-    """
+    """Longitudes without a jump: counted from behind the widest gap between them, west in [-180, 360)."""
     wrapped = np.mod(longitude_degrees, 360.0)
     values = np.unique(wrapped)
     gaps = np.diff(values, append=values[0] + 360.0)

@@ -54,13 +54,7 @@ def _routine(name: str) -> Callable[..., None]:
 
 
 def cholesky_in_place(stack: Array) -> None:
-    """Replace the lower triangle of every matrix by its Cholesky factor, m^3 / 3 flops each.
-
-    Raises
-    ------
-    NumericalError
-        If a matrix is not positive definite in floating point, or not finite.
-    """
+    """Replace the lower triangle of every matrix by its Cholesky factor, m^3 / 3 flops each."""
     addresses = _addresses(stack, written=True)
     if stack.shape[1] > LARGEST_WHOLE:
         for matrix in stack:

@@ -73,43 +73,7 @@ def observations(
     missing: Marks = None,
     noun: str = "value",
 ) -> Floats:
-    """Give numbers as observations: decoded, NaN where one is missing; what looks like none is refused.
-
-    Parameters
-    ----------
-    values : array_like of numbers, any shape
-    attributes : mapping, optional
-        Of the variable, as it holds the numbers.
-    what : str
-        What holds them, for messages, such as ``"column 'value' of stations.csv"``.
-    encoding : mapping, optional
-        How they were packed where a reader has decoded them, as xarray keeps it. An empty one is that of an
-        object that was computed; None says nothing of it.
-    missing : number or sequence of numbers, optional
-        What marks a missing value beside what the variable states. A sequence is complete: no other number
-        is suspected.
-    noun : str
-        What one of them is called.
-
-    Returns
-    -------
-    array of floats, same shape
-        Floating numbers keep their precision.
-
-    Raises
-    ------
-    DataError
-        If a number is a usual mark of what is missing and far from all others, if it cannot be told whether
-        numbers are packed, or if all lie outside the valid range that is stated.
-
-    Examples
-    --------
-    >>> packed = {"scale_factor": 0.01, "add_offset": 273.0, "_FillValue": -32767}
-    >>> observations(np.array([150, -32767], dtype=np.int16), packed, what="'t2m'")
-    array([274.5,   nan])
-    >>> observations([10.0, -9999.0, 12.0], what="the table", missing=-9999)
-    array([10., nan, 12.])
-    """
+    """Give numbers as observations: decoded, NaN where one is missing; what looks like none is refused."""
     told, stored = attributes or {}, encoding or {}
     there, packing = _held(values, told, what)
     given = [] if missing is None else np.atleast_1d(missing).tolist()
@@ -199,13 +163,7 @@ def _is_unsigned(stated: Attributes) -> bool:
 
 
 def _numbers(stated: Attributes, key: str, what: str) -> list[float]:
-    """Numbers of an attribute, also of one that is written as text; none if it is not there.
-
-    Raises
-    ------
-    DataError
-        If it is there and is no number.
-    """
+    """Numbers of an attribute, also of one that is written as text; none if it is not there."""
     given = stated.get(key)
     if given is None:
         return []
@@ -236,13 +194,7 @@ def _stated(attributes: Attributes, what: str) -> list[float]:
 def _within(
     values: Floats, told: Attributes, stored: Attributes, packing: _Packing, what: str, *, computed: bool
 ) -> Floats:
-    """Write NaN for what lies outside the valid range that the attributes state, in packed numbers or not.
-
-    Raises
-    ------
-    DataError
-        If everything does, or anything of what was computed.
-    """
+    """Write NaN for what lies outside the valid range that the attributes state, in packed numbers or not."""
     ends = {"valid_min": -np.inf, "valid_max": np.inf}
     whole = dict.fromkeys(ends, packing.changes)
     for key in ("valid_range", "valid_min", "valid_max"):

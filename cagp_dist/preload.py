@@ -19,11 +19,6 @@ def dask_setup(worker: object) -> None:
 
     Nothing is compiled here, which may take longer than anyone waits for a worker: where code is not on disk
     yet, the first task that needs it compiles it.
-
-    Parameters
-    ----------
-    worker : distributed.Worker
-        Is not looked at.
     """
     from cagp_dist.compilation import NotKeptError, no_compilation
 

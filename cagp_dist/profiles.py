@@ -97,24 +97,7 @@ def closed_form(
     part: Part = Part.VALUE,
     coordinate: int | None = None,
 ) -> Profile:
-    """Give the profile of ``p(a) exp(-a)``, ``a = scale u``, or ``u^2 / 2`` if the scale is None.
-
-    Parameters
-    ----------
-    polynomial : tuple of float
-        Coefficients of p, from that of power 0: one.
-    scale : float or None
-        In units of 1 / lengthscale.
-    part : Part
-        The kernel itself, its slope or its share.
-    coordinate : int, optional
-        Of a share: multiply by the squared difference in this coordinate, from 0.
-
-    Raises
-    ------
-    ArgumentError
-        If the slope of the polynomial has more terms than compiled functions sum up.
-    """
+    """Give the profile of ``p(a) exp(-a)``, ``a = scale u``, or ``u^2 / 2`` if the scale is None."""
     most = 1 if scale is None else TERMS - 1
     if len(polynomial) > most:
         raise ArgumentError(
@@ -151,15 +134,7 @@ def closed_form(
 
 @lru_cache(maxsize=64)
 def matern(smoothness: float, part: Part = Part.VALUE, coordinate: int | None = None) -> Profile:
-    """Give the profile of a Matern kernel of any smoothness; some 20 ms, and 80 KiB.
-
-    Parameters
-    ----------
-    smoothness : float
-        nu.
-    part, coordinate
-        As in `closed_form`.
-    """
+    """Give the profile of a Matern kernel of any smoothness; some 20 ms, and 80 KiB."""
     if coordinate is not None:  # the pieces are the same
         numbers = np.frombuffer(matern(smoothness, part), dtype=np.float64).copy()
         numbers[COORDINATE] = coordinate

@@ -320,13 +320,7 @@ REGIONS: Mapping[str, Region] = {
 
 
 def as_regions(regions: "str | Region | Iterable[str | Region]") -> tuple[Region, ...]:
-    """Check regions, and give those that are named.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown, or two regions have one.
-    """
+    """Check regions, and give those that are named."""
     several = isinstance(regions, Iterable) and not isinstance(regions, str)
     given: list[Any] = list(cast("Iterable[Any]", regions)) if several else [regions]
     found: list[Region] = []

@@ -54,15 +54,7 @@ class Remedy(Enum):
 
 
 def advice(remedies: Iterable[Remedy], *, in_job: bool = False) -> str:
-    """Write remedies as a sentence, or nothing if there are none.
-
-    Examples
-    --------
-    >>> advice([Remedy.MORE_MEMORY, Remedy.SMALLER_BLOCKS])
-    'Raise memory_limit_bytes, or lower block_size.'
-    >>> advice([Remedy.MORE_MEMORY, Remedy.VARIANCES_ALONE], in_job=True)
-    'Raise [cluster] memory_limit.'
-    """
+    """Write remedies as a sentence, or nothing if there are none."""
     ways = [remedy.in_job if in_job else remedy.in_python for remedy in remedies]
     texts = list(dict.fromkeys(way for way in ways if way is not None))
     if not texts:
@@ -72,17 +64,6 @@ def advice(remedies: Iterable[Remedy], *, in_job: bool = False) -> str:
 
 
 def installation(extra: str) -> str:
-    """Command that installs an extra of this package; it is run in the folder of the clone.
-
-    Parameters
-    ----------
-    extra : str
-        One of ``[project.optional-dependencies]`` in pyproject.toml.
-
-    Examples
-    --------
-    >>> installation("hpc").endswith(' -m pip install --editable ".[hpc]"')
-    True
-    """
+    """Command that installs an extra of this package; it is run in the folder of the clone."""
     python = f'"{sys.executable}"' if " " in sys.executable else sys.executable
     return f'{python} -m pip install --editable ".[{extra}]"'

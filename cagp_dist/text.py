@@ -6,13 +6,7 @@ from collections.abc import Iterable
 
 
 def bytes_text(count: float) -> str:
-    """Write an amount of memory with three digits.
-
-    Examples
-    --------
-    >>> [bytes_text(count) for count in (88, 1000, 5000, 1023 * 2**10, 340 * 2**20, 2**45)]
-    ['88 B', '1000 B', '4.88 KiB', '0.999 MiB', '340 MiB', '32 TiB']
-    """
+    """Write an amount of memory with three digits."""
     if count < 1024:
         return f"{count:.0f} B"
     for unit in ("KiB", "MiB", "GiB"):
@@ -23,13 +17,7 @@ def bytes_text(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration with three digits at most.
-
-    Examples
-    --------
-    >>> [duration(seconds) for seconds in (0.412, 13.7, 125.0, 3790.0)]
-    ['0.41 s', '13.7 s', '2 min 5 s', '1 h 3 min']
-    """
+    """Write a duration with three digits at most."""
     if seconds < 9.995:
         return f"{seconds:.2f} s"
     if seconds < 99.95:
@@ -41,13 +29,7 @@ def duration(seconds: float) -> str:
 
 
 def rough_duration(seconds: float) -> str:
-    """Write an estimated duration, which is known to a digit or two.
-
-    Examples
-    --------
-    >>> [rough_duration(seconds) for seconds in (0.2, 13.7, 125.0, 8000.0)]
-    ['1 s', '14 s', '2 min', '2.2 h']
-    """
+    """Write an estimated duration, which is known to a digit or two."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 5400:
@@ -56,36 +38,18 @@ def rough_duration(seconds: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Write a count with its noun, in the plural unless it is one.
-
-    Examples
-    --------
-    >>> counted(1, "iteration"), counted(1200, "point"), counted(0, "time")
-    ('1 iteration', '1,200 points', '0 times')
-    """
+    """Write a count with its noun, in the plural unless it is one."""
     return f"{count:,} {noun}{'s' if count != 1 else ''}"
 
 
 def alternatives(names: Iterable[str], *others: str) -> str:
-    """Write names in quotes, and other things as they are, with "or" before the last.
-
-    Examples
-    --------
-    >>> alternatives(["local", "serial"], "the path of a file")
-    '"local", "serial" or the path of a file'
-    """
+    """Write names in quotes, and other things as they are, with "or" before the last."""
     words = [*(f'"{name}"' for name in names), *others]
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def printable(text: str) -> str:
-    r"""Write control characters as escapes, so that a terminal does not obey them.
-
-    Examples
-    --------
-    >>> print(printable("Jena \x1b[2J"))
-    Jena \x1b[2J
-    """
+    r"""Write control characters as escapes, so that a terminal does not obey them."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
@@ -96,22 +60,7 @@ _QUERY = re.compile(r"(://[^\s?#'\"]*)[?#][^\s'\"]*")
 
 
 def without_secrets(text: str, address: str = "") -> str:
-    """Strip logins, queries and fragments of the addresses in a text: passwords, tokens, signatures.
-
-    Parameters
-    ----------
-    text : str
-        For people, or to be kept.
-    address : str
-        What is known to stand in it and may have spaces or quotes.
-
-    Examples
-    --------
-    >>> without_secrets("cannot read https://me:secret@host/a.zarr?sig=8f3c (timeout)")
-    'cannot read https://host/a.zarr (timeout)'
-    >>> without_secrets("data/what?.nc")
-    'data/what?.nc'
-    """
+    """Strip logins, queries and fragments of the addresses in a text: passwords, tokens, signatures."""
     if re.search(r"://.*[\s'\"]", address):
         scheme, _, rest = address.partition("://")
         text = text.replace(address, f"{scheme}://{re.split('[?#]', rest.rpartition('@')[2])[0]}")
@@ -119,12 +68,6 @@ def without_secrets(text: str, address: str = "") -> str:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """Find the valid word that resembles ``word`` most, if one does.
-
-    Examples
-    --------
-    >>> nearest("gaus-seidel", ["gauss-seidel", "cholesky"])
-    'gauss-seidel'
-    """
+    """Find the valid word that resembles ``word`` most, if one does."""
     close = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.5)
     return close[0] if close else None

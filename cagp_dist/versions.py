@@ -6,11 +6,5 @@ from importlib import metadata
 
 @cache
 def version(package: str) -> str:
-    """Give the version of an installed package, as it was when it was first asked for.
-
-    Parameters
-    ----------
-    package : str
-        Name of a distribution, for example ``"cagp-dist"``.
-    """
+    """Give the version of an installed package, as it was when it was first asked for."""
     return metadata.version(package)

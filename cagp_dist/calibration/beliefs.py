@@ -120,29 +120,7 @@ def standardised(
 ) -> Standardised:
     """Solve for all fields and standardise their errors.
 
-    Parameters
-    ----------
-    fields : Fields
-        Fields of the prior, observed.
-    solver : Solver
-        What is under test.
-    direction : array, shape (q,)
-        Unit vector w.
-    executor : Executor
-        Where solves run.
-    memory_limit_bytes : int, optional
-        What they may allocate; by default what the executor has.
-    checkpoints : Checkpoints, optional
-        Where iterations of a solve of all fields are kept, or the errors of the fields that are done.
-    progress : callable
-        Called with the part that is done.
-    on_plan : callable, optional
-        Called with the plan of a solve of all fields before it begins.
-
-    Raises
-    ------
-    BudgetError, NumericalError
-        As `condition`; and if a variance along the direction is not positive.
+    Shapes: ``direction`` (q,).
     """
     if solver.many_fields:
         return _conditioned(
@@ -261,13 +239,7 @@ def _conditioned(
 
 
 def of_one_covariance(errors: Array, covariance: Array, direction: Array, *, scale: float) -> Standardised:
-    """Standardise errors (q, t) by the covariance (q, q) that all of them share; q^3 flops.
-
-    Raises
-    ------
-    NumericalError
-        If the variance along the direction is not positive.
-    """
+    """Standardise errors (q, t) by the covariance (q, q) that all of them share; q^3 flops."""
     variance = _positive(float(direction @ covariance @ direction))
     white, outside = _whitened(errors, covariance, scale=scale)
     count = errors.shape[1]
@@ -369,25 +341,7 @@ def conjugate_gradient_beliefs(G: Array, V: Array, b: Array, *, iterations: int)
     The belief of `ConjugateGradient` for every column of b, with all products as one. Directions are made
     conjugate to all earlier ones, twice.
 
-    Parameters
-    ----------
-    G : array, shape (n, n)
-        Gram matrix.
-    V : array, shape (q, n)
-        Covariance of targets and observed points.
-    b : array, shape (n, t)
-        Residuals of t fields.
-    iterations : int
-        Directions i, at most n are taken.
-
-    Returns
-    -------
-    mean : array, shape (q, t)
-        ``V v``.
-    U : array, shape (i, q, t)
-        ``V d / sqrt(d' G d)`` of every direction: the downdate of a field is the sum of their outer products.
-        Zero for a field that was solved before.
-        2 n^2 i t + 8 n i^2 t flops and 8 (2 n + q) i t bytes.
+    Shapes: ``G`` (n, n), ``V`` (q, n), ``b`` (n, t); returns (q, t), (i, q, t).
     """
     (n, count), q = b.shape, len(V)
     steps = min(iterations, n)

@@ -32,14 +32,7 @@ class Corrected(NamedTuple):
 def corrected_laws(fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequence[float]) -> Corrected:
     """Give standard deviations and quantiles of the laws that correct Gaussian ones.
 
-    Parameters
-    ----------
-    fitted : Fitted
-        What a method has learnt.
-    plain : Gaussian, shape (T, q)
-        Laws of observations at points X (q, p).
-    levels : sequence of float, length L
-        Of the quantiles.
+    Shapes: ``plain`` (T, q).
     """
     std, scale = np.empty(plain.shape), np.ones(plain.shape)
     quantiles = np.empty((plain.shape[0], len(levels), plain.shape[1]))

@@ -172,11 +172,6 @@ def _source(kernel: Kernel, train: Array, test: Array, count: int, memory_limit_
     """Choose how fields are drawn, exactly: by the joint covariance, or on a grid that has all points.
 
     The way with fewer flops of those that fit into memory.
-
-    Raises
-    ------
-    BudgetError
-        If none does.
     """
     from cagp_dist.memory import available_bytes
 

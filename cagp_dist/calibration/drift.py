@@ -63,40 +63,7 @@ class Drift:
 def drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> Drift:
     """Compare errors with their error bars over a row of times.
 
-    Parameters
-    ----------
-    pit : array_like, shape (N,)
-        PIT values of observations, in [0, 1].
-    times : array_like of int, shape (N,)
-        Number of the time of each, 0 to T - 1 in their order, T at least `BATCHES`.
-    cells : array_like of int, shape (N,)
-        Compact cell of the place of each, see `cagp_dist.calibration.verdict.compact_cells`.
-
-    Returns
-    -------
-    Drift
-
-    Raises
-    ------
-    ArgumentError
-        If there are fewer times than batches, or a PIT value lies outside [0, 1].
-
-    Notes
-    -----
-    The rate of false alarms, 1 %, is that of errors whose agreement ends within a cell, or within a sixth of
-    the times, in any mixture of the two. Errors that agree over half the globe for half of the times raise it
-    more often.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> times, cells = np.divmod(np.arange(3000), 100)
-    >>> found = drift(rng.uniform(size=3000), times=times, cells=cells // 5)
-    >>> found.alarm
-    False
-    >>> from scipy.special import ndtr
-    >>> drift(ndtr(1.3 * rng.normal(size=3000)), times=times, cells=cells // 5).alarm
-    True
+    Shapes: ``pit`` (N,), ``times`` (N,), ``cells`` (N,).
     """
     values, when = np.asarray(pit, dtype=np.float64), np.asarray(times, dtype=np.intp)
     count = int(when.max(initial=-1)) + 1

@@ -5,13 +5,7 @@ from math import ceil
 
 
 def fewest(level: float) -> int:
-    """Smallest number of calibration points that resolve a level: ``1 / min(level, 1 - level)``, rounded up.
-
-    Examples
-    --------
-    >>> fewest(0.05), fewest(0.9), fewest(0.99)
-    (20, 10, 100)
-    """
+    """Fewest calibration points that resolve a level: ``1 / min(level, 1 - level)``, rounded up."""
     return max(2, ceil(1.0 / min(level, 1.0 - level) - 1e-9))
 
 
@@ -21,11 +15,5 @@ def outermost(levels: Sequence[float]) -> float:
 
 
 def fewest_of_split(levels: Sequence[float], *, parts: int) -> int:
-    """Smallest number of points that resolve all levels in each of so many equal parts.
-
-    Examples
-    --------
-    >>> fewest_of_split((0.025, 0.5, 0.9), parts=2)
-    80
-    """
+    """Smallest number of points that resolve all levels in each of so many equal parts."""
     return parts * fewest(outermost(levels))

@@ -32,35 +32,7 @@ def block_folds(
     longitude as make them about as wide. Blocks are taken from large to small, equal ones in random order,
     and each goes to the fold that has the fewest places yet.
 
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array_like, shape (n,)
-        Places; longitudes in any convention. A place that occurs more than once is in one fold.
-    count : int
-        Folds, at least 2.
-    blocks_degrees : float or None
-        Height of a block, at most 90; None: each place is a block of its own.
-    generator : numpy.random.Generator
-        Decides the order of blocks with equally many places.
-    called : str
-        What ``count`` is called where it is given, for the text of an error.
-
-    Returns
-    -------
-    array of int, shape (n,)
-        0 to ``count - 1``; none of the folds is empty.
-
-    Raises
-    ------
-    ArgumentError
-        If there are fewer blocks than folds, or an argument is not valid.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> fold = block_folds([0, 1, 40, 41], [0, 1, 50, 51], count=2, generator=np.random.default_rng(0))
-    >>> bool(fold[0] == fold[1] != fold[2] == fold[3])
-    True
+    Shapes: ``latitude_degrees, longitude_degrees`` (n,); returns (n,).
     """
     latitude = as_numbers("latitude_degrees", latitude_degrees)
     longitude = np.mod(as_numbers("longitude_degrees", longitude_degrees), 360.0)
@@ -96,13 +68,7 @@ def block_folds(
 
 
 def blocks_of(latitude_degrees: Array, longitude_degrees: Array, *, blocks_degrees: float) -> Indices:
-    """Say which block of `block_folds` each place lies in: numbers from 0, shape (n,).
-
-    Examples
-    --------
-    >>> blocks_of(np.array([0.0, 1.0, 40.0]), np.array([0.0, 1.0, 50.0]), blocks_degrees=5.0).tolist()
-    [0, 0, 1]
-    """
+    """Say which block of `block_folds` each place lies in: numbers from 0, shape (n,)."""
     cells = _blocks(latitude_degrees, np.mod(longitude_degrees, 360.0), blocks_degrees)
     return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -113,11 +79,6 @@ def fitting_blocks(
     """Halve the height of blocks until the places lie in at least ``count`` of them.
 
     Where fewer places are apart from each other it is left as it is.
-
-    Examples
-    --------
-    >>> fitting_blocks(np.array([50.0, 53.0]), np.array([0.0, 0.0]), count=2, blocks_degrees=10.0)
-    2.5
     """
     longitude, height = np.mod(longitude_degrees, 360.0), blocks_degrees
     if _count(latitude_degrees, longitude, None) < count:

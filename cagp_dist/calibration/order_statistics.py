@@ -59,13 +59,7 @@ def q_lin(levels: ArrayLike, scores: ArrayLike) -> Array:
 
 
 def between(levels: ArrayLike, count: int) -> tuple[Indices, Array]:
-    """Find levels among ``count`` order statistics: index of the lower one, from 0, and share of the gap.
-
-    Examples
-    --------
-    >>> [part.tolist() for part in between([0.25, 0.5], 4)]
-    [[0, 1], [0.25, 0.5]]
-    """
+    """Find levels among ``count`` order statistics: index of the lower one, from 0, and share of the gap."""
     place = np.asarray(levels, dtype=np.float64) * (count + 1)
     below = np.clip(np.floor(place).astype(np.intp), 1, max(count - 1, 1))
     return below - 1, np.clip(place - below, 0.0, 1.0)
@@ -91,13 +85,7 @@ def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> No
 
 
 def calibration_scores(law: Predictive, observed: ArrayLike, *, name: str = "observed") -> Array:
-    """Give normal scores of the calibration points that were observed, shape (N,); NaN is not there.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes differ, a value is infinite, or all scores or all errors are equal up to rounding.
-    """
+    """Give normal scores of the calibration points that were observed, shape (N,); NaN is not there."""
     values = np.asarray(observed, dtype=np.float64)
     if values.shape != law.shape:
         raise ArgumentError(
@@ -136,19 +124,7 @@ def knots_through(scores: Array, *, most: int, smallest_level: float = SMALLEST_
     Spread evenly, and towards each end also the l-th from it with l = 1, 2, 4, 8, ...; of equal scores one is
     left, with the middle of their levels.
 
-    Parameters
-    ----------
-    scores : array, shape (N,)
-        Calibration scores.
-    most : int
-        How many are spread evenly; all N if that is no more.
-    smallest_level : float
-        Tail probability that the points must resolve.
-
-    Returns
-    -------
-    scores, levels : array, shape (K,)
-        Strictly ascending.
+    Shapes: ``scores`` (N,); returns (K,).
     """
     check_resolved(smallest_level, scores.size)
     count = scores.size

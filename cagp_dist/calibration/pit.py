@@ -81,29 +81,7 @@ class NormalTests:
 def standardised_errors(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Array:
     """``z = (observed - mean) / predictive_std``, checked.
 
-    Parameters
-    ----------
-    mean, observed : array_like, shape (q,) or (T, q)
-        Prediction and observation, one unit (kelvin for temperature).
-    predictive_std : array_like, the shape of ``mean``, or (q,) when all T fields share it
-        Standard deviation of the observation about the mean, **noise included**:
-        ``sqrt(latent variance + noise variance)``.
-
-    Returns
-    -------
-    array of float64, the shape of ``mean``
-        No unit.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes disagree, nothing was given, a value is not finite or a standard deviation is not
-        positive. Nothing is clipped: a standard deviation of zero is a defect of its source.
-
-    Examples
-    --------
-    >>> standardised_errors([280.0, 290.0], [2.0, 1.0], [281.0, 288.0]).tolist()
-    [0.5, -2.0]
+    Shapes: ``mean, observed`` (q,) or (T, q).
     """
     centre, spread, value = checked(mean, predictive_std, observed)
     return np.asarray((value - centre) / spread, dtype=np.float64)
@@ -202,13 +180,7 @@ def ks_test(values: ArrayLike, *, weights: ArrayLike | None = None) -> tuple[flo
 
 
 def unit_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array:
-    """Weights of mean 1 for values of a shape, one per entry of its last axis; ones without weights.
-
-    Raises
-    ------
-    ArgumentError
-        If their number is not that of the points, or one is negative or not finite, or all are zero.
-    """
+    """Weights of mean 1 for values of a shape, one per entry of its last axis; ones without weights."""
     if weights is None:
         return np.ones(shape)
     share = np.asarray(weights, dtype=np.float64)
@@ -226,11 +198,6 @@ def effective_count(weights: Array) -> float:
     """Count the equally weighted independent values whose mean has the same variance.
 
     ``(sum w)^2 / sum w^2``; the number of values where all weights are equal.
-
-    Examples
-    --------
-    >>> effective_count(np.array([1.0, 1.0, 0.0]))
-    2.0
     """
     return float(weights.sum() ** 2 / (weights**2).sum())
 

@@ -63,29 +63,7 @@ def regress_scale(features: Array, errors: Array, *, lean: Array | None = None) 
     one standard error, as it is for errors of a normal law, ``(1.5 n)^(-1/2)``. Where the law is normal this
     costs half a nat of all n errors together; where it is not, one error far out costs far less.
 
-    Parameters
-    ----------
-    features : array, shape (n, F)
-        What is known of each error, without the error itself.
-    errors : array, shape (n,)
-        In units of one scale; not all of them zero.
-    lean : array, shape (n,), optional
-        What each error is expected to be a share c of; c is 0 without it.
-
-    Returns
-    -------
-    ScaleRegression
-        O(n F) time for each of about 30 steps.
-
-    Examples
-    --------
-    Errors that are doubled where a feature is one:
-
-    >>> generator = np.random.default_rng(0)
-    >>> feature = generator.integers(2, size=20_000)
-    >>> found = regress_scale(feature[:, None], 2.0**feature * generator.standard_normal(20_000))
-    >>> np.exp(found.coefficients).round(1).tolist(), found.degrees > 50.0
-    ([1.0, 2.0], True)
+    Shapes: ``features`` (n, F), ``errors`` (n,), ``lean`` (n,).
     """
     n = len(errors)
     columns = np.column_stack([np.ones(n), features])
@@ -131,17 +109,7 @@ def gain_elsewhere(
     Errors of a group may depend on each other in any way. In turn a fifth of the groups is left out, is
     scored by a fit to the others, and compared with the standard normal law.
 
-    Parameters
-    ----------
-    features, errors, lean
-        As of `regress_scale`.
-    group : array of int, shape (n,)
-        At least two groups.
-
-    Returns
-    -------
-    gain, standard_error : float
-        Nats; the standard error from the sums of the groups.
+    Shapes: ``group`` (n,).
     """
     names, number = np.unique(group, return_inverse=True)
     part_of_group = np.random.default_rng(0).permutation(names.size) % min(_PARTS, names.size)

@@ -169,14 +169,7 @@ class Search:
     def stretches(self, levels: Sequence[float], *, first: Array, first_steps: int, steps: int) -> Array:
         """Stretch of every level, shape (L, P), for ascending levels (L,).
 
-        Parameters
-        ----------
-        first : array, shape (S, P)
-            Stretches that are evaluated first; the search goes on from the best of them. One that floating
-            point cannot factor is left out, unless it is none.
-        first_steps, steps : int
-            Most steps at the outermost level of each side, and at each further level; 0: no others than the
-            first stretches.
+        Shapes: ``first`` (S, P).
         """
         found = np.full((len(levels), self.stretch.numbers), np.nan)
         sides = np.array([self.known.side(level) for level in levels])

@@ -125,13 +125,7 @@ def strata_of(
 
 
 def by_latitude(latitude_degrees: ArrayLike) -> Strata:
-    """Bands of latitude: of 30 degrees on the globe, of a region so high that there are six or fewer.
-
-    Examples
-    --------
-    >>> by_latitude([-80.0, -10.0, 10.0, 90.0]).names[-2:]
-    ('30°N to 60°N', '60°N to 90°N')
-    """
+    """Bands of latitude: of 30 degrees on the globe, of a region so high that there are six or fewer."""
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
     low, high = float(latitude.min()), float(latitude.max())
 
@@ -160,16 +154,7 @@ def by_surface(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Str
 
 
 def surface_terms(points: Array) -> Array:
-    """Whether unit vectors (n, 3) lie on land, and whether on a coast, as two columns of ones and zeros.
-
-    Examples
-    --------
-    >>> from cagp_dist.geometry import unit_sphere
-    >>> surface_terms(unit_sphere([23.0, 0.0, 38.7], [10.0, -150.0, 350.9]))
-    array([[1., 0.],
-           [0., 0.],
-           [0., 1.]])
-    """
+    """Whether unit vectors (n, 3) lie on land, and whether on a coast, as two columns of ones and zeros."""
     member = surface_of(*degrees(points))
     return np.stack([member == SURFACES.index(name) for name in ("land", "coast")], axis=1).astype(np.float64)
 
@@ -177,12 +162,7 @@ def surface_terms(points: Array) -> Array:
 def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:
     """Fifths of the observations, from smooth to rough; where it is NaN a place is in none.
 
-    Parameters
-    ----------
-    roughness : array_like, shape (q,) or (T, q)
-        See `roughness_of`; fifths of all times together.
-    units : str
-        Of it, for the definitions.
+    Shapes: ``roughness`` (q,) or (T, q).
     """
     rough = np.asarray(roughness, dtype=np.float64)
     known = np.isfinite(rough)

@@ -149,26 +149,7 @@ class Frame:
 
 
 def frame_of(longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margin_degrees: float) -> Frame:
-    """Choose projection and extent for a set of points.
-
-    Parameters
-    ----------
-    longitude_degrees, latitude_degrees : array_like
-        Two sets of coordinates (they need not be paired), longitudes in any convention.
-    margin_degrees : float
-        Room beyond the outermost points: half a cell for a grid, a little more for scattered points.
-
-    Returns
-    -------
-    Frame
-        Equal Earth about Greenwich for points around the globe, else plate carree about their middle.
-
-    Examples
-    --------
-    >>> frame = frame_of([350.0, 355.0, 0.0, 40.0], [30.0, 60.0], margin_degrees=0.0)
-    >>> frame.centre_degrees, frame.west, frame.east
-    (15.0, -25.0, 25.0)
-    """
+    """Choose projection and extent for a set of points."""
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
     south = max(-90.0, float(latitude.min()) - margin_degrees)
     north = min(90.0, float(latitude.max()) + margin_degrees)
@@ -211,13 +192,7 @@ def coastlines(frame: Frame) -> tuple[Array, Array]:
 
 
 def degrees_label(value: float, *, axis: str) -> str:
-    """``30°N``, ``0°``, ``10.5°W``: a graticule label; ``axis`` is "latitude" or "longitude".
-
-    Examples
-    --------
-    >>> degrees_label(-30.0, axis="latitude"), degrees_label(350.0, axis="longitude")
-    ('30°S', '10°W')
-    """
+    """``30°N``, ``0°``, ``10.5°W``: a graticule label; ``axis`` is "latitude" or "longitude"."""
     signed = value if axis == "latitude" else (value + 180.0) % 360.0 - 180.0
     size = f"{abs(signed):.6g}°"
     if signed == 0.0 or abs(signed) == 180.0:

@@ -31,22 +31,7 @@ _SPACING_KILOMETRES = 5.0
 def surface_of(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Indices:
     """Tell sea, land, and coast, which is what lies within 50 km of a coastline.
 
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array_like, shape (n,)
-        Longitudes in any convention.
-
-    Returns
-    -------
-    array of int, shape (n,)
-        Numbers in `SURFACES`. Two seconds for a million places.
-
-    Examples
-    --------
-    The Sahara, the Pacific, Lisbon:
-
-    >>> [SURFACES[found] for found in surface_of([23.0, 0.0, 38.7], [10.0, -150.0, 350.9])]
-    ['land', 'sea', 'coast']
+    Shapes: ``latitude_degrees, longitude_degrees`` (n,); returns (n,).
     """
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
     longitude = np.asarray(longitude_degrees, dtype=np.float64)

@@ -28,12 +28,7 @@ def resample(grid: GridAxes, values: Array, longitude_degrees: Array, latitude_d
 
     Longitudes may be in any convention and wrap around the globe where the grid does.
 
-    Parameters
-    ----------
-    values : array, shape (P, Q)
-        Field on the grid.
-    longitude_degrees, latitude_degrees : array
-        One shape; NaN gives NaN.
+    Shapes: ``values`` (P, Q).
     """
     known = np.isfinite(values)
     if not known.all():

@@ -31,15 +31,7 @@ from cagp_dist.errors import CagpError, DataError
 
 
 def main() -> int:
-    """Decode one file, or several.
-
-    Returns
-    -------
-    int
-        0 with ``values.npy``, ``time.npy``, ``latitude.npy``, ``longitude.npy`` and ``variable.json`` (name
-        and attributes, and those of the field) in the folder, or ``time.npy`` alone where the job says
-        ``times_only``; or 1 with ``error.json``: the class of the error and its text.
-    """
+    """Decode one file, or several."""
     job = json.load(sys.stdin)
     if "parent" in job:
         threading.Thread(target=_end_with, args=(job["parent"],), daemon=True).start()

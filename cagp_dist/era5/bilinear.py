@@ -66,13 +66,7 @@ class BilinearGrid:
 
 
 def closed(latitude: Array, longitude: Array, values: Array) -> tuple[Array, float, Array, Array]:
-    """Count longitudes from behind the widest gap; on a full circle close the seam and reach the poles.
-
-    Returns
-    -------
-    tuple
-        What `BilinearGrid` takes.
-    """
+    """Count longitudes from behind the widest gap; on a full circle close the seam and reach the poles."""
     gaps = np.diff(longitude, append=longitude[0] + 360.0)
     if gaps.max() <= 1.5 * float(np.median(gaps)):
         eastward = np.append(longitude - longitude[0], 360.0)

@@ -49,23 +49,7 @@ def calendar_of(attributes: Mapping[str, object]) -> str:
 
 
 def decode(raw: xr.Dataset) -> xr.Dataset:
-    """Decode a dataset that was opened with ``decode_cf=False``, times of other calendars included.
-
-    Parameters
-    ----------
-    raw : xarray.Dataset
-        Lazy; of its arrays only the times in other calendars are read.
-
-    Returns
-    -------
-    xarray.Dataset
-        Decoded by CF, lazy. Its attribute `SOURCE_CALENDAR` names the other calendar, if there is one.
-
-    Raises
-    ------
-    DataError
-        If the units of such times cannot be read, or a date does not exist in the standard calendar.
-    """
+    """Decode a dataset that was opened with ``decode_cf=False``, times of other calendars included."""
     times: dict[str, xr.Variable] = {}
     calendars: dict[str, None] = {}
     for name, variable in raw.variables.items():
@@ -83,34 +67,7 @@ def decode(raw: xr.Dataset) -> xr.Dataset:
 
 
 def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) -> Times:
-    """Give counted times as dates of the standard calendar.
-
-    Parameters
-    ----------
-    values : array of numbers, any shape
-    units : str
-        Such as ``"days since 1850-01-01"``. Months and years are those of the calendar: half of one is the
-        middle between two dates.
-    calendar : str
-        "noleap", "365_day", "all_leap", "366_day", "360_day" or "360"; of months and years also the standard
-        one.
-
-    Returns
-    -------
-    array of datetime64[ms]
-        Rounded to the millisecond; NaT for NaN.
-
-    Raises
-    ------
-    DataError
-        If the units cannot be read, or a date does not exist in the standard calendar.
-
-    Examples
-    --------
-    >>> standard_times(np.array([59.0, 59.5]), "days since 2004-01-01", calendar="noleap")
-    array(['2004-03-01T00:00:00.000', '2004-03-01T12:00:00.000'],
-          dtype='datetime64[ms]')
-    """
+    """Give counted times as dates of the standard calendar."""
     monthly = _MONTHLY.fullmatch(units.strip())
     if monthly is not None:
         return _by_months(np.asarray(values, dtype=np.float64), monthly, units, calendar)
@@ -178,13 +135,7 @@ def _dates(years: Indices, months: Indices, days: Indices, *, calendar: str) -> 
 
 
 def dates_of(objects: NDArray[np.object_]) -> Times:
-    """Give dates of the package cftime, or others with year, month, day and so on, as standard ones.
-
-    Raises
-    ------
-    DataError
-        If one does not exist in the standard calendar.
-    """
+    """Give dates of the package cftime, or others with year, month, day and so on, as standard ones."""
     dates: list[Any] = objects.ravel().tolist()
     parts = np.array(
         [(t.year, t.month - 1, t.day - 1, t.hour, t.minute, t.second, t.microsecond) for t in dates],

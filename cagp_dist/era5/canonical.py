@@ -60,69 +60,7 @@ def canonical(
     check_range: bool = True,
     missing: Marks = None,
 ) -> xr.Dataset:
-    """Bring the selected part of a field into canonical form, checked and in memory.
-
-    Parameters
-    ----------
-    *datasets : xarray.Dataset
-        One dataset, or several that hold the same grid at different times (the members of a zip).  Old and
-        new layouts of the Climate Data Store, CMIP, GRIB as `grib` reads it and the public Zarr stores are
-        recognised.
-    variable : str
-        Name of the variable in the datasets, or another name of the same quantity in
-        `cagp_dist.variables.VARIABLES`.
-    times : sequence of str, optional
-        ISO times in UTC; every one must be there.  None: all times.
-    area : tuple of float, optional
-        North, west, south, east in degrees.
-    grid_degrees : float, optional
-        Keep the grid points at multiples of this spacing.
-    level : float, optional
-        Which level, where the field has several, in the unit of the datasets, or in hPa where that is Pa.
-    select : mapping, optional
-        Which value of its other dimensions, such as ``{"number": 1}`` of an ensemble; of GRIB, of any keys.
-    units : str, optional
-        What the values are measured in, whatever the datasets say.
-    check_range : bool
-        Whether values that are not plausible for a known variable are refused.
-    missing : number or sequence of numbers, optional
-        What the datasets write in place of a missing value, such as -9999, in their unit, where they do not
-        say so themselves (``_FillValue``); see `cagp_dist.missing`.
-
-    Returns
-    -------
-    xarray.Dataset
-        The variable (time, latitude, longitude) float32 in the unit of `cagp_dist.variables.VARIABLES`,
-        without encoding: a known one converted to it (degrees Celsius to kelvin, hPa to Pa; precipitation
-        transformed, see its attributes), a free one as it is; ``time`` datetime64[ns] ascending without
-        repetition; ``latitude`` and ``longitude`` float64, ascending, longitude in [0, 360); CF attributes.
-        Missing values are NaN.  The attribute ``preliminary_times`` lists the times of which there is the
-        preliminary field alone (``expver`` 0005), if there are any: `cagp_dist.store.preliminary`.  Only the
-        selection is read; peak memory is about three times the result.
-
-    Raises
-    ------
-    DataError
-        If the variable is absent, a selected time is absent, has no values or appears twice with different
-        values (of a preliminary field and the final one, the final one is taken), several levels are there
-        and none is chosen, the unit is not one of the quantity's, values are not plausible, the grid is not a
-        regular one, or an axis or a value is out of line with the others as a damaged file has it
-        (`cagp_dist.era5.damage`).
-    ConfigurationError
-        If variable, times, area or grid_degrees are not valid.
-
-    Examples
-    --------
-    >>> import numpy as np, xarray as xr
-    >>> from cagp_dist.era5.canonical import canonical
-    >>> raw = xr.Dataset(
-    ...     {"2t": (("lat", "lon"), np.array([[280.0, 281.0], [290.0, 291.0]]))},
-    ...     coords={"lat": [10.0, 0.0], "lon": [-90.0, 0.0], "time": np.datetime64("2020-01-01", "ns")},
-    ... )
-    >>> canonical(raw).t2m.values[0]
-    array([[291., 290.],
-           [281., 280.]], dtype=float32)
-    """
+    """Bring the selected part of a field into canonical form, checked and in memory."""
     published = canonical_name(variable)
     wanted = None if times is None else parse_times(times)
     fields = [
@@ -235,23 +173,7 @@ def _transformed(values: Values, variable: Variable) -> Values:
 def time_axis(
     *datasets: xr.Dataset, variable: str = "t2m", select: Mapping[str, Choice] | None = None
 ) -> Times:
-    """List the times of a field; no value of it is read.
-
-    Parameters
-    ----------
-    *datasets, variable, select
-        As for `canonical`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        Ascending, each once.
-
-    Raises
-    ------
-    DataError
-        If the variable is absent, or there is no time.
-    """
+    """List the times of a field; no value of it is read."""
     canonical_name(variable)
     held = [held_times(part, variable, select=select) for part in _holders(datasets, variable)]
     found = np.unique(np.concatenate(held))
@@ -277,20 +199,7 @@ def assemble(
 ) -> xr.Dataset:
     """Wrap arrays that are in canonical order as a dataset with CF attributes.
 
-    Parameters
-    ----------
-    values : array of float32, shape (T, P, Q) or (T, n)
-        In the unit of the variable, transformed where it is; on a grid, or at places.
-    moments : array of datetime64[ns], shape (T,)
-        Ascending.
-    latitude, longitude : arrays of float64, shapes (P,) and (Q,), or both (n,)
-        Degrees; of a grid ascending.
-    variable : Variable
-        What they are.
-
-    Returns
-    -------
-    xarray.Dataset
+    Shapes: ``values`` (T, P, Q) or (T, n), ``moments`` (T,), ``latitude, longitude`` (P,) and (Q,).
     """
     degrees_north = {
         "standard_name": "latitude",
@@ -320,24 +229,7 @@ def assemble(
 
 
 def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
-    """Join fields in canonical form that hold one variable on one grid at different times.
-
-    Parameters
-    ----------
-    parts : sequence of xarray.Dataset
-        From :func:`canonical`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical, times ascending.
-
-    Raises
-    ------
-    DataError
-        If variables or grids differ, or a time is there twice with different values, none of which is
-        preliminary or all of which are: of a preliminary field and the final one, the final one is taken.
-    """
+    """Join fields in canonical form that hold one variable on one grid at different times."""
     variables = [field_variable(part) for part in parts]
     first, latitude, longitude = variables[0], parts[0]["latitude"].values, parts[0]["longitude"].values
     for part, variable in zip(parts, variables, strict=True):

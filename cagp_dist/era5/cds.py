@@ -43,37 +43,7 @@ def open_cds(
     patience: Patience | None = None,
     wait_seconds: float | None = None,
 ) -> xr.Dataset:
-    """Fetch a field from the Climate Data Store, or from the cache when it was fetched before.
-
-    Parameters
-    ----------
-    variable, times, area, grid_degrees, level, units, check_range
-        As for :func:`cagp_dist.era5.canonical.canonical`, except that times must be given, that the store
-        interpolates to ``grid_degrees``, and that it is asked for single levels alone.
-    cache_directory : path
-        Results are kept in its folder ``cds`` until you delete them.
-    progress : callable, optional
-        Called with a line of text when the state of a request changes.
-    patience : Patience, optional
-        Waiting times.
-    wait_seconds : float, optional
-        Where nobody is in need of the answer: the longest wait in the queue and for each message, which is
-        sent once. What is not in the cache is then asked for at most once a day.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical; attributes ``source`` and ``source_sha256`` (over the files that were delivered).
-
-    Raises
-    ------
-    ConfigurationError
-        If key, licence, endpoint, times or the size of the request need the user; says which and how.
-    NotReadyError
-        If the data does not exist yet or is still queued; call again later.
-    DataError
-        If the store failed or delivered something else.
-    """
+    """Fetch a field from the Climate Data Store, or from the cache when it was fetched before."""
     if times is None:
         raise ConfigurationError(
             'source "cds" needs times; the archive is too large to fetch whole. List them.'

@@ -25,21 +25,6 @@ def explain(error: Exception, *, endpoint: str, key: str) -> CagpError:
 
     The store answers 403 to a licence that was not accepted and to a request that is too large alike, so
     its words are looked at before its number.
-
-    Parameters
-    ----------
-    error : Exception
-        From cdsapi, ecmwf-datastores-client or requests.
-    endpoint : str
-        URL of the store.
-    key : str
-        Secret that is blotted out of the text.
-
-    Returns
-    -------
-    CagpError
-        ConfigurationError where the user must act, NotReadyError where the same request may succeed
-        later, else DataError.
     """
     response = getattr(error, "response", None)
     status = getattr(response, "status_code", None)

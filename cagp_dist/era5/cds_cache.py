@@ -48,14 +48,7 @@ class CacheEntry:
         self._note = folder / f"{self.key}.json"
 
     def cached(self) -> xr.Dataset | None:
-        """Decode what is in the cache.
-
-        Returns
-        -------
-        xarray.Dataset or None
-            None when nothing is there, or not what was once delivered; or when a time of it was preliminary
-            (ERA5T), the final field should be there by now, and it was not asked for within a day.
-        """
+        """Decode what is in the cache."""
         if not self._data.exists():
             return None
         if self._read().get("sha256") != file_sha256(self._data):
@@ -95,23 +88,7 @@ class CacheEntry:
         self._write(self._kept())
 
     def accept(self, results: Results) -> xr.Dataset:
-        """Download a result beside the entry, decode it, and only then move it into place.
-
-        Parameters
-        ----------
-        results : Results
-            Of the store.
-
-        Returns
-        -------
-        xarray.Dataset
-            The decoded result.
-
-        Raises
-        ------
-        DataError
-            If it cannot be decoded; NotReadyError if some of the times are not in it.
-        """
+        """Download a result beside the entry, decode it, and only then move it into place."""
         handle, name = tempfile.mkstemp(prefix=f"{self.key[:16]}-", suffix=".part", dir=self._folder)
         os.close(handle)
         part = Path(name)

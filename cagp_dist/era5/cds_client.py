@@ -78,22 +78,7 @@ class Store(Protocol):
 
 @contextmanager
 def open_store(patience: Patience) -> Iterator[Store]:
-    """Connect to the store; failures inside carry advice, and no message carries the key.
-
-    Parameters
-    ----------
-    patience : Patience
-        Waiting times.
-
-    Yields
-    ------
-    Store
-
-    Raises
-    ------
-    ConfigurationError, NotReadyError, DataError
-        See :func:`cagp_dist.era5.cds_advice.explain`.
-    """
+    """Connect to the store; failures inside carry advice, and no message carries the key."""
     import cdsapi
 
     endpoint, key = credentials()
@@ -129,17 +114,7 @@ def open_store(patience: Patience) -> Iterator[Store]:
 
 
 def credentials() -> tuple[str, str]:
-    """Find the endpoint and the key, in the environment or in ``~/.cdsapirc``.
-
-    Returns
-    -------
-    endpoint, key : str
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no key, or one of a form that the store no longer accepts; says how to make one.
-    """
+    """Find the endpoint and the key, in the environment or in ``~/.cdsapirc``."""
     from cdsapi.api import get_url_key_verify
 
     try:

@@ -23,35 +23,6 @@ def requests_for(
 
     A request is a product of days and hours, so that days with the same hours share one.  A month of hourly
     global fields is 744 fields, far below the limits of the store, and a natural unit of its tape archive.
-
-    Parameters
-    ----------
-    times : array of datetime64[ns]
-        Sorted, on the hour.
-    variable : str
-        A name that `cagp_dist.variables.VARIABLES` knows, or the store's own.
-    area : tuple of float, optional
-        North, west, south, east in degrees; None is the globe.
-    grid_degrees : float, optional
-        Spacing to which the store interpolates; None is 0.25 degrees.
-
-    Returns
-    -------
-    list of dict
-        In order of their first time.
-
-    Raises
-    ------
-    ConfigurationError
-        If a time is not on the hour, or area or grid_degrees are not valid.
-
-    Examples
-    --------
-    >>> from cagp_dist.era5.cds_requests import requests_for
-    >>> from cagp_dist.era5.selection import parse_times
-    >>> request, = requests_for(parse_times(["2019-03-01T00:00", "2019-03-02T00:00"]))
-    >>> request["day"], request["time"]
-    (['01', '02'], ['00:00'])
     """
     hours = times.astype("datetime64[h]")
     for time in times[hours != times][:1]:
@@ -86,35 +57,13 @@ def requests_for(
 
 
 def times_of(request: Request) -> Times:
-    """List the times that a request asks for.
-
-    Parameters
-    ----------
-    request : dict
-        From :func:`requests_for`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        Sorted.
-    """
+    """List the times that a request asks for."""
     year, month = request["year"][0], request["month"][0]
     texts = [f"{year}-{month}-{day}T{clock}" for day in request["day"] for clock in request["time"]]
     return np.sort(np.array(texts, dtype="datetime64[ns]"))
 
 
 def request_key(request: Request) -> str:
-    """Name a request by its content.
-
-    Parameters
-    ----------
-    request : dict
-        From :func:`requests_for`.
-
-    Returns
-    -------
-    str
-        SHA-256 of the request written as canonical JSON, with the collection.
-    """
+    """Name a request by its content."""
     text = json.dumps({"collection": COLLECTION, "request": request}, sort_keys=True, separators=(",", ":"))
     return text_sha256(text)

@@ -173,26 +173,6 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     month, each the mean of its times. Any other times are averaged with equal weights, and a field without a
     time is taken as it is. On a full circle the seam is closed, a pole that is within one row of the last one
     gets the mean of that row, and the copies of a pole row are averaged.
-
-    Parameters
-    ----------
-    address : str
-        A local path or what else `cagp_dist.era5.remote.open_zarr` takes.
-    variable : str
-        As for `cagp_dist.era5.canonical.canonical`.
-
-    Returns
-    -------
-    Climatology
-
-    Raises
-    ------
-    DataError
-        If there is no such store, it is damaged, does not hold the variable, or has missing values.
-    ConfigurationError
-        If the file system of the address is not known.
-    BudgetError
-        If the field of all times does not fit into memory.
     """
     with opened_store(address) as dataset:
         _check_size(dataset, variable)

@@ -56,13 +56,7 @@ class Covariate:
             )
 
     def at(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), shape (n,).
-
-        Raises
-        ------
-        ConfigurationError
-            As `check_covers`.
-        """
+        """Values at unit vectors X (n, 3), shape (n,)."""
         latitude, longitude = latitude_of(X), np.rad2deg(np.arctan2(X[:, 1], X[:, 0]))
         self.check_covers(latitude, longitude)
         return self.grid.at(latitude, longitude)[:, 0]
@@ -139,15 +133,7 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
 
 
 def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
-    """Read ``file:PATH:VARIABLE`` or ``zarr:ADDRESS:VARIABLE``; ``missing`` is as for `covariate`.
-
-    Raises
-    ------
-    ArgumentError
-        If it is spelled otherwise.
-    DataError
-        If there is no such file or store, or it has no such field.
-    """
+    """Read ``file:PATH:VARIABLE`` or ``zarr:ADDRESS:VARIABLE``; ``missing`` is as for `covariate`."""
     kind, _, rest = spelling.partition(":")
     address, _, variable = rest.rpartition(":")
     if kind not in ("file", "zarr") or not address or not variable:

@@ -40,19 +40,7 @@ _OVERRIDE = "If it is right, write check_range = false in [observations]."
 def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
     """Refuse latitudes or longitudes, in the order of the file, that turn back or have one out of line.
 
-    Parameters
-    ----------
-    degrees : array, shape (P,)
-        Finite.
-    name : str
-        ``"latitude"`` or ``"longitude"``; longitudes go around once at most, in any convention.
-    spacing : bool
-        Whether the spacing is looked at as well. Axes with gaps, and those not equally spaced, pass.
-
-    Raises
-    ------
-    DataError
-        Naming the value.
+    Shapes: ``degrees`` (P,).
     """
     if degrees.size < 3:
         return
@@ -86,13 +74,7 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
 
 
 def check_times(moments: Times) -> None:
-    """Refuse times, in the order of the file, with one out of line between two that are two steps apart.
-
-    Raises
-    ------
-    DataError
-        Naming the time.
-    """
+    """Refuse times, in the order of the file, with one out of line between two that are two steps apart."""
     if moments.size < LEAST_POINTS:
         return
     steps = np.diff(moments).astype("timedelta64[ns]").astype(np.float64)
@@ -110,24 +92,7 @@ def check_jumps(
 ) -> None:
     """Refuse a field of which one value is far from all its neighbours.
 
-    Parameters
-    ----------
-    values : array of float32, shape (T, P, Q)
-        NaN where missing; values beside them are compared with the neighbours that they have.
-    moments, latitude, longitude : arrays, shapes (T,), (P,), (Q,)
-        For the message.
-    variable : Variable
-        What they are: it decides how far is too far.
-
-    Raises
-    ------
-    DataError
-        Naming the value, where it is and how far it stands out.
-
-    Notes
-    -----
-    Fields of which half of the neighbours are equal, as of precipitation, are not looked at: they are made of
-    peaks. Two passes over the values of one time after the other.
+    Shapes: ``values`` (T, P, Q), ``moments, latitude, longitude`` (T,), (P,), (Q,).
     """
     if min(values.shape[1:]) < LEAST_POINTS:
         return

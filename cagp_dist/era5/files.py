@@ -40,34 +40,6 @@ def open_file(
 
     The format is told by the first bytes, whatever the name says.  Decoding happens in a child process with
     a time limit: a file that crashes or hangs its decoder is an error, not the end of this process.
-
-    Parameters
-    ----------
-    path : path-like
-        GRIB 1 or 2, NetCDF-3, NetCDF-4, or a zip of such files.
-    scratch : path
-        Folder for the decoded arrays; needs room for the selection, and for the members of a zip.
-    time_limit_seconds : float
-        Wall time of the child.
-    **selection
-        Variable, times, area and so on, as for :func:`cagp_dist.era5.canonical.canonical`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical; attributes ``source`` and ``source_sha256``, the hash of the file.
-
-    Raises
-    ------
-    DataError
-        If the file is absent, empty, damaged, of another format or does not hold the field; names the file,
-        what it looked like and what to do.
-    ConfigurationError
-        If the selection does not fit the field or the scratch folder cannot be written.
-
-    Notes
-    -----
-    About 1 s to start the child, and 0.4 ms per GRIB message to find the selected ones.
     """
     where = Path(path)
     check_file(where)
@@ -92,23 +64,7 @@ def file_times(
     scratch: Path,
     time_limit_seconds: float = DECODE_SECONDS,
 ) -> Times:
-    """List the times of a file; no value of its field is decoded.
-
-    Parameters
-    ----------
-    path, variable, level, select, scratch, time_limit_seconds
-        As for `open_file`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        Ascending, each once.
-
-    Raises
-    ------
-    DataError, ConfigurationError
-        As `open_file`.
-    """
+    """List the times of a file; no value of its field is decoded."""
     where = Path(path)
     check_file(where)
     with scratch_folder(scratch) as folder:
@@ -159,17 +115,7 @@ def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
 
 
 def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
-    """Decode in a child process; what goes wrong there is raised here, naming ``what``.
-
-    Parameters
-    ----------
-    job : mapping
-        As `cagp_dist.era5._decode` takes it.
-    what : str
-        How messages call what is decoded.
-    time_limit_seconds : float
-        Wall time of the child.
-    """
+    """Decode in a child process; what goes wrong there is raised here, naming ``what``."""
     package = os.fspath(Path(cagp_dist.__file__).parents[1])
     environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))

@@ -110,31 +110,7 @@ def open_grib(
     times: Sequence[str] | None = None,
     checked: bool = True,
 ) -> list[xr.Dataset]:
-    """Open the messages of a variable: those of each experiment version and grid definition as a dataset.
-
-    Parameters
-    ----------
-    path : Path
-        A file of GRIB 1 or 2.
-    variable : str
-        Name of the variable, see `cagp_dist.variables.variable_named`, or its short name.
-    level, select, times : optional
-        As for `cagp_dist.era5.canonical.canonical`; keys of ``select`` are those of ecCodes.
-
-    checked : bool
-        Whether messages between which nothing was chosen are refused; not where times are listed.
-
-    Returns
-    -------
-    list of xarray.Dataset
-        The variable, by the name that was given, along (time, latitude, longitude), north first and eastward;
-        or along (time, point), where the grid has no axes. Scalar coordinates of its level and version.
-
-    Raises
-    ------
-    DataError
-        If no message has the variable or what was chosen, or messages differ in what was not chosen.
-    """
+    """Open the messages of a variable: those of each experiment version and grid definition as a dataset."""
     messages = _chosen_messages(path, variable, level=level, select=select or {})
     if times is not None:
         moments = np.array([message.time for message in messages])
@@ -425,14 +401,7 @@ class _Grid:
 
 
 def _grid(handle: int, *, vector: bool) -> _Grid:
-    """Where the values of a message lie.
-
-    Raises
-    ------
-    DataError
-        If the decoder does not tell the places in the order of the values; or if a component of a ``vector``
-        is one along a grid that is not one of latitudes and longitudes.
-    """
+    """Where the values of a message lie."""
     kind = str(eccodes.codes_get(handle, "gridType"))
     flags = {name: _value(handle, name) == "1" for name in _SCANNING}
     westward, northward, columns, alternating = flags.values()

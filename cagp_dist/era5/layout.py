@@ -50,21 +50,7 @@ _UNITS_OF_LEVELS = {"isobaricinhpa": "hPa", "isobaricinpa": "Pa", "isobariclayer
 
 
 def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
-    """Name under which a variable is present, or None.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names of the variables of a dataset.
-    variable : str
-        As the job gives it.
-
-    Returns
-    -------
-    str or None
-        The matching name as the dataset spells it: the given one, else another of the same quantity. Letter
-        case does not matter where no two names differ by it alone.
-    """
+    """Name under which a variable is present, or None."""
     exact = {str(name) for name in names}
     if variable in exact:
         return variable
@@ -89,15 +75,7 @@ class AbsentVariableError(DataError):
 
 
 def absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableError:
-    """Say that a variable is missing, what is there, and how to take it.
-
-    Parameters
-    ----------
-    variable : str
-        As the job gives it.
-    names : iterable of str
-        Names of the fields that are there.
-    """
+    """Say that a variable is missing, what is there, and how to take it."""
     there = [str(name) for name in names]
     advice = "Check the source."
     if there:
@@ -108,16 +86,7 @@ def absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableError:
 
 
 def fields_in(dataset: xr.Dataset) -> list[str]:
-    """Names of the variables that vary with latitude and longitude; all names if there is none.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-
-    Returns
-    -------
-    list of str
-    """
+    """Names of the variables that vary with latitude and longitude; all names if there is none."""
     horizontal = {
         dim
         for name in dataset.variables
@@ -136,35 +105,7 @@ def standard_fields(
     level: float | None = None,
     select: Mapping[str, Choice] | None = None,
 ) -> list[xr.DataArray]:
-    """Give the variable the dimensions ``([expver,] time, latitude, longitude)``, still lazy.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        Opened with times decoded.
-    variable : str
-        Name of a variable that :func:`find_variable` finds in it.
-    level : float, optional
-        Which level, where there are several, in the unit of the dataset; or in hPa where that is Pa.
-    select : mapping, optional
-        Which value of other dimensions, such as ``{"number": 1}``.
-
-    Returns
-    -------
-    list of xarray.DataArray
-        One, or one for each forecast step.  Where latitude and longitude share their dimensions, as of
-        stations and curvilinear grids, these stand in place of ``latitude, longitude``.  Coordinates ``time``
-        (datetime64[ns]), ``latitude`` and ``longitude`` (float64 degrees) in the order and convention of the
-        dataset; ``expver`` sorted, final before preliminary.
-        `VERSION_IS_PRELIMINARY` (bool) where the dataset states versions, along
-        ``expver`` if that is a dimension, else along ``time``.
-
-    Raises
-    ------
-    DataError
-        If an axis is absent, two-dimensional or not a time, if there are several levels and none is chosen,
-        or if another dimension holds several values.
-    """
+    """Give the variable the dimensions ``([expver,] time, latitude, longitude)``, still lazy."""
     name = find_variable(dataset.data_vars, variable)
     if name is None:
         raise absent(variable, fields_in(dataset))
@@ -187,18 +128,7 @@ def standard_fields(
 def held_times(
     dataset: xr.Dataset, variable: str, *, select: Mapping[str, Choice] | None = None
 ) -> NDArray[np.datetime64]:
-    """List the times of a variable, at whatever level; no value of it is read.
-
-    Parameters
-    ----------
-    dataset, variable, select
-        As for `standard_fields`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        In the order of the dataset.
-    """
+    """List the times of a variable, at whatever level; no value of it is read."""
     name = find_variable(dataset.data_vars, variable)
     if name is None:
         raise absent(variable, fields_in(dataset))
@@ -277,18 +207,7 @@ def _versions(
 
 
 def listed(names: Iterable[Hashable]) -> str:
-    """Names as a message shows them.
-
-    Parameters
-    ----------
-    names : iterable of str
-        What is there.
-
-    Returns
-    -------
-    str
-        Such as ``"'tp', 'u10'"``.
-    """
+    """Names as a message shows them."""
     return ", ".join(repr(str(name)) for name in names) or "no variable at all"
 
 
@@ -317,17 +236,7 @@ def _selected(dataset: xr.Dataset, name: str, select: Mapping[str, Choice] | Non
 
 
 def selection_words(select: Mapping[str, Choice]) -> str:
-    """Say what was selected, such as ``"number 1"``.
-
-    Parameters
-    ----------
-    select : mapping
-        As for `standard_fields`.
-
-    Returns
-    -------
-    str
-    """
+    """Say what was selected, such as ``"number 1"``."""
     return ", ".join(f"{key} {written(choice)}".replace('"', "") for key, choice in select.items())
 
 
@@ -386,28 +295,7 @@ def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> 
 def choose_level(
     values: NDArray[np.float64], level: float | None, units: str, *, name: str, axis: str
 ) -> int:
-    """Position of a level among those of a field; of a single one where none is wanted.
-
-    Parameters
-    ----------
-    values : array of float64
-        Levels that are there.
-    level : float, optional
-        Which is wanted, in their unit; or in hPa where that is Pa.
-    units : str
-        Of the levels that are there.
-    name, axis : str
-        Of the field and of its levels, for messages.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    DataError
-        If the level is not there, or none is wanted and there are several; names those that are there.
-    """
+    """Position of a level among those of a field; of a single one where none is wanted."""
     there = ", ".join(f"{value:g}" for value in values) + f" {units}".rstrip()
     if level is None:
         if values.size > 1:
@@ -423,17 +311,7 @@ def choose_level(
 
 
 def unit_of_levels(axis: str) -> str:
-    """Give the unit of levels by the name of their axis; empty where it does not tell.
-
-    Parameters
-    ----------
-    axis : str
-        Such as ``"isobaricInhPa"``.
-
-    Returns
-    -------
-    str
-    """
+    """Give the unit of levels by the name of their axis; empty where it does not tell."""
     return _UNITS_OF_LEVELS.get(axis.lower(), "")
 
 

@@ -101,38 +101,6 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> P
     reanalysis all copies are equal and the mean is that value.  In a conservatively regridded field they
     are averages over the sectors of the polar cap, all of equal area, so that the mean is the average over
     the cap; this is no error, and is noted in the log.
-
-    Parameters
-    ----------
-    field : xarray.Dataset
-        Canonical form: one variable (time, latitude, longitude), latitude ascending, longitude in [0, 360);
-        or stations, one variable (time, point), see `cagp_dist.era5.stations`.
-    gaps : {"keep", "drop"}, optional
-        "keep" has every point with a value at one or more times, NaN at the others; "drop" only those with a
-        value at all times, at which all times share one solve. By default gaps of a grid are dropped and
-        those of stations kept.
-
-    Returns
-    -------
-    Points
-        Points of a grid run from south to north, and from west to east within a row.
-
-    Raises
-    ------
-    DataError
-        If a whole time is missing (named), or gaps are dropped and no point has values at all times.
-
-    Examples
-    --------
-    >>> import numpy as np, xarray as xr
-    >>> from cagp_dist.era5.canonical import canonical, observation_points
-    >>> raw = xr.Dataset(
-    ...     {"t2m": (("latitude", "longitude"), np.array([[250.0, 250.0], [290.0, np.nan]]))},
-    ...     coords={"latitude": [90.0, 0.0], "longitude": [0.0, 180.0], "time": np.datetime64("2020", "ns")},
-    ... )
-    >>> points = observation_points(canonical(raw))
-    >>> points.values, points.merged_pole_copies, points.dropped_missing
-    (array([[290., 250.]]), 1, 1)
     """
     variable = field_variable(field)
     values = field[variable.name].values.astype(np.float64)
@@ -207,18 +175,7 @@ def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
 
 
 def field_variable(field: xr.Dataset) -> Variable:
-    """Say what a field in canonical form holds.
-
-    Parameters
-    ----------
-    field : xarray.Dataset
-        With one variable.
-
-    Raises
-    ------
-    ArgumentError
-        If it holds several.
-    """
+    """Say what a field in canonical form holds."""
     names = [str(name) for name in field.data_vars]
     if len(names) != 1:
         raise ArgumentError(f"the field holds {names}; expected one variable, from canonical(...).")

@@ -53,30 +53,7 @@ def open_zarr(
     url: str,
     **selection: Unpack[FileSelection],
 ) -> xr.Dataset:
-    """Read the selected part of a Zarr store into canonical form.
-
-    Parameters
-    ----------
-    url : str
-        A local path, anything fsspec opens (``https://``, ``s3://``, ``gs://``, ``memory://``), or the name
-        of a public store: ``arco-era5`` or ``weatherbench2``.  Zarr 2 and 3.  Credentials of private
-        buckets come from fsspec's own configuration.
-    **selection
-        Variable, times, area and so on, as for :func:`cagp_dist.era5.canonical.canonical`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical; attributes ``source`` and ``source_sha256``, the hash of the numbers that were read.
-
-    Raises
-    ------
-    DataError
-        If there is no store, it cannot be reached, a chunk is damaged, the field is not what was expected, or
-        any array of the store is not plain: see :mod:`cagp_dist.store.plain`.
-    ConfigurationError
-        If the file system of the URL is not known, not installed or that of reference files.
-    """
+    """Read the selected part of a Zarr store into canonical form."""
     with opened_store(url) as dataset:
         result = canonical(dataset, **selection)
     source = f"zarr:{without_secrets(url, url)}"
@@ -89,23 +66,6 @@ def store_times(url: str, *, variable: str = "t2m", select: Mapping[str, Choice]
 
     A time axis may run ahead of the data: where a store says ``valid_time_start`` and ``valid_time_stop``, as
     ``arco-era5`` does, what lies outside is left out.
-
-    Parameters
-    ----------
-    url : str
-        As for `open_zarr`.
-    variable, select
-        As for `open_zarr`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        Ascending, each once.
-
-    Raises
-    ------
-    DataError, ConfigurationError
-        As `open_zarr`.
     """
     with opened_store(url) as dataset:
         found = time_axis(dataset, variable=variable, select=select)
@@ -121,16 +81,6 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
     """Open a Zarr store, lazily; whatever goes wrong until it is closed is an error that names it.
 
     The metadata of all its arrays is checked before a value of any of them is decoded.
-
-    Parameters
-    ----------
-    url : str
-        As for `open_zarr`.
-
-    Raises
-    ------
-    CagpError
-        As `open_zarr`, and what the caller raises while the store is open.
     """
     try:
         with _opened(url) as dataset:

@@ -17,23 +17,7 @@ SAMPLE_SHA256 = "80cbe25ca79229778675775c105d881358eccd0f813818a8780c83fe1e2fbd9
 
 
 def open_sample(*, scratch: Path, **selection: Unpack[Selection]) -> xr.Dataset:
-    """Read the built-in field, 241 x 480 points.
-
-    Parameters
-    ----------
-    scratch, **selection
-        As for `cagp_dist.era5.files.open_file`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical; attributes ``source`` and ``source_sha256``.
-
-    Raises
-    ------
-    DataError
-        If the file is absent or damaged, or does not hold what was asked for.
-    """
+    """Read the built-in field, 241 x 480 points."""
     with as_file(files("cagp_dist.era5") / "data" / SAMPLE_FILE) as path:
         if not path.exists() or file_sha256(path) != SAMPLE_SHA256:
             raise DataError(f"the built-in sample {path} is absent or damaged; install the package again.")

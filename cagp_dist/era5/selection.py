@@ -39,25 +39,7 @@ class FileSelection(Selection, total=False):
 
 
 def chosen(value: object, choice: Choice) -> bool:
-    """Tell whether a value that a source has, a number or text, is one that was chosen.
-
-    Parameters
-    ----------
-    value : object
-        As the source has it; None is never chosen.
-    choice : str, float or a list of them
-        A number chooses what is that number, also as text.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> from cagp_dist.era5.selection import chosen
-    >>> chosen("850", 850.0), chosen(3, ["1", 3]), chosen("0-5", "4-5")
-    (True, True, False)
-    """
+    """Tell whether a value that a source has, a number or text, is one that was chosen."""
     if value is None:
         return False
     if not isinstance(choice, str) and isinstance(choice, Sequence):
@@ -72,23 +54,7 @@ def chosen(value: object, choice: Choice) -> bool:
 
 
 def written(choice: object) -> str:
-    """Write what was chosen, or may be, as a job file has it.
-
-    Parameters
-    ----------
-    choice : object
-        Text, a number or a list of them.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from cagp_dist.era5.selection import written
-    >>> written(["0-5", 3.0])
-    '["0-5", 3]'
-    """
+    """Write what was chosen, or may be, as a job file has it."""
     if isinstance(choice, (int, float, np.integer, np.floating)):
         return f"{choice:.12g}"
     if isinstance(choice, Sequence) and not isinstance(choice, str):
@@ -97,28 +63,7 @@ def written(choice: object) -> str:
 
 
 def parse_times(times: Sequence[str]) -> Times:
-    """Parse times written in ISO 8601; sorted, each once.
-
-    Parameters
-    ----------
-    times : sequence of str
-        Such as ``"2017-04-27T12:00"`` (UTC; a final ``Z`` is allowed).  A bare date means midnight.
-
-    Returns
-    -------
-    array of datetime64[ns]
-
-    Raises
-    ------
-    ConfigurationError
-        If the list is empty, or an entry is not a time or names another time zone.
-
-    Examples
-    --------
-    >>> from cagp_dist.era5.selection import parse_times
-    >>> parse_times(["2017-04-27T12:00Z", "2017-04-27"]).astype("datetime64[h]").tolist()[1].hour
-    12
-    """
+    """Parse times written in ISO 8601; sorted, each once."""
     if isinstance(times, str) or len(times) == 0:
         raise ConfigurationError(f"times is {times!r}; expected a list of at least one ISO time.")
     parsed = []
@@ -137,18 +82,7 @@ def parse_times(times: Sequence[str]) -> Times:
 
 
 def shown(time: np.datetime64) -> str:
-    """Write a time as messages show it, to the minute where that is exact.
-
-    Parameters
-    ----------
-    time : datetime64
-        Any unit.
-
-    Returns
-    -------
-    str
-        Such as ``"2017-04-27T12:00"``.
-    """
+    """Write a time as messages show it, to the minute where that is exact."""
     exact = time.astype("datetime64[ns]")
     minute = exact.astype("datetime64[m]")
     return str(minute if minute == exact else exact)
@@ -157,22 +91,7 @@ def shown(time: np.datetime64) -> str:
 def time_positions(available: Times, wanted: Times | None) -> Indices:
     """Where the wanted times are, repeated ones included.
 
-    Parameters
-    ----------
-    available : array of datetime64[ns], shape (T,)
-        Times of a source, in any order, possibly repeated.
-    wanted : array of datetime64[ns] or None
-        Sorted; None is all of them.
-
-    Returns
-    -------
-    array of int
-        Ascending positions in ``available``.
-
-    Raises
-    ------
-    DataError
-        If the source has no times, or a wanted one is absent; names the first and last that are there.
+    Shapes: ``available`` (T,).
     """
     if available.size == 0:
         raise DataError("the source holds no time at all; expected at least one field.")
@@ -190,26 +109,7 @@ def time_positions(available: Times, wanted: Times | None) -> Indices:
 
 
 def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices, Indices]:
-    """Rows and columns inside a box, boundaries included.
-
-    Parameters
-    ----------
-    latitude, longitude : arrays of float64
-        Coordinates in degrees, any order and convention.
-    area : tuple of float
-        North, west, south, east in degrees, the order of the Climate Data Store.  West may be larger than
-        east in the 0..360 convention; the box then crosses the prime meridian.
-
-    Returns
-    -------
-    rows, columns : arrays of int
-        Ascending positions.
-
-    Raises
-    ------
-    ConfigurationError
-        If the box is upside down or empty of grid points.
-    """
+    """Rows and columns inside a box, boundaries included."""
     rows, columns = (np.flatnonzero(inside) for inside in area_masks(latitude, longitude, area))
     if rows.size == 0 or columns.size == 0:
         raise ConfigurationError(
@@ -234,18 +134,7 @@ def area_masks(latitude: Array, longitude: Array, area: Area) -> tuple[Mask, Mas
 
 
 def check_area(area: Sequence[float]) -> None:
-    """Refuse a box that is not north, west, south, east.
-
-    Parameters
-    ----------
-    area : sequence of float
-        Degrees.
-
-    Raises
-    ------
-    ConfigurationError
-        If it has not four finite numbers or north is not above south.
-    """
+    """Refuse a box that is not north, west, south, east."""
     if len(area) != 4 or not all(np.isfinite(area)) or not -90.0 <= area[2] < area[0] <= 90.0:
         raise ConfigurationError(
             f"area is {list(area)}; expected four degrees [north, west, south, east] with north above south."
@@ -253,25 +142,7 @@ def check_area(area: Sequence[float]) -> None:
 
 
 def on_grid(coordinates: Array, grid_degrees: float) -> Indices:
-    """Positions of the coordinates that are whole multiples of a coarser spacing.
-
-    Parameters
-    ----------
-    coordinates : array of float64
-        Equally spaced degrees, either order.
-    grid_degrees : float
-        The spacing that is wanted.
-
-    Returns
-    -------
-    array of int
-        Ascending positions.
-
-    Raises
-    ------
-    ConfigurationError
-        If the wanted spacing is not a multiple of the one that is there.
-    """
+    """Positions of the coordinates that are whole multiples of a coarser spacing."""
     if not grid_degrees > 0.0:
         raise ConfigurationError(f"grid_degrees is {grid_degrees}; expected a positive number of degrees.")
     gaps = np.abs(np.diff(coordinates))

@@ -40,36 +40,7 @@ _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 
 
 def open_files(address: str, *, scratch: Path, **selection: Unpack[FileSelection]) -> xr.Dataset:
-    """Decode the selected part of the field that files hold together.
-
-    Parameters
-    ----------
-    address : str
-        A path; a pattern such as ``era5/t2m_*.nc`` or ``era5/**/*.grib``; a folder, whose GRIB and NetCDF
-        files and zips of them are taken; or several of these with semicolons between them.
-    scratch : path
-        As for `cagp_dist.era5.files.open_file`.
-    **selection
-        Variable, times, area and so on, as for `cagp_dist.era5.canonical.canonical`.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical, times ascending; attributes ``source`` and ``source_sha256``, the joint hash of the files.
-
-    Raises
-    ------
-    DataError
-        If there is no file, one cannot be decoded (named), none holds the variable, a time is absent, or a
-        time is there twice with different values.
-    ConfigurationError
-        As `cagp_dist.era5.files.open_file`.
-
-    Notes
-    -----
-    Files without the variable are left out: a folder may hold one file for each. Peak memory is about four
-    times the result.
-    """
+    """Decode the selected part of the field that files hold together."""
     paths = files_at(address)
     if len(paths) == 1:
         return open_file(paths[0], scratch=scratch, **selection)
@@ -99,23 +70,7 @@ def times_of_files(
     select: Mapping[str, Choice] | None = None,
     scratch: Path,
 ) -> Times:
-    """List the times that files hold together; no value of their field is decoded.
-
-    Parameters
-    ----------
-    address, variable, level, select, scratch
-        As for `open_files`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        Ascending, each once.
-
-    Raises
-    ------
-    DataError, ConfigurationError
-        As `open_files`.
-    """
+    """List the times that files hold together; no value of their field is decoded."""
     paths = files_at(address)
     selection = FileSelection(variable=variable, level=level, select=select)
     if len(paths) == 1:
@@ -130,23 +85,7 @@ def times_of_files(
 
 
 def files_at(address: str) -> list[Path]:
-    """List the files that an address means, in the order of their names, each once.
-
-    Parameters
-    ----------
-    address : str
-        As for `open_files`.
-
-    Returns
-    -------
-    list of path
-        Not empty. A single path is returned as it is, whether it exists or not.
-
-    Raises
-    ------
-    DataError
-        If a pattern or a folder has no file, or one that a pattern matches is of no known format.
-    """
+    """List the files that an address means, in the order of their names, each once."""
     whole = Path(address).expanduser()
     if SEPARATOR not in address or whole.exists():
         return _files_at(address)

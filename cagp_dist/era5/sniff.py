@@ -35,24 +35,7 @@ _REFUSED = (
 
 
 def file_kind(head: bytes, *, name: str) -> FileKind:
-    """Recognise the format of a file.
-
-    Parameters
-    ----------
-    head : bytes
-        The first bytes, up to ``HEAD_BYTES``.
-    name : str
-        How messages call the file.
-
-    Returns
-    -------
-    FileKind
-
-    Raises
-    ------
-    DataError
-        If it has none of these formats; says what it looks like and what to do.
-    """
+    """Recognise the format of a file."""
     for magic, kind in _MAGIC:
         if head.startswith(magic):
             return kind

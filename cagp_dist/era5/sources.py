@@ -157,18 +157,7 @@ def open_source(
 
 
 def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:
-    """Refuse to select of a source that has nothing to select of.
-
-    Parameters
-    ----------
-    source, select
-        As for `open_source`.
-
-    Raises
-    ------
-    ConfigurationError
-        If the source is neither a file nor a Zarr store.
-    """
+    """Refuse to select of a source that has nothing to select of."""
     if select and not SOURCES[source.partition(":")[0]].selects:
         raise ConfigurationError(
             f"select is for a file or a Zarr store; source {_named(source)} is none. Leave it out."
@@ -186,33 +175,7 @@ def source_times(
     missing: Marks = None,
     cache_directory: Path,
 ) -> "Times":
-    """List the times that a source has, without reading any value of its field.
-
-    Parameters
-    ----------
-    source, variable, level, select, columns, where, missing, cache_directory
-        As for `open_source`.
-
-    Returns
-    -------
-    array of datetime64[ns]
-        Ascending, each once.
-
-    Raises
-    ------
-    ConfigurationError
-        If the source is not known, or has every time that one asks for.
-    DataError
-        If the data is absent, damaged or not the field that is asked for.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from cagp_dist.era5.sources import source_times
-    >>> print(*source_times("sample", cache_directory=Path(tempfile.mkdtemp())).astype("datetime64[h]"))
-    2017-04-27T12
-    """
+    """List the times that a source has, without reading any value of its field."""
     from cagp_dist.era5.selection import Selection
 
     canonical_name(variable)

@@ -38,39 +38,7 @@ def open_stations(
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
 ) -> xr.Dataset:
-    """Read the selected measurements of a table.
-
-    Parameters
-    ----------
-    path : Path
-        CSV or Parquet, see `cagp_dist.tables.read_table`.
-    selection : Selection
-        ``variable`` is the name of a column. A table without times holds one, which ``times`` must name.
-    noise_std : str or float, optional
-        Column, or one number: standard deviation of the error of a measurement, in the unit of the values.
-    columns : mapping, optional
-        Columns of ``latitude``, ``longitude``, ``time`` and ``name``, where they have
-        other than the usual names.
-    missing : number or sequence of numbers, optional
-        What the table writes in place of a missing value, such as -9999.
-    where : mapping, optional
-        Which rows are meant, see `cagp_dist.tables.read_table`.
-
-    Returns
-    -------
-    xarray.Dataset
-        The variable (time, point) float64 in the unit of `cagp_dist.variables.VARIABLES`, NaN where nothing
-        was measured; coordinates ``latitude``, ``longitude`` in [0, 360) and, where they are known,
-        ``noise_std`` (point,) in the same unit and ``station_name`` (point,). Attributes ``source``,
-        ``source_sha256``, ``dropped_missing``, rows without a value, and ``notes``, sentences for people.
-
-    Raises
-    ------
-    ConfigurationError
-        If a column is not there, times are needed, or the area holds no place.
-    DataError
-        If the table cannot be read, a wanted time is not in it, or values are not plausible.
-    """
+    """Read the selected measurements of a table."""
     if selection["grid_degrees"] is not None or selection["level"] is not None:
         raise ConfigurationError(
             "grid_degrees and level are for fields on a grid; leave them out where the source is a table."

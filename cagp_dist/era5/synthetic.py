@@ -113,46 +113,6 @@ def open_synthetic(
     a pole are one place with one value. Times are independent draws, with no memory from one to the next.
     The field of a time depends on the settings, the resolution and that time alone, not on what else is
     asked for.
-
-    Parameters
-    ----------
-    settings : Synthetic
-        Kernel, noise and seed.
-    variable : str
-        ``"t2m"``; nothing else is drawn.
-    times : sequence of str, optional
-        ISO times in UTC; 2001-01-01T00:00 if left out.
-    area : tuple of float, optional
-        North, west, south, east in degrees: this part of the global draw.
-    grid_degrees : float, optional
-        Spacing, 1 degree if left out; must divide 180.
-    progress : callable, optional
-        Called with a line of text before the draw.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical, float32 kelvin; attributes ``source`` and ``source_sha256``, the digest of the settings.
-
-    Raises
-    ------
-    ConfigurationError
-        If the spacing does not divide 180 degrees, the selection or the variable is not valid, or the values
-        leave what a temperature can be.
-    BudgetError
-        If the draw does not fit into memory.
-
-    Notes
-    -----
-    The costs of a `RingGram` of P = 180 / spacing + 1 latitudes and Q = 360 / spacing longitudes, once for
-    all times. The same machine gives the same bits; others agree to rounding.
-
-    Examples
-    --------
-    >>> from cagp_dist.era5.synthetic import Synthetic, open_synthetic
-    >>> field = open_synthetic(Synthetic(seed=4), times=["2020-01-01", "2020-07-01"], grid_degrees=10.0)
-    >>> field.t2m.shape
-    (2, 19, 36)
     """
     if canonical_name(variable) != T2M.name:
         raise ConfigurationError(

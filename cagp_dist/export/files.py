@@ -7,13 +7,7 @@ from cagp_dist.errors import ConfigurationError
 
 
 def refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
-    """Refuse to write over files, unless ``force`` says so.
-
-    Raises
-    ------
-    ConfigurationError
-        Naming the first file that exists; or a folder, which is not replaced even by force.
-    """
+    """Refuse to write over files, unless ``force`` says so."""
     for path in paths:
         if path.is_dir():
             raise ConfigurationError(f"{path} is a folder; expected the name of a file that may be written.")

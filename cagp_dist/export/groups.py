@@ -24,13 +24,7 @@ POINT = "point"
 
 
 def group_names(run: Path) -> list[str]:
-    """Names of the groups of a run, sorted.
-
-    Raises
-    ------
-    StoreError
-        If there is no run.
-    """
+    """Names of the groups of a run, sorted."""
     if not (run / "zarr.json").is_file():
         raise StoreError(
             f"there is no published run at {run}; expected a Zarr store OUT/runs/<run_key>.zarr."
@@ -57,11 +51,6 @@ def opened(run: Path, name: str) -> Iterator[xr.Dataset]:
     """Open a group, with the attributes of the run on it; values are read when they are used.
 
     A gridded group gets the edges of its cells as CF bounds.
-
-    Raises
-    ------
-    StoreError
-        If run or group are absent or cannot be read.
     """
     with open_group(run, "/") as root:
         attributes = dict(root.attrs)

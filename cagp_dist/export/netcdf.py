@@ -36,23 +36,6 @@ def write_netcdf(group: xr.Dataset, path: Path) -> Path:
     Floats stay float64 and are compressed (zlib, with shuffle); missing values are the fill value. Times are
     seconds since 1970 as float64, along an unlimited dimension, so that files of several runs can be put in a
     row. Text is written as characters of fixed length.
-
-    Parameters
-    ----------
-    group : Dataset
-        From `cagp_dist.export.groups.opened`.
-    path : Path
-        Replaced whole.
-
-    Returns
-    -------
-    Path
-        The path. Memory of one variable.
-
-    Raises
-    ------
-    ConfigurationError, StoreError
-        If the disk refuses.
     """
     plain = _georeferenced(group) if kind_of(group) == GRIDDED else group.copy()
     if "time" in plain.coords:

@@ -28,23 +28,6 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     names, and the variables that have a value at each place; of means over regions ``time``, ``region`` and
     these. One line of names, no comments, so that every program reads it. Numbers have as many digits as
     their float64 needs; a missing one is empty.
-
-    Parameters
-    ----------
-    group : Dataset
-        Gridded, placed or regional, from `cagp_dist.export.groups.opened`.
-    path : Path
-        Replaced whole.
-
-    Returns
-    -------
-    Path
-        The path. Memory of one time. About a million rows in 5 s.
-
-    Raises
-    ------
-    ConfigurationError, StoreError
-        If the disk refuses.
     """
     kind = kind_of(group)
     places = {GRIDDED: ("latitude", "longitude"), REGIONAL: (REGION,)}.get(kind, (POINT,))

@@ -18,24 +18,7 @@ MOST_POINTS = 2**22
 def common_grid(*places: Array) -> tuple[LatLonGrid, list[Indices]] | None:
     """Find the grid that all points of some sets are points of.
 
-    Parameters
-    ----------
-    *places : array, shape (n, p)
-        Sets of points.
-
-    Returns
-    -------
-    (LatLonGrid, list of arrays of int) or None
-        The latitudes of all of them with the fewest equispaced longitudes, and where each point lies in the
-        flattened grid, a pole in the first column. None where they lie on no such grid: not on the unit
-        sphere, or scattered.
-
-    Examples
-    --------
-    >>> from cagp_dist.geometry import unit_sphere
-    >>> grid, (coarse, fine) = common_grid(unit_sphere([0.0, 0.0], [0.0, 90.0]), unit_sphere([10.0], [30.0]))
-    >>> grid.shape, coarse.tolist(), fine.tolist()
-    ((2, 12), [0, 3], [13])
+    Shapes: ``*places`` (n, p).
     """
     X = np.concatenate(places)
     if X.shape[1] != 3 or not np.allclose(np.einsum("ij,ij->i", X, X), 1.0, rtol=0.0, atol=1e-9):

@@ -71,15 +71,7 @@ class PlacesOnGrid:
     def entries(self, blocks: Sequence[Array]) -> Array:
         """Entries of a matrix at the points.
 
-        Parameters
-        ----------
-        blocks : sequence of array of float64, shape (l_s, l_s, wavenumbers)
-            Of each sector, at `sector_rows`; symmetric.
-
-        Returns
-        -------
-        array of float64, shape (r, r)
-            Cost l^2 transforms of length Q for points on l latitudes.
+        Shapes: ``blocks`` (l_s, l_s, wavenumbers); returns (r, r).
         """
         Q = self.wavenumbers.n_longitudes
         latitudes, of_point = self._latitudes
@@ -94,17 +86,7 @@ class PlacesOnGrid:
     def ring_entries(self, blocks: Sequence[Array], latitude: int) -> Array:
         """Entries between a point and all that lie so many steps in longitude from it.
 
-        Parameters
-        ----------
-        blocks : sequence of array of float64, shape (l_s, l_s, wavenumbers)
-            As of `entries`.
-        latitude : int
-            Of the point, as a number of one of the l latitudes with points.
-
-        Returns
-        -------
-        array of float64, shape (l, Q)
-            Cost l transforms of length Q.
+        Shapes: ``blocks`` (l_s, l_s, wavenumbers); returns (l, Q).
         """
         from scipy.fft import irfft
 
@@ -116,15 +98,7 @@ class PlacesOnGrid:
     def adjoint(self, matrix: Array) -> list[Array]:
         """Blocks B with ``sum over wavenumbers of weight <B_k, C_k> = <matrix, C at the points>`` for all C.
 
-        Parameters
-        ----------
-        matrix : array of float64, shape (r, r)
-            Symmetric.
-
-        Returns
-        -------
-        list of array of float64, shape (l_s, l_s, wavenumbers)
-            Of each sector, at `sector_rows`.
+        Shapes: ``matrix`` (r, r); returns (l_s, l_s, wavenumbers).
         """
         Q, count = self.wavenumbers.n_longitudes, self.wavenumbers.count
         latitudes, of_point = self._latitudes
@@ -143,9 +117,7 @@ class PlacesOnGrid:
 def blocks_at(stacks: Sequence[Array], rows: Sequence[Indices]) -> list[Array]:
     """Parts of the blocks of a range of wavenumbers, (span, size, size), at some rows of each sector.
 
-    Returns
-    -------
-    list of array of float64, shape (l_s, l_s, span)
+    Returns shape (l_s, l_s, span).
     """
     return [
         np.ascontiguousarray(stack[:, chosen[:, None], chosen].transpose(1, 2, 0))

@@ -212,13 +212,7 @@ class LatLonGrid:
 
 
 def as_fields(name: str, values: ArrayLike, grid: LatLonGrid) -> tuple[Array, Callable[[Array], Array]]:
-    """Return values as fields (T, P, Q), and a function that gives results the shape of the values.
-
-    Raises
-    ------
-    ArgumentError
-        If the shape is neither (P, Q), (T, P, Q), (n,) nor (n, r), or a value is not finite.
-    """
+    """Return values as fields (T, P, Q), and a function that gives results the shape of the values."""
     given = as_numbers(name, values)
     if given.ndim == 3 and given.shape[1:] == grid.shape:
         fields = given

@@ -146,20 +146,7 @@ def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -
     Tile by tile of latitude pairs: the kernel at all differences in longitude, then its cosine transform at
     the wavenumbers of the range as one matrix product, written straight to its place.
 
-    Parameters
-    ----------
-    parameters : tuple
-        Kernel parameters, or slope parameters for ``dK / d log(lengthscale)``.
-    wavenumbers : Wavenumbers
-        Rings and sectors.
-    span : (int, int)
-        First wavenumber, and the one after the last.
-
-    Returns
-    -------
-    list of arrays of float64, shape (span, size, size), one for each sector
-        Lower triangles; the upper ones are zero. Cost P^2 Q / 4 evaluations and P^2 Q span / 2 flops, half of
-        each if mirrored.
+    Returns shape (span, size, size).
     """
     first, last = span
     Q = wavenumbers.n_longitudes

@@ -110,29 +110,7 @@ class LatLonWindow:
 def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]:
     """Find the circle of equispaced longitudes on which given ones lie.
 
-    Parameters
-    ----------
-    longitude_degrees : array_like, shape (n,)
-        Of the columns of a grid, or of all its points: any order and convention, repeated or not.
-
-    Returns
-    -------
-    n_longitudes : int
-        Points of the circle, Q.
-    first_longitude_degrees : float
-        The westernmost longitude, behind the widest gap between them, as it was given.
-    columns : array of int, shape (n,)
-        Place of each longitude on the circle, eastward from the first one, in [0, Q).
-
-    Raises
-    ------
-    ArgumentError
-        If they lie on no such circle.
-
-    Examples
-    --------
-    >>> place_longitudes([359.0, 0.0, 1.0, 3.0, 0.0])
-    (360, 359.0, array([0, 1, 2, 4, 1]))
+    Shapes: ``longitude_degrees`` (n,); returns (n,).
     """
     longitude = as_numbers("longitude_degrees", longitude_degrees)
     if longitude.ndim != 1 or longitude.size == 0 or not np.isfinite(longitude).all():

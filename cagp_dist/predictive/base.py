@@ -65,13 +65,7 @@ class Predictive(ABC):
         return np.asarray(ndtr(self.normal_score(values)), dtype=np.float64)
 
     def quantile(self, levels: ArrayLike) -> Array:
-        """Quantiles at one level, of `shape`, or at L levels, of shape ``(L, *shape)``.
-
-        Raises
-        ------
-        ArgumentError
-            If a level does not lie between 0 and 1.
-        """
+        """Quantiles at one level, of `shape`, or at L levels, of shape ``(L, *shape)``."""
         chosen = np.asarray(levels, dtype=np.float64)
         if chosen.ndim > 1 or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
             raise ArgumentError(
@@ -102,13 +96,7 @@ class Predictive(ABC):
 
     @property
     def covariance(self) -> NoReturn:
-        """None: laws of single points have no joint law.
-
-        Raises
-        ------
-        ArgumentError
-            Always; it says which law has one.
-        """
+        """None: laws of single points have no joint law."""
         raise ArgumentError(
             f"{type(self).__name__} laws say nothing of how values at different points go together: they "
             "have no joint covariance. The Gaussian posterior has one: cagp_dist.condition(..., "

@@ -88,20 +88,7 @@ def scales_of(run: PublishedRun, every: EveryTime) -> dict[str, Scale]:
 
 
 def survey(path: Path, run: PublishedRun) -> EveryTime:
-    """Read the maps of all times, one after the other.
-
-    Parameters
-    ----------
-    path : Path
-        ``OUT/runs/<run_key>.zarr``.
-    run : PublishedRun
-        The same run.
-
-    Returns
-    -------
-    EveryTime
-        Memory: 4 bytes for each pixel of the pictures, at most 160 MB, and one map.
-    """
+    """Read the maps of all times, one after the other."""
     points = run.points
     residual = (points.observed - points.mean).ravel()
     residual = residual[~np.isnan(residual)]
@@ -160,22 +147,7 @@ def _width(run: PublishedRun) -> int:
 
 
 def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> Gallery:
-    """Buttons with the map and the scores of every time, and what the script of the page needs.
-
-    Parameters
-    ----------
-    run : PublishedRun
-        A run of several times.
-    every : EveryTime
-        From `survey`.
-    scales : mapping of str to Scale
-        Colours of the large maps, which are those of the small ones.
-
-    Returns
-    -------
-    Gallery
-        Up to about 1 MB for 100 times and 4 MB for 744.
-    """
+    """Buttons with the map and the scores of every time, and what the script of the page needs."""
     stamps = [when(time) for time in run.times]
     drawn = {
         name: [_picture(one, scales[name]) for one in rasters]

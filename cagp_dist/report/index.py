@@ -158,13 +158,7 @@ def _chart(runs: Sequence[RunEntry]) -> Markup:
 
 
 def draw_scores_by_date(runs: Sequence[RunEntry]) -> Drawing:
-    """Draw RMSE, CRPS and coverage of runs over their first times; a dot for each run.
-
-    Parameters
-    ----------
-    runs : sequence of RunEntry
-        With scores and times, in any order; runs of several units share the axis without one.
-    """
+    """Draw RMSE, CRPS and coverage of runs over their first times; a dot for each run."""
     from matplotlib.figure import Figure
 
     dates = np.array([run.times[0] for run in runs])

@@ -45,23 +45,7 @@ class Figure:
 
 
 def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery | None = None) -> str:
-    """Fill the page.
-
-    Parameters
-    ----------
-    run : PublishedRun
-        What is reported.
-    figures : mapping of str to Markup
-        ``<svg>`` elements by name: mean, std, residual and pit; computational, convergence, regions and
-        times where they were drawn.
-    every_time : Gallery, optional
-        Maps of all times of a run of several.
-
-    Returns
-    -------
-    str
-        A whole HTML document that refers to no other file.
-    """
+    """Fill the page."""
     attributes = run.attributes
     several = len(run.times) > 1
     count = f"{run.points.latitude_degrees.size:,} test points"

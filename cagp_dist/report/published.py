@@ -301,19 +301,7 @@ class PublishedRun:
 
 
 def read_run(path: Path) -> PublishedRun:
-    """Read a published run; of the maps, the first time alone.
-
-    Parameters
-    ----------
-    path : Path
-        ``OUT/runs/<run_key>.zarr``.
-
-    Raises
-    ------
-    StoreError
-        If there is no run, its format is not that of this version, a group or variable is absent, a chunk is
-        damaged or a value is NaN (a chunk that is missing reads as NaN).
-    """
+    """Read a published run; of the maps, the first time alone."""
     if not (path / "zarr.json").is_file():
         raise StoreError(
             f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
@@ -398,15 +386,7 @@ def read_run(path: Path) -> PublishedRun:
 
 
 def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]:
-    """Read the maps of all times, one after the other; raises as `read_run`.
-
-    Yields
-    ------
-    mean : MeanMap or Grid
-        The map with the finest mean.
-    grid : Grid
-        The map with error bars, which often is the same.
-    """
+    """Read the maps of all times, one after the other; raises as `read_run`."""
     if not (path / "map_std").is_dir():
         with open_group(path, "map") as fields:
             for index in range(fields.sizes["time"]):

@@ -14,22 +14,7 @@ from markupsafe import Markup
 
 
 def fill(name: str, *, script: str = "", **values: object) -> str:
-    """Fill the template ``data/<name>.html``, with its style and its policy.
-
-    Parameters
-    ----------
-    name : str
-        Of the template and of its style sheet.
-    script : str
-        File in ``data`` that the page may run; none if empty.
-    **values : object
-        What the template names; all but `Markup` is escaped.
-
-    Returns
-    -------
-    str
-        A whole HTML document that refers to no other file.
-    """
+    """Fill the template ``data/<name>.html``, with its style and its policy."""
     style = _text("base.css") + _text(f"{name}.css")
     run = _text(script) if script else Markup()
     page = _environment().get_template(f"{name}.html")

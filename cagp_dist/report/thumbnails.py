@@ -147,19 +147,7 @@ def nearest_cells(
 ) -> Array:
     """Value of the cell that each place lies in, NaN outside all cells; the cells are equal.
 
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array, shape (P,) and (Q,)
-        Centres of the cells, ascending.
-    field : array, shape (P, Q)
-    longitude, latitude : array
-        Places, of one shape, in any convention of longitude; NaN gives NaN.
-
-    Examples
-    --------
-    >>> field = np.array([[1.0, 2.0]])
-    >>> nearest_cells(np.array([0.0]), np.array([0.0, 10.0]), field, np.array([366.0, -8.0]), np.zeros(2))
-    array([ 2., nan])
+    Shapes: ``latitude_degrees, longitude_degrees`` (P,) and (Q,), ``field`` (P, Q).
     """
     dy, dx = _spacing(latitude_degrees), _spacing(longitude_degrees)
     rows = np.floor((latitude - latitude_degrees[0]) / dy + 0.5)

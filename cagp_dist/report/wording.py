@@ -53,26 +53,14 @@ NOT_EXACTLY_CALIBRATED = {
 
 
 def when(time: np.datetime64) -> str:
-    """``27 April 2017, 12:00 UTC``.
-
-    Examples
-    --------
-    >>> when(np.datetime64("2017-04-27T12:00"))
-    '27 April 2017, 12:00 UTC'
-    """
+    """``27 April 2017, 12:00 UTC``."""
     date, clock = str(time.astype("datetime64[m]")).split("T")
     year, month, day = date.split("-")
     return f"{int(day)} {MONTHS[int(month) - 1]} {year}, {clock} UTC"
 
 
 def when_all(times: NDArray[np.datetime64]) -> str:
-    """One time as it is; several as their number, first and last, the date once if it is one day.
-
-    Examples
-    --------
-    >>> when_all(np.array(["2019-03-01T00:00", "2019-03-01T23:00"], dtype="datetime64[s]"))
-    '1 March 2019, 00:00 to 23:00 UTC (2 times)'
-    """
+    """One time as it is; several as their number, first and last, the date once if it is one day."""
     first, last = when(times.min()), when(times.max())
     if len(times) == 1:
         return first
@@ -87,26 +75,14 @@ def percent(share: float) -> str:
 
 
 def signed(value: float, digits: int) -> str:
-    """Write a number with its sign, a true minus; zero has none.
-
-    Examples
-    --------
-    >>> signed(-0.314, 2), signed(0.5, 1), signed(-0.001, 2)
-    ('−0.31', '+0.5', '0.00')
-    """
+    """Write a number with its sign, a true minus; zero has none."""
     if float(f"{value:.{digits}f}") == 0.0:
         return f"{0.0:.{digits}f}"
     return f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def signed_amount(value: float, units: str, digits: int) -> str:
-    """Write a number with its sign and its unit.
-
-    Examples
-    --------
-    >>> signed_amount(-0.314, "K", 2), signed_amount(153.4, "Pa", 2)
-    ('−0.31 K', '+153 Pa')
-    """
+    """Write a number with its sign and its unit."""
     if units == "K":
         return f"{signed(value, digits)} K"
     return f"{value:+.{digits + 1}g} {symbol(units)}".strip().replace("-", "\N{MINUS SIGN}", 1)
@@ -171,11 +147,6 @@ def noticed_scale(points: int) -> float:
 
     Errors s times as large as stated put ``2 Phi(-1.645 / s)`` of the values into the outer tenth. Infinite
     if not even a histogram of outer values alone would count.
-
-    Examples
-    --------
-    >>> [round(noticed_scale(points), 2) for points in (50, 1000, 100_000)]
-    [1.72, 1.13, 1.05]
     """
     from scipy.optimize import brentq
     from scipy.stats import binom, norm

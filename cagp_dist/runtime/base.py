@@ -71,19 +71,7 @@ class Executor(Protocol):
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
     ) -> Handle[T]:
-        """Run ``function(*arguments)`` once the handles among the arguments have their values.
-
-        Parameters
-        ----------
-        function : callable
-            A module-level pure function; must not change its arguments.
-        *arguments : object
-            Values or handles, also lists of handles.
-        priority : int
-            Higher runs earlier among ready tasks.
-        home : int
-            Tasks of one home run on one worker where possible, so that its data stays there.
-        """
+        """Run ``function(*arguments)`` once the handles among the arguments have their values."""
         ...
 
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:

@@ -92,25 +92,6 @@ def worker_jobs(
 
     Queue, account, walltime and all else comes from the Dask configuration (``jobqueue.slurm``,
     ``jobqueue.pbs``). The scheduler is in this process.
-
-    Parameters
-    ----------
-    name : str
-        Of a batch system.
-    workers : int
-        Jobs, of one core and one single-threaded worker each.
-    memory_limit_bytes : int
-        Of a job.
-    insecure : bool
-        Speak plain TCP with the workers. Else connections are encrypted, with the certificates of the Dask
-        configuration, or one that is made for this cluster, in a folder that only this user can read.
-
-    Raises
-    ------
-    ClusterError
-        If the batch system does not take the jobs.
-    ConfigurationError
-        If dask-jobqueue is not installed, or no certificate can be made.
     """
     import dask
 
@@ -158,15 +139,7 @@ def _submit(cluster: "JobQueueCluster", name: str, workers: int) -> None:
 
 
 def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadlines) -> None:
-    """Wait until worker jobs have begun, and say so from time to time; those there by the deadline must do.
-
-    Raises
-    ------
-    ClusterError
-        If none has begun within ``deadlines.queue_seconds``.
-    TimeLimitError
-        If the time of the whole job is over.
-    """
+    """Wait until worker jobs have begun, saying so now and then; those there by the deadline must do."""
     system, began, line = BATCH_SYSTEMS[name], time.monotonic(), FIRST_LINE_SECONDS
     while (here := len(client.scheduler_info(n_workers=-1)["workers"])) < workers:
         deadlines.check()
@@ -193,15 +166,7 @@ def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadline
 
 
 def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str]:
-    """Give the options of a worker: ready when it begins, gone before its walltime is over, no dashboard.
-
-    Parameters
-    ----------
-    settings : dict
-        ``jobqueue.slurm`` or ``jobqueue.pbs`` of the Dask configuration.
-    unit_seconds : int
-        Of a walltime that is a single number.
-    """
+    """Give the options of a worker: ready when it begins, gone before its walltime is over, no dashboard."""
     configured = settings.get("worker-extra-args") or []
     assert isinstance(configured, list)
     given = ["--preload", PRELOAD, "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
@@ -218,32 +183,13 @@ def lifetime_seconds(walltime: float) -> tuple[float, float]:
 
     A worker gives what it holds to the others when its lifetime is over, a twentieth of the walltime or five
     minutes before its job is killed.
-
-    Examples
-    --------
-    >>> lifetime_seconds(3600)
-    (3060.0, 360.0)
     """
     stagger, farewell = min(walltime / 10, 600.0), min(walltime / 20, 300.0)
     return walltime - farewell - stagger, stagger
 
 
 def walltime_seconds(text: str, unit_seconds: int) -> float | None:
-    """Read a walltime; None if it has no end, or is written in a way that is not known.
-
-    Parameters
-    ----------
-    text : str
-        ``SECONDS`` (PBS) or ``MINUTES`` (SLURM), ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or
-        ``D-HH:MM:SS``.
-    unit_seconds : int
-        Of a single number.
-
-    Examples
-    --------
-    >>> walltime_seconds("1-12", 60), walltime_seconds("00:30:00", 60), walltime_seconds("30", 60)
-    (129600.0, 1800.0, 1800.0)
-    """
+    """Read a walltime; None if it has no end, or is written in a way that is not known."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", text)
     if found is None:
         return None

@@ -24,21 +24,6 @@ def make_certificates(folder: Path) -> Path:
 
     It stands for scheduler, workers and clients alike. What is there already, and valid for another
     `RENEWAL_DAYS`, is kept.
-
-    Parameters
-    ----------
-    folder : Path
-        Where ``cluster.pem`` and ``dask.yaml`` are written, with no rights for others; made if need be.
-
-    Returns
-    -------
-    Path
-        The certificate with its key, in one PEM file.
-
-    Raises
-    ------
-    ConfigurationError
-        If openssl is not there, or fails.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate = folder.resolve() / "cluster.pem"

@@ -154,15 +154,7 @@ class DaskExecutor:
                 self._addresses[place] = new.pop(0)
 
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
-        """Fetch the values, in order, as long as somebody computes them.
-
-        Raises
-        ------
-        ClusterLostError
-            If nobody does any more, by the deadlines of the executor.
-        TimeLimitError
-            If the time of the whole job is over.
-        """
+        """Fetch the values, in order, as long as somebody computes them."""
         from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
         from distributed.comm.core import CommClosedError
         from distributed.scheduler import KilledWorker
@@ -187,15 +179,7 @@ class DaskExecutor:
 
 @contextmanager
 def executor_of(given: object) -> Iterator[DaskExecutor]:
-    """Give the executor of a Dask client, or of a cluster, of which a client is opened; the cluster stays.
-
-    Raises
-    ------
-    ArgumentError
-        If it is neither, is closed, or is asynchronous.
-    ClusterError
-        If it has no workers.
-    """
+    """Give the executor of a Dask client, or of a cluster, of which a client is opened; the cluster stays."""
     from distributed import Client
     from distributed.deploy.cluster import Cluster
 
@@ -307,30 +291,6 @@ def connect(
 
     Beyond this machine connections are encrypted, and both sides show certificates: those of the Dask
     configuration (``distributed.comm.tls``), or of SLURM and PBS such as are made for the one cluster.
-
-    Parameters
-    ----------
-    scheduler : str
-        ``tcp://host:port`` (or ``tls://``), the path of a scheduler file (``*.json``), ``slurm`` or
-        ``pbs``. SLURM and PBS need the extra ``cagp-dist[hpc]`` and take queue, walltime and account
-        from the Dask configuration (``jobqueue.slurm``, ``jobqueue.pbs``).
-    workers : int, optional
-        Worker jobs to start (SLURM and PBS only; default 2).
-    memory_limit_bytes : int, optional
-        Memory per worker job (SLURM and PBS only; default 4 GiB).
-    deadlines : Deadlines, optional
-        When the cluster is given up.
-    insecure : bool
-        Allow plain TCP beyond this machine.
-
-    Raises
-    ------
-    ClusterError
-        If nothing answers within `CONNECT_SECONDS`, there is no worker within `WORKER_SECONDS`, or workers
-        have another version of the package.
-    ConfigurationError
-        If SLURM or PBS is asked for and dask-jobqueue is not installed, or a connection would not be
-        encrypted.
     """
     from distributed import Client
 
@@ -350,23 +310,7 @@ def connect(
 
 
 def check(scheduler: str, insecure: bool = False) -> None:
-    """Make sure that a cluster can be had, before any other work: its workers may still be starting.
-
-    Parameters
-    ----------
-    scheduler : str
-        As for `connect`. SLURM and PBS are asked nothing, but must be there.
-    insecure : bool
-        As for `connect`.
-
-    Raises
-    ------
-    ClusterError
-        If no scheduler answers within `CONNECT_SECONDS`.
-    ConfigurationError
-        If SLURM or PBS is asked for and dask-jobqueue is not installed, or the connection would not be
-        encrypted.
-    """
+    """Make sure that a cluster can be had, before any other work: its workers may still be starting."""
     if scheduler in BATCH_SYSTEMS:
         check_batch_system(scheduler)
     else:

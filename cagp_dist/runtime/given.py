@@ -16,11 +16,6 @@ def given_or_threads(
     """Give the executor, or all cores of this process for None, and the bytes that may be allocated.
 
     An executor that was given stays open. Without a limit the bytes are those of the executor.
-
-    Raises
-    ------
-    ArgumentError
-        If one is no executor, or the other no number of bytes.
     """
     check_memory_limit(memory_limit_bytes)
     if executor is None:

@@ -73,25 +73,7 @@ def spilling_of(dask_worker: Any) -> Spilling | None:
 
 
 def disk_of(device: int, mounts: Iterable[str], *, machine: str, total_bytes: int) -> Disk:
-    """Tell a file system from all others of a cluster.
-
-    Parameters
-    ----------
-    device : int
-        Its number on the machine.
-    mounts : iterable of str
-        What is mounted there, in the lines of ``/proc/self/mountinfo`` [proc_pid_mountinfo(5)].
-    machine : str
-        Name of the machine.
-    total_bytes : int
-        Capacity of the file system.
-
-    Returns
-    -------
-    Disk
-        Machine and device; of a file system that several machines mount, its type, its source, and its
-        capacity where the source does not name a server.
-    """
+    """Tell a file system from all others of a cluster."""
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts:
         before, _, after = line.partition(" - ")

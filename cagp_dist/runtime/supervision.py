@@ -117,20 +117,7 @@ class Watch:
         self._disks: dict[str, Spilling] = {}
 
     def look(self) -> list[str]:
-        """Look at the cluster.
-
-        Returns
-        -------
-        list of str
-            Addresses of the workers that are there now.
-
-        Raises
-        ------
-        ClusterLostError
-            If a deadline is over.
-        TimeLimitError
-            If that of the whole job is.
-        """
+        """Look at the cluster."""
         self._deadlines.check()
         self._forgive_own_pause()
         try:

@@ -60,25 +60,6 @@ def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
     Each time has a run of its own, as of a job that lists this time alone, and then its place in the time
     series ``OUT/series.zarr`` (`cagp_dist.store.series`). A time whose observations, job and versions are
     those of its run is not solved again; if they changed, its new run takes the place of the old one.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    observe : callable
-        Gets an `Event` for everything worth showing.
-
-    Yields
-    ------
-    Day
-        After each time; what was yielded is on the disk.
-
-    Raises
-    ------
-    CagpError
-        As `cagp_dist.service.run.run`: NotReadyError where a time is not there yet, after those before it.
-        ConfigurationError also where ``fit_times`` are the newest of several times: every day would be fitted
-        anew, and all of them change each day.
     """
     if in_object_store(job.output.root):
         raise ConfigurationError(

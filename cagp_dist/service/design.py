@@ -77,27 +77,7 @@ def design_points(
     A random or ``all`` choice leaves out what the others take; two strides are taken as they are. Nothing is
     observed in blocks that are held out.
 
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (N,)
-        All points of the field.
-    table : DesignTable
-        The ``[design]`` of a job.
-    block_size : int
-        Points of a block in solver order.
-    gridded : bool
-        Whether each point stands for the area of a cell of a grid; stations all count the same.
-    spare_calibration : int
-        Calibration points to draw where the table does not say (`cagp_dist.service.draws.split`).
-
-    Returns
-    -------
-    Design
-
-    Raises
-    ------
-    ConfigurationError
-        If more points are asked than exist, train and test overlap, or one of them is empty.
+    Shapes: ``latitude_degrees, longitude_degrees`` (N,).
     """
     areas = cell_areas(latitude_degrees) if gridded else np.ones(latitude_degrees.size)
     choices = split(latitude_degrees, longitude_degrees, areas, table, spare_calibration=spare_calibration)
@@ -175,9 +155,7 @@ def cell_areas(latitude_degrees: Array) -> Array:
     ``cos(latitude)``. A pole, whose copies were merged into one point, has the cap that reaches half way to
     the next row, ``Q tan(D / 4) / 2`` for a row of Q points at a distance D.
 
-    Parameters
-    ----------
-    latitude_degrees : array of float64, shape (N,)
+    Shapes: ``latitude_degrees`` (N,).
     """
     areas = np.asarray(np.cos(np.deg2rad(latitude_degrees)), dtype=np.float64)
     for pole in np.flatnonzero(is_pole(latitude_degrees)):

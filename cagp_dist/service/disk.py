@@ -62,25 +62,7 @@ def disk_need(
     checkpoint_seconds: float,
     weights_bytes: int = 0,
 ) -> DiskNeed:
-    """Estimate what a job takes of the disk.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of one solve.
-    observed, predicted, times : int
-        Points that are observed and predicted, map cells among them, and times.
-    drawn_values : int
-        Of all draws of the error of its map that a run keeps for the one after.
-    solves : int
-        How often the plan is carried out. Checkpoints of each solve stay until the run is published.
-    sampled : Plan, optional
-        Of samples of a map, which are drawn before and have checkpoints of their own.
-    checkpoint_seconds : float
-        Between two checkpoints. A job that is done before that, by the estimate of the plan, has none.
-    weights_bytes : int
-        Of weights that are kept, of all solves.
-    """
+    """Estimate what a job takes of the disk."""
     kept = checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
     if sampled is not None:
         kept += checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
@@ -108,18 +90,7 @@ def checkpoint_bytes(plan: Plan, *, solves: int, checkpoint_seconds: float) -> i
 
 
 def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None:
-    """Raise `BudgetError` if a job takes more than is free.
-
-    Parameters
-    ----------
-    root : path
-        Output folder, which need not be there yet.
-    need : DiskNeed
-        What the job takes.
-    there : path, optional
-        Folder of its own checkpoints: those that are there already take no more. Those of other runs stay
-        where they are.
-    """
+    """Raise `BudgetError` if a job takes more than is free."""
     existing = next(folder for folder in (root.absolute(), *root.absolute().parents) if folder.is_dir())
     free = shutil.disk_usage(existing).free
     kept = 0 if there is None else folder_bytes(there)

@@ -76,20 +76,7 @@ def split(
     own, unless too few points are left to be observed; for errors next to observed points say nothing of
     those in a gap.
 
-    Parameters
-    ----------
-    latitude, longitude, areas : array of float64, shape (N,)
-        All points of the field in degrees, and what each stands for.
-    table : DesignTable
-        The ``[design]`` of a job.
-    spare_calibration : int
-        Calibration points to draw where the table does not say: as many of them as the other two leave or,
-        where train takes all the rest, as many as a tenth of it has. None in a cross-validation.
-
-    Raises
-    ------
-    ConfigurationError
-        If more points are asked than there are, or blocks than would leave anything.
+    Shapes: ``latitude, longitude, areas`` (N,).
     """
     tables = {"train": table.train, "test": table.test}
     gaps = _gaps(latitude, longitude, table, spare=spare_calibration)
@@ -254,21 +241,7 @@ def _too_many(
 def inclusion_probabilities(sizes: Array, count: int) -> Array:
     """Probabilities in proportion to size that sum to ``count``; where that is above 1, it is 1.
 
-    Parameters
-    ----------
-    sizes : array of float64, shape (N,)
-        Positive.
-    count : int
-        At most N.
-
-    Returns
-    -------
-    array of float64, shape (N,)
-
-    Examples
-    --------
-    >>> inclusion_probabilities(np.array([4.0, 1.0, 1.0]), 2).tolist()
-    [1.0, 0.5, 0.5]
+    Shapes: ``sizes`` (N,); returns (N,).
     """
     probability = np.zeros(sizes.size)
     certain = np.zeros(sizes.size, dtype=bool)

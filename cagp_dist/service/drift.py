@@ -58,27 +58,7 @@ class DriftOfSeries:
 
 
 def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
-    """Compare the errors at held-out observations of the last times of a series with their error bars.
-
-    Parameters
-    ----------
-    root : path
-        Output folder of a job of `cagp_dist.service.daily.daily`.
-    last : int
-        How many of the newest times are looked at, those whose runs were removed left out; at least
-        `FEWEST_TIMES`.
-
-    Returns
-    -------
-    DriftOfSeries
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no series, or ``last`` is below `FEWEST_TIMES`.
-    StoreError
-        If the series or a run of it is damaged.
-    """
+    """Compare the errors at held-out observations of the last times of a series with their error bars."""
     if last < FEWEST_TIMES:
         raise ConfigurationError(
             f"{counted(last, 'time')} cannot decide whether error bars have drifted; expected --last "

@@ -248,30 +248,6 @@ def fit_prior(
     replicates of one prior; the standard errors count them as independent, and how many independent ones they
     are worth is estimated. Where the noise of the measurements is known, the noise variance is what is added
     to it (a nugget).
-
-    Parameters
-    ----------
-    task : Task
-        Points, values, mean and the name of the kernel.
-    executor : Executor
-        Where it is computed.
-    memory_limit_bytes : int, optional
-        What the fit may allocate.
-    progress : callable
-        Called with the part that is done, if it is known, and a line for people.
-    checkpoints : Checkpoints, optional
-        Where evaluations of the likelihood are kept.
-
-    Returns
-    -------
-    FittedPrior
-
-    Raises
-    ------
-    BudgetError
-        If not even one likelihood fits into memory.
-    NumericalError
-        If the likelihood cannot be evaluated.
     """
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.nugget import fit_beside_known_noise
@@ -389,14 +365,7 @@ def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
     than `MOST_VALUES` values, to evenly spread ones. With gaps, to times and the points at which all of these
     were observed (`cagp_dist.posterior.patterns.shared_places`).
 
-    Parameters
-    ----------
-    points : Points
-        All points of the field.
-    train : array of int, shape (n,)
-        The observed ones.
-    fit_to : {"observed", "field"}
-        Whether these or all points are to decide.
+    Shapes: ``train`` (n,).
     """
     from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
 
@@ -445,17 +414,7 @@ def grid_of_most(
 ) -> tuple[LatLonGrid, Indices, Indices] | None:
     """Find the latitude-longitude grid of which points are all or nearly all, pole rows left out.
 
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (n,)
-        No point twice.
-
-    Returns
-    -------
-    tuple of LatLonGrid, array of int and array of int, or None
-        The grid, which of the points are not at a pole, and where in the grid these are; None if the rows are
-        no full circles of equally spaced points, or too many points are missing
-        (`cagp_dist.likelihood.fit.few_gaps`).
+    Shapes: ``latitude_degrees, longitude_degrees`` (n,).
     """
     from cagp_dist.likelihood.fit import few_gaps
 

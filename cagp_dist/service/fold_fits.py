@@ -23,15 +23,7 @@ FEW_PLACES = 400
 
 
 def numbers_of_folds(places: int, folds: int) -> list[Indices]:
-    """Group the folds: those of a group are predicted with numbers fitted to all other groups.
-
-    Examples
-    --------
-    >>> [group.tolist() for group in numbers_of_folds(5000, 5)]
-    [[0, 1, 2], [3, 4]]
-    >>> [group.tolist() for group in numbers_of_folds(40, 3)]
-    [[0], [1], [2]]
-    """
+    """Group the folds: those of a group are predicted with numbers fitted to all other groups."""
     groups = folds if places <= FEW_PLACES else 2
     return np.array_split(np.arange(folds), groups)
 
@@ -48,23 +40,6 @@ def fit_folds(
 
     Whatever a search has reached is taken: a number on its bound, or one that few places do not determine, is
     no worse a guess for having been found without the fold.
-
-    Parameters
-    ----------
-    task : Task
-        With folds, observed points and values.
-    executor, memory_limit_bytes, progress, checkpoints
-        As for `cagp_dist.service.fit.fit_prior`.
-
-    Returns
-    -------
-    tuple of Prior
-        For each fold; empty without folds. No value of a fold has a part in its own.
-
-    Raises
-    ------
-    CagpError
-        As `cagp_dist.service.fit.fit_prior`.
     """
     design = task.design
     if design.folds is None:

@@ -41,26 +41,6 @@ def solve_task(
     With folds, each test point is predicted from the points of the other folds, with a prior mean fitted to
     them; kernel and noise are those of ``fold_priors``, or of ``prior`` in all folds. Map and places are
     predicted from all points.
-
-    Parameters
-    ----------
-    task : Task
-        Points, values, design and solver.
-    prior : Prior
-        Kernel, nugget and mean; with the known noise of the points, if there is any, added by the task.
-    executor, memory_limit_bytes, on_plan, progress, X_mean, X_sampled
-        As for `cagp_dist.service.solve.solve`; the plan is that of the first solve.
-    fold_priors : sequence of Prior
-        Kernel and nugget of each fold, where they differ (`cagp_dist.service.fold_fits`).
-    weights : WeightStore, optional
-        Where weights of the targets are kept, of all these solves.
-    checkpoints : Checkpoints, optional
-        As for `cagp_dist.condition`.
-
-    Returns
-    -------
-    Solution
-        At ``task.new_inputs``.
     """
     parts = list(task.folds())
     columns = [np.searchsorted(task.design.test, part.design.test) for part in parts]
@@ -132,15 +112,7 @@ def solve_part(
     checkpoints: Checkpoints | None = None,
     weights: WeightStore | None = None,
 ) -> Solution:
-    """Solve a task without folds; errors of the run before go through the same solve, and are counted.
-
-    Parameters
-    ----------
-    task, prior, executor, memory_limit_bytes, on_plan, progress, X_mean, mean_like, X_sampled, samples
-        As for `solve_task` and `cagp_dist.service.solve.solve`.
-    checkpoints, weights
-        As for `cagp_dist.condition`.
-    """
+    """Solve a task without folds; errors of the run before go through the same solve, and are counted."""
     previous, columns = task.previous, task.targets
     if previous is not None:
         columns = previous.columns(task.inputs, columns, prior.kernel)

@@ -43,12 +43,6 @@ def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
     """Find the grid of observed points, and the place of each in it; a pole is in column 0.
 
     The grid is a full circle; points of a region fill a part of it (`cagp_dist.latlon.window`).
-
-    Raises
-    ------
-    ArgumentError
-        If the points lie on no such grid, fill less than half of it or of the region, or two are at one
-        place.
     """
     latitude, longitude = points.latitude_degrees[train], points.longitude_degrees[train]
     pole = is_pole(latitude)

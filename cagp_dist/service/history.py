@@ -39,21 +39,7 @@ _NO_PART = ("map", "targets", "regions", "regions_resolution_degrees")
 
 
 def with_history(task: Task, earlier: EarlierRuns | None = None) -> Task:
-    """Look up the errors of earlier times, if the job asks for them.
-
-    Parameters
-    ----------
-    task : Task
-    earlier : EarlierRuns, optional
-        Where earlier runs are looked up; by default in the output folder of the job on this machine.
-
-    Raises
-    ------
-    ConfigurationError
-        If an earlier run has errors at other places, in another unit, or of another design, prior or solver.
-    StoreError
-        If one is damaged.
-    """
+    """Look up the errors of earlier times, if the job asks for them."""
     most = task.job.recalibration.history
     if most is None or task.recalibration.method == "none":
         return task

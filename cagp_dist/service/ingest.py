@@ -39,29 +39,6 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     drawn, only for times that are not in the store yet, or are there as preliminary ones (ERA5T), which the
     final field replaces; a file is always read, so that one that was replaced is noticed: its observations go
     into a store of their own. A table is read and not stored, nor are places without a grid in a file.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    report : callable
-        Called with lines for people.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical field at the times of the job, as read back from the store.
-
-    Raises
-    ------
-    DataError, NotReadyError, ConfigurationError
-        As `cagp_dist.era5.sources.open_source`.
-    StoreError
-        If the store cannot be written.
-
-    Notes
-    -----
-    What is damaged in the store is set aside under a dated name, said, and ingested again.
     """
     return _healed(lambda: _ingest(job, report), report)
 
@@ -171,21 +148,7 @@ def _healed(read: Callable[[], T], report: Report) -> T:
 
 
 def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
-    """Look at the observations of a job without writing anything: None if they are far away.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    report : callable
-        Called with lines for people.
-
-    Returns
-    -------
-    xarray.Dataset or None
-        A remote source is never asked: what was ingested, or None. A synthetic field that was not
-        ingested is drawn.
-    """
+    """Look at the observations of a job without writing anything: None if they are far away."""
     stored = stored_observations(job)
     if stored is not None or is_remote(job.observations):
         return stored

@@ -22,27 +22,6 @@ def note_input(store: Path, field: "xr.Dataset", *, reading: str, report: Callab
     """Record the digest of what was read, and say so if it is another one than that of the last time.
 
     The record is ``OUT/observations/inputs.json``.
-
-    Parameters
-    ----------
-    store : path
-        Store that the field was ingested into.
-    field : xarray.Dataset
-        Canonical, as it was read; its attributes ``source`` and ``source_sha256`` say what it is.
-    reading : str
-        Which part of the source was read, and how: others are compared with themselves.
-    report : callable
-        Called with a line for people where the digest differs: when it was read before, and how many of the
-        values that both have are other ones.
-
-    Raises
-    ------
-    StoreError, ConfigurationError
-        If the record cannot be written.
-
-    Notes
-    -----
-    A record that cannot be read is begun anew.
     """
     path = store.parent / RECORD
     known = _read(path)

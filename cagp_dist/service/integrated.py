@@ -57,18 +57,7 @@ class IntegratedNumbers:
 def integrate_numbers(
     task: Task, fitted: FittedPrior, *, progress: Callable[[float | None, str], None]
 ) -> tuple[IntegratedNumbers | None, str]:
-    """Integrate over the numbers of a job where it asks for that, or where they are not known well.
-
-    Returns
-    -------
-    tuple of IntegratedNumbers and str
-        None where they are plugged in; and what was done, and why, for people.
-
-    Raises
-    ------
-    ConfigurationError
-        If the job asks for it and it cannot be done.
-    """
+    """Integrate over the numbers of a job where it asks for that, or where they are not known well."""
     asked = task.job.prior.hyperparameters
     if asked == "plug-in":
         return None, "plugged in, as asked for"

@@ -77,16 +77,7 @@ def known_errors(
 ) -> KnownErrors | None:
     """Give the errors from which the laws of a job are to be corrected, None if they are not.
 
-    Parameters
-    ----------
-    task : Task
-        Points and values.
-    solution : Solution
-        The solve.
-    noise : float or array, shape (q,)
-        Noise variance at the test points.
-    nugget : float
-        Of the prior.
+    Shapes: ``noise`` (q,).
     """
     last, design, values = solution.steps[-1], task.design, task.points.values
     history = task.recalibration.history

@@ -115,23 +115,7 @@ def unchanged(found: Recalibrating = NOT_ASKED) -> Laws:
 
 
 def learnt(found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp | None = None) -> Laws:
-    """Fit the method of a job to its errors.
-
-    Parameters
-    ----------
-    found : Recalibrating
-        What was decided.
-    errors : KnownErrors or None
-        None where there are none.
-    sharp : FittedSharp, optional
-        Of a job with a sharp GP, which was fitted with solves of its own (`cagp_dist.service.sharp`).
-
-    Raises
-    ------
-    ConfigurationError
-        If the job names a method that cannot learn from them. One that is there by itself is left out, and
-        the statement says why.
-    """
+    """Fit the method of a job to its errors."""
     if sharp is not None:
         return Laws(found, sharp)
     if found.method == "none" or errors is None:

@@ -119,17 +119,7 @@ class MapCells:
         A cell is predicted if the nearest point of the source, or any within half a row of its centre, has
         values.
 
-        Parameters
-        ----------
-        latitude_degrees, longitude_degrees : array of float64, shape (N,)
-            Points of the source with values.
-        missing_degrees : array of float64, shape (m, 2)
-            Latitude and longitude of those without.
-
-        Returns
-        -------
-        MapCells
-            These, if no point is missing or no cell is blank.
+        Shapes: ``latitude_degrees, longitude_degrees`` (N,), ``missing_degrees`` (m, 2).
         """
         from scipy.spatial import cKDTree
 
@@ -176,22 +166,7 @@ def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver
 def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array) -> MapCells:
     """Cells that fill the area of a map.
 
-    Parameters
-    ----------
-    table : MapGrid
-        Resolution, rounded so that whole cells fill the area, and the area; if none is given it is that
-        of the points: the whole globe, or the box around them.
-    latitude_degrees, longitude_degrees : array of float64, shape (N,)
-        All points of the field.
-
-    Returns
-    -------
-    MapCells
-
-    Raises
-    ------
-    ConfigurationError
-        If the map has more than `MOST_CELLS` cells.
+    Shapes: ``latitude_degrees, longitude_degrees`` (N,).
     """
     if table.area is None:
         north, west, south, east = points_area(latitude_degrees, longitude_degrees)

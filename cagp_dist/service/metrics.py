@@ -48,19 +48,7 @@ class Metrics:
             self._work[event.stage] = event.work
 
     def text(self, exit_code: int) -> str:
-        """Write all samples, each family with its help and type.
-
-        Parameters
-        ----------
-        exit_code : int
-            That of the command.
-
-        Returns
-        -------
-        str
-            Lines of the text format 0.0.4 of Prometheus, as the textfile collector of its node exporter
-            reads them. Scores are there if the run was scored, in the units of the variable.
-        """
+        """Write all samples, each family with its help and type."""
         lines: list[str] = []
         for name, meaning, samples in self._families(exit_code):
             if samples:
@@ -72,15 +60,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def write(self, path: Path, exit_code: int) -> None:
-        """Write `text` to a file, which readers see whole or not at all.
-
-        Raises
-        ------
-        ConfigurationError
-            If that is a folder.
-        StoreError
-            If the disk refuses; the file is then as it was before.
-        """
+        """Write `text` to a file, which readers see whole or not at all."""
         with whole_file(path) as temporary:
             temporary.write_text(self.text(exit_code), encoding="utf-8")
 

@@ -274,35 +274,7 @@ class JobPlan:
 def plan_job(
     job: Job, *, workers: int | None = None, on_plan: Callable[[JobPlan], None] = lambda plan: None
 ) -> JobPlan:
-    """Plan a job without writing anything.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file. Local sources are read, remote ones are never asked; of a batch system no
-        worker is asked for.
-    workers : int, optional
-        Plan for so many worker processes with the usual memory, which need not be there.
-    on_plan : callable, optional
-        Gets the plan before the disk is looked at: also that of a job which is then refused.
-
-    Returns
-    -------
-    JobPlan
-
-    Raises
-    ------
-    BudgetError
-        If the solve does not fit into the memory that was allowed, or the job into what is free on the disk
-        of its output folder; the text has the numbers.
-    ConfigurationError
-        If the design is impossible, or depends on a remote field that was not ingested yet; or the job has
-        several times with ``mean = "previous"``.
-    DataError
-        If a local field is missing or damaged.
-    ClusterError
-        If the scheduler does not answer.
-    """
+    """Plan a job without writing anything."""
     job = resolved(job, report=lambda text: None, offline=True)
     seen = _seen(job)
     size = _size(job, seen)

@@ -147,14 +147,7 @@ class Previous:
     def columns(self, X: Array, observed: Array, kernel: Kernel) -> Array:
         """Observations without the mean of the run before, and draws of its errors there: (n, 1 + N).
 
-        Parameters
-        ----------
-        X : array, shape (n, 3)
-            Observed points.
-        observed : array, shape (n, 1)
-            Values, NaN where there are none. They are given back if there is no run before.
-        kernel : Kernel
-            Of the field about its mean: what interpolation misses is drawn, independently at each point.
+        Shapes: ``X`` (n, 3), ``observed`` (n, 1).
         """
         if self.earlier is None:
             return observed
@@ -173,25 +166,7 @@ class Previous:
         *,
         cells: slice,
     ) -> Solution:
-        """Put the mean back, and count the errors of the run before in each standard deviation.
-
-        Parameters
-        ----------
-        solution : Solution
-            Of `columns`.
-        X_new, X_sampled
-            Targets.
-        kernel : Kernel
-            Of the field about its mean.
-        cells : slice
-            Which of the targets are the cells of the map, unless these are sampled.
-
-        Returns
-        -------
-        Solution
-            Its ``error_draws`` are what is left of the earlier errors at the cells of the map. It says
-            nothing of unfinished computation: more iterations would also change what is left of them.
-        """
+        """Put the mean back, and count the errors of the run before in each standard deviation."""
         if self.earlier is None:
             return replace(solution, computational_std=None)
         targets = _Targets.of(self.earlier, X_new, kernel)
@@ -263,33 +238,7 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     mean or solver are passed over, so that two jobs in one folder do not become one chain. Numbers of the
     prior may differ, as fitted ones do: each run counts its own errors.
 
-    Parameters
-    ----------
-    earlier : EarlierRuns
-        Where runs are looked up.
-    job : Job
-        Its ``persistence`` is the correlation of the field about its mean with itself 24 hours later; after
-        h hours it is ``persistence ** (h / 24)``.
-    times : array of datetime64, shape (T,)
-        Of the job.
-    variable : Variable
-        What the job is about.
-
-    Returns
-    -------
-    Previous
-
-    Raises
-    ------
-    ConfigurationError
-        If the job has several times, or all earlier runs are of other jobs.
-    StoreError
-        If the run is damaged, or the metadata of one that may be it. In a folder its job, done again,
-        replaces it.
-
-    Notes
-    -----
-    Cost: two reads of the files of the run, and some small files of each run.
+    Shapes: ``times`` (T,).
     """
     check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")

@@ -169,19 +169,7 @@ NOT_ASKED = Recalibrating()
 def with_errors(
     job: Job, points: Points, solver_of: Callable[[Design], Solver], *, design_of: Callable[[int], Design]
 ) -> tuple[Design, Recalibrating]:
-    """Decide which errors correct the laws of a job; draw calibration points if that takes any.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    points : Points
-        All points of the field.
-    solver_of : callable
-        Solver of the job for a design.
-    design_of : callable
-        Design with at most so many calibration points drawn for a job that has none of its own.
-    """
+    """Decide which errors correct the laws of a job; draw calibration points if that takes any."""
     table, design = job.recalibration, design_of(0)
     if table.method == "none":
         return design, NOT_ASKED

@@ -58,21 +58,6 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
 
     Scores compare with observations, so that the standard deviation includes the noise; what is published as
     ``t2m_std``, or what else the variable is, has none (math 13).
-
-    Parameters
-    ----------
-    task : Task
-        Points and values.
-    prior : Prior
-        The prior of the solve, for its noise.
-    solution : Solution
-        Posterior at ``task.new_inputs``, after every iteration.
-
-    Returns
-    -------
-    dict
-        Groups posterior, calibration, trace, observations and, if they were asked for, map, targets,
-        regions, errors and error_draws; and map_std if the error bars of the map are on a coarser grid.
     """
     points, design, last, columns = task.points, task.design, solution.steps[-1], task.columns
     test = {
@@ -393,17 +378,7 @@ def attributes_of(
 def self_contained(
     groups: "Mapping[str, xr.Dataset]", attributes: Mapping[str, object], task: Task
 ) -> "dict[str, xr.Dataset]":
-    """Give each group what the root says of origin, rights and noise, so that it can stand alone.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        From `groups_of`.
-    attributes : mapping of str to object
-        From `attributes_of`.
-    task : Task
-        What the run was made from.
-    """
+    """Give each group what the root says of origin, rights and noise, so that it can stand alone."""
     source, units = task.provenance["source"], task.points.variable.units
     rights, software = rights_of(source, task.points.times), f"cagp_dist {version('cagp-dist')}"
     said = {

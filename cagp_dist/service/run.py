@@ -483,13 +483,7 @@ def _already_done(output: Output, path: Path, task: Task) -> Outcome:
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:
-    """Bring the observations of a job into its output folder, and do no more.
-
-    Raises
-    ------
-    CagpError
-        As `run`, for the observations.
-    """
+    """Bring the observations of a job into its output folder, and do no more."""
     with output_lock(job.root), Clock(observe).stage("Observations") as stage:
         job = resolved(job, report=stage.note)
         field, _ = _fields(job, stage)
@@ -502,13 +496,6 @@ def find_run(output: Path | str) -> Path:
     ``out`` is the current run of ``out``; ``out/runs/KEY.zarr`` and ``out/KEY`` are the run of a key, of
     which the second needs only as many digits as no other run begins with. Of ``s3://BUCKET/PATH`` and
     ``s3://BUCKET/PATH/KEY`` a copy is made, or found, on this machine.
-
-    Raises
-    ------
-    ConfigurationError
-        If nothing was published there, or two runs begin with these digits.
-    StoreError
-        If ``CURRENT`` is damaged.
     """
     name, output = output, readable(output)
     if output.suffix == ".zarr" and output.is_dir():
@@ -542,15 +529,6 @@ def verify_runs(output: Path | str) -> list[Path]:
 
     Of an object store every object is read anew; the paths are those of the copies. Of a folder, runs that
     are published meanwhile are checked too, and those that are removed meanwhile are left out.
-
-    Raises
-    ------
-    ConfigurationError
-        If nothing was published there.
-    BusyError
-        If a run was replaced again and again while it was read.
-    StoreError
-        As `cagp_dist.service.verification.verify_run`, of the first run with a fault.
     """
     folder = readable(output, every=True, anew=True)
     found = find_run(folder)

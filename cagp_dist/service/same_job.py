@@ -15,15 +15,7 @@ def settings_of(job: Job, name: str, *, without: tuple[str, ...] = ()) -> dict[s
 
 
 def difference(ours: Mapping[str, object], said: str) -> str | None:
-    """Say in what an earlier run differs from this job; None where it does not.
-
-    Parameters
-    ----------
-    ours : mapping of str to object
-        Settings of this job, by name; of tables, the keys that differ are named.
-    said : str
-        Those of the run, as JSON.
-    """
+    """Say in what an earlier run differs from this job; None where it does not."""
     theirs = json.loads(said)
     for name, own in ours.items():
         other = theirs.get(name)

@@ -43,26 +43,7 @@ def sharpened(
     memory_limit_bytes: int | None = None,
     progress: Callable[[float, str], None],
 ) -> Sharpened:
-    """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere.
-
-    Parameters
-    ----------
-    task : Task
-        Its recalibration is that of a sharp GP.
-    prior : Prior
-        Kernel and nugget of the solve.
-    solution : Solution
-        Of the task: the mean stays, and its errors are learnt from.
-    executor, memory_limit_bytes
-        As for `cagp_dist.condition`.
-    progress : callable
-        Called with the part that is done, 0 to 1, and a line for people.
-
-    Raises
-    ------
-    ConfigurationError
-        If the values at the calibration points are too few for a level, or tell no width.
-    """
+    """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""
     found, wanted = task.recalibration, points_of(task)
     errors = known_errors(task, solution, 0.0, nugget=prior.noise_number)
     assert errors is not None  # a sharp GP has calibration points: [recalibration] is refused without them

@@ -78,28 +78,7 @@ def plan_sharp(
     times: int,
     sampled: Plan | None,
 ) -> SharpPlan:
-    """Plan the sharp GP of a job.
-
-    Parameters
-    ----------
-    table : RecalibrationTable
-        ``[recalibration]`` of the job.
-    demands : sequence of Demand
-        Of the solve of the job, one for each pattern of gaps.
-    planned : callable
-        Plans such solves.
-    calibrated, targets : int
-        Calibration points; test points, map cells and places with laws, without cells from ``sampled``.
-    times : int
-        How often a solve is done.
-    sampled : Plan or None
-        Of the samples of the map.
-
-    Raises
-    ------
-    BudgetError
-        If the solves do not fit into memory.
-    """
+    """Plan the sharp GP of a job."""
     two_way = table.sharp_split == "two-way"
     half = calibrated if two_way else round(0.5 * calibrated)
     last = targets + (calibrated if two_way else calibrated - half)

@@ -62,26 +62,6 @@ def simulate_task(
     Each is observed at the points that the first time of the job has, with their noise. A prior mean that is
     known moves all values, and with them no error; the coefficients of one that is not are estimated for each
     field. Of folds all points are observed, and errors looked at in all of them.
-
-    Parameters
-    ----------
-    task : Task
-        Points, design and solver.
-    prior : Prior
-        Kernel and nugget.
-    asked : Simulations
-        Number of fields, seed.
-    executor, memory_limit_bytes, checkpoints, on_plan
-        As for `cagp_dist.calibrate`.
-    progress : callable
-        Called with the part that is done, 0 to 1, and a line for people.
-    note : callable
-        Called with what is worth knowing before the solves.
-
-    Raises
-    ------
-    BudgetError
-        If the joint covariance of all points does not fit into memory.
     """
     train = task.design.train[~np.isnan(task.points.values[0, task.design.train])]
     generator = np.random.default_rng([asked.seed, 2025])

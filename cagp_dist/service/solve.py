@@ -213,39 +213,7 @@ def solve(
     Solvers whose matrix does not depend on the values take all times in one solve; conjugate gradients
     follow one residual and are called once for each time.
 
-    Parameters
-    ----------
-    prior : Prior
-        Its mean returns one column per time, or its coefficients are estimated for each.
-    X : array (n, 3), or LatLonGrid
-        Observed points in solver order, or the grid that was observed.
-    y : array, shape (n, T), or (T, P, Q) on a grid
-        In their unit; NaN where nothing was observed. Times with different gaps are solves of their own.
-    X_new : array, shape (q, 3), or LinearFunctionals
-        Points where the posterior is wanted, or means.
-    solver, executor, memory_limit_bytes
-        As for `cagp_dist.condition`.
-    on_plan : callable
-        Called with the plan that is then carried out for every time; before that with the plan of samples,
-        where there are any.
-    progress : callable
-        Called with the part that is done, 0 to 1, and a line for people.
-    X_mean : array, shape (r, 3), or LinearFunctionals, optional
-        More points, or means, where the mean alone is wanted, of a solver that gives it by itself: that of
-        its last iteration.
-    mean_like : array of int, shape (r,), optional
-        Which of ``X_new`` each of them goes with: where a ``computational_share`` ended some groups of these
-        before others, its mean is that of as many iterations.
-    X_sampled : array, shape (r, 3), or LinearFunctionals, optional
-        More points, or means, where error bars from ``samples`` samples are wanted, of such a solver.
-    samples : int
-        How many.
-    checkpoints, weights
-        As for `cagp_dist.condition`.
-
-    Returns
-    -------
-    Solution
+    Shapes: ``y`` (n, T), ``X_new`` (q, 3), ``X_mean`` (r, 3), ``mean_like`` (r,), ``X_sampled`` (r, 3).
     """
     on_grid = isinstance(X, LatLonGrid)
     fields = y.shape[0] if on_grid else y.shape[1]

@@ -340,35 +340,7 @@ def prepare(
     *,
     earlier: EarlierRuns | None = None,
 ) -> Task:
-    """Choose points, fit the prior mean and build the solver.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    field : xarray.Dataset
-        The observed field in canonical form.
-    fit_field : xarray.Dataset, optional
-        The field at ``fit_times``, where the job has them.
-    earlier : EarlierRuns, optional
-        Where the run before is looked up; by default in the output folder of the job on this machine.
-
-    Returns
-    -------
-    Task
-
-    Raises
-    ------
-    DataError
-        If the field has missing times, or the climatology cannot be read.
-    ArgumentError
-        If the solver needs a whole grid and the observed points do not form one.
-    ConfigurationError
-        If the design asks for more points than there are, or for overlapping ones, or the climatology does
-        not cover them; of the run before, as `cagp_dist.service.previous.previous_of`.
-    StoreError
-        If the run before is damaged.
-    """
+    """Choose points, fit the prior mean and build the solver."""
     points, design, recalibration = choose(job, field)
     family = mean_family(
         job.prior.family,
@@ -478,13 +450,6 @@ def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> F
     """Fit a prior mean to the values at some points, each field to those that it has.
 
     Where the job has it estimated with the field, it is given as it is.
-
-    Raises
-    ------
-    DataError
-        If a field has no value at any of them.
-    ArgumentError
-        If the coefficients of a mean that is estimated, or of covariates, cannot be told apart there.
     """
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     values = points.values[:, chosen]
@@ -555,13 +520,7 @@ def targets_path(address: str) -> Path:
 
 
 def places_of(job: Job) -> Places | None:
-    """Read the places that a job asks for, if it does.
-
-    Raises
-    ------
-    ConfigurationError, DataError
-        If there is no such table, or it has no places.
-    """
+    """Read the places that a job asks for, if it does."""
     if job.design.targets is None:
         return None
     path = targets_path(job.design.targets)

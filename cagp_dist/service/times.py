@@ -21,33 +21,7 @@ CDS_DELAY_DAYS = 6
 def resolved(
     job: Job, *, report: Callable[[str], None], offline: bool = False, now: dt.datetime | None = None
 ) -> Job:
-    """Work out which times a job takes, and which its prior is fitted to.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    report : callable
-        Called with lines for people.
-    offline : bool
-        Ask no remote source: what was ingested from it counts as what it has.
-    now : datetime, optional
-        In UTC. The source ``cds`` is not asked what it has: its newest time is 23:00 six days ago.
-
-    Returns
-    -------
-    Job
-        The same job if it lists its times or leaves them out; else the one that lists what its rule came to,
-        ascending.
-
-    Raises
-    ------
-    ConfigurationError
-        If the source has every time and the rule does not say which, or a remote source would have to be
-        asked.
-    DataError
-        If the source has none of the times, or cannot be read.
-    """
+    """Work out which times a job takes, and which its prior is fitted to."""
     look = partial(_available, job, report=report, offline=offline, now=now)
     if isinstance(rule := job.observations.times, TimeRule):
         found = _times_of(rule, look, key="[observations] times")

@@ -36,57 +36,14 @@ class NotSolvedAgainError(ConfigurationError):
 
 
 def verify_run(run: Path) -> None:
-    """Check a published run: every file, that no chunk is missing, and that the values are plausible.
-
-    Parameters
-    ----------
-    run : path
-        ``OUT/runs/<run_key>.zarr``.
-
-    Raises
-    ------
-    StoreError
-        Naming the first file that is damaged, missing or too many, or the variable that is implausible.
-
-    Notes
-    -----
-    Cost: two reads of all files.
-    """
+    """Check a published run: every file, that no chunk is missing, and that the values are plausible."""
     verify(run)
     for path in sorted(run.glob("*/zarr.json")):
         layout.check(path.parent.name, read_group(run, path.parent.name))
 
 
 def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
-    """Predict some test points of a run once more, from its job and its observations, and compare.
-
-    Parameters
-    ----------
-    run : path
-        ``OUT/runs/<run_key>.zarr``; its observations are in ``OUT/observations``, or where its job says.
-    points : int
-        How many test points, drawn at random; of a cross-validation, from its first fold.
-    seed : int
-        Of the draw.
-
-    Returns
-    -------
-    float
-        Largest difference of a mean or a standard deviation, over the standard deviation of the prior.
-
-    Raises
-    ------
-    StoreError
-        If one differs by more than `TOLERANCE`; names the point.
-    NotSolvedAgainError
-        If the run cannot be solved again: its observations are others now or are not there, the number of its
-        iterations was chosen for all points together, each of its folds has a fitted prior of its own, or the
-        run before, whose posterior is its mean, was removed.
-
-    Notes
-    -----
-    The same passes over the matrix as the run took, with fewer columns.
-    """
+    """Predict some test points of a run once more, from its job and its observations, and compare."""
     attributes, posterior = read_group(run).attrs, read_group(run, "posterior")
     job = _job_of(run, attributes, posterior)
     task = _task_of(run, job, attributes)

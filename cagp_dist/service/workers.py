@@ -43,13 +43,7 @@ class Workers:
         self.leave()
 
     def __call__(self) -> Executor:
-        """Return the executor, always the same until it is left.
-
-        Raises
-        ------
-        ClusterError
-            If the scheduler has no workers.
-        """
+        """Return the executor, always the same until it is left."""
         if self._executor is None:
             self._executor = self._stack.enter_context(_opened(self._job, self.deadlines))
         return self._executor
@@ -60,20 +54,7 @@ class Workers:
         self._stack.close()
 
     def attempt(self, work: Callable[[Executor], T], say: Callable[[str], None]) -> T:
-        """Do work on the executor; where its cluster is lost, do it again on the workers there are then.
-
-        Parameters
-        ----------
-        work : callable
-            Takes an executor. It is called again with another one.
-        say : callable
-            Is told, in a line for people, what was lost.
-
-        Raises
-        ------
-        ClusterError
-            If the cluster was lost in every attempt, or none came back in time.
-        """
+        """Do work on the executor; where its cluster is lost, do it again on the workers there are then."""
         most = self.deadlines.attempts
         for attempt in range(1, most + 1):
             try:
@@ -109,18 +90,6 @@ def workers_of(job: Job) -> Workers:
     """Give the workers of a job; a scheduler that does not answer is found out at once.
 
     Its workers may join until the work begins.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-
-    Raises
-    ------
-    ClusterError
-        If the scheduler does not answer.
-    ConfigurationError
-        If the scheduler is unknown, or connections to it would not be encrypted and leave this machine.
     """
     scheduler = scheduler_of(job)
     find_scheduler(scheduler).check(scheduler, job.cluster.insecure)

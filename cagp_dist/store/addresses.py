@@ -26,18 +26,7 @@ def folder_of(root: str) -> Path:
 
 
 def parse_address(address: str) -> tuple[str, str]:
-    """Split an address into its bucket and the path in it.
-
-    Raises
-    ------
-    ValueError
-        If it is no address of a bucket, without repeating what might be a password in it.
-
-    Examples
-    --------
-    >>> parse_address("s3://maps/daily/europe/")
-    ('maps', 'daily/europe')
-    """
+    """Split an address into its bucket and the path in it."""
     found = _ADDRESS.fullmatch(address)
     if found is None or {".", ".."} & set(found[2].split("/")):
         raise ValueError(

@@ -45,39 +45,6 @@ def write_group(
     Encodings that the variables carry from where they were read (packing, chunks, filters) are dropped:
     an inherited int16 packing would round variances to nothing.  Times are stored as CF int64, text as
     variable-length UTF-8, floats with fill NaN.
-
-    Parameters
-    ----------
-    path : path-like
-        Folder of the store; created with its parents when absent.
-    group : str
-        Name of the group in the store, such as ``"posterior"``; ``"/"`` is the root.  Write the root first.
-    dataset : xarray.Dataset
-        Variables of kind float, int, bool, datetime64 or text, and attributes that JSON can hold.
-    chunks : mapping of str to int, optional
-        Dimension name -> chunk length.  Dimensions that are not named are whole, unless a chunk would
-        then exceed 8 MiB: leading dimensions are cut first.
-
-    Raises
-    ------
-    StoreError
-        If the group exists already (nothing is changed in place) or the disk refuses.
-    ArgumentError
-        If a chunk length is below 1, a time is NaT or a variable has a kind that is not listed.
-
-    Notes
-    -----
-    A time dimension is stored in seconds when all its values are whole seconds, else in nanoseconds.
-    Cost: one pass over the data, memory of one variable at a time.
-
-    Examples
-    --------
-    >>> import tempfile, numpy as np, xarray as xr
-    >>> from cagp_dist.store.arrays import read_group, write_group
-    >>> folder = tempfile.mkdtemp()
-    >>> write_group(folder, "posterior", xr.Dataset({"t2m_mean": ("point", np.array([280.0, 281.0]))}))
-    >>> read_group(folder, "posterior").t2m_mean.values
-    array([280., 281.])
     """
     name = group.strip("/")
     if (Path(path) / name / "zarr.json").exists():
@@ -111,51 +78,14 @@ def write_group(
 
 
 def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
-    """Read a whole group into memory, checking the checksum of every chunk.
-
-    Parameters
-    ----------
-    path : path-like
-        Folder of the store.
-    group : str
-        Name of the group; ``"/"`` is the root.
-
-    Returns
-    -------
-    xarray.Dataset
-        In memory, times decoded.
-
-    Raises
-    ------
-    StoreError
-        If store or group are absent, a chunk is missing or does not match its checksum.
-    """
+    """Read a whole group into memory, checking the checksum of every chunk."""
     with open_group(path, group) as opened:
         verify_chunks(path, group)
         return opened.load()
 
 
 def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
-    """Open a group without reading its values; chunks are read, and checked, as they are asked for.
-
-    Parameters
-    ----------
-    path : path-like
-        Folder of the store.
-    group : str
-        Name of the group; ``"/"`` is the root.
-
-    Returns
-    -------
-    xarray.Dataset
-        Lazy; close it, or use it in a ``with`` statement.  A missing chunk reads as the fill value:
-        look with :func:`missing_chunks` or :func:`verify_chunks` first.
-
-    Raises
-    ------
-    StoreError
-        If store or group are absent or their metadata is damaged.
-    """
+    """Open a group without reading its values; chunks are read, and checked, as they are asked for."""
     name = group.strip("/")
     if not (Path(path) / name / "zarr.json").exists():
         raise StoreError(
@@ -175,25 +105,7 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
 
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:
-    """Chunk files that should exist and do not, as paths relative to the store.
-
-    Parameters
-    ----------
-    path : path-like
-        Folder of the store.
-    group : str
-        Group whose arrays are looked at, with all groups below it.
-
-    Returns
-    -------
-    list of str
-        Such as ``"posterior/t2m_mean/c/0/1"``; empty when the store is complete.
-
-    Raises
-    ------
-    StoreError
-        If the metadata cannot be read.
-    """
+    """Chunk files that should exist and do not, as paths relative to the store."""
     root = Path(path)
     return [
         key for array in _arrays(path, group) for _, key in _chunk_keys(array) if not (root / key).is_file()
@@ -201,25 +113,7 @@ def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]
 
 
 def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
-    """Read every chunk of every array below a group and compare it with its checksum.
-
-    Parameters
-    ----------
-    path : path-like
-        Folder of the store.
-    group : str
-        Group to start from.
-
-    Returns
-    -------
-    int
-        Number of chunks that were read.  Memory of one chunk.
-
-    Raises
-    ------
-    StoreError
-        Naming the first chunk that is missing or damaged.
-    """
+    """Read every chunk of every array below a group and compare it with its checksum."""
     count = 0
     for array in _arrays(path, group):
         for index, key in _chunk_keys(array):
@@ -240,23 +134,7 @@ def verify_chunks(path: str | os.PathLike[str], group: str = ROOT) -> int:
 
 
 def content_sha256(dataset: xr.Dataset) -> str:
-    """Hash the names, dimensions and numbers of a dataset, and nothing else.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        Variables of kind float, int, bool, datetime64 or text; attributes and encodings do not count.
-
-    Returns
-    -------
-    str
-        SHA-256 in hexadecimal; the same numbers give the same hash however they were stored.
-
-    Raises
-    ------
-    ArgumentError
-        If a variable holds objects.
-    """
+    """Hash the names, dimensions and numbers of a dataset, and nothing else."""
     digest = hashlib.sha256()
     for key in sorted(map(str, dataset.variables)):
         values = dataset.variables[key].values
@@ -275,28 +153,7 @@ def content_sha256(dataset: xr.Dataset) -> str:
 def chunk_shape(
     shape: tuple[int, ...], *, item_bytes: int, limit_bytes: int = CHUNK_BYTES
 ) -> tuple[int, ...]:
-    """Chunk lengths that fill at most a number of bytes: leading axes are cut first, trailing stay whole.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Lengths of the array.
-    item_bytes : int
-        Bytes of one value.
-    limit_bytes : int
-        Bound of one chunk; a chunk has at least one value.
-
-    Returns
-    -------
-    tuple of int
-        One length per axis, at least 1 each.
-
-    Examples
-    --------
-    >>> from cagp_dist.store.arrays import chunk_shape
-    >>> chunk_shape((24, 721, 1440), item_bytes=4, limit_bytes=2**21)
-    (1, 364, 1440)
-    """
+    """Chunk lengths that fill at most a number of bytes: leading axes are cut first, trailing stay whole."""
     lengths = [max(1, length) for length in shape]
     for axis, length in enumerate(lengths):
         rest = item_bytes * prod(lengths[axis + 1 :])

@@ -71,28 +71,7 @@ class Batch:
 
 
 def list_batches(store: Path) -> dict[str, Batch]:
-    """List the batches of a store.
-
-    Parameters
-    ----------
-    store : path
-        Folder of the store.
-
-    Returns
-    -------
-    dict
-        Name of the batch -> what it has.
-
-    Raises
-    ------
-    DamagedStoreError
-        If a batch cannot be read, or is none.
-
-    Notes
-    -----
-    About 5 ms per batch. Batches never change: this process opens each once to list it, and later lists it
-    as it was then, as long as it is the same folder. Whoever reads fields compares its files with its digest.
-    """
+    """List the batches of a store."""
     folders = [folder for folder in sorted(store.iterdir()) if folder.is_dir()]
     return {folder.name: _opened(folder, identity(folder)) for folder in folders}
 
@@ -135,22 +114,7 @@ def names_with_units(dataset: xr.Dataset) -> tuple[str, ...]:
 
 
 def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
-    """Write a batch to the staging folder, flush it to the disk, and rename it into the store.
-
-    Parameters
-    ----------
-    store : path
-        Folder of the store.
-    staging : path
-        Empty folder on the same file system.
-    part : xarray.Dataset
-        One variable (time, latitude, longitude) float32.
-
-    Raises
-    ------
-    StoreError
-        If the disk refuses; the store is unchanged then.
-    """
+    """Write a batch to the staging folder, flush it to the disk, and rename it into the store."""
     staged = staging / "batch"
     (values,) = part.data_vars.values()
     lengths = chunk_shape(values.shape, item_bytes=values.dtype.itemsize, limit_bytes=CHUNK_BYTES)
@@ -162,25 +126,7 @@ def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
 
 
 def read_batch(batch: Path, times: Times) -> xr.Dataset:
-    """Check a batch against its digest, then read those of its times that are wanted.
-
-    Parameters
-    ----------
-    batch : path
-        Folder of the batch.
-    times : array of datetime64[ns]
-        Wanted times; others than those of the batch do not matter.
-
-    Returns
-    -------
-    xarray.Dataset
-        In memory.
-
-    Raises
-    ------
-    DamagedStoreError
-        Naming the chunk, or the batch, that is damaged or incomplete.
-    """
+    """Check a batch against its digest, then read those of its times that are wanted."""
     check_batch(batch)
     with open_group(batch) as opened:
         part: xr.Dataset = opened.isel(time=np.isin(opened.time.values, times)).load()

@@ -87,11 +87,6 @@ class Bucket:
 
         A server that says that it knows no conditional writes (``NotImplemented``) is written to without,
         and one that ignores conditions cannot be told from others: there the last of several writers wins.
-
-        Raises
-        ------
-        BusyError
-            If other requests for the object are under way each time.
         """
         condition = {"IfNoneMatch": "*"} if instead_of is None else {"IfMatch": instead_of.tag}
         for wait_seconds in (*_WAITS_SECONDS, None):

@@ -134,13 +134,7 @@ class Folder:
         return True
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
-        """Read an array, or some of its rows.
-
-        Raises
-        ------
-        StoreError
-            If it cannot be read.
-        """
+        """Read an array, or some of its rows."""
         try:
             found = zarr.open_array(os.fspath(self.path / name), mode="r")[start:stop]
         except (OSError, ValueError, KeyError) as error:
@@ -203,13 +197,7 @@ class SolveCheckpoint:
         return None
 
     def save(self, about: About, write: Callable[[Draft], bool]) -> Kept | None:
-        """Keep what ``write`` writes, and remove all but the newest two.
-
-        Raises
-        ------
-        StoreError, ConfigurationError
-            If the disk is full or fails, or this folder may not be written to.
-        """
+        """Keep what ``write`` writes, and remove all but the newest two."""
         there = self._all()
         final = self._folder / f"{int(there[-1].name) + 1 if there else 1:06d}"
         staged = Folder(self._folder / f".{final.name}-{os.getpid()}")

@@ -19,17 +19,7 @@ _HEIGHTS_METRES = {"t2m": 2.0, "d2m": 2.0, "u10": 10.0, "v10": 10.0, "si10": 10.
 def root_attributes(
     groups: Mapping[str, xr.Dataset], *, run_key: str, date_created: datetime | None = None
 ) -> Attributes:
-    """ACDD-1.3 attributes of the root group, worked out from the groups.
-
-    Parameters
-    ----------
-    groups : mapping of str to Dataset
-        The groups of the run; extents are taken from all that have coordinates.
-    run_key : str
-        Name of the run.
-    date_created : datetime, optional
-        Now when omitted. The only attribute that differs between two runs of one job.
-    """
+    """ACDD-1.3 attributes of the root group, worked out from the groups."""
     variable = next((found for group in groups.values() if (found := variable_in(group))), T2M)
     said, known = variable.long_name, variable.standard_name or variable.long_name
     created = (date_created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

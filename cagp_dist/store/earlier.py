@@ -68,33 +68,7 @@ class EarlierRuns(Protocol):
 def earlier_runs(
     folder: Path, group: str, *, before: np.datetime64, leave_out_damaged: bool
 ) -> Iterator[EarlierRun]:
-    """Find the runs of an output folder that have a group, and whose times are all before a moment.
-
-    Parameters
-    ----------
-    folder : path
-        Output folder.
-    group : str
-        Name of the group.
-    before : datetime64
-        The moment. Times are compared by whole seconds.
-    leave_out_damaged : bool
-        Leave runs whose metadata are damaged out, with a warning. What else they hold is not looked at.
-
-    Yields
-    ------
-    EarlierRun
-        The latest first; of those of one time, the one that was made last.
-
-    Raises
-    ------
-    StoreError
-        If the metadata of a run are damaged, when its turn comes; at once if they do not say its time.
-
-    Notes
-    -----
-    Cost: two small files of each run in the folder.
-    """
+    """Find the runs of an output folder that have a group, and whose times are all before a moment."""
     found = (
         _in_folder(run, group, leave_out_damaged=leave_out_damaged)
         for run in (folder / "runs").glob("*.zarr")

@@ -39,29 +39,7 @@ def calibration_group(
     Whether the error bars hold what they promise is in its attributes ``calibration_status`` and
     ``calibration_statement``, see `cagp_dist.calibration.verdict`.
 
-    Parameters
-    ----------
-    times, latitude_degrees, longitude_degrees, names : array_like
-        As in `posterior_group`.
-    pit : array_like, shape (T, q)
-        PIT values of the observations, noise included; NaN where nothing was observed.
-    scores : Scores
-        Pooled over times and points, with the same weights.
-    area_weight : array_like, shape (q,), optional
-        Area that each point stands for, on any positive scale; equal when omitted.
-    of_values : PointScores, optional
-        Of each observation, shape (T, q); NaN where nothing was observed.
-    plain : PointScores and Scores, optional
-        Of the Gaussian law, where the published one was recalibrated.
-    strata : sequence of Strata
-        Ways to divide the test points, where ``of_values`` are given (`cagp_dist.store.stratified`).
-    variable : Variable
-        What is analysed.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit or a PIT value lies outside [0, 1].
+    Shapes: ``pit`` (T, q), ``area_weight`` (q,).
     """
     weights = unit_weights(area_weight, np.shape(latitude_degrees))
     where = unit_sphere(latitude_degrees, longitude_degrees)
@@ -139,21 +117,7 @@ def simulation_group(
     The verdict is in its attributes ``simulation_status`` and ``simulation_statement``, see
     `cagp_dist.calibrate`.
 
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array_like, shape (q,)
-        Where errors were looked at.
-    found : Calibration
-        What was found there.
-    area_weight : array_like, shape (q,)
-        Area that each point stands for, on any positive scale.
-    variable : Variable
-        What is analysed.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``latitude_degrees, longitude_degrees`` (q,), ``area_weight`` (q,).
     """
     counts, tests, joint, scored = found.histogram, found.tests, found.joint, found.scores
     group = dataset(
@@ -218,24 +182,7 @@ def trace_group(
     iterations: Sequence[int] | None = None,
     variable: Variable = T2M,
 ) -> xr.Dataset:
-    """Group ``trace``: the scores after each iteration, the prior first.
-
-    Parameters
-    ----------
-    scores : sequence of Scores, length m + 1
-        Iterations 0 to m, all with the same levels.
-    seconds : sequence of float, length m + 1
-        Wall time from the start of the solve to the end of each iteration.
-    iterations : sequence of int, optional
-        Which iterations they are, where they are not all of them.
-    variable : Variable
-        What is analysed.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no iteration, or lengths or levels differ.
-    """
+    """Group ``trace``: the scores after each iteration, the prior first."""
     if not scores or len(scores) != len(seconds):
         raise ArgumentError(
             f"there are {len(scores)} scores and {len(seconds)} times; expected one of each per iteration, "

@@ -22,13 +22,7 @@ T = TypeVar("T")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside a file, which takes the place of the file if all goes well.
-
-    Raises
-    ------
-    OSError
-        If the disk refuses; the file is then as it was before.
-    """
+    """Give a temporary path beside a file, which takes the place of the file if all goes well."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary.unlink(missing_ok=True)
@@ -45,13 +39,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Do as `replacing`, with errors of this package.
-
-    Raises
-    ------
-    ConfigurationError, StoreError
-        If the disk refuses; the file is then as it was before.
-    """
+    """Do as `replacing`, with errors of this package."""
     with disk_errors(path), replacing(path) as temporary:
         yield temporary
 
@@ -71,16 +59,6 @@ def exchange(new: Path, old: Path) -> None:
     On Linux this is one step (``renameat2``), so that there is a folder under the name ``old`` at every
     moment. Where the kernel or the file system cannot do it, as on NFS, these are renames one after the
     other, and nothing is at ``old`` between them.
-
-    Parameters
-    ----------
-    new, old : path
-        Existing folders on one file system.
-
-    Raises
-    ------
-    OSError
-        If the disk refuses.
     """
     sys.audit("os.rename", os.fspath(new), os.fspath(old), -1, -1)
     if _exchange_in_one_step(new, old):
@@ -124,27 +102,7 @@ def identity(folder: Path) -> tuple[int, ...]:
 
 
 def read_unless_removed(folder: Path, read: Callable[[], T]) -> T | None:
-    """Read a folder that another process may replace or remove meanwhile, always as a whole.
-
-    Parameters
-    ----------
-    folder : path
-        Or a link to one.
-    read : callable
-        Reads it. If that fails, and the folder is another one by then, it is called again.
-
-    Returns
-    -------
-    object or None
-        What it returns; None if the folder is not there, or was removed while it read.
-
-    Raises
-    ------
-    Exception
-        What ``read`` raises if the folder is still the same.
-    BusyError
-        If it was replaced `READS` times while it was read.
-    """
+    """Read a folder that another process may replace or remove meanwhile, always as a whole."""
     for _ in range(READS):
         before = identity(folder)
         if not before:

@@ -46,27 +46,6 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
     Values are float32, NaN is no data. Rows run from north to south. Columns run from west to east without a
     jump: a full circle from the date line on, a region between -180 and 180 degrees; one that crosses the
     date line goes on beyond 180, to the east of it.
-
-    Parameters
-    ----------
-    group : Dataset
-        Latitudes and longitudes ascending, and at most times beside them.
-    name : str
-        Of its variables.
-    path : Path
-        Replaced whole.
-
-    Returns
-    -------
-    Path
-        The path. Memory of the variable, as float32, and of one time as float64.
-
-    Raises
-    ------
-    ConfigurationError
-        If tifffile is not installed, the cells are not equal, or the disk refuses.
-    StoreError
-        If the disk fails.
     """
     try:
         import tifffile
@@ -110,20 +89,7 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
 def westmost_first(longitude_degrees: Array) -> tuple[NDArray[np.intp], Array]:
     """Order of the columns from west to east, and their longitudes in it, without a jump.
 
-    Parameters
-    ----------
-    longitude_degrees : array, shape (n,)
-        Ascending, equally spaced.
-
-    Examples
-    --------
-    >>> order, longitudes = westmost_first(np.array([45.0, 135.0, 225.0, 315.0]))
-    >>> order.tolist(), longitudes.tolist()
-    ([2, 3, 0, 1], [-135.0, -45.0, 45.0, 135.0])
-    >>> westmost_first(np.array([170.0, 180.0, 190.0]))[1].tolist()
-    [170.0, 180.0, 190.0]
-    >>> westmost_first(np.array([200.0, 210.0]))[1].tolist()
-    [-160.0, -150.0]
+    Shapes: ``longitude_degrees`` (n,).
     """
     count = longitude_degrees.size
     spacing = (longitude_degrees[-1] - longitude_degrees[0]) / max(count - 1, 1)

@@ -185,13 +185,7 @@ OF_PLAIN_LAW = ("pit", *OF_VALUES, *_OF_LAWS, *(f"{name}_area_weighted" for name
 
 @cache
 def attributes_of(variable: Variable) -> Mapping[str, Attributes]:
-    """CF attributes of everything that a run of a variable holds, by the names of its arrays.
-
-    Parameters
-    ----------
-    variable : Variable
-        What is analysed.
-    """
+    """CF attributes of everything that a run of a variable holds, by the names of its arrays."""
     plain = _unweighted(variable)
     published = {
         **plain,
@@ -246,13 +240,7 @@ _REGIONS = ("time", REGION)
 
 
 def dimensions_of(variable: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-    """Arrays and their dimensions in each group of a run of a variable.
-
-    Parameters
-    ----------
-    variable : str
-        Name of what is analysed.
-    """
+    """Arrays and their dimensions in each group of a run of a variable."""
     posterior = tuple(f"{variable}_{kind}" for kind in ("mean", "std", "predictive_std"))
     by_level = ("coverage", "coverage_area_weighted")
     errors = ("coverage_standard_error", "coverage_standard_error_area_weighted")
@@ -355,13 +343,7 @@ _MAP_LONGITUDES = (-360.0, 360.0)
 
 
 def variable_in(group: xr.Dataset) -> Variable | None:
-    """Tell what a group of a run is about by names and attributes of its arrays; None if they do not say.
-
-    Parameters
-    ----------
-    group : Dataset
-        ``posterior``, ``map`` or ``observations``; of the others, the variable is not known.
-    """
+    """Tell what a group of a run is about by names and attributes of its arrays; None if they do not say."""
     names = [str(name) for name in group.data_vars]
     stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
     name = next((stem for stem in stems if f"{stem}_std" in names), names[0] if len(names) == 1 else None)
@@ -387,24 +369,7 @@ DIMENSIONS_OF_MAP = ("time", "latitude", "longitude")
 
 
 def check(name: str, group: xr.Dataset) -> None:
-    """Check a group against the layout: variables, dimensions, finite values, plausible ranges.
-
-    Parameters
-    ----------
-    name : str
-        ``"posterior"``, ``"map"``, ``"targets"``, ``"regions"``, ``"calibration"``, ``"trace"``,
-        ``"observations"``, ``"errors"``, ``"error_draws"`` or ``"simulation"``.
-    group : Dataset
-        In memory, as it is about to be written or as it was read back.
-
-    Raises
-    ------
-    StoreError
-        Naming the group and the variable. Ranges: of 2 metre temperature, observations 150-350 K, posterior
-        mean 100-400 K, standard deviation 0-200 K, of other variables in proportion to what is plausible for
-        them; probabilities 0-1. The axes of a map must ascend. Only as many cells of a map are NaN as its
-        attribute ``blank_cells`` says. Maps of means over cells have no predictive standard deviation.
-    """
+    """Check a group against the layout: variables, dimensions, finite values, plausible ranges."""
     if name not in DIMENSIONS:
         raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(DIMENSIONS)}.")
     variable = (variable_in(group) if name in _ABOUT else None) or T2M

@@ -28,22 +28,6 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
     The lock is the kernel's (``flock``): it ends with the process, however that ends. What dead
     processes left in ``.staging`` is removed.
-
-    Parameters
-    ----------
-    root : path
-        Output root.
-    wait_seconds : float
-        How long to wait for another process that holds it.
-
-    Raises
-    ------
-    BusyError
-        If another process holds the lock, naming it.
-    StoreError
-        If the file system has no locks.
-    ConfigurationError
-        If ``root`` cannot be created or written to, or a folder in it is a link.
     """
     lock = root / ".lock"
     with disk_errors(root):
@@ -73,13 +57,7 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
 
 
 def refuse_linked_folders(root: Path) -> None:
-    """Write nothing where a link below the output root leads to; the root itself may be one.
-
-    Raises
-    ------
-    ConfigurationError
-        If a folder that is written to is a link.
-    """
+    """Write nothing where a link below the output root leads to; the root itself may be one."""
     written = [root / name for name in _FOLDERS]
     written += [path for name in _WRITTEN_BELOW if (root / name).is_dir() for path in (root / name).iterdir()]
     for path in written:

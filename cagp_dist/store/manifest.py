@@ -38,11 +38,6 @@ def build(run_path: Path, *, name: str, known: Mapping[str, str] | None = None) 
     """Text of the manifest of all files below ``run_path``, sorted, listed as files of ``name``.
 
     Digests that are ``known``, by the names of their files, are not worked out again.
-
-    Raises
-    ------
-    StoreError
-        If a file cannot be read.
     """
     known = known or {}
     return text_of({file: known.get(file) or _digest(run_path / file) for file in files(run_path)}, name=name)
@@ -57,11 +52,6 @@ def compare(run_path: Path) -> None:
     """Recompute every digest of a run and compare it with its manifest.
 
     Cost: one read of all files.
-
-    Raises
-    ------
-    StoreError
-        Naming the first file that is damaged, missing or not in the manifest, or the manifest itself.
     """
     listed, where = digests_of(run_path), manifest_path(run_path)
     present = set(files(run_path))
@@ -92,13 +82,7 @@ def _damaged(run_path: Path, file: str) -> StoreError:
 
 
 def digests_of(run_path: Path) -> dict[str, str]:
-    """Read the manifest of a run: the digest of each of its files, by their names.
-
-    Raises
-    ------
-    StoreError
-        If there is no run, or its manifest cannot be read.
-    """
+    """Read the manifest of a run: the digest of each of its files, by their names."""
     where, advice = manifest_path(run_path), _ADVICE
     if not run_path.is_dir():
         raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {advice}")
@@ -110,13 +94,7 @@ def digests_of(run_path: Path) -> dict[str, str]:
 
 
 def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
-    """Read the text of a manifest: the digest of each file of ``name``, by the names of the files.
-
-    Raises
-    ------
-    StoreError
-        If it is damaged; the message says ``where`` it lies.
-    """
+    """Read the text of a manifest: the digest of each file of ``name``, by the names of the files."""
     lines, prefix = text.split(b"\n"), f"{name}/"
     listed: dict[str, str] = {}
     for number, line in enumerate(lines[:-1], start=1):
@@ -156,15 +134,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into an error of this package that names the path and the remedy.
-
-    Raises
-    ------
-    ConfigurationError
-        If writing there is not allowed, or part of the path is not a folder.
-    StoreError
-        If the disk is full or fails.
-    """
+    """Turn an OSError into an error of this package that names the path and the remedy."""
     try:
         yield
     except OSError as error:

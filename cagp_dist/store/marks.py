@@ -91,13 +91,7 @@ class Mark:
 
 @contextmanager
 def publishing(bucket: Bucket, key: str, token: str) -> Iterator[Mark]:
-    """Keep removers away from a run. If an error ends it, the mark stays until `take_away`.
-
-    Raises
-    ------
-    BusyError
-        If a remover is at work for half a minute.
-    """
+    """Keep removers away from a run. If an error ends it, the mark stays until `take_away`."""
     mark = Mark(bucket, key, "publishing", token)
     mark.write()
     deadline = time.monotonic() + _PATIENCE_SECONDS

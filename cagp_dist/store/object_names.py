@@ -39,13 +39,7 @@ def published_runs(bucket: Bucket) -> dict[str, datetime]:
 
 
 def current_key(bucket: Bucket) -> str | None:
-    """Key of the current run; None if nothing was published.
-
-    Raises
-    ------
-    StoreError
-        If ``CURRENT`` is damaged.
-    """
+    """Key of the current run; None if nothing was published."""
     found = bucket.read("CURRENT")
     if found is None:
         return None

@@ -7,15 +7,7 @@ from cagp_dist.store.object_names import UPLOAD, current_key, manifest_of, publi
 
 
 def old_runs(bucket: Bucket, *, keep: int) -> list[str]:
-    """List the keys beyond the newest by publication, oldest first; the current one is never among them.
-
-    Raises
-    ------
-    ArgumentError
-        If ``keep`` is below 1.
-    ConfigurationError
-        If nothing was published.
-    """
+    """List the keys beyond the newest by publication, oldest first; the current one is never among them."""
     if keep < 1:
         raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
     published, current = published_runs(bucket), current_key(bucket)

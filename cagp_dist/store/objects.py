@@ -69,15 +69,6 @@ class PublishedObjects:
         """Bring a run into an output folder, each object checked against its digest; None if there is none.
 
         Call it inside `output_lock` of the folder. A copy that is there is replaced.
-
-        Raises
-        ------
-        DamagedRunError
-            Naming the object that is damaged, missing, or not part of the run.
-
-        Notes
-        -----
-        Cost: one read of all objects, of which 16 are in memory at a time.
         """
         for _ in range(2):
             marker = self.bucket.marker(manifest_of(key))
@@ -95,15 +86,6 @@ class PublishedObjects:
         """Read the metadata of a run, ``zarr.json`` of its root, without fetching it.
 
         None if it is gone, or has no such group.
-
-        Raises
-        ------
-        DamagedRunError
-            If they, or its manifest, are damaged.
-
-        Notes
-        -----
-        Cost: three requests for small objects.
         """
         marker = self.bucket.marker(manifest_of(key))
         if marker is None:
@@ -130,21 +112,6 @@ class PublishedObjects:
 
         Call it inside `output_lock` of the folder. A run that is published whole is not sent, unless `fetch`
         found it damaged.
-
-        Parameters
-        ----------
-        run : path
-            ``ROOT/runs/KEY.zarr``.
-        root : path
-            The folder; what an earlier process left in the store from here is removed.
-
-        Raises
-        ------
-        StoreError
-            If the server does not answer. The run is whole in its folder, and unless its manifest was
-            written no reader sees it; the next commit goes on.
-        BusyError
-            If another process removes the run at the same time.
         """
         notes = root / ".uploads"
         try:

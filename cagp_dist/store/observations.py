@@ -78,31 +78,6 @@ def append(
 
     Doing it twice changes nothing.  A time that is there already must have the same values, bit for bit:
     nothing is written if one differs.
-
-    Parameters
-    ----------
-    path : path-like
-        The store, by custom ``OUT/observations.zarr``.
-    field : xarray.Dataset
-        Canonical: one variable (time, latitude, longitude) float32, that of the store, on its grid.
-    progress : callable, optional
-        Called with the number of times that are done and their total, after each batch.
-    batch_bytes : int
-        Bound of one batch, uncompressed; at least one time.
-
-    Returns
-    -------
-    Appended
-
-    Raises
-    ------
-    StoreError
-        If variable, unit or grid differs, a time is there with other values, the store is damaged, another
-        process writes to it, or the disk refuses.
-    ConfigurationError
-        If the folder is not writable.
-    ArgumentError
-        If the field is not in canonical form.
     """
     store = Path(path)
     name = _check_canonical(field)
@@ -124,34 +99,7 @@ def append(
 def open_observations(
     path: str | os.PathLike[str], *, times: Sequence[str] | Times | None = None
 ) -> xr.Dataset:
-    """Read fields from the store, each batch checked against its digest before a number is used.
-
-    Parameters
-    ----------
-    path : path-like
-        The store.
-    times : sequence of ISO times or array of datetime64, optional
-        Every one must be there.  None: all.
-
-    Returns
-    -------
-    xarray.Dataset
-        Canonical, in memory, times ascending.  Attributes: ``source`` and ``source_sha256`` of what was
-        ingested, ``content_sha256``, the hash of the numbers that were read, and ``preliminary_times``, if
-        there are any (`cagp_dist.store.preliminary`).
-
-    Raises
-    ------
-    StoreError
-        If there is no store; `DamagedStoreError` if a batch that is needed is damaged or incomplete (the file
-        is named).
-    DataError
-        If a time is absent; names the first and last that are there.
-
-    Notes
-    -----
-    Only batches that hold a wanted time are read; each is read twice, once for its digest.
-    """
+    """Read fields from the store, each batch checked against its digest before a number is used."""
     store = Path(path)
     check_root(store)
     batches = list_batches(store)
@@ -171,13 +119,7 @@ def open_observations(
 
 
 def stored_times(path: str | os.PathLike[str]) -> Times:
-    """List the times of a store, ascending; no field is read.
-
-    Raises
-    ------
-    StoreError
-        If there is no store; `DamagedStoreError` if a batch cannot be read.
-    """
+    """List the times of a store, ascending; no field is read."""
     check_root(Path(path))
     return _times(list_batches(Path(path)))
 
@@ -228,13 +170,7 @@ def writing(store: Path) -> Iterator[Path]:
 
 
 def check_root(store: Path) -> None:
-    """Check the metadata of a store itself, which no batch depends on.
-
-    Raises
-    ------
-    StoreError
-        If there is no store; `DamagedStoreError` if there are batches, and the metadata is gone or another.
-    """
+    """Check the metadata of a store itself, which no batch depends on."""
     if not (store / "zarr.json").is_file():
         if any(store.glob("*/zarr.json")):
             raise DamagedStoreError(f"the metadata {store / 'zarr.json'} is missing.", store=store)

@@ -193,18 +193,7 @@ class ObjectOutput:
 
 
 def output_at(root: str) -> Output:
-    """Give the output that a job or a command names.
-
-    Parameters
-    ----------
-    root : str
-        Path of a folder, or ``s3://BUCKET/PATH``.
-
-    Raises
-    ------
-    ConfigurationError
-        If the address is none, or s3fs is not installed.
-    """
+    """Give the output that a job or a command names."""
     if not in_object_store(root):
         return FolderOutput(Path(root))
     return ObjectOutput(FolderOutput(folder_of(root)), published_objects(root))
@@ -218,28 +207,7 @@ def published_objects(address: str) -> "PublishedObjects":
 
 
 def readable(output: Path | str, *, every: bool = False, anew: bool = False) -> Path:
-    """Give a path that `find_run` takes, for what readers name: runs of an object store are fetched.
-
-    Parameters
-    ----------
-    output : path or str
-        A path, which is given back; or ``s3://BUCKET/PATH``, with the first digits of a key or not.
-    every : bool
-        Fetch every run, not just the current one.
-    anew : bool
-        Fetch them even if there are copies.
-
-    Returns
-    -------
-    path
-        Beside the folder of the work, so that reading does not wait for a job. Copies of runs that are no
-        longer in the store are removed from it.
-
-    Raises
-    ------
-    CagpError
-        As the methods of `PublishedObjects`.
-    """
+    """Give a path that `find_run` takes, for what readers name: runs of an object store are fetched."""
     text = str(output)
     address = text if in_object_store(text) else re.sub("^s3:/", SCHEME, text)  # as a Path spells it
     if not in_object_store(address):

@@ -131,22 +131,7 @@ class PlainStore(Store):
 
 
 def plain_store(address: str, *, options: Mapping[str, str] | None = None, text: bool = False) -> PlainStore:
-    """Open the store at an address for reading plain numbers.
-
-    Parameters
-    ----------
-    address : str
-        A local path, or what fsspec opens.
-    options : mapping of str to str, optional
-        Options of the fsspec file system.
-    text : bool
-        As for `PlainStore`.
-
-    Raises
-    ------
-    ConfigurationError
-        If the address is that of a reference file, whose templates are programs.
-    """
+    """Open the store at an address for reading plain numbers."""
     if "://" not in address and "::" not in address:
         return PlainStore(LocalStore(address, read_only=True), text=text)
     if any(part.partition(":")[0] == "reference" for part in address.split("::")):
@@ -160,18 +145,7 @@ def plain_store(address: str, *, options: Mapping[str, str] | None = None, text:
 
 
 def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
-    """Read the metadata of all arrays in all groups of a store, and with that check it.
-
-    Returns
-    -------
-    dict of zarr.Array
-        By their paths; no value was read.
-
-    Raises
-    ------
-    StoreError
-        Naming the first array that is not plain.
-    """
+    """Read the metadata of all arrays in all groups of a store, and with that check it."""
     members = zarr.open_group(store, mode="r").members(max_depth=None)
     return {path: member for path, member in members if isinstance(member, zarr.Array)}
 
@@ -181,29 +155,6 @@ def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:
 
     Attributes are not looked at: they are values that nothing decodes. What is no JSON, or lacks what an
     array needs, is left to the Zarr library, which refuses it.
-
-    Parameters
-    ----------
-    key : str
-        Path of the document in its store, such as ``"t2m/.zarray"``.
-    content : bytes
-        The document.
-    text : bool
-        As for `PlainStore`.
-
-    Raises
-    ------
-    StoreError
-        Naming the array, and each dtype and codec that is refused.
-
-    Examples
-    --------
-    >>> from cagp_dist.store.plain import check_metadata
-    >>> check_metadata("t2m/.zarray", b'{"dtype": "<f4", "filters": null, "compressor": {"id": "zlib"}}')
-    >>> check_metadata("t2m/.zarray", b'{"dtype": "|O", "filters": [{"id": "pickle"}]}')
-    Traceback (most recent call last):
-    ...
-    cagp_dist.errors.StoreError: array 't2m' has dtype '|O', codec 'pickle'; expected numbers or ...
     """
     folder, _, name = key.rpartition("/")
     try:

@@ -19,13 +19,7 @@ _VERSION = "5"
 
 
 def is_preliminary(versions: ArrayLike) -> NDArray[np.bool_]:
-    """Tell which experiment versions, numbers or text such as ``0005``, are preliminary.
-
-    Examples
-    --------
-    >>> is_preliminary(["0001", "0005"]), is_preliminary([1, 5])
-    (array([False,  True]), array([False,  True]))
-    """
+    """Tell which experiment versions, numbers or text such as ``0005``, are preliminary."""
     given = np.asarray(versions)
     texts = [each.decode() if isinstance(each, bytes) else str(each) for each in given.ravel().tolist()]
     found = [text.strip().lstrip("0").removesuffix(".0") == _VERSION for text in texts]

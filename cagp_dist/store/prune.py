@@ -15,25 +15,7 @@ from cagp_dist.store.publish import current_run
 
 
 def old_runs(root: Path, *, keep: int) -> list[Path]:
-    """List the runs of an output folder beyond the newest, oldest first; the current one is never among them.
-
-    Parameters
-    ----------
-    root : path
-        Output folder.
-    keep : int
-        How many of the newest runs stay, by when they were made, at least 1. The current run is one of them,
-        or stays beside them.
-
-    Raises
-    ------
-    ArgumentError
-        If ``keep`` is below 1.
-    ConfigurationError
-        If nothing was published there.
-    StoreError
-        If ``CURRENT`` is damaged: which run readers see is not known then, and none is named.
-    """
+    """List the runs of an output folder beyond the newest, oldest first; never the current one."""
     if keep < 1:
         raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
     if not any((root / "runs").glob("*.zarr")):
@@ -49,11 +31,6 @@ def prune(root: Path, *, keep: int) -> list[Path]:
     """Remove the runs that `old_runs` lists, with their manifests and reports, and return their paths.
 
     Observations, downloads and exported files stay. A kill at any moment leaves each run whole or gone.
-
-    Raises
-    ------
-    ArgumentError, ConfigurationError, StoreError
-        As `old_runs`; or if another process writes there (`BusyError`), or the disk refuses.
     """
     old_runs(root, keep=keep)  # no folder is made where there is none
     with output_lock(root):

@@ -142,15 +142,7 @@ def current_run(root: Path) -> Path | None:
 
 
 def make_current(root: Path, *, run_key: str) -> None:
-    """Point ``CURRENT`` at a published run, in one step. Call it inside `output_lock`.
-
-    Raises
-    ------
-    StoreError
-        If there is no such run, or the disk is full or fails.
-    ConfigurationError
-        If ``root`` is not writable.
-    """
+    """Point ``CURRENT`` at a published run, in one step. Call it inside `output_lock`."""
     run = _run_path(root, run_key)
     if not run.is_dir():
         raise StoreError(f"there is no run at {run} to make current; publish it first.")
@@ -182,37 +174,7 @@ def run_key(
     dtype: str,
     code_version: str,
 ) -> str:
-    """Name of a run: a digest of all that decides its content.
-
-    Parameters
-    ----------
-    job : mapping
-        The job in canonical form, every default filled in, JSON values only; without what cannot
-        change the result, such as the output root or the number of workers.
-    input_hash : str
-        Digest of the observations.
-    tiling : object
-        Block and tile sizes, as JSON values.
-    dtype : str
-        Precision of the computation, such as ``"float64"``.
-    code_version : str
-        Version of this package. The version of the layout is added here.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits of SHA-256.
-
-    Raises
-    ------
-    ArgumentError
-        If a value cannot be written as JSON; NaN and infinity cannot.
-
-    Examples
-    --------
-    >>> run_key(job={"seed": 0}, input_hash="ab", tiling=[8], dtype="float64", code_version="1")
-    '77b3fd397e3db339f3ff8eebdb56de23'
-    """
+    """Name of a run: a digest of all that decides its content."""
     content = {
         "job": job,
         "input_hash": input_hash,
@@ -253,11 +215,6 @@ def install(staged: Path, listing: Path, run: Path) -> None:
     """Flush a staged run to the disk and rename it, with its manifest, to its place, inside `output_lock`.
 
     What is there already is replaced: it is damaged, or it would have counted as published.
-
-    Raises
-    ------
-    ConfigurationError, StoreError
-        If the disk refuses.
     """
     manifest.sync_tree(staged)
     with disk_errors(run):

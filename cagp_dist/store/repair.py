@@ -17,31 +17,7 @@ from cagp_dist.store.observations import check_root, stage_root, writing
 
 
 def set_aside(store: Path, *, now: datetime | None = None) -> Path | None:
-    """Move every damaged batch out of a store; what is left can be read and added to.
-
-    Parameters
-    ----------
-    store : path
-        A store of observations.
-    now : datetime, optional
-        The date in the name of the folder for damaged batches; the present when omitted.
-
-    Returns
-    -------
-    path or None
-        The folder where they are now, each under its name; None if no batch is damaged. Metadata of the store
-        itself, which holds no data, is written anew where it is damaged.
-
-    Raises
-    ------
-    StoreError
-        If another process writes to the store, or the disk refuses; a batch that the disk cannot read counts
-        as trouble with the disk, not as damage.
-
-    Notes
-    -----
-    Cost: one read of all files of the store. A kill at any moment leaves a store that can be set aside again.
-    """
+    """Move every damaged batch out of a store; what is left can be read and added to."""
     date = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     aside = store.with_name(f"{store.stem}.damaged-{date}")
     with writing(store) as staging:

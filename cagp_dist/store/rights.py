@@ -26,24 +26,7 @@ class Rights:
 
 
 def rights_of(source: str, times: Times) -> Rights:
-    """Say under which licence observations come, and which words go with what is made from them.
-
-    Parameters
-    ----------
-    source : str
-        As a run records it: ``"sample"``, ``"synthetic"``, ``"cds:..."``, ``"file:..."`` and so on.
-    times : array of datetime64
-        Of the observations; the words that Copernicus asks for name their years.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> times = np.array(["2019-03-01"], dtype="datetime64[s]")
-    >>> rights_of("synthetic", times).license
-    'none: synthetic data'
-    >>> rights_of("cds:reanalysis-era5-single-levels", times).attribution[:68]
-    'Contains modified Copernicus Climate Change Service information 2019'
-    """
+    """Say under which licence observations come, and which words go with what is made from them."""
     copernicus = (
         f"Contains modified Copernicus Climate Change Service information {_years(times)}. {_NOT_LIABLE}"
     )

@@ -74,29 +74,8 @@ def posterior_group(
 ) -> xr.Dataset:
     """Group ``posterior``: prediction and observation at the test points.
 
-    Parameters
-    ----------
-    times : array_like of datetime64, shape (T,)
-    latitude_degrees, longitude_degrees : array_like, shape (q,)
-    mean, observed : array_like, shape (T, q)
-        In the unit of the variable; a vector (q,) when T is 1.
-    std : array_like, shape (T, q) or (q,)
-        Latent standard deviation in that unit, **without noise**; (q,) is repeated for each time.
-    noise_variance : float, or array_like, shape (q,)
-        In its square; makes the predictive standard deviation.
-    computational_std : array_like, shape (T, q) or (q,), optional
-        Part of the latent standard deviation that is unfinished computation, at most.
-    law : PublishedLaw, optional
-        Of an observation, where it is not the Gaussian one of mean, std and noise.
-    variable : Variable
-        What is analysed.
-    names : array_like of str, shape (q,), optional
-        Of the points.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (q,), ``mean, observed`` (T, q), ``std``
+    (T, q) or (q,), ``noise_variance`` (q,), ``computational_std`` (T, q) or (q,), ``names`` (q,).
     """
     coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
     group = dataset(
@@ -127,31 +106,8 @@ def map_group(
 ) -> xr.Dataset:
     """Group ``map``, or ``map_std`` beside a finer mean: prediction on a latitude-longitude grid.
 
-    Parameters
-    ----------
-    times : array_like of datetime64, shape (T,)
-    latitude_degrees, longitude_degrees : array_like, shape (P,) and (Q,)
-        Axes of the grid, ascending.
-    mean : array_like, shape (T, P, Q)
-        In the unit of the variable; (P, Q) when T is 1.
-    std : array_like, shape (T, P, Q) or (P, Q)
-        Latent standard deviation in that unit, **without noise**; (P, Q) is repeated for each time.
-    noise_variance : float
-        In its square; makes the predictive standard deviation.
-    computational_std : array_like, shape (T, P, Q) or (P, Q), optional
-        Part of the latent standard deviation that is unfinished computation, at most.
-    law : PublishedLaw, optional
-        Of an observation at each cell, where it is not the Gaussian one; arrays (T, P, Q).
-    variable : Variable
-        What is analysed.
-    nodes_per_cell : int
-        Where values are means over cells, nodes of quadrature in each; there is then no predictive standard
-        deviation, for nobody observes a mean. 0 where they are those of the field at the points.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (P,) and (Q,), ``mean`` (T, P, Q),
+    ``std`` (T, P, Q) or (P, Q), ``computational_std`` (T, P, Q) or (P, Q).
     """
     group = dataset(
         "map",
@@ -173,18 +129,7 @@ def mean_group(
     variable: Variable = T2M,
     nodes_per_cell: int = 0,
 ) -> xr.Dataset:
-    """Group ``map`` where its error bars are in ``map_std``, on a coarser grid: the mean alone.
-
-    Parameters
-    ----------
-    times, latitude_degrees, longitude_degrees, mean, variable, nodes_per_cell
-        As for `map_group`.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
-    """
+    """Group ``map`` where its error bars are in ``map_std``, on a coarser grid: the mean alone."""
     group = dataset(
         "map",
         axes(times, latitude_degrees, longitude_degrees),
@@ -256,26 +201,7 @@ def regions_group(
 ) -> xr.Dataset:
     """Group ``regions``: means over regions, weighted with area.
 
-    Parameters
-    ----------
-    times : array_like of datetime64, shape (T,)
-    regions : sequence of Region, length r
-        Names, definitions and areas.
-    mean : array_like, shape (T, r)
-        In the unit of the variable; a vector (r,) when T is 1.
-    std : array_like, shape (T, r) or (r,)
-        Standard deviation of the mean in that unit, without noise; (r,) is repeated for each time.
-    computational_std : array_like, shape (T, r) or (r,), optional
-        Part of it that is unfinished computation, at most.
-    variable : Variable
-        What is analysed.
-    resolution_degrees : float
-        Height of the cells that the means are sums over.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``times`` (T,), ``mean`` (T, r), ``std`` (T, r) or (r,), ``computational_std`` (T, r) or (r,).
     """
     name = variable.name
     errors = {f"{name}_std": std}
@@ -326,21 +252,7 @@ def observations_group(
 ) -> xr.Dataset:
     """Group ``observations``: the training points and what was observed there.
 
-    Parameters
-    ----------
-    times : array_like of datetime64, shape (T,)
-    latitude_degrees, longitude_degrees : array_like, shape (n,)
-    values : array_like, shape (T, n)
-        In the unit of the variable; a vector (n,) when T is 1.
-    variable : Variable
-        What was observed.
-    names : array_like of str, shape (n,), optional
-        Of the points.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (n,), ``values`` (T, n), ``names`` (n,).
     """
     coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
     group = dataset(
@@ -364,21 +276,7 @@ def errors_group(
 ) -> xr.Dataset:
     """Group ``errors``: standardised errors of predictions that correct the laws of the run.
 
-    Parameters
-    ----------
-    times : array_like of datetime64, shape (T,)
-    latitude_degrees, longitude_degrees : array_like, shape (N,)
-    errors : array_like, shape (T, N)
-        Without unit; NaN where nothing was observed.
-    variable : Variable
-        What was predicted.
-    names : array_like of str, shape (N,), optional
-        Of the points.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (N,), ``errors`` (T, N), ``names`` (N,).
     """
     coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
     group = dataset(
@@ -401,20 +299,7 @@ def error_draws_group(
 ) -> xr.Dataset:
     """Group ``error_draws``: draws of the error of a map, in single precision.
 
-    Parameters
-    ----------
-    times : array_like of datetime64, shape (1,)
-    latitude_degrees, longitude_degrees : array_like, shape (P,) and (Q,)
-        Axes of the map, ascending.
-    errors : array_like, shape (1, N, P, Q)
-        In the unit of the variable.
-    variable : Variable
-        What was predicted.
-
-    Raises
-    ------
-    ArgumentError
-        If a shape does not fit.
+    Shapes: ``times`` (1,), ``latitude_degrees, longitude_degrees`` (P,) and (Q,), ``errors`` (1, N, P, Q).
     """
     group = dataset(
         ERROR_DRAWS,

@@ -61,13 +61,7 @@ class Appended:
 
 
 def current_version(root: Path) -> Path | None:
-    """Path of the version that ``OUT/series.zarr`` links to; None if there is none.
-
-    Raises
-    ------
-    StoreError
-        If the link leads nowhere.
-    """
+    """Path of the version that ``OUT/series.zarr`` links to; None if there is none."""
     link = root / NAME
     for _ in range(READS):
         if not link.is_symlink():
@@ -87,30 +81,6 @@ def append(root: Path, run: Path) -> Appended:
     """Put the time of a run into the series, in the place of an earlier run of this time if there is one.
 
     Call it inside `cagp_dist.store.publish.output_lock`. A run that is there already changes nothing.
-
-    Parameters
-    ----------
-    root : path
-        Output root.
-    run : path
-        A published run of one time.
-
-    Returns
-    -------
-    Appended
-
-    Raises
-    ------
-    ArgumentError
-        If the run has several times: their scores are of all of them together.
-    ConfigurationError
-        If its maps, regions or scores do not continue those of the series, or ``root`` is not writable.
-    StoreError
-        If the run or the series is damaged, or the disk is full or fails. The series is then as it was.
-
-    Notes
-    -----
-    Cost: one pass over the new maps, all scores and regions; a link for each chunk of the other maps.
     """
     new = of_run(run)
     before = current_version(root)
@@ -149,13 +119,7 @@ def append(root: Path, run: Path) -> Appended:
 
 
 def run_of(root: Path, time: np.datetime64) -> str | None:
-    """Key of the run whose result the series has for a time; None if it has none.
-
-    Raises
-    ------
-    StoreError
-        If the series cannot be read.
-    """
+    """Key of the run whose result the series has for a time; None if it has none."""
     found = current_version(root)
     if found is None:
         return None
@@ -165,15 +129,7 @@ def run_of(root: Path, time: np.datetime64) -> str | None:
 
 
 def of_run(run: Path) -> dict[str, xr.Dataset]:
-    """Read what the series has of a run: its maps, regions and scores, by the names of their groups.
-
-    Raises
-    ------
-    ArgumentError
-        If the run has several times: their scores are of all of them together.
-    StoreError
-        If it is damaged.
-    """
+    """Read what the series has of a run: its maps, regions and scores, by the names of their groups."""
     calibration = read_group(run, "calibration")
     times = calibration["time"].values
     if times.size != 1:
@@ -204,13 +160,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
 
 
 def verify(root: Path) -> Path | None:
-    """Check every file of the series against its manifest, and return the version; None if there is none.
-
-    Raises
-    ------
-    StoreError
-        Naming the file that is damaged, missing or too many.
-    """
+    """Check every file of the series against its manifest, and return the version; None if there is none."""
     found = current_version(root)
     if found is not None:
         manifest.compare(found)

@@ -40,33 +40,7 @@ class CheckedSeries:
 
 
 def check_series(root: Path) -> CheckedSeries | None:
-    """Check every file of the series, that it has each time once, and its values against those of its runs.
-
-    Parameters
-    ----------
-    root : path
-        Output folder.
-
-    Returns
-    -------
-    CheckedSeries or None
-        None if there is no series.
-
-    Raises
-    ------
-    StoreError
-        Naming the file that is damaged, missing or too many, or the time that is not as its run says.
-
-    BusyError
-        If the series moved on again and again while it was read.
-
-    Notes
-    -----
-    A daily job may publish meanwhile: one version is checked throughout, and if it was removed, because the
-    series has two newer ones, the newest is checked anew. A run that is removed meanwhile is not compared.
-
-    Cost: two reads of the series, and one of the maps, regions and scores of its runs.
-    """
+    """Check every file of the series: each time once, with the values of its run."""
     if series.current_version(root) is None:
         return None
     return read_unless_removed(root / series.NAME, lambda: _check(root))

@@ -109,18 +109,7 @@ def of_strata(
 ) -> tuple[dict[str, xr.Variable], dict[str, ArrayLike]]:
     """Coordinates and arrays of the group, of T times and q test points.
 
-    Parameters
-    ----------
-    of_values : PointScores, shape (T, q)
-        Of each observation, NaN where there is none.
-    plain : PointScores or None
-        Of the Gaussian law, where the published one was recalibrated.
-    X : array, shape (q, 3)
-        Test points, on the unit sphere.
-    strata : sequence of Strata
-        Ways to divide them.
-    weights : array_like, shape (q,)
-        Area that each stands for.
+    Shapes: ``of_values`` (T, q), ``X`` (q, 3), ``weights`` (q,).
     """
     found = list(divided(~np.isnan(of_values.normal_score), X, strata, weights=weights))
     names = {

@@ -31,29 +31,6 @@ def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | Non
     """Move batches out of a store that have a time as preliminary that a field has as final.
 
     All times of such a batch (`times_set_aside`) are gone from the store then, and are to be added again.
-
-    Parameters
-    ----------
-    store : path
-        A store of observations; nothing is done if it is not there.
-    field : xarray.Dataset
-        Canonical.
-    now : datetime, optional
-        The date in the name of the folder that takes the batches; the present when omitted.
-
-    Returns
-    -------
-    path or None
-        That folder; None if there is no such batch.
-
-    Raises
-    ------
-    StoreError
-        If another process writes to the store, a batch is damaged, or the disk refuses.
-
-    Notes
-    -----
-    A kill at any moment leaves a store in which each batch is, or is not.
     """
     if not store.is_dir():
         return None
@@ -90,20 +67,6 @@ def remove_old_preliminary(store: Path) -> list[Path]:
     """Remove all but the last `KEPT` folders of `set_aside_preliminary`, and return what was removed.
 
     Call it when the final fields are in the store and were read back from it.
-
-    Parameters
-    ----------
-    store : path
-        A store of observations.
-
-    Raises
-    ------
-    StoreError
-        If another process writes to the store.
-
-    Notes
-    -----
-    What the disk refuses to remove, and what a kill leaves, is tried again the next time.
     """
     with writing(store):
         old = sorted(store.parent.glob(f"{escape(store.stem)}.preliminary-*"))[:-KEPT]

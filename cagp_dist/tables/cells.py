@@ -147,13 +147,7 @@ def noise_of(
 
 
 def noise_in(units: str, stated: str, whose: str) -> float:
-    """Factor that brings a noise from the units that are stated for it to those of the values.
-
-    Raises
-    ------
-    DataError
-        If they are not known to convert.
-    """
+    """Factor that brings a noise from the units that are stated for it to those of the values."""
     factor = difference_factor(stated, units)
     if factor is None:
         raise DataError(

@@ -135,11 +135,6 @@ class Columns:
         """Give the columns that make a time together by the names of `DATE`; none where there is no year.
 
         Those in ``apart`` are none of them.
-
-        Raises
-        ------
-        ArgumentError
-            If the rows have different months, days or hours and what would make them a time is not there.
         """
         found = {
             part: name

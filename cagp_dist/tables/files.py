@@ -97,13 +97,7 @@ def read_words(layout: Layout) -> Frame:
 
 
 def _read_text(layout: Layout, **words: Any) -> Frame:
-    """Read a text file; ``words`` are settings of pandas for cells that count as missing.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be told which cells of its rows the first line names.
-    """
+    """Read a text file; ``words`` are settings of pandas for cells that count as missing."""
     import pandas as pd
 
     source: Path | StringIO = layout.path

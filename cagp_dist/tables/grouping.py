@@ -19,19 +19,6 @@ def by_time_and_place(table: Table) -> Fields:
     """Arrange measurements by time and place, so that times can share what is computed for their places.
 
     Two measurements of one place at one time stay two: the place appears twice.
-
-    Raises
-    ------
-    DataError
-        If nearly every row has a time of its own, or the fields do not fit into memory.
-
-    Examples
-    --------
-    >>> from cagp_dist.tables import read_table
-    >>> rows = {"lat": [0, 0, 10], "lon": [5, 5, 5], "date": [20200101, 20200102, 20200102], "t": [1, 2, 3]}
-    >>> by_time_and_place(read_table(rows)).values
-    array([[ 1., nan],
-           [ 2.,  3.]])
     """
     rows = len(table.values)
     noise = np.zeros(rows) if table.noise_std is None else table.noise_std

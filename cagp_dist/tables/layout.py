@@ -102,15 +102,7 @@ class Layout:
 
 
 def layout_of(path: Path) -> Layout:
-    """Find out how a text file is laid out, by its first lines.
-
-    Raises
-    ------
-    DataError
-        If it is another kind of file, or something stands above the names of its columns.
-    UnicodeDecodeError
-        If it is no text.
-    """
+    """Find out how a text file is laid out, by its first lines."""
     with _bytes(path) as stream:
         _check_kind(path, stream.read(512))
     encoding = _encoding(path)

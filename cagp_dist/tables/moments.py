@@ -74,13 +74,6 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
     """Read when some rows were measured; of columns in ``apart`` something else was said.
 
     A column of dates and one of times of day, or of hours and minutes, make a time together.
-
-    Raises
-    ------
-    ArgumentError
-        If rows have different times of day and nothing says on which day, or the like.
-    DataError
-        If what stands in a row is no time.
     """
     if given == IGNORED:
         return Moments(None, about_time(frame))
@@ -138,13 +131,7 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
 
 
 def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
-    """Take a column with days, and with times of day if one has them: its name, times in UTC and local ones.
-
-    Raises
-    ------
-    ArgumentError
-        If columns disagree.
-    """
+    """Take a column with days, and times of day if there are any: its name, times in UTC and local ones."""
     read = [
         (name, utc, _local(frame, name, kept, utc)) for name in days for utc in [times_of(frame, name, kept)]
     ]

@@ -35,11 +35,6 @@ def check_repeats(
 
     Texts count where they tell more than half of the repeated rows apart, and numbers that say what was
     measured by the name of their column, or are few: others are measurements themselves.
-
-    Raises
-    ------
-    ArgumentError
-        Names the column, and how to choose.
     """
     import pandas as pd
 
@@ -81,13 +76,7 @@ def check_repeats(
 
 
 def chosen(frame: Columns, where: Mapping[str, object] | None) -> tuple[Columns, frozenset[str]]:
-    """Keep the rows that have the wanted value, or one of several, in each column; and these columns.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such column, or no row with such a value.
-    """
+    """Keep the rows that have the wanted value, or one of several, in each column; and these columns."""
     looked_at = set()
     for given, wanted in (where or {}).items():
         name = str(frame.find("where", given, ()))

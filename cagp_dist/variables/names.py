@@ -13,28 +13,7 @@ _RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
 
 
 def canonical_name(name: str) -> str:
-    """Name under which a variable is published.
-
-    Parameters
-    ----------
-    name : str
-        As a file or a job has it.
-
-    Returns
-    -------
-    str
-        That of the table if it knows the name, else the name itself.
-
-    Raises
-    ------
-    ConfigurationError
-        If no array of a published run can have this name.
-
-    Examples
-    --------
-    >>> canonical_name("2m_temperature"), canonical_name("tas"), canonical_name("swh")
-    ('t2m', 'tas', 'swh')
-    """
+    """Name under which a variable is published."""
     if name in VARIABLES:
         return name
     lower = name.lower()
@@ -50,32 +29,13 @@ def canonical_name(name: str) -> str:
 
 
 def variable_named(name: str) -> Variable:
-    """Look up what is known of a variable without a file; of a free name, nothing but the name.
-
-    Parameters
-    ----------
-    name : str
-        As `canonical_name` takes it.
-
-    Examples
-    --------
-    >>> variable_named("msl").units, variable_named("swh").units
-    ('Pa', '')
-    """
+    """Look up what is known of a variable without a file; of a free name, nothing but the name."""
     canonical = canonical_name(name)
     return VARIABLES.get(canonical) or Variable(canonical, canonical.replace("_", " "))
 
 
 def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
-    """Variable of a field in canonical form or of a published run, from its name and attributes.
-
-    Parameters
-    ----------
-    name : str
-        Of the array.
-    attributes : mapping
-        As `Variable.attributes` made them.
-    """
+    """Variable of a field in canonical form or of a published run, from its name and attributes."""
 
     def text(key: str) -> str:
         return str(attributes.get(key, ""))
@@ -98,35 +58,6 @@ def described(
     field whose long name says that it is an anomaly is taken as a free variable in the unit of the file: a
     difference of one degree is one kelvin, and nothing is added to it. So is a field of which nothing but the
     name is stated, unless that is a temperature or a pressure, whose values tell its unit.
-
-    Parameters
-    ----------
-    name : str
-        As the job gives it.
-    attributes : mapping
-        Of the array in the file.
-    units : str, optional
-        What the values are measured in, whatever the attributes say; a number before it scales them:
-        ``"0.1 degC"``.
-    level : str
-        Where the field was cut out, such as ``"850 hPa"``.
-
-    Returns
-    -------
-    variable : Variable
-    factor, offset : float
-        ``factor * values + offset`` is in ``variable.file_units``.
-
-    Raises
-    ------
-    DataError
-        If the unit is not one of the quantity's.
-
-    Examples
-    --------
-    >>> variable, scale = described("tas", {"units": "degC"})
-    >>> variable.units, scale
-    ('K', (1.0, 273.15))
     """
     known = variable_named(name)
     stated = str(attributes.get("units", "") if units is None else units).strip()
@@ -156,21 +87,7 @@ def described(
 
 
 def range_error(variable: Variable, low: float, high: float, units: str) -> DataError | None:
-    """Say what is wrong with values that are not plausible.
-
-    Parameters
-    ----------
-    variable : Variable
-    low, high : float
-        Of the values, in ``variable.file_units``.
-    units : str
-        Of the file, as it states them.
-
-    Returns
-    -------
-    DataError or None
-        None if the values are plausible.
-    """
+    """Say what is wrong with values that are not plausible."""
     least, most = variable.file_range
     if not variable.checked or (low >= least and high <= most):
         return None

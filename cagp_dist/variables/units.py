@@ -81,13 +81,6 @@ def plain_units(units: str) -> str:
     """One spelling of each unit: ``m s**-1``, ``m/s``, ``M/S`` and ``m s^-1`` are ``m s-1``.
 
     Lower case, but for the symbols with prefixes that case tells apart.
-
-    Examples
-    --------
-    >>> plain_units("HPA"), plain_units("MPa"), plain_units("mPa"), plain_units("MM"), plain_units("Mm")
-    ('hpa', 'MPa', 'mPa', 'mm', 'Mm')
-    >>> plain_units("℃"), plain_units("deg F"), plain_units("m s⁻¹"), plain_units("mi/h")
-    ('celsius', 'fahrenheit', 'm s-1', 'mph')
     """
     text = normalize("NFKC", units.translate(_LOOKALIKES)).translate(_LOOKALIKES)
     text = " ".join(text.replace("**", "").replace("^", "").split())
@@ -112,22 +105,7 @@ def _inverse(found: re.Match[str]) -> str:
 
 
 def conversion(units: str, target: str) -> tuple[float, float] | None:
-    """Factor and offset that bring values from one unit to another; None if they are not known to convert.
-
-    Parameters
-    ----------
-    units : str
-        Of the values, as a file states them; empty counts as the target.
-    target : str
-        What is wanted.
-
-    Examples
-    --------
-    >>> conversion("hPa", "Pa"), conversion("m/s", "m s**-1"), conversion("psi", "Pa")
-    ((100.0, 0.0), (1.0, 0.0), None)
-    >>> conversion("0.1 degC", "K")
-    (0.1, 273.15)
-    """
+    """Factor and offset that bring values from one unit to another; None if they are not known to convert."""
     multiple, bare = scaled(units)
     came, expected = plain_units(bare), plain_units(target)
     if came in ("", expected):
@@ -141,11 +119,6 @@ def difference_factor(units: str, target: str) -> float | None:
     """Factor that brings a difference of two values, such as an error, from one unit to another.
 
     None if they are not known to convert; 1 where one of the units is not stated.
-
-    Examples
-    --------
-    >>> difference_factor("K", "degC"), difference_factor("degC", "0.1 degC"), difference_factor("%", "K")
-    (1.0, 10.0, None)
     """
     if not units or not target:
         return 1.0
@@ -155,20 +128,7 @@ def difference_factor(units: str, target: str) -> float | None:
 
 
 def scaled(units: str) -> tuple[float, str]:
-    """Split a unit such as ``0.1 degC``, in which tenths of a degree are whole numbers.
-
-    Returns
-    -------
-    multiple : float
-        1 where there is no number before the unit.
-    units : str
-        Without it.
-
-    Examples
-    --------
-    >>> scaled("0.1 degC"), scaled("K"), scaled("1e-3")
-    ((0.1, 'degC'), (1.0, 'K'), (1.0, '1e-3'))
-    """
+    """Split a unit such as ``0.1 degC``, in which tenths of a degree are whole numbers."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)[ *]+([A-Za-z°º˚℃℉%].*)", units.strip())
     if found is None or float(found[1]) == 0.0:
         return 1.0, units
@@ -176,13 +136,7 @@ def scaled(units: str) -> tuple[float, str]:
 
 
 def cf_units(units: str) -> str:
-    """Write a unit as CF and UDUNITS do; one that is not understood stays as it is.
-
-    Examples
-    --------
-    >>> cf_units("m s**-1"), cf_units("W/m^2"), cf_units("°C"), cf_units("(0 - 1)"), cf_units("10^-3 K")
-    ('m s-1', 'W m-2', 'degC', '1', '10^-3 K')
-    """
+    """Write a unit as CF and UDUNITS do; one that is not understood stays as it is."""
     plain = plain_units(units)
     if plain in _UDUNITS:
         return _UDUNITS[plain]
@@ -202,13 +156,7 @@ def cf_units(units: str) -> str:
 
 
 def square_of(units: str) -> str:
-    """Write the square of a unit as CF and UDUNITS do; of a temperature, that of a difference of two.
-
-    Examples
-    --------
-    >>> square_of("K"), square_of("m s-1"), square_of("degC"), square_of("1")
-    ('K2', 'm2 s-2', 'K2', '1')
-    """
+    """Write the square of a unit as CF and UDUNITS do; of a temperature, that of a difference of two."""
     if units == "1":
         return units
     if plain_units(units) == "celsius":
@@ -219,13 +167,7 @@ def square_of(units: str) -> str:
 
 
 def symbol(units: str) -> str:
-    """Write a unit as people read it; empty for a pure number and where the unit is not known.
-
-    Examples
-    --------
-    >>> symbol("m2 s-2"), symbol("K"), symbol("degC"), symbol("1")
-    ('m² s⁻²', 'K', '°C', '')
-    """
+    """Write a unit as people read it; empty for a pure number and where the unit is not known."""
     if units == "1":
         return ""
     if (plain := plain_units(units)) in ("celsius", "fahrenheit"):
@@ -234,13 +176,7 @@ def symbol(units: str) -> str:
 
 
 def squared(units: str) -> str:
-    """Write the square of a unit as people read it.
-
-    Examples
-    --------
-    >>> squared("K"), squared("degC"), squared("m s-1"), squared("1")
-    ('K²', 'K²', '(m s⁻¹)²', '')
-    """
+    """Write the square of a unit as people read it."""
     shown = symbol("K" if plain_units(units) == "celsius" else units)
     return shown and (f"{shown}²" if re.fullmatch(r"[A-Za-z%]+", shown) else f"({shown})²")
 
@@ -249,11 +185,6 @@ def amount(value: float, units: str, digits: int = 3) -> str:
     """Write a number with its unit: kelvin with so many decimals, else with one significant digit more.
 
     Kelvin that so many decimals would round to nothing, above a millionth, have two significant digits.
-
-    Examples
-    --------
-    >>> amount(1.23456, "K"), amount(153.2, "Pa"), amount(1.234e-4, "kg kg-1", 2), amount(0.00129, "K", 2)
-    ('1.235 K', '153.2 Pa', '0.000123 kg kg⁻¹', '0.0013 K')
     """
     number = f"{value:.{digits}f}" if units == "K" else f"{value:.{digits + 1}g}"
     if float(number) == 0.0 and abs(value) > 1e-6:
@@ -262,13 +193,7 @@ def amount(value: float, units: str, digits: int = 3) -> str:
 
 
 def decimals(error: float) -> int:
-    """Decimals that show two digits of an error bar; two if it is zero.
-
-    Examples
-    --------
-    >>> decimals(0.123), decimals(4.5), decimals(250.0), decimals(0.0)
-    (2, 1, 0, 2)
-    """
+    """Decimals that show two digits of an error bar; two if it is zero."""
     return min(max(0, 1 - math.floor(math.log10(error))), 9) if error > 0.0 else 2
 
 

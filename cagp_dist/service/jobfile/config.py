@@ -29,25 +29,7 @@ _DEEP_KEY = re.compile(
 
 
 def load_job(path: Path | str) -> Job:
-    """Read and check a job file.
-
-    Parameters
-    ----------
-    path : path
-        A TOML file. Paths inside it are relative to the current folder, as on a command line.
-
-    Returns
-    -------
-    Job
-        Frozen, with every default filled in; ``job.text`` is the file as it was written.
-
-    Raises
-    ------
-    ConfigurationError
-        If the file is missing, larger than `MOST_BYTES` or not TOML (the line is named), a key is unknown
-        (the nearest valid key is named), or a value has the wrong type or range (what came, what is
-        expected, an example).
-    """
+    """Read and check a job file."""
     try:
         with open_regular(Path(path)) as stream:  # no more of it than is needed
             content = stream.read(MOST_BYTES + 1)
@@ -66,19 +48,7 @@ def load_job(path: Path | str) -> Job:
 
 
 def parse_job(text: str, *, name: str = "job") -> Job:
-    """Check the text of a job file; ``name`` is what the error messages call it.
-
-    Raises
-    ------
-    ConfigurationError
-        As `load_job`.
-
-    Examples
-    --------
-    >>> parse_job("[solver", name="job.toml")
-    Traceback (most recent call last):
-    cagp_dist.errors.ConfigurationError: job.toml is not valid TOML: ...
-    """
+    """Check the text of a job file; ``name`` is what the error messages call it."""
     _check_size(len(text.encode()), name)
     if (deep := _DEEP_KEY.search(text)) is not None:
         line = text.count("\n", 0, deep.start(1)) + 1
@@ -122,13 +92,7 @@ def _syntax(text: str, error: Exception) -> str:
 
 
 def with_scheduler(job: Job, scheduler: str | None, *, insecure: bool = False) -> Job:
-    """Replace where a job is done, as ``--scheduler`` and ``--insecure`` ask.
-
-    Raises
-    ------
-    ConfigurationError
-        If the scheduler is not known.
-    """
+    """Replace where a job is done, as ``--scheduler`` and ``--insecure`` ask."""
     try:
         checked = values.scheduler(scheduler)
     except ValueError as error:
@@ -147,13 +111,7 @@ def with_runtime(job: Job, *, attempts: int | None = None, total_seconds: float 
 
 
 def with_output(job: Job, root: str) -> Job:
-    """Replace where a job publishes, as ``--output`` asks.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is no path, and no address of an object store.
-    """
+    """Replace where a job publishes, as ``--output`` asks."""
     try:
         values.output(root)
     except ValueError as error:
@@ -162,20 +120,7 @@ def with_output(job: Job, root: str) -> Job:
 
 
 def with_times(job: Job, text: str) -> Job:
-    """Replace the times of a job, as ``--times`` asks; its text says so.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    text : str
-        The short form, see `cagp_dist.service.jobfile.times.parse_times`.
-
-    Raises
-    ------
-    ConfigurationError
-        If the text is no times, or the source of the job needs some and ``all`` came.
-    """
+    """Replace the times of a job, as ``--times`` asks; its text says so."""
     try:
         found = parse_times(text)
         replaced = _with_times(job, found)
@@ -188,12 +133,7 @@ def with_times(job: Job, text: str) -> Job:
 def with_listed_times(job: Job, moments: Times) -> Job:
     """Put the times that a rule came to in its place; the text of the job says which.
 
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    moments : array of datetime64[ns], shape (T,)
-        Ascending.
+    Shapes: ``moments`` (T,).
     """
     listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
     replaced = _with_times(job, listed)

@@ -19,24 +19,7 @@ _OTHER_WORDS = {"region": "area"}
 def explain(
     model: type[BaseModel], tables: Mapping[str, object], error: ValidationError, *, name: str
 ) -> str:
-    """One block of text that names every mistake in a job file.
-
-    Parameters
-    ----------
-    model : type
-        The model of the whole file.
-    tables : mapping
-        The file as parsed TOML.
-    error : ValidationError
-        What the model said of it.
-    name : str
-        What to call the file.
-
-    Returns
-    -------
-    str
-        A sentence if there is one mistake, else a list with one line for each.
-    """
+    """One block of text that names every mistake in a job file."""
     sentences = list(
         dict.fromkeys(without_secrets(_sentence(model, tables, item)) for item in error.errors())
     )

@@ -16,13 +16,7 @@ EXPECTED = (
 
 
 def regions(value: object) -> tuple[Region, ...]:
-    """Check what a job file says, and give the regions.
-
-    Raises
-    ------
-    ValueError
-        With the sentence for the error message.
-    """
+    """Check what a job file says, and give the regions."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise ValueError(f"expected {EXPECTED}")
     try:

@@ -48,20 +48,7 @@ class SolverTable(Table):
 
 
 def solver_table(name: str, solver: type[Solver]) -> type[SolverTable]:
-    """Make the table of a solver from the fields of its class.
-
-    Parameters
-    ----------
-    name : str
-        Name of the solver in a job file.
-    solver : type
-        A frozen dataclass. What the metadata of its fields mean: `cagp_dist.solvers.options`.
-
-    Returns
-    -------
-    type
-        A strict model with the key ``name`` and a key for each plain setting of the class.
-    """
+    """Make the table of a solver from the fields of its class."""
     hints = get_type_hints(solver)
     keys: dict[str, Any] = {"name": (Literal[name], ...)}
     for field in fields(solver):  # type: ignore[arg-type]  # Solver is a protocol, of dataclasses

@@ -41,13 +41,7 @@ class Months:
     needs_source: ClassVar[bool] = True
 
     def times(self, available: Times) -> Times:
-        """Choose from the times of a source, ascending.
-
-        Raises
-        ------
-        ValueError
-            If one of the months has none.
-        """
+        """Choose from the times of a source, ascending."""
         of = available.astype("datetime64[M]")
         for month in self.months:
             if not (of == np.datetime64(month, "M")).any():
@@ -71,13 +65,7 @@ class Window:
         return self.every is None and not self.at
 
     def times(self, available: Times) -> Times:
-        """Return the times, ascending; ``available`` is looked at only where there is no step.
-
-        Raises
-        ------
-        ValueError
-            If there are none, or too many.
-        """
+        """Return the times, ascending; ``available`` is looked at only where there is no step."""
         if self.every is not None:
             return _steps(self.start, self.stop, _length(self.every))
         if self.at:
@@ -99,13 +87,7 @@ class Newest:
     needs_source: ClassVar[bool] = True
 
     def times(self, available: Times) -> Times:
-        """Choose, ascending: with a step back from the newest time, at clock times, or all that are there.
-
-        Raises
-        ------
-        ValueError
-            If there are none, or too many.
-        """
+        """Choose, ascending: with a step back from the newest time, at clock times, or all that are there."""
         newest = available[-1]
         after = newest - _length(self.last) + _LEAST
         if self.every is not None:
@@ -121,32 +103,7 @@ TimeRule = Months | Window | Newest
 
 
 def times(value: object) -> tuple[str, ...] | TimeRule:
-    """Check what the key ``times`` holds.
-
-    Parameters
-    ----------
-    value : list, str or mapping
-        As TOML gives it.
-
-    Returns
-    -------
-    tuple of str, or a rule
-        Instants in UTC as ISO 8601 text, ascending, if they were listed.
-
-    Raises
-    ------
-    ValueError
-        With the sentence that follows ``times = value:`` in the error message.
-
-    Examples
-    --------
-    >>> times(["2017-04-28", "2017-04-27T12:00"])
-    ('2017-04-27T12:00', '2017-04-28T00:00')
-    >>> times("2017-04")
-    Months(months=('2017-04',))
-    >>> times("latest")
-    Newest(last='1h', every='1h', at=())
-    """
+    """Check what the key ``times`` holds."""
     if value == LATEST:
         return Newest(last="1h", every="1h")  # with a step, no other time of the source is looked at
     if isinstance(value, str):
@@ -177,28 +134,7 @@ def times(value: object) -> tuple[str, ...] | TimeRule:
 
 
 def parse_times(text: str) -> tuple[str, ...] | TimeRule | None:
-    """Read the short form of the command line: the same keys, as words.
-
-    Parameters
-    ----------
-    text : str
-        ``2017-04-27T12:00,2017-04-28T12:00``, ``2017-04``, ``from 2017-01-01 to 2017-01-31 every 6h``,
-        ``last=5d,at=12:00`` (blanks, commas and = are all the same), ``latest``, or ``all``.
-
-    Returns
-    -------
-    tuple of str, a rule, or None for ``all``
-
-    Raises
-    ------
-    ValueError
-        With a sentence that says what is expected.
-
-    Examples
-    --------
-    >>> parse_times("last 5d at 12:00")
-    Newest(last='5d', every=None, at=('12:00',))
-    """
+    """Read the short form of the command line: the same keys, as words."""
     words = [word for word in re.split(r"[\s,=]+", text) if word]
     if words == ["all"]:
         return None
@@ -359,18 +295,7 @@ def _month(text: str) -> str:
 
 
 def written(listed: Sequence[str]) -> str:
-    """Write a list of times as a job file would, as short as it can be.
-
-    Parameters
-    ----------
-    listed : sequence of str
-        ISO 8601, ascending.
-
-    Examples
-    --------
-    >>> written([f"2017-01-{day:02d}T12:00" for day in range(1, 32)])
-    '{ from = "2017-01-01T12:00", to = "2017-01-31T12:00", every = "1d" }'
-    """
+    """Write a list of times as a job file would, as short as it can be."""
     moments = np.array(listed, dtype="datetime64[ns]")
     steps = np.unique(np.diff(moments))
     minute = np.timedelta64(1, "m")
