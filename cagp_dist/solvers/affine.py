@@ -330,8 +330,10 @@ class Affine(ABC):
                 f"{self!r} does not visit blocks one after the other, so that it cannot visit new ones "
                 "alone; expected sweeps in the given or a random order, such as BlockGaussSeidel's."
             )
-        n = problem.gram.shape[0]
-        return system, tuple(admissible(system, stage, n=n, setting=self.setting) for stage in cycle)
+        return system, tuple(
+            admissible(system, stage, gram=problem.gram, executor=executor, setting=self.setting)
+            for stage in cycle
+        )
 
 
 def system_of(problem: Problem, plan: Plan, executor: Executor) -> System[Any]:

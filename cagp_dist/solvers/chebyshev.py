@@ -39,8 +39,9 @@ class Chebyshev(Preconditioned):
         P of diagonal and low rank, or by neighbours, for polynomials in ``P^-1 G``
         (`cagp_dist.solvers.preconditioners`). Their bounds are 1 and a twentieth more than the largest of 40
         Ritz values, each of one product with one column; by neighbours a twentieth less and more than the
-        smallest and the largest of some dozen (math 4.2). Scattered points need few iterations with
-        ``"vecchia"``: two or three are within some per cent of exact error bars.
+        smallest and the largest of some four to sixteen, of half a product each (math 2). Scattered points
+        need few iterations with ``"vecchia"``: two or three are within some per cent of exact error bars,
+        five, with 120 neighbours, where thousands of points lie within a lengthscale and noise is small.
     preconditioner_size : int, optional
         Its rank, at least 1, by default 100, or neighbours, by default 60. 4 n rank q flops in each iteration
         for q test points.

@@ -332,7 +332,7 @@ class Hybrid:
         for position, part in enumerate(self._solvers):
             if isinstance(part, Affine):
                 cycle = [
-                    admissible(system, stage, n=gram.shape[0], setting=part.setting)
+                    admissible(system, stage, gram=gram, executor=executor, setting=part.setting)
                     for stage in part.cycle(gram, executor=executor, blocks=system.blocks)
                 ]
                 m = part.iterations

@@ -81,7 +81,7 @@ class Preconditioned(Affine, ABC):
 
     @property
     def products(self) -> int:
-        """Products of G with one column: for row sums, or Ritz values."""
+        """Products of G with one column, of all n^2 entries: for row sums, or Ritz values."""
         if self.preconditioner is None:
             return 1
         return LANCZOS_STEPS if self._low_rank else STEPS_NEAR_ONE

@@ -16,7 +16,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
 from cagp_dist.gram.masked import complete_grid
-from cagp_dist.gram.tiled import cross_product
+from cagp_dist.gram.tiled import TiledGram, cross_product
 from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine import System
@@ -36,8 +36,17 @@ From a random start it misses more with a probability of at most ``1.648 sqrt(n)
 UNSURE = 1e-4
 """Probability that Vecchia's factor may leave an eigenvalue beyond which a polynomial grows, at most."""
 
-STEPS_NEAR_ONE = 16
-"""Steps that it takes to be as sure of that where the spectrum lies between 0.6 and 1.4, and a few more."""
+SURE_POINTS = 20_000
+"""Points up to which steps go on until they are as sure: that takes some 16, each a product of half a second.
+
+Beyond, they end where both ends of the spectrum have moved by less than `RITZ_MARGIN`.
+"""
+
+FEWEST_STEPS = 4
+"""Steps that tell whether they move."""
+
+STEPS_NEAR_ONE = 8
+"""Products that a plan counts for that: some 16 steps, each with half the evaluations of a product."""
 
 SAFE_PART, STEPS_OF_DEFAULT = 0.75, 20
 """Default damping of `TwoLevelBlockJacobi` as a part of what diverges, by so many steps of Lanczos iteration.
@@ -66,7 +75,7 @@ def row_sums(gram: Gram, executor: Executor) -> Array:
     return np.asarray(sums + gram.noise_variance)
 
 
-def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> Stage:
+def admissible(system: System[Any], stage: Stage, *, gram: Gram, executor: Executor, setting: str) -> Stage:
     """Return the stage, with what is known of its weight, or refuse a relaxation that diverges.
 
     Of a coarse space that is the projection which the system makes.
@@ -81,8 +90,10 @@ def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> St
         What the stage works on.
     stage : Stage
         With a relaxation to check.
-    n : int
-        Points.
+    gram : Gram
+        G, of which points, noise and kernel are used.
+    executor : Executor
+        Where products with it run.
     setting : str
         What users call the relaxation.
 
@@ -94,7 +105,7 @@ def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> St
     if isinstance(stage, CoarseSpace):
         return system.coarse(stage)
     if isinstance(stage, Recurrence):
-        return _bounded(system, stage, n=n, setting=setting)
+        return _bounded(system, stage, gram=gram, executor=executor, setting=setting)
     if stage.weight_psd or not isinstance(stage, Simultaneous):
         return stage
     if stage.coarse is not None:
@@ -102,44 +113,56 @@ def admissible(system: System[Any], stage: Stage, *, n: int, setting: str) -> St
     if stage.colours > 1:
         bound = np.ceil(1e6 * system.coupling(stage)) / 1e6  # the same on machines that round otherwise
         return replace(stage, relaxation=2.0 / (1.0 + bound), largest=2.0 / bound)
-    largest = 2.0 / largest_ritz_value(system, replace(stage, relaxation=1.0), n=n)
+    largest = 2.0 / largest_ritz_value(system, replace(stage, relaxation=1.0), n=gram.shape[0])
     _check_converges(stage.relaxation, largest, setting)
     return replace(stage, largest=(1.0 - RITZ_MARGIN) * largest)
 
 
-def _bounded(system: System[Any], stage: Recurrence, *, n: int, setting: str) -> Stage:
+def _bounded(
+    system: System[Any], stage: Recurrence, *, gram: Gram, executor: Executor, setting: str
+) -> Stage:
     """Bound the spectrum of ``P^-1 G`` by Ritz values, with a margin, and choose a step by it."""
     if stage.inverse is None or (stage.step > 0.0 and stage.weight_psd):
         return stage
-    alone = replace(stage, step=1.0, accelerated=False)
     if isinstance(stage.inverse, VecchiaFactor):
-        smallest, ritz = _around_one(_applied(system, alone), stage.inverse, n=n)
+        smallest, ritz, sure = _around_one(gram, stage.inverse, executor)
         low = max(np.floor(1e6 * smallest) / 1e6, 1e-6)
     else:
-        low, ritz = stage.low, largest_ritz_value(system, alone, n=n)
+        alone = replace(stage, step=1.0, accelerated=False)
+        low, ritz, sure = stage.low, largest_ritz_value(system, alone, n=gram.shape[0]), True
     # rounded: the same on machines that round otherwise
     high = min(stage.high, max(1.0, np.ceil(1e6 * ritz / (1.0 - RITZ_MARGIN)) / 1e6))
     _check_converges(stage.step, 2.0 / ritz, setting)
     step = stage.step if stage.step > 0.0 or stage.accelerated else 2.0 / (low + high)
-    return replace(stage, low=low, high=high, step=step)
+    return replace(stage, low=low, high=high, step=step, sure=sure)
 
 
-def _around_one(of: Operator, factor: VecchiaFactor, *, n: int) -> tuple[float, float]:
-    """Estimate where the spectrum of ``U U' G`` begins, with a margin, and ends, without one.
+def _around_one(gram: Gram, factor: VecchiaFactor, executor: Executor) -> tuple[float, float, bool]:
+    """Estimate where the spectrum of ``U U' G`` begins, with a margin, and ends, without one, and if surely.
 
-    No polynomial between these bounds is above one for eigenvalues up to their sum, which is about two. That
-    one is larger is missed with a probability of at most `UNSURE`, see `RITZ_MARGIN`, from a start that is as
-    random as the theorem asks for, a draw with P. Bounds that are not sharp cost iterations, and no more.
+    No polynomial between these bounds is above one for eigenvalues up to their sum, which is about two. Sure
+    is that there is a larger one with a probability of at most `UNSURE`, see `RITZ_MARGIN`, from a start that
+    is as random as the theorem asks for, a draw with P. Bounds that are not sharp cost iterations, and no
+    more: the downdate of a recurrence is exact with any.
     """
-    low = ritz = 1.0
-    for step, (smallest, ritz) in enumerate(
-        islice(ritz_values(of, factor.draw(random_column(n))), LANCZOS_STEPS), 1
-    ):
-        low = (1.0 - RITZ_MARGIN) * smallest
+    n = gram.shape[0]
+    tiled = TiledGram(gram.kernel, gram.X, gram.noise_variance)  # half the evaluations of a stage
+
+    def of(p: Array) -> tuple[Array, Array]:
+        z = factor.solve(p)
+        return z, tiled.product(z, executor=executor)
+
+    smallest = ritz = 1.0
+    low, sure = 1.0 - RITZ_MARGIN, False
+    values = islice(ritz_values(of, factor.draw(random_column(n))), LANCZOS_STEPS)
+    for step, (now, largest) in enumerate(values, 1):
+        still = now >= (1.0 - RITZ_MARGIN) * smallest and ritz >= (1.0 - RITZ_MARGIN) * largest
+        smallest, ritz, low = now, largest, (1.0 - RITZ_MARGIN) * now
         missed = 1.0 - ritz / (low + ritz / (1.0 - RITZ_MARGIN))
-        if 1.648 * np.sqrt(n) * np.exp((1 - 2 * step) * np.sqrt(missed)) <= UNSURE:
+        sure = bool(1.648 * np.sqrt(n) * np.exp((1 - 2 * step) * np.sqrt(missed)) <= UNSURE)
+        if sure or (n > SURE_POINTS and step >= FEWEST_STEPS and still):
             break
-    return low, ritz
+    return low, ritz, sure
 
 
 def _beside_projection(

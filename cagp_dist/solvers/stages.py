@@ -331,6 +331,8 @@ class Recurrence(Stage):
         Whether `at` gives the coefficients of Chebyshev; else they are what they are.
     step, momentum : float
         Coefficients.
+    sure : bool
+        Whether no eigenvalue is beyond what the bounds allow for, but with a probability that is negligible.
     """
 
     inverse: LowRankInverse | VecchiaFactor | None
@@ -339,6 +341,7 @@ class Recurrence(Stage):
     accelerated: bool = False
     step: float = 0.0
     momentum: float = 0.0
+    sure: bool = True
 
     @property
     def weight_psd(self) -> bool:
@@ -347,7 +350,7 @@ class Recurrence(Stage):
         For Chebyshev that of all steps together, ``(1 - r^2) / lambda`` with a residual polynomial
         ``|r| <= 1`` for eigenvalues from 0 to ``low + high``: what lies beyond a bound converges more slowly.
         """
-        return self.accelerated or self.step < 2.0 / self.high
+        return self.sure and (self.accelerated or self.step < 2.0 / self.high)
 
     def at(self, number: int, *, place: int) -> Self:
         """Return the step of a pass, from 1."""

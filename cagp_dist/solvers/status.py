@@ -135,8 +135,9 @@ class Stats:
     downdate_psd : bool
         Whether it is known that the downdate ``V D V'`` is positive semidefinite, because the weight W of
         every stage is (math 1.4): then no variance is above the prior's and no stage raised one. It is for
-        all solvers but `Jacobi`, `BlockJacobi` and `Richardson` with a damping or step within a twentieth of
-        where they begin to diverge.
+        all solvers but `Neighbours`; `Jacobi`, `BlockJacobi` and `Richardson` with a damping or step within a
+        twentieth of where they begin to diverge; and, at more than 20,000 points, `Chebyshev` and
+        `Richardson` with Vecchia's factor, whose bounds are then estimates. Error bars are exact without it.
     dropped_actions : int
         Actions that were skipped because they lie in the span of earlier ones; of several solves, of all
         together.

@@ -1,17 +1,17 @@
 """Ways of fitting to scattered points: what they take, and how far they are from the likelihood's maximum.
 
     python -m pipelines.experiments.scattered_fits [--quick] [--output FOLDER] [--points COUNT ...]
-        [--fields NAME ...]
+        [--fields NAME ...] [--methods NAME ...] [--draws COUNT]
 
 Points are drawn from the built-in field in proportion to area, without its quadratic mean, or from a smooth
 field: squared-exponential, lengthscale 0.5, variance 1, noise variance 0.1, by random waves. The exact
 likelihood is there for up to 12,000 points; beyond, the pathwise one, whose gradients are sampled, is what
 others are compared with. The first method of a field is the reference of the others. Distances are
 differences of logarithms, of lengthscale, variance and noise variance, in standard errors of the fit that is
-compared with.
+compared with; with more than one draw of the points their root mean squares and largest ones follow.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,11 +25,12 @@ from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import SampleField
 
 COUNTS, ACTIONS, WAVES = (10_000, 50_000), 512, 8192
+METHODS = ("dense", "pathwise", "vecchia", "elbo")
 MOST_DENSE = 12_000
 SMOOTH = cagp.SquaredExponential(0.5, 1.0)
 SMOOTH_NOISE = 0.1
 HEAD = (
-    *("field", "points", "method", "lengthscale", "variance", "noise variance"),
+    *("field", "points", "draw", "method", "lengthscale", "variance", "noise variance"),
     *("seconds", "seconds over the reference", "standard errors off", "stated", "status"),
 )
 
@@ -43,17 +44,17 @@ class Drawn(NamedTuple):
     y: Array
 
 
-def built_in(count: int) -> Drawn:
+def built_in(count: int, draw: int) -> Drawn:
     """Points of the built-in field, no two the same."""
     field = SampleField.about("quadratic-latitude")
     weights = field.grid.area_weights.ravel()
-    chosen = np.random.default_rng(0).choice(weights.size, count, replace=False, p=weights / weights.sum())
+    chosen = np.random.default_rng(draw).choice(weights.size, count, replace=False, p=weights / weights.sum())
     return Drawn("built-in", cagp.Matern32, field.grid.points[chosen], field.residual.ravel()[chosen])
 
 
-def smooth(count: int) -> Drawn:
+def smooth(count: int, draw: int) -> Drawn:
     """Points of the sphere, and a field that few numbers describe."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(draw)
     X = rng.standard_normal((count, 3))
     X /= np.linalg.norm(X, axis=1)[:, None]
     waves = [draw_waves(cagp.SquaredExponential, 3, WAVES, np.random.default_rng(1))]
@@ -61,36 +62,57 @@ def smooth(count: int) -> Drawn:
     return Drawn("smooth", cagp.SquaredExponential, X, y + np.sqrt(SMOOTH_NOISE) * rng.standard_normal(count))
 
 
-FIELDS: dict[str, Callable[[int], Drawn]] = {"built-in": built_in, "smooth": smooth}
+FIELDS: dict[str, Callable[[int, int], Drawn]] = {"built-in": built_in, "smooth": smooth}
 
 
-def rows(drawn: Drawn, actions: int) -> list[tuple[str, ...]]:
+class Fitted(NamedTuple):
+    """A line of the table, and the distances (3,) that it has."""
+
+    line: tuple[str, ...]
+    off: Array
+
+
+def fitted(drawn: Drawn, draw: int, actions: int, methods: Sequence[str]) -> Iterator[Fitted]:
     """Fit by every method; the first is what the others are compared with."""
-    n, made = len(drawn.X), []
+    n = len(drawn.X)
     reference: cagp.FitResult | None = None
-    for method in (*(("dense",) if n <= MOST_DENSE else ()), "pathwise", "vecchia", "elbo"):
+    for method in methods:
+        if method == "dense" and n > MOST_DENSE:
+            continue
         found = cagp.fit(drawn.family, drawn.X, drawn.y, mean=0.0, method=method, actions=actions)
         reference = reference or found
-        print(f"{drawn.name}, {n:,} points, {method}: {found.seconds:.1f} s", flush=True)
+        print(f"{drawn.name}, {n:,} points, draw {draw}, {method}: {found.seconds:.1f} s", flush=True)
         off = (_logarithms(found) - _logarithms(reference)) / np.sqrt(np.diag(reference.log_covariance))
         stated = "" if found.bound is None else _stated(found.bound.bias, reference)
         kernel = found.prior.kernel
-        made.append(
-            (
-                drawn.name,
-                f"{n:,}",
-                method,
-                f"{kernel.lengthscale:.4f}",
-                f"{kernel.variance:.4g}",
-                f"{found.prior.noise_number:.4g}",
-                f"{found.seconds:.1f}",
-                f"{found.seconds / reference.seconds:.2f}",
-                _said(off),
-                stated,
-                found.status.value,
-            )
+        line = (
+            drawn.name,
+            f"{n:,}",
+            str(draw),
+            method,
+            f"{kernel.lengthscale:.4f}",
+            f"{kernel.variance:.4g}",
+            f"{found.prior.noise_number:.4g}",
+            f"{found.seconds:.1f}",
+            f"{found.seconds / reference.seconds:.2f}",
+            _said(off),
+            stated,
+            found.status.value,
         )
-    return made
+        yield Fitted(line, off)
+
+
+def over_draws(found: Sequence[Fitted]) -> list[str]:
+    """Root mean square and largest distance of each field, size and method over the draws."""
+    groups: dict[tuple[str, str, str], list[Array]] = {}
+    for (name, points, _, method, *_), off in found:
+        groups.setdefault((name, points, method), []).append(off)
+    return [
+        f"{name}, {points} points, {method}: root mean square "
+        f"{', '.join(f'{value:.2f}' for value in np.sqrt(np.mean(np.square(off), axis=0)))}, "
+        f"largest {', '.join(f'{value:.2f}' for value in np.abs(off).max(axis=0))} over {len(off)} draws"
+        for (name, points, method), off in groups.items()
+    ]
 
 
 def _logarithms(found: cagp.FitResult) -> Array:
@@ -107,7 +129,7 @@ def _stated(bias: Mapping[str, float], reference: cagp.FitResult) -> str:
 
 
 def _said(values: Array) -> str:
-    return ", ".join(f"{value:+.1f}" for value in values)
+    return ", ".join(f"{value:+.2f}" for value in values)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -117,13 +139,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made.add_argument(
         "--fields", nargs="+", choices=tuple(FIELDS), default=tuple(FIELDS), help="those to fit (both)"
     )
+    made.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=METHODS, help="first the reference (all)"
+    )
+    made.add_argument("--draws", type=int, default=1, metavar="COUNT", help="of the points (1)")
     chosen = made.parse_args(arguments)
-    counts = chosen.points or ((400,) if chosen.quick else COUNTS)
-    found: list[tuple[str, ...]] = []
-    for count in counts:
+    found: list[Fitted] = []
+    for count in chosen.points or ((400,) if chosen.quick else COUNTS):
         for name in chosen.fields:
-            found += rows(FIELDS[name](count), min(ACTIONS, count // 8))
-    print_table(HEAD, found)
+            for draw in range(chosen.draws):
+                drawn = FIELDS[name](count, draw)
+                found += fitted(drawn, draw, min(ACTIONS, count // 8), chosen.methods)
+    print_table(HEAD, [line for line, _ in found])
+    if chosen.draws > 1:
+        print("\n".join(over_draws(found)))
 
 
 if __name__ == "__main__":

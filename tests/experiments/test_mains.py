@@ -88,7 +88,7 @@ def test_the_first_experiment_of_the_paper_passes_what_it_passed_there(tmp_path,
 def test_scattered_points_are_fitted_by_every_method(capsys):
     script("scattered_fits").main(["--quick"])
     head, *rows = printed_rows(capsys.readouterr().out)
-    found = {(row[0], row[2]): dict(zip(head, row, strict=True)) for row in rows}
+    found = {(row[0], row[3]): dict(zip(head, row, strict=True)) for row in rows}
     methods = ["dense", "pathwise", "vecchia", "elbo"]
     assert list(found) == [(field, method) for field in ("built-in", "smooth") for method in methods]
     for (_, method), row in found.items():
@@ -96,6 +96,22 @@ def test_scattered_points_are_fitted_by_every_method(capsys):
         assert np.abs(off).max() < (2.0 if row["status"] == "converged" else np.inf)
         assert (method == "elbo") == bool(row["stated"])
         assert method != "dense" or not off.any()
+
+
+@pytest.mark.exhaustive
+def test_distances_of_fits_are_summed_up_over_draws(capsys):
+    quick = ["--quick", "--fields", "smooth", "--methods", "dense", "vecchia", "--draws", "2"]
+    script("scattered_fits").main(quick)
+    said = capsys.readouterr().out
+    head, *rows = printed_rows(said)
+    place = head.index("standard errors off")
+    off = np.array([row[place].split(", ") for row in rows if row[3] == "vecchia"], dtype=float)
+    assert off.shape == (2, 3)
+    assert off[0].tolist() != off[1].tolist()
+    largest = said.splitlines()[-1].partition("largest ")[2].removesuffix(" over 2 draws")
+    np.testing.assert_allclose(
+        [float(value) for value in largest.split(", ")], np.abs(off).max(axis=0), atol=0.011
+    )
 
 
 @pytest.mark.exhaustive

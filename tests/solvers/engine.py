@@ -39,7 +39,10 @@ def opened(problem: RegressionProblem, solver: Affine, b: Array, *, q: int, work
     plan = plan_of(solver, len(b), q=q, fields=b.shape[1], workers=workers)
     system = TileSystem(asked, plan=plan, executor=executor)
     cycle = solver.cycle(asked.gram, executor=executor, blocks=system.blocks)
-    return system, tuple(admissible(system, stage, n=len(b), setting=solver.setting) for stage in cycle)
+    return system, tuple(
+        admissible(system, stage, gram=asked.gram, executor=executor, setting=solver.setting)
+        for stage in cycle
+    )
 
 
 def weights(problem: RegressionProblem, solver: Affine, b: Array, *, executor=SERIAL) -> Array:

@@ -7,6 +7,7 @@ from scipy.linalg import eigh
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.runtime import ThreadExecutor
+from cagp_dist.runtime.counting import counted_work
 from cagp_dist.solvers.preconditioners import find_preconditioner
 
 from ..oracle import assert_close, compose, downdate
@@ -140,6 +141,35 @@ def test_three_products_with_the_factor_of_vecchia_are_nearly_exact(problem):
     assert np.sqrt(near.variance / exact).max() < 1.01 < np.sqrt(swept.variance / exact).max()
     steps = problem.condition(cagp.ConjugateGradient(6, preconditioner="vecchia"))
     assert steps.stats.relative_residual < 1e-6
+
+
+def test_few_steps_bound_a_spectrum_and_promise_nothing(problem, monkeypatch):
+    """At many points steps end where both ends stand still: nearly the same belief, at less than half."""
+    solver = cagp.Chebyshev(3, preconditioner="vecchia", preconditioner_size=30)
+    with counted_work() as sure:
+        expected = problem.condition(solver)
+    monkeypatch.setattr("cagp_dist.solvers.spectrum.SURE_POINTS", 0)
+    with counted_work() as counted:
+        found = problem.condition(solver)
+    assert 2 * (counted.products - 60) < sure.products - 60
+    np.testing.assert_allclose(np.sqrt(found.variance), np.sqrt(expected.variance), rtol=0.005)
+    assert expected.stats.downdate_psd
+    assert not found.stats.downdate_psd
+
+
+@pytest.mark.parametrize("bounds", [(0.95, 0.95), (0.1, 0.2), (1e-6, 40.0)])
+def test_error_bars_are_exact_with_bounds_that_are_wrong(problem, bounds, monkeypatch):
+    """``D = A + A' - A G A'`` (T5) whatever the polynomial is: bounds only decide how good it is."""
+    monkeypatch.setattr("cagp_dist.solvers.spectrum._around_one", lambda *_: (*bounds, False))
+    dense = problem.dense
+    solver = cagp.Chebyshev(2, preconditioner="vecchia", preconditioner_size=2)
+    P, stage = preconditioned(problem, solver)
+    assert stage.low == bounds[0]
+    A = chebyshev_matrix(dense.G, stage.low, stage.high, 2, np.linalg.inv(P))
+    mean, covariance = dense.belief(A)
+    posterior = problem.condition(solver)
+    assert_close(posterior.mean, mean)
+    assert_close(posterior.covariance, covariance)
 
 
 def test_points_that_coincide_without_noise_are_refused(problem):
