@@ -181,10 +181,11 @@ def figures_are_not_rendered() -> Iterator[None]:
 
 @contextmanager
 def blank_figures() -> Iterator[None]:
-    """Figures are empty files, and elements with their words."""
+    """Figures are empty files, and elements with their words; their maps, and pictures, are of few pixels."""
     from matplotlib.text import Text
 
-    from cagp_dist.report import drawing
+    from cagp_dist.cartography import basemap
+    from cagp_dist.report import drawing, every_time
 
     def words(made: drawing.Drawing) -> str:
         said = " ".join(text.get_text() for text in made.figure.findobj(Text))
@@ -198,6 +199,8 @@ def blank_figures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "inline_svg", words)
         patch.setattr(drawing, "save_png", blank)
+        patch.setattr(basemap, "RASTER_WIDTH", every_time.NARROWEST)
+        patch.setattr(every_time, "WIDEST", every_time.NARROWEST)
         yield
 
 

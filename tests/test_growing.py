@@ -201,15 +201,15 @@ def test_one_block_of_all_points_is_exact(problem):
 
 
 def test_the_plan_counts_what_it_takes(traced):
-    problem = regression_problem(1500, q=300, lengthscale=0.3)
+    problem = regression_problem(900, q=180, lengthscale=0.3)
     stream = cagp.GrowingData(
         problem.prior,
         problem.X_test,
         solver=cagp.BlockGaussSeidel(1, block_size=100),
         executor=SerialExecutor(),
     )
-    for start in range(0, 1500, 500):
-        stream.append(problem.X[start : start + 500], problem.y[start : start + 500])
+    for start in range(0, 900, 300):
+        stream.append(problem.X[start : start + 300], problem.y[start : start + 300])
     posterior, peak = traced(stream.posterior)
     assert 0.3 * posterior.stats.plan.peak_bytes < peak < posterior.stats.plan.peak_bytes
 

@@ -1,7 +1,10 @@
 """Every registered solver with settings for small problems, made from its dataclass alone."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
+
+import pytest
 
 from cagp_dist.budget import Demand
 from cagp_dist.errors import ArgumentError
@@ -26,6 +29,7 @@ from cagp_dist.solvers.registry import SOLVERS as REGISTRY
 ITERATIONS = 5
 LARGEST = 40
 """Of settings that are whole numbers: sizes meant for large problems would make one block of a small one."""
+BLOCK_SIZES = (", blocks of 3", ", one block")
 
 
 def small(solver_class: type[Any], **changes: object) -> Solver:
@@ -54,8 +58,8 @@ def _registered() -> dict[str, Solver]:
         for kind in solver_class.preconditioners if issubclass(solver_class, Preconditioned) else ():
             found[f"{name}, {kind}"] = small(solver_class, preconditioner=kind, preconditioner_size=20)
         if "block_size" in {setting.name for setting in dataclasses.fields(solver_class)}:
-            found[f"{name}, blocks of 3"] = small(solver_class, block_size=3, iterations=3)
-            found[f"{name}, one block"] = small(solver_class, block_size=500, iterations=2)
+            found[name + BLOCK_SIZES[0]] = small(solver_class, block_size=3, iterations=3)
+            found[name + BLOCK_SIZES[1]] = small(solver_class, block_size=500, iterations=2)
     return found
 
 
@@ -76,6 +80,22 @@ FURTHER = tuple(
     )
 )
 """Names of solvers in other orders and with preconditioners."""
+
+
+def kinds(solvers: Mapping[str, Solver]) -> list:
+    """Cases for what is done around a solver: orders, preconditioners and block sizes have no part in it.
+
+    Those that differ from another case in nothing else are cases of the exhaustive run.
+    """
+    return [
+        pytest.param(
+            solver,
+            id=name,
+            marks=pytest.mark.exhaustive if name in FURTHER or name.endswith(BLOCK_SIZES) else (),
+        )
+        for name, solver in solvers.items()
+    ]
+
 
 SOLVERS = _registered() | {
     "hybrid, conjugate gradients last": Hybrid([BlockGaussSeidel(2, LARGEST), ConjugateGradient(5)]),

@@ -195,7 +195,7 @@ def test_the_summary_says_what_was_learned(model, truth):
 
 def test_the_summary_says_why_a_number_has_no_standard_error(truth):
     def errors(**settings):
-        model = cagp.Kriging(**settings).fit(truth)
+        model = cagp.Kriging(kernel="matern32", **settings).fit(truth)
         (line,) = [line for line in model.summary().splitlines() if "standard errors: " in line]
         assert model.fit_result_.status.ok
         return line.split("standard errors: ")[1]
@@ -240,7 +240,7 @@ def test_a_noise_that_is_too_small_to_be_found_is_no_reason_to_warn():
     )
     field = rings.sample(np.random.default_rng(1), noise=True)
     given = xr.DataArray(field, dims=("lat", "lon"), coords={"lat": latitude, "lon": longitude})
-    model = cagp.Kriging(mean=0.0).fit(given)  # a warning would be an error
+    model = cagp.Kriging(kernel="matern32", mean=0.0).fit(given)  # a warning would be an error
     assert not model.fit_result_.status.ok
     assert model.prior_.noise_variance < 1e-3
 

@@ -63,7 +63,7 @@ def test_what_is_given_is_not_fitted(stations):
 
 
 def test_a_nugget_is_added_to_a_known_noise(truth):
-    settings = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.3}
+    settings = {"kernel": "matern32", "lengthscale": 0.8, "variance": 9.0, "noise_std": 0.3}
     exact = cagp.Kriging(**settings, nugget_std=0.4).fit(truth)
     assert exact.prior_.noise_variance == pytest.approx(0.25)
     fitted = cagp.Kriging(**settings, nugget_std=None).fit(truth)

@@ -115,7 +115,7 @@ def problem(n, fields=1, seed=0):
 def test_sampled_gradients_are_exact_on_average(monkeypatch):
     """The error of each entry beside the Monte Carlo error that is stated, over seeds: at most 4 of them."""
     monkeypatch.setattr(pathwise, "BLOCK", 64)
-    X, residuals, numbers = problem(150)
+    X, residuals, numbers = problem(100)
     model = Model((cagp.Matern32,), 3)
     expected = DenseLikelihood(model, X, residuals, memory_limit_bytes=LIMIT).evaluate(*numbers)
     found = [

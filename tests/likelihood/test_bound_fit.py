@@ -100,14 +100,14 @@ def test_a_rough_field_is_said_to_be_far_off():
 )
 def test_every_model_and_executor(kernel, tmp_path):
     """A lengthscale for each coordinate; sums; the same bits in threads, and where a search was cut off."""
-    X, y = drawn(cagp.Matern52((0.6, 0.3), 1.5), n=120)
+    X, y = drawn(cagp.Matern52((0.6, 0.3), 1.5), n=80)
     settings = {"mean": 0.0, "method": "elbo", "actions": 12, "anisotropic": True, "starts": 1}
     whole = cagp.fit(kernel, X, y, executor=SerialExecutor(), **settings)
     with ThreadExecutor(2) as threads:
         others = [cagp.fit(kernel, X, y, executor=threads, **settings)]
 
     def stop(progress):
-        if progress.points == 120 and progress.evaluations > 40:
+        if progress.points == 80 and progress.evaluations > 40:
             raise KeyboardInterrupt
 
     kept = Checkpoints(tmp_path, seconds=0.0)

@@ -14,7 +14,7 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import stopping
 from cagp_dist.solvers.affine import Affine
 
-from ..conformance.registered import FURTHER, POINT_SOLVERS
+from ..conformance.registered import FURTHER, POINT_SOLVERS, kinds
 from ..oracle import assert_same_bits, block_stage, compose
 from ..pairwise import by_turns
 from ..problems import regression_problem
@@ -58,7 +58,7 @@ def test_it_is_what_t4_says(problem):
     np.testing.assert_allclose(posterior.computational_variance, expected, rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
+@pytest.mark.parametrize("solver", kinds(POINT_SOLVERS))
 def test_few_points_make_it_known_for_every_solver(problem, solver):
     posterior = problem.condition(solver, covariance="diagonal")
     found, bounds = posterior.computational_variance, posterior.computational_variance_bounds
@@ -69,7 +69,7 @@ def test_few_points_make_it_known_for_every_solver(problem, solver):
 
 
 @pytest.mark.usefixtures("many_points")
-@pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
+@pytest.mark.parametrize("solver", kinds(POINT_SOLVERS))
 def test_the_bounds_hold_for_every_solver(problem, solver):
     posterior = problem.condition(solver, covariance="diagonal")
     if posterior.status is cagp.Status.EXACT:

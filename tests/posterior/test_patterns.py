@@ -17,7 +17,7 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.affine import Affine
 
-from ..conformance.registered import POINT_SOLVERS, SOLVERS
+from ..conformance.registered import POINT_SOLVERS, SOLVERS, kinds
 from ..oracle import assert_close, assert_same_bits, dense
 from ..pairwise import by_turns
 
@@ -53,11 +53,9 @@ def slope(t):
 
 SHARING = {name: solver for name, solver in SOLVERS.items() if solver.many_fields}
 sharing_on_points = pytest.mark.parametrize(
-    "solver",
-    [solver for name, solver in SHARING.items() if name in POINT_SOLVERS],
-    ids=[name for name in SHARING if name in POINT_SOLVERS],
+    "solver", kinds({name: solver for name, solver in SHARING.items() if name in POINT_SOLVERS})
 )
-sharing = pytest.mark.parametrize("solver", SHARING.values(), ids=SHARING)
+sharing = pytest.mark.parametrize("solver", kinds(SHARING))
 
 
 def on_points(solver, **settings):
@@ -162,7 +160,7 @@ def test_the_computational_part_is_known_where_it_is_of_every_field(monkeypatch)
 
 
 affine = pytest.mark.parametrize(
-    "solver", [solver for solver in SHARING.values() if isinstance(solver, Affine)], ids=repr
+    "solver", kinds({name: solver for name, solver in SHARING.items() if isinstance(solver, Affine)})
 )
 
 

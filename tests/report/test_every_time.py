@@ -15,6 +15,7 @@ import pytest
 import xarray as xr
 from PIL import Image, features
 
+from cagp_dist.cartography import basemap
 from cagp_dist.cartography.frame import PlateCarree
 from cagp_dist.cartography.raster import resample
 from cagp_dist.report import every_time, write_report
@@ -51,6 +52,7 @@ def daily(tmp_path_factory) -> tuple[Path, str]:
     path = make_run(tmp_path_factory.mktemp("daily"), times=DAYS, test_count=60, map_step=5.0, **REGION)
     with pytest.MonkeyPatch.context() as smaller:
         smaller.setattr(every_time, "WIDEST", 300)
+        smaller.setattr(basemap, "RASTER_WIDTH", 300)
         return path, write_report(path).read_text(encoding="utf-8")
 
 
