@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cagp_dist.gram.gradients import gradients
     from cagp_dist.growing import GrowingData
     from cagp_dist.kernels import Matern, Matern12, Matern32, Matern52, SquaredExponential, Sum
-    from cagp_dist.kriging import Kriging, krige
+    from cagp_dist.kriging import Kriging, krige, krige_store
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
@@ -89,6 +89,7 @@ _HOME = {
     "GrowingData": "growing",
     "Kriging": "kriging",
     "krige": "kriging",
+    "krige_store": "kriging",
     "LatLonGrid": "latlon",
     "LatLonWindow": "latlon",
     "LeaveOneOut": "gram",
@@ -208,6 +209,7 @@ __all__ = [
     "fit",
     "gradients",
     "krige",
+    "krige_store",
     "mean_family",
     "open_executor",
     "posterior_by_samples",

@@ -25,6 +25,8 @@ class Remedy(Enum):
         "ask for fewer test points",
         "lower [design] test.count or raise [design] map.resolution_degrees",
     )
+    SMALLER_REGIONS = ("ask for smaller chunks of the map", None)
+    FROM_STORE = ("use krige_store, which has no more of a map in memory than its tasks need", None)
     VARIANCES_ALONE = ('ask for covariance="diagonal"', None)
     COARSER_GRID = ("use a coarser grid", "raise [observations] grid_degrees")
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")

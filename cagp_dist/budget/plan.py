@@ -237,10 +237,10 @@ def rough_seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float
     return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
 
 
-def too_large(demand: Demand, method: str, peak: int, remedy: Remedy) -> BudgetError:
+def too_large(demand: Demand, method: str, peak: int, *remedies: Remedy) -> BudgetError:
     """Refuse a solve, with what it needs and what may help."""
     return BudgetError(
         f"{method} on {demand.n:,} points needs about {bytes_text(peak)}, more than the "
         f"{bytes_text(demand.memory_limit_bytes)} that may be used.",
-        remedies=(Remedy.MORE_MEMORY, remedy),
+        remedies=(Remedy.MORE_MEMORY, *remedies),
     )

@@ -80,16 +80,34 @@ def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterato
     pieces = _Pieces(tree, PIECE)
     wanted = cKDTree(targets * scale, leafsize=FEWEST_OF_CELL)
     anchors = _Pieces(wanted, FEWEST_OF_CELL)
+    lower, upper = _with_neighbours(anchors, tree, k)
+    for start, stop in leaves(wanted, max(FEWEST_OF_CELL, min(CELL, q // CELLS))):
+        own = slice(*np.searchsorted(anchors.edges, [start, stop]))
+        box = lower[own].min(axis=0), upper[own].max(axis=0)
+        # sorted: of neighbours equally far away the same ones are taken, whatever points there are elsewhere
+        yield Cell(np.asarray(wanted.indices[start:stop]), np.sort(pieces.inside(*box)))
+
+
+def boxes_with_neighbours(X: Array, targets: Array, *, scale: Array, neighbours: int) -> tuple[Array, Array]:
+    """Corners (b, p), in scaled coordinates, of boxes with the neighbours of some targets each.
+
+    They hold all neighbours that targets (q, p) have among any points that include X (n, p).
+    """
+    from scipy.spatial import cKDTree
+
+    tree = cKDTree(X * scale, balanced_tree=False, compact_nodes=False)
+    anchors = _Pieces(cKDTree(targets * scale, leafsize=FEWEST_OF_CELL), FEWEST_OF_CELL)
+    return _with_neighbours(anchors, tree, min(neighbours, len(X)))
+
+
+def _with_neighbours(anchors: "_Pieces", tree: "cKDTree", k: int) -> tuple[Array, Array]:
+    """Boxes of targets, widened until they hold the k nearest points of each."""
     middle = 0.5 * (anchors.lower + anchors.upper)
     reach = 0.5 * np.linalg.norm(anchors.upper - anchors.lower, axis=1)
     # a target is within reach of the middle, and so are the neighbours of the middle of the target
     reach += np.asarray(tree.query(middle, k=[k])[0])[:, 0]
     reach *= 1.0 + 1e-9
-    lower, upper = anchors.lower - reach[:, None], anchors.upper + reach[:, None]
-    for start, stop in leaves(wanted, max(FEWEST_OF_CELL, min(CELL, q // CELLS))):
-        own = slice(*np.searchsorted(anchors.edges, [start, stop]))
-        box = lower[own].min(axis=0), upper[own].max(axis=0)
-        yield Cell(np.asarray(wanted.indices[start:stop]), pieces.inside(*box))
+    return anchors.lower - reach[:, None], anchors.upper + reach[:, None]
 
 
 class _Pieces:

@@ -2,5 +2,6 @@
 
 from cagp_dist.kriging.accessor import Maps
 from cagp_dist.kriging.model import Kriging, krige
+from cagp_dist.kriging.stored import krige_store
 
-__all__ = ["Kriging", "Maps", "krige"]
+__all__ = ["Kriging", "Maps", "krige", "krige_store"]

@@ -175,9 +175,7 @@ class Neighbours:
                 method += f" and {self.coarse:,} means of {LEAF}"
             if self.wider is not None:
                 method += f" (error bars {self.wider:.3f} times those of four times as many)"
-        entries = q * (k + LEAF * self.coarse) ** 2
-        # a microsecond for each observation in the search, ten for each target, a quarter for each neighbour
-        flops = round(q * flops_alone(k + self.coarse, self.coarse) + 45_000 * (n + 10 * q) + 11_000 * q * k)
+        entries, flops = self.work(n, q)
         peak = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
@@ -186,10 +184,17 @@ class Neighbours:
             peak += 24 * demand.q**2 + 12 * q * self.weights_of_target(n)
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
         if peak > demand.memory_limit_bytes:
-            raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS)
+            raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
         plan = plan_without_tiles(demand, method, None, peak, entries, flops, -(-q // 64))
         plan = replace(plan, kept_columns=demand.fields + 1)
         return with_bounds(plan, demand) if demand.bounds and n <= FEW_FOR_BOUNDS else plan
+
+    def work(self, n: int, q: int) -> tuple[int, int]:
+        """Kernel evaluations and flops for q targets among n observations, about."""
+        k = min(64 if self.neighbours == "auto" else self.neighbours, max(n, 1))
+        flops = q * flops_alone(k + self.coarse, self.coarse)
+        # a microsecond for each observation in the search, ten for each target, a quarter for each neighbour
+        return q * (k + LEAF * self.coarse) ** 2, round(flops + 45_000 * (n + 10 * q) + 11_000 * q * k)
 
     def settled(self, problem: Problem, *, executor: Executor) -> "Neighbours":
         """Choose what "auto" leaves open, by points, kernel and noise alone; the solver itself otherwise."""
@@ -352,7 +357,7 @@ class _Work:
         def write(draft: Draft) -> bool:
             return draft.write("mean", mean) and draft.write("downdate", downdate)
 
-        def submit(cell: Cell) -> Handle[tuple[Array, Array, int, int]]:
+        def submit(cell: Cell, home: int) -> Handle[tuple[Array, Array, int, int]]:
             halo, here = cell.halo, narrow[cell.targets]
             return self._executor.submit(
                 cell_laws,
@@ -362,6 +367,7 @@ class _Work:
                 columns[halo],
                 part(targets, here),
                 self._settings,
+                home=home,
             )
 
         for done, (cell, found) in enumerate(self._cells(chosen, submit, begun=begun), begun + 1):
@@ -393,7 +399,7 @@ class _Work:
     def _of_narrow(self, targets: Array | LinearFunctionals) -> "Iterator[tuple[Indices, csr_array]]":
         gram, n = self._gram, self._gram.shape[0]
 
-        def submit(cell: Cell) -> "Handle[csr_array]":
+        def submit(cell: Cell, home: int) -> "Handle[csr_array]":
             halo = cell.halo
             return self._executor.submit(
                 cell_weights,
@@ -404,6 +410,7 @@ class _Work:
                 part(targets, cell.targets),
                 self._settings,
                 n,
+                home=home,
             )
 
         for cell, made in self._cells(targets, submit):
@@ -444,7 +451,7 @@ class _Work:
         return np.asarray(0.5 * (square + square.T))
 
     def _cells(
-        self, targets: Array | LinearFunctionals, submit: Callable[[Cell], Handle[T]], *, begun: int = 0
+        self, targets: Array | LinearFunctionals, submit: Callable[[Cell, int], Handle[T]], *, begun: int = 0
     ) -> Iterator[tuple[Cell, T]]:
         """Hand out cells after the first ones, some at a time, and give what they found, in order."""
         where = targets.centres if isinstance(targets, LinearFunctionals) else targets
@@ -454,7 +461,7 @@ class _Work:
         def first() -> Iterator[tuple[Cell, T]]:
             nonlocal done
             cell, handle = waiting.pop(0)
-            yield cell, handle.result()
+            yield cell, self._executor.gather([handle])[0]
             done += len(cell.targets)
             if done < len(where):  # the state tells of the end
                 self._heard(done / len(where))  # what was found is kept by now: who hears may end the solve
@@ -464,7 +471,7 @@ class _Work:
             if number < begun:
                 done += len(cell.targets)
                 continue
-            waiting.append((cell, submit(cell)))
+            waiting.append((cell, submit(cell, number)))
             if len(waiting) == AT_ONCE * self._executor.workers:
                 yield from first()
         while waiting:

@@ -33,6 +33,18 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
     with disk_errors(root):
         refuse_linked_folders(root)
         (root / "runs").mkdir(parents=True, exist_ok=True)
+    with held(lock, where=root, wait_seconds=wait_seconds):
+        with disk_errors(root):
+            # The lock is ours: whoever wrote what is in there has died.
+            shutil.rmtree(root / ".staging", ignore_errors=True)
+            (root / ".staging").mkdir(exist_ok=True)
+        yield
+
+
+@contextmanager
+def held(lock: Path, *, where: Path, wait_seconds: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a file, made if need be, by which one process at a time writes ``where``."""
+    with disk_errors(where):
         descriptor = open_lock(lock)
     try:
         deadline = time.monotonic() + wait_seconds
@@ -40,17 +52,14 @@ def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
             if time.monotonic() >= deadline:
                 holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip() or "another process"
                 raise BusyError(
-                    f"{root} is in use by {holder}, and one process at a time may write there. "
+                    f"{where} is in use by {holder}, and one process at a time may write there. "
                     "Wait until it ends, or choose another output root."
                 )
             time.sleep(_POLL_SECONDS)
-        with disk_errors(root):
+        with disk_errors(where):
             os.ftruncate(descriptor, 0)
             holder = f"process {os.getpid()} on {socket.gethostname()}"
             os.pwrite(descriptor, f"{holder}\n".encode(), 0)
-            # The lock is ours: whoever wrote what is in there has died.
-            shutil.rmtree(root / ".staging", ignore_errors=True)
-            (root / ".staging").mkdir(exist_ok=True)
         yield
     finally:
         os.close(descriptor)

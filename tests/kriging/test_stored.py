@@ -1,0 +1,234 @@
+"""Maps from store to store: the bits of `condition`, region by region, whoever works and whatever is lost."""
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, BudgetError, StoreError
+from cagp_dist.kriging import stored
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.store import point_blocks
+from cagp_dist.store.point_blocks import SortedPoints
+
+from ..clusters import local_cluster
+
+RNG = np.random.default_rng(4)
+N = 900
+SWATH = {
+    "latitude": np.round(RNG.uniform(-60.0, 60.0, N)),  # whole degrees: some neighbours are equally far away
+    "longitude": np.round(RNG.uniform(0.0, 360.0, N)),
+    "sst": RNG.normal(290.0, 2.0, N),
+    "error": RNG.uniform(0.1, 0.5, N),
+}
+SWATH["sst"][::50] = np.nan
+TO = {"latitude": np.arange(-50.0, 51.0, 10.0), "longitude": np.arange(0.0, 360.0, 20.0)}
+CHUNKS = {"latitude": 6, "longitude": 7}
+PRIOR = cagp.Prior(cagp.Matern32(0.2, 4.0), 0.04, mean=lambda X: 290.0 - X[:, 2] ** 2)
+SOLVER = cagp.Neighbours(9, coarse=4, drift="constant")
+CALL = {"to": TO, "prior": PRIOR, "value": "sst", "noise_std": "error", "solver": SOLVER, "chunks": CHUNKS}
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    """Several blocks with several pieces each, of which a region reads some."""
+    monkeypatch.setattr(point_blocks, "PIECE", 32)
+    monkeypatch.setattr(stored, "PIECE", 32)
+
+
+@pytest.fixture
+def swath(tmp_path) -> Path:
+    path = tmp_path / "swath.zarr"
+    written = xr.Dataset({name: ("obs", values) for name, values in SWATH.items()})
+    written.sst.attrs |= {"units": "K", "long_name": "sea surface temperature"}
+    encoding = {"sst": {"chunks": (200,), "dtype": "float32", "_FillValue": np.float32(-999.0)}}
+    written.to_zarr(path, encoding=encoding, consolidated=False)
+    return path
+
+
+def mapped(swath: Path, output: str = "map.zarr", **settings) -> xr.Dataset:
+    call = {**CALL, "executor": SerialExecutor(), **settings}
+    return cagp.krige_store(swath, output=swath.parent / output, **call)
+
+
+def expected() -> tuple[np.ndarray, np.ndarray]:
+    """What `condition` gives for the targets of each region, from all observations in memory."""
+    there = ~np.isnan(SWATH["sst"])
+    latitude, longitude, _, error = (values[there] for values in SWATH.values())
+    prior = cagp.Prior(PRIOR.kernel, error**2, PRIOR.mean)
+    X, y = cagp.unit_sphere(latitude, longitude), SWATH["sst"][there].astype(np.float32)
+    mean, std = np.empty((2, *map(len, TO.values())))
+    for row in range(0, mean.shape[0], 6):
+        for column in range(0, mean.shape[1], 7):
+            where = np.s_[row : row + 6, column : column + 7]
+            at = [
+                values[part].ravel()
+                for values, part in zip(np.meshgrid(*TO.values(), indexing="ij"), (where, where), strict=True)
+            ]
+            found = cagp.condition(
+                prior, X, y, cagp.unit_sphere(*at), solver=SOLVER, executor=SerialExecutor()
+            )
+            mean[where] = found.mean.reshape(mean[where].shape)
+            std[where] = np.sqrt(found.variance).reshape(mean[where].shape)
+    return mean, std
+
+
+def assert_the_map(found: xr.Dataset) -> None:
+    for name, values in zip(("mean", "std"), expected(), strict=True):
+        np.testing.assert_array_equal(found[name].values, values)
+
+
+def test_a_map_from_store_to_store_has_the_bits_of_condition(swath, monkeypatch):
+    read, plans, heard = [], [], []
+    plain = SortedPoints.read
+    monkeypatch.setattr(
+        SortedPoints, "read", lambda self, pieces: read.append(len(pieces)) or plain(self, pieces)
+    )
+    found = mapped(swath, on_plan=plans.append, progress=lambda progress: heard.append(progress.fraction))
+    assert_the_map(found)
+    assert found["mean"].attrs == {"units": "K", "long_name": "mean of sea surface temperature"}
+    assert found["mean"].encoding["chunks"] == (6, 7)
+    assert found.attrs["observations"] == N - 18
+    assert max(read) < N / 32  # no task has seen all pieces at once
+    assert "6 regions of 6 x 7 cells" in plans[0].method
+    assert plans[0].q == 11 * 18
+    assert heard == sorted(heard)
+    assert heard[-1] == pytest.approx(1.0)
+    assert not (swath.parent / ".map.zarr.work").exists()
+    monkeypatch.setattr(stored, "_sort", None)  # nothing is done a second time
+    assert mapped(swath).identical(found)
+    with pytest.raises(ArgumentError, match="is there already, and not what this call makes"):
+        mapped(swath, solver=cagp.Neighbours(8))
+
+
+def test_plain_coordinates_of_one_axis_and_one_noise(tmp_path):
+    rng = np.random.default_rng(1)
+    x, y = rng.uniform(size=300), rng.normal(size=300)
+    xr.Dataset({"x": ("row", x), "v": ("row", y)}).to_zarr(tmp_path / "o.zarr", consolidated=False)
+    prior, at = cagp.Prior(cagp.Matern12(0.3), 0.1), np.linspace(0.0, 1.0, 40)
+    found = cagp.krige_store(
+        tmp_path / "o.zarr", to={"x": at}, output=tmp_path / "m.zarr", prior=prior, value="v"
+    )
+    same = cagp.condition(prior, x[:, None], y, at[:, None], solver=cagp.Neighbours(64))
+    np.testing.assert_array_equal(found["mean"].values, same.mean)
+    np.testing.assert_array_equal(found["std"].values, np.sqrt(same.variance))
+
+
+def test_finished_regions_are_not_done_again_and_damaged_ones_are(swath, monkeypatch):
+    done, solve = [], stored.solve_region
+
+    def until(number: int):
+        def region(*arguments):
+            if len(done) == number:
+                raise KeyboardInterrupt
+            done.append(arguments[2])
+            return solve(*arguments)
+
+        return region
+
+    monkeypatch.setattr(stored, "AT_ONCE", 1)
+    monkeypatch.setattr(stored, "solve_region", until(4))
+    with pytest.raises(KeyboardInterrupt):
+        mapped(swath)
+    work = swath.parent / ".map.zarr.work"
+    assert not (swath.parent / "map.zarr").exists()
+    with pytest.raises(StoreError, match="was begun by another call"):
+        mapped(swath, solver=cagp.Neighbours(8))
+    (work / "map.zarr/std/c/0/1").write_bytes(b"torn")
+    (work / "map.zarr/mean/c/0/2").unlink()
+    monkeypatch.setattr(stored, "sort_block", None)
+    monkeypatch.setattr(stored, "solve_region", until(8))
+    assert_the_map(mapped(swath))
+    assert len(done) == 8
+    assert len(set(map(str, done))) == 6
+
+
+def test_observations_that_change_meanwhile_are_noticed(swath, monkeypatch):
+    monkeypatch.setattr(stored, "solve_region", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        mapped(swath)
+    os.utime(swath / "sst/c/0")
+    with pytest.raises(StoreError, match=r"observations have changed since .* remove that folder"):
+        mapped(swath)
+    shutil.rmtree(swath.parent / ".map.zarr.work")
+    sort = stored.sort_block
+    monkeypatch.setattr(stored, "sort_block", lambda *given: (os.utime(swath / "error/c/0"), sort(*given))[1])
+    with pytest.raises(StoreError, match="has changed while it was read"):
+        mapped(swath)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("latitude", np.nan, "observation 3 of .* has a coordinate that is NaN or infinite"),
+        ("latitude", 90.5, "observation 3 of .* has a latitude outside of -90..90"),
+        ("sst", np.inf, "observation 3 of .* has an infinite value"),
+        ("error", 0.0, "observation 3 of .* has a noise that is not above zero"),
+        ("error", "short", "dimensions .* expected one and the same"),
+        ("error", None, "has no variable 'error'; .* There are: latitude, longitude, sst"),
+    ],
+)
+def test_observations_that_cannot_be(tmp_path, name, value, text):
+    given = {key: ("obs", values.copy()) for key, values in SWATH.items()}
+    if value is None:
+        del given[name]
+    elif value == "short":
+        given[name] = ("other", SWATH[name][:-1])
+    else:
+        given[name][1][3] = value
+    xr.Dataset(given).to_zarr(tmp_path / "swath.zarr", consolidated=False)
+    with pytest.raises(ArgumentError, match=text):
+        mapped(tmp_path / "swath.zarr")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"solver": cagp.Neighbours("auto")}, ArgumentError, "with a number of neighbours"),
+        ({"to": {**TO, "time": [0.0]}}, ArgumentError, "expected latitude and longitude, or others alone"),
+        ({"chunks": {"lat": 3}}, ArgumentError, "chunks has 'lat'; expected axes of the map: latitude"),
+        ({"prior": cagp.Prior(PRIOR.kernel, 0.1, cagp.mean_family("constant"))}, ArgumentError, "is known"),
+        ({"prior": cagp.Prior(PRIOR.kernel, [0.1]), "noise_std": None}, ArgumentError, "is an array"),
+        ({"memory_limit_bytes": 10_000}, BudgetError, "1 task at once need about .* smaller chunks"),
+    ],
+)
+def test_calls_that_cannot_be_meant(swath, settings, error, text):
+    with pytest.raises(error, match=text):
+        mapped(swath, **settings)
+    assert not (swath.parent / ".map.zarr.work").exists()
+
+
+def test_a_region_with_more_observations_than_memory_is_refused_before_any_is_solved(swath, monkeypatch):
+    """The plan takes observations to lie evenly; where they are is known once they are sorted."""
+    monkeypatch.setattr(stored, "WIDER", 0)
+    monkeypatch.setattr(stored, "solve_region", lambda *_: pytest.fail("a region was solved"))
+    limit = stored.Sizes(N, (11, 18), (6, 7), 3, 200, SOLVER, 1, 2**40)
+    with pytest.raises(BudgetError, match=r"observations lie around the cells 0\.\.5, 0\.\.6"):
+        mapped(swath, memory_limit_bytes=limit.region_bytes(100))
+
+
+def test_a_map_by_dask_has_the_same_bits(swath, two_dask_workers):
+    assert_the_map(mapped(swath, executor=two_dask_workers))
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_dask_worker_killed_in_the_middle_of_a_map_changes_no_bit(swath):
+    with local_cluster(2) as client:
+        killed: list[int] = []
+
+        def kill_one(progress) -> None:
+            if progress.fraction > 0.6 and not killed:
+                killed.extend(client.run(os.getpid).values())
+                os.kill(killed[0], signal.SIGKILL)
+
+        cells = {"latitude": 1, "longitude": 1}
+        found = mapped(swath, executor=DaskExecutor(client), chunks=cells, progress=kill_one)
+        assert killed
+        assert found.equals(mapped(swath, "undisturbed.zarr", chunks=cells))
