@@ -502,7 +502,7 @@ def test_lengthscales_by_coordinate_decide_what_is_far():
 
 def block_case():
     """Points of a tile, s of each, edges of blocks on both sides; some blocks share a strip, one is cut."""
-    X, Z = points(9, 2), points(621, 2, seed=1)
+    X, Z = points(9, 3), points(621, 3, seed=1)
     rng = np.random.default_rng(3)
     edges = np.array([0, 2, 5, 9]), np.cumsum([0, 1, 3, 100, 150, 60, 300, 7])
     return X, Z, rng.normal(size=9), rng.normal(size=621), *edges
@@ -516,7 +516,7 @@ def indicator(values, edges):
 
 
 @pytest.mark.parametrize(
-    "form", [SHORT, SHORT + LONG, KERNELS[1]((0.7, 1.3), 1.7)], ids=["one", "sum", "by coordinate"]
+    "form", [SHORT, SHORT + LONG, KERNELS[1]((0.7, 1.3, 0.9), 1.7)], ids=["one", "sum", "by coordinate"]
 )
 def test_sums_over_blocks_are_products(form):
     X, Z, x_values, z_values, x_edges, z_edges = block_case()
@@ -540,20 +540,20 @@ def test_sums_over_blocks_are_differentiated(kernel_class, both):
     expand = weights @ indicator(np.ones(621), z_edges).T
     across = indicator(np.ones(9), x_edges) @ mirrored if both else np.zeros((9, 621))
     W = expand * z_values + across * x_values[:, None]
-    numbers = np.log([0.7, 1.3, 2.1])
+    numbers = np.log([0.7, 1.3, 0.9, 2.1])
 
     def kernel(numbers):
-        return kernel_class(tuple(np.exp(numbers[:2]).tolist()), float(np.exp(numbers[2])))(X, Z)
+        return kernel_class(tuple(np.exp(numbers[:3]).tolist()), float(np.exp(numbers[3])))(X, Z)
 
     step = 1e-5
     expected = [
-        np.vdot(W, kernel(numbers + step * e) - kernel(numbers - step * e)) / (2.0 * step) for e in np.eye(3)
+        np.vdot(W, kernel(numbers + step * e) - kernel(numbers - step * e)) / (2.0 * step) for e in np.eye(4)
     ]
-    by_parameter, by_x_value, by_z_value = np.zeros((1, 3)), np.zeros(9), np.zeros(621)
+    by_parameter, by_x_value, by_z_value = np.zeros((1, 4)), np.zeros(9), np.zeros(621)
     compiled.add_block_gradients(
         *profiles(kernel_class),
-        np.exp(-numbers[None, :2]),
-        np.exp(numbers[2:]),
+        np.exp(-numbers[None, :3]),
+        np.exp(numbers[3:]),
         coordinates(X),
         coordinates(Z),
         x_values,

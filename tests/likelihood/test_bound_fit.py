@@ -21,9 +21,9 @@ N, ACTIONS = 500, 64
 
 
 def drawn(kernel, *, noise_variance=0.1, seed=0, n=N):
-    """Points of the unit square and a field of the prior."""
+    """Points of the unit square, or cube if the kernel has three lengthscales, and a field of the prior."""
     rng = np.random.default_rng(seed)
-    X = rng.uniform(size=(n, 2))
+    X = rng.uniform(size=(n, max(2, np.size(kernel.parts[0].lengthscale))))
     covariance = kernel(X, X) + noise_variance * np.eye(n)
     return X, np.linalg.cholesky(covariance) @ rng.normal(size=n)
 
@@ -100,7 +100,7 @@ def test_a_rough_field_is_said_to_be_far_off():
 )
 def test_every_model_and_executor(kernel, tmp_path):
     """A lengthscale for each coordinate; sums; the same bits in threads, and where a search was cut off."""
-    X, y = drawn(cagp.Matern52((0.6, 0.3), 1.5), n=80)
+    X, y = drawn(cagp.Matern52((0.6, 0.3, 0.9), 1.5), n=80)
     settings = {"mean": 0.0, "method": "elbo", "actions": 12, "anisotropic": True, "starts": 1}
     whole = cagp.fit(kernel, X, y, executor=SerialExecutor(), **settings)
     with ThreadExecutor(2) as threads:
@@ -115,7 +115,7 @@ def test_every_model_and_executor(kernel, tmp_path):
         cagp.fit(kernel, X, y, checkpoints=kept, progress=stop, **settings)
     others.append(cagp.fit(kernel, X, y, checkpoints=kept, **settings))
     names = list(whole.bound.bias)
-    assert len(names) == (4 if kernel is cagp.Matern52 else 7)
+    assert len(names) == (5 if kernel is cagp.Matern52 else 9)
     for other in others:
         assert other.prior == whole.prior
         assert other.bound.value == whole.bound.value
@@ -125,8 +125,8 @@ def test_every_model_and_executor(kernel, tmp_path):
 
 def test_the_bound_is_that_of_the_actions_that_are_given_in_any_units():
     """Of the solver that they are for, by its posterior at the observed points."""
-    X, y = drawn(cagp.Matern12((0.6, 0.3), 1.5), n=90)
-    X = X * (1.0, 40.0)
+    X, y = drawn(cagp.Matern12((0.6, 0.3, 0.9), 1.5), n=90)
+    X = X * (1.0, 40.0, 1.0)
     settings = {"mean": 0.0, "method": "elbo", "actions": 12, "anisotropic": True, "starts": 1}
     found = cagp.fit(cagp.Matern12, X, y, **settings)
     solver = cagp.SparseActions(12, values=found.bound.weights)
