@@ -186,7 +186,10 @@ def condition(
             solver,
             [
                 replace(
-                    with_companions(demand_of(problems.of(part), executor, limit), coefficients=coefficients),
+                    with_companions(
+                        demand_of(problems.of(part), executor, limit, solver=solver),
+                        coefficients=coefficients,
+                    ),
                     bounds=computational_bounds or lanczos_steps > 0,
                     lanczos_steps=lanczos_steps,
                     keeps_weights=weights is not None,

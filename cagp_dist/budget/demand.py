@@ -56,6 +56,8 @@ class Demand:
         Points at which the mean alone is wanted, beside the q.
     cell_nodes : int
         Where targets are means over cells, nodes of all of them; 0 where they are points.
+    wide : tuple of (int, int)
+        Of each target that is spread over more than its neighbours: its nodes, and observations around them.
     bounds : bool
         Whether bounds of the computational variance are wanted beside the posterior.
     lanczos_steps : int
@@ -76,6 +78,7 @@ class Demand:
     grid: "GridSize | None" = None
     mean_targets: int = 0
     cell_nodes: int = 0
+    wide: tuple[tuple[int, int], ...] = ()
     bounds: bool = False
     lanczos_steps: int = 0
     keeps_weights: bool = False

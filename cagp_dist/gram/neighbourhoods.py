@@ -486,16 +486,28 @@ def joint_downdate(
 
 def wide(functionals: LinearFunctionals, X: Array, *, scale: Array, neighbours: int) -> Indices:
     """Functionals whose nodes lie further from their centre than its neighbours do."""
+    return np.flatnonzero(around(functionals, X, scale=scale, neighbours=neighbours))
+
+
+def around(functionals: LinearFunctionals, X: Array, *, scale: Array, neighbours: int) -> Indices:
+    """Count observations among the nodes of each functional and around them; 0 where it is not wide."""
     from scipy.spatial import cKDTree
 
+    k, found = min(neighbours, len(X)), np.zeros(len(functionals), dtype=np.intp)
+    if len(X) == k:
+        return found
     centres = functionals.centres * scale
     apart = np.linalg.norm(
         functionals.places * scale - np.repeat(centres, functionals.counts, axis=0), axis=1
     )
     extent = np.maximum.reduceat(apart, functionals.starts)
-    k = min(neighbours, len(X))
-    reach = np.asarray(cKDTree(X * scale).query(centres, k=[k])[0])[:, 0]
-    return np.flatnonzero((extent > reach) & (len(X) > k))
+    tree = cKDTree(X * scale)
+    reach = np.asarray(tree.query(centres, k=[k])[0])[:, 0]
+    spread = np.flatnonzero(extent > reach)
+    first = functionals.places[functionals.starts[spread]] * scale
+    radius = extent[spread] + np.asarray(tree.query(first, k=[k])[0])[:, 0]
+    found[spread] = tree.query_ball_point(centres[spread], radius, return_length=True)
+    return found
 
 
 def flops_alone(members: int, coarse: int) -> float:

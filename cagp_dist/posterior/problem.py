@@ -27,6 +27,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.affine import Affine
 from cagp_dist.solvers.base import Problem, Solver
+from cagp_dist.solvers.neighbours import Neighbours
 from cagp_dist.text import counted
 
 
@@ -348,9 +349,14 @@ def mean_by_latitude(layout: Layout, noise_variance: Array) -> Array:
     return np.asarray(np.where(low == high, low, np.exp(np.nanmean(np.log(field), axis=1))))
 
 
-def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> Demand:
-    """Give the size of a problem, from which its solve is planned."""
+def demand_of(
+    problem: Problem, executor: Executor, memory_limit_bytes: int, *, solver: Solver | None = None
+) -> Demand:
+    """Give the size of a problem, from which its solve is planned; for a solver what it asks for, too."""
     gram, targets = problem.gram, problem.targets
+    wide: tuple[tuple[int, int], ...] = ()
+    if isinstance(solver, Neighbours) and isinstance(targets, LinearFunctionals):
+        wide = solver.touched(gram, targets)
     return Demand(
         n=gram.shape[0],
         q=problem.q,
@@ -362,6 +368,7 @@ def demand_of(problem: Problem, executor: Executor, memory_limit_bytes: int) -> 
         p=3 if isinstance(targets, LatLonGrid) else target_points(targets).shape[1],
         kernel_parts=len(gram.kernel.parts),
         cell_nodes=len(targets.nodes) if isinstance(targets, LinearFunctionals) else 0,
+        wide=wide,
         grid=None if not isinstance(gram, (RingGram, MaskedRings)) else _size_of(gram, targets),
     )
 

@@ -21,9 +21,12 @@ from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.neighbourhoods import (
     AT_ONCE,
+    ENTRIES,
     LEAF,
+    PIECE,
     Cell,
     Settings,
+    around,
     cell_laws,
     cell_weights,
     cells,
@@ -179,9 +182,17 @@ class Neighbours:
         peak = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
+        weights = self.weights_of_target(n)
+        if demand.wide:
+            # weights of all nodes, some twice while they are put together; then pairs of what each touches
+            nodes, touched = (sum(each) for each in zip(*demand.wide, strict=True))
+            largest = max(observations for _, observations in demand.wide)
+            tasks = 8 * min(demand.workers, len(demand.wide)) * min(ENTRIES, largest * PIECE)
+            peak = max(peak + 32 * nodes * weights, 24 * touched + tasks + 8 * (n + q) * (3 * demand.p + 2))
+            entries += sum(observations**2 for _, observations in demand.wide)
         if demand.full_covariance:
             support = min(n, q * k)
-            peak += 24 * demand.q**2 + 12 * q * self.weights_of_target(n)
+            peak += 24 * demand.q**2 + 12 * q * weights
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
         if peak > demand.memory_limit_bytes:
             raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
@@ -225,6 +236,14 @@ class Neighbours:
                 break
         _say(best, ratio)
         return replace(best, wider=float(np.median(ratio)))
+
+    def touched(self, gram: Gram, functionals: LinearFunctionals) -> tuple[tuple[int, int], ...]:
+        """Count nodes and observations with weights, at most, of each functional over a wide region."""
+        n, k = gram.shape[0], 64 if self.neighbours == "auto" else self.neighbours
+        near = around(functionals, gram.X, scale=metric(gram.kernel, gram.X.shape[1]), neighbours=k)
+        most = np.minimum(near, functionals.counts * self.weights_of_target(n))
+        spread = np.flatnonzero(near)
+        return tuple(zip(functionals.counts[spread].tolist(), most[spread].tolist(), strict=True))
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one state, of all targets."""

@@ -268,3 +268,24 @@ def test_planned_evaluations_of_actions_are_those_that_are_made(monkeypatch):
     )
     # each product uses a tile on both sides of the diagonal
     assert directed.stats.gram_entries == 5 * 300**2 // 2 + sum(made)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "regions"), [pytest.param(4000, 1, marks=pytest.mark.exhaustive), (500, 6)]
+)
+def test_plans_of_neighbours_count_means_over_wide_regions(nodes, regions, warm, traced):
+    """Weights of their nodes and pairs of observations, from the functionals that are given."""
+    rng = np.random.default_rng(0)
+    X, centres = sphere(rng, 8000), sphere(rng, regions)
+    points = [(found := sphere(rng, 3 * nodes))[np.argsort(-found @ centre)[:nodes]] for centre in centres]
+    means = cagp.LinearFunctionals(
+        np.concatenate(points), np.kron(np.eye(regions), np.full((nodes, 1), 1.0 / nodes))
+    )
+    prior, solver = cagp.Prior(cagp.Matern32(0.1), 0.1), cagp.Neighbours(48)
+    posterior, peak = traced(lambda: cagp.condition(prior, X, X[:, 0], means, solver=solver))
+    planned = posterior.stats.plan
+    assert peak <= planned.peak_bytes + MIB / 4
+    assert planned.peak_bytes <= 2 * peak
+    assert planned.gram_entries >= regions * (len(X) / 3) ** 2  # each has a third of the sphere
+    with pytest.raises(BudgetError, match="48 nearest neighbours"):
+        cagp.condition(prior, X, X[:, 0], means, solver=solver, memory_limit_bytes=peak)
