@@ -29,7 +29,8 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
     Parameters
     ----------
     latitude_degrees, longitude_degrees : array_like, shape (n,)
-        Degrees north in [-90, 90] and degrees east, any convention (-180..180 or 0..360).
+        Degrees north in [-90, 90] and degrees east, any convention (-180..180 or 0..360), which
+        decides nothing: -12 and 348 are one point to the last bit.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
     _check_latitude(latitude)
     if not np.isfinite(longitude).all():
         raise ArgumentError("longitude holds NaN or infinity; drop those points first.")
-    phi, lam = np.deg2rad(latitude), np.deg2rad(longitude)
+    phi, lam = np.deg2rad(latitude), np.deg2rad(np.mod(longitude, 360.0))
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
 
 

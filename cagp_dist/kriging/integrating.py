@@ -9,7 +9,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary
-from cagp_dist.kriging.learning import MOST_FIELDS, Learned, mean_of
+from cagp_dist.kriging.learning import Learned, mean_of
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, predict
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from cagp_dist.kriging.narration import Narrator
 
 EXACT = ("auto", "cholesky", "rings")
+
+MOST_FIELDS = 30
+"""Times by which the numbers are integrated over, evenly spread."""
 
 
 def check_hyperparameters(asked: str) -> None:

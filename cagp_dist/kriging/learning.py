@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -16,11 +16,10 @@ from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, familie
 from cagp_dist.kriging.given import check_chords
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.model import is_family
+from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.means import MeanFamily, mean_family
-from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error, variable_named
 from cagp_dist.variables.units import conversion
@@ -29,20 +28,12 @@ if TYPE_CHECKING:
     from cagp_dist.kriging.narration import Narrator
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.duration import FitSize
-    from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.integrated import Integrated
     from cagp_dist.likelihood.result import FitResult
     from cagp_dist.runtime import Executor
 
 KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
 MeanLike: TypeAlias = "str | Mean"
-
-MOST_DENSE = 2_000
-"""Points anywhere up to which the likelihood is exact; beyond, it is Vecchia's."""
-
-MOST_FIELDS = 30
-"""Times that a fit uses, evenly spread."""
-
 
 GIVEN = "Every number was given."
 """Said of the numbers of a prior that needs no fit."""
@@ -264,8 +255,6 @@ def learn(
     Where the noise of each place is known, the likelihood has it, and the nugget on top of it.
     """
     from cagp_dist.likelihood.duration import FitCourse, FitSize
-    from cagp_dist.likelihood.fit import fit
-    from cagp_dist.likelihood.nugget import fit_beside_known_noise
 
     parts = families(kernel)
     if isinstance(kernel, Kernel):
@@ -287,65 +276,50 @@ def learn(
     if level is not None:
         bounds["noise_variance"] = (level, level)
     reasons = dict.fromkeys(bounds, "it was given")
-    result, where = None, ""
     if level is not None and len(fixed) == 2:
         if chosen_by(kernel) == FITTED:
             raise ArgumentError(
                 f"kernel is {kernel!r}, whose smoothness is fitted, and every number was given; expected a "
                 'kernel with its smoothness, such as "matern(0.8)", or a number less.'
             )
-        chosen, noise_variance = _kernel_of(kernel, parts, fixed), level
-    else:
-        places, fields, where = _decisive(observed)
-        centre = mean_of(mean, observed, places, fields)
-        X = points_of(observed)[places]
-        estimated = None if callable(centre) or not isinstance(centre, EstimatedMean) else centre
-        y = observed.values[np.ix_(fields, places)].T
-        if estimated is None:
-            y = y - Prior(parts[0](1.0), 1.0, centre).mean_at(X)
-        grid = observed.grid if known.ndim == 0 and by_rings(observed, places) else None
-        method: Method = "rings" if grid is not None else "dense" if len(X) <= MOST_DENSE else "vecchia"
-        size = FitSize(
-            method,
-            len(X),
-            len(parts),
-            None if grid is None else grid.shape,
-            0 if grid is None else grid.size - len(X),
-            deviating=known.ndim > 0,
-            kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
-        )
-        narrator.expect(_outlook(size, executor))
-        narrator.announce()
-        course = FitCourse(size, executor.workers)
-        search = partial(
-            fit,
-            kernel=chosen_by(kernel) or parts,
-            where=X if grid is None else grid,
-            y=y if grid is None else _on_grid(y, places, grid),
-            mean=0.0 if estimated is None else estimated,
-            method=method,
+        noise = known + (level - least)
+        return Learned(_kernel_of(kernel, parts, fixed), noise, mean, None, "", reasons, known_noise=known)
+    sites = _sites(observed, gridded=known.ndim == 0)
+    centre = mean_of(mean, observed, _mask(observed, sites), sites.times)
+    estimated = centre if isinstance(centre, EstimatedMean) and not callable(centre) else None
+    X = points_of(observed)[sites.chosen]
+    values = observed.values[np.ix_(sites.times, sites.chosen)]
+    if estimated is None:
+        values = values - Prior(parts[0](1.0), 1.0, centre).mean_at(X).T
+    size = FitSize(
+        sites.method,
+        len(X),
+        len(parts),
+        None if sites.grid is None else sites.grid.shape,
+        sites.missing,
+        deviating=known.ndim > 0,
+        kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
+    )
+    narrator.expect(_outlook(size, executor))
+    narrator.announce()
+    course = FitCourse(size, executor.workers)
+    with narrator.stage("fit") as report:
+        result, nugget = fit_numbers(
+            chosen_by(kernel) or parts,
+            X,
+            values,
+            sites,
+            mean=estimated,
+            known=known if known.ndim == 0 else known[sites.chosen],
+            held=cast("Given", bounds),
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
-            noise_deviations=None if known.ndim == 0 else known[places] - least,
+            progress=lambda state: report(course.fraction(state.points)),
         )
-        held = cast("Given", bounds)
-        with narrator.stage("fit") as report:
-            search = partial(search, progress=lambda state: report(course.fraction(state.points)))
-            if least > 0.0 and level is None:
-                most = max(2.0 * least, 4.0 * float(np.nanvar(observed.values)))
-                result = fit_beside_known_noise(
-                    lambda limits, **kernel: search(bounds=limits, **kernel),
-                    known=least,
-                    most=most,
-                    others=held,
-                )
-                if result.prior.noise_variance == least:
-                    reasons["noise_variance"] = "no nugget was found beside the known noise"
-            else:
-                result = search(bounds=held)
-        chosen, noise_variance = result.prior.kernel, float(result.prior.noise_variance)
-    noise = known + (noise_variance - least)
-    return Learned(chosen, noise, mean, result, where, reasons, known_noise=known)
+    if least > 0.0 and level is None and result.prior.noise_number == least:
+        reasons["noise_variance"] = "no nugget was found beside the known noise"
+    noise = known + nugget
+    return Learned(result.prior.kernel, noise, mean, result, sites.where, reasons, known_noise=known)
 
 
 def _outlook(size: "FitSize", executor: "Executor") -> Outlook:
@@ -424,28 +398,23 @@ def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
         )
 
 
-def by_rings(observed: Observations, places: Mask) -> bool:
-    """Whether the likelihood of these places is that of a grid, perhaps with a few gaps."""
-    from cagp_dist.likelihood.fit import few_gaps
-
-    if observed.grid is None or places.all():
-        return observed.grid is not None
-    there = int(np.count_nonzero(places))
-    return there > MOST_DENSE and few_gaps(places.size, places.size - there)
-
-
-def _on_grid(y: Array, places: Mask, grid: LatLonGrid) -> Array:
-    """Values (n, T) of some places of a grid as fields (T, P, Q), NaN elsewhere."""
-    fields = np.full((y.shape[1], grid.size), np.nan)
-    fields[:, places] = y.T
-    return fields.reshape(-1, *grid.shape)
-
-
-def _decisive(observed: Observations) -> tuple[Mask, Indices, str]:
-    """Choose the places and fields that a fit uses: fields share their places."""
+def _sites(observed: Observations, *, gridded: bool) -> Sites:
+    """Choose the places and fields that a fit uses."""
     seen = ~np.isnan(observed.values)
-    shared, fields = shared_places(seen)
-    if fields.size > MOST_FIELDS:
-        fields = fields[np.linspace(0, fields.size - 1, MOST_FIELDS).round().astype(int)]
-    times = "" if len(seen) == 1 else f", {fields.size} of {len(seen)} fields"
-    return shared, fields, f"{int(shared.sum()):,} of {int(seen.any(axis=0).sum()):,} observed places{times}"
+    there = np.flatnonzero(seen.any(axis=0))
+    sites = choose_sites(
+        observed.latitude_degrees[there],
+        observed.longitude_degrees[there],
+        seen[:, there],
+        gridded=gridded and observed.window is not None,
+    )
+    times = "" if len(seen) == 1 else f", {sites.times.size} of {len(seen)} fields"
+    where = f"{sites.chosen.size:,} of {there.size:,} observed places{times}"
+    return replace(sites, chosen=there[sites.chosen], where=where)
+
+
+def _mask(observed: Observations, sites: Sites) -> Mask:
+    """Which places (n,) a fit uses."""
+    mask = np.zeros(observed.latitude_degrees.size, dtype=bool)
+    mask[sites.chosen] = True
+    return mask

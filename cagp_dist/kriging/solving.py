@@ -19,6 +19,7 @@ from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.latlon.layout import Layout
+from cagp_dist.mapping.solving import solver_order
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
@@ -483,9 +484,7 @@ def _arguments(
         y[:, ~_on_circle(window, places)] = np.nan
         return prior, window.grid, y, targets.wanted if targets.grid is None else targets.grid
     X, y = points_of(observed)[places], observed.values[np.ix_(fields, places)].T
-    if not isinstance(solver, Cholesky):
-        order = space_filling_order(X, block_size=getattr(solver, "block_size", BLOCK_SIZE))
-        X, y = X[order], y[order]
-        if isinstance(prior.noise_variance, np.ndarray):
-            prior = replace(prior, noise_variance=prior.noise_variance[order])
-    return prior, X, np.ascontiguousarray(y), targets.wanted
+    order = solver_order(X, solver)
+    if isinstance(prior.noise_variance, np.ndarray):
+        prior = replace(prior, noise_variance=prior.noise_variance[order])
+    return prior, X[order], np.ascontiguousarray(y[order]), targets.wanted

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Indices
 from cagp_dist.era5.canonical import Points
-from cagp_dist.errors import ArgumentError, DataError, FitError
-from cagp_dist.geometry import coinciding, is_pole, unit_sphere
+from cagp_dist.errors import DataError, FitError
+from cagp_dist.geometry import coinciding, unit_sphere
 from cagp_dist.kernels import name_of
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.model import NAMES, Numbering
 from cagp_dist.likelihood.result import each
+from cagp_dist.mapping.fitting import Sites, centred, choose_sites, fit_numbers
 from cagp_dist.means import FieldMean
-from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
@@ -26,26 +25,14 @@ from cagp_dist.solvers.checkpoints import Checkpoints
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
-    from cagp_dist.likelihood.bounds import Given
-    from cagp_dist.likelihood.fit import Method
-    from cagp_dist.likelihood.model import Families
     from cagp_dist.likelihood.result import FitProgress, FitResult
     from cagp_dist.service.jobfile.prior import FitTo
 
 
 T = TypeVar("T")
 
-MOST_DENSE = 1_000
-"""Points anywhere up to which the likelihood is exact; beyond, it is Vecchia's."""
-
-MOST_VALUES = 5_000_000
-"""Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
-
 LEVEL = 0.95
 """Of the intervals that are shown of the numbers."""
-
-NO_NUGGET = 1e-6
-"""Nugget in units of the least known noise where none was found beside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,53 +171,6 @@ def _finite(number: float | None) -> float | None:
     return number if number is not None and np.isfinite(number) else None
 
 
-@dataclass(frozen=True, eq=False)
-class Sites:
-    """What the numbers of a job are fitted to.
-
-    Attributes
-    ----------
-    chosen : array of int, shape (n,)
-        Points of the field.
-    grid : LatLonGrid or None
-        The grid that they form, but for a few points perhaps; None if they do not.
-    method : {"rings", "dense", "vecchia"}
-        How their likelihood is worked out, as in `cagp_dist.fit`.
-    where : str
-        In words.
-    times : array of int, shape (T,)
-        Times of the job whose fields are fitted to.
-    places : array of int, shape (n,), or None
-        Where in the grid each of them lies.
-    """
-
-    chosen: Indices
-    grid: LatLonGrid | None
-    method: "Method"
-    where: str
-    times: Indices
-    places: Indices | None = None
-
-    def on_grid(self, residuals: Array) -> Array:
-        """Residuals (T, n) as fields (T, P, Q), NaN where the grid has a gap."""
-        assert self.grid is not None
-        fields = np.full((len(residuals), self.grid.size), np.nan)
-        fields[:, self.places] = residuals
-        return fields.reshape(-1, *self.grid.shape)
-
-    @property
-    def likelihood(self) -> str:
-        """Which likelihood is worked out, for people."""
-        if self.method == "dense":
-            return "exact"
-        if self.method == "vecchia":
-            from cagp_dist.likelihood.conditionals import conditionals_text
-
-            return f"Vecchia's, by {conditionals_text(self.chosen.size)}"
-        gaps = 0 if self.grid is None else self.grid.size - self.chosen.size
-        return "exact, by the rings of the grid" + (f", {gaps:,} points of which are missing" if gaps else "")
-
-
 def fit_prior(
     task: Task,
     *,
@@ -249,44 +189,31 @@ def fit_prior(
     are worth is estimated. Where the noise of the measurements is known, the noise variance is what is added
     to it (a nugget).
     """
-    from cagp_dist.likelihood.fit import fit
-    from cagp_dist.likelihood.nugget import fit_beside_known_noise
     from cagp_dist.likelihood.replicates import effective_fields
 
     points, _, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
     values = points.values[np.ix_(sites.times, sites.chosen)]
-    residuals = values - _centre(mean, X, values, sites.times)
-
-    known = None if points.noise_variance is None else points.noise_variance[sites.chosen]
-    least = 0.0 if known is None else float(known.min())
-
-    def fitted(bounds: "Given | None", kernel: "Families" = task.job.prior.kernel) -> "FitResult":
-        return fit(
-            kernel,
-            X if sites.grid is None else sites.grid,
-            residuals.T if sites.grid is None else sites.on_grid(residuals),
-            mean=mean if isinstance(mean, EstimatedMean) else 0.0,
-            bounds=bounds,
-            method=sites.method,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            progress=lambda state: progress(None, _shown(state)),
-            noise_deviations=None if known is None else known - least,
-            checkpoints=checkpoints,
-        )
-
-    if known is None:
-        result = fitted(None)
-        nugget = float(result.prior.noise_variance)
-    else:  # what is fitted is the least of the known noises with a nugget on top
-        most = 2.0 * least + 4.0 * float(np.var(residuals))
-        result = fit_beside_known_noise(fitted, known=least, most=most)
-        nugget = max(float(result.prior.noise_variance) - least, NO_NUGGET * least)
+    known = np.zeros(()) if points.noise_variance is None else points.noise_variance[sites.chosen]
+    estimated = mean if isinstance(mean, EstimatedMean) else None
+    if not isinstance(mean, EstimatedMean):
+        values = values - mean(X).T[sites.times]
+    result, nugget = fit_numbers(
+        task.job.prior.kernel,
+        X,
+        values,
+        sites,
+        mean=estimated,
+        known=known,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        progress=lambda state: progress(None, _shown(state)),
+        checkpoints=checkpoints,
+    )
     prior = Prior(result.prior.kernel, nugget, task.mean)
-    noise = np.full(len(X), float(result.prior.noise_variance)) + (0.0 if known is None else known - least)
-    worth = effective_fields(prior.kernel, noise, X, residuals.T)
+    noise = np.full(len(X), result.prior.noise_number) + (known - known.min())
+    worth = effective_fields(prior.kernel, noise, X, centred(values, X, estimated).T)
     return FittedPrior(
         prior=prior,
         result=result,
@@ -297,14 +224,6 @@ def fit_prior(
         effective_times=worth,
         units=points.variable.units,
     )
-
-
-def _centre(mean: FieldMean | EstimatedMean, X: Array, values: Array, times: Indices) -> Array:
-    """Mean of values (T, n) at points X (n, 3), of least squares where it is estimated beside the fit."""
-    if isinstance(mean, EstimatedMean):
-        basis = np.asarray(mean.basis_at(X))
-        return np.asarray((basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
-    return mean(X).T[times]
 
 
 def _shown(state: "FitProgress") -> str:
@@ -353,52 +272,24 @@ def at_fit_times(count: int) -> str:
 
 
 def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
-    """Choose the points that decide, and how their likelihood is worked out.
-
-    - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
-    - Up to `MOST_DENSE` points: exactly, by a dense factor.
-    - A grid of up to 300,000 points of which at most 5,000, and half of all, are missing: exactly, by its
-      rings.
-    - More: by Vecchia's likelihood, of a sample of whose conditionals if the points are very many.
-
-    All of these give the same bits for every executor. They are fitted to all times, or, where these are more
-    than `MOST_VALUES` values, to evenly spread ones. With gaps, to times and the points at which all of these
-    were observed (`cagp_dist.posterior.patterns.shared_places`).
+    """Choose the points and times that decide (`choose_sites`), of the observed points or of the field.
 
     Shapes: ``train`` (n,).
     """
-    from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
-
-    chosen = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
-    field, times = chosen.size, np.arange(points.times.size)
-    present = ~np.isnan(points.values)[:, chosen]
-    gaps = not present.all()
-    if gaps:
-        places, times = shared_places(present)
-        chosen = chosen[places]
-    latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
-    gridded = grid_of_most(latitude, longitude) if points.gridded else None
-    if gridded is not None and chosen.size <= MOST_DENSE and gridded[1].size < gridded[0].size:
-        gridded = None  # so few points with gaps are quicker by a dense factor
-    if gridded is not None:
-        chosen = chosen[gridded[1]]
-    where = fitted_to(fit_to, observed=train.size, field=field if gaps else chosen.size)
-    if gaps:
-        where = f"{chosen.size:,} of {where}, at {times.size:,} of {points.times.size:,} times"
-    if gridded is not None:
-        kept, at_times = _fitted_times(times.size, chosen.size)
-        return Sites(chosen, gridded[0], "rings", where + at_times, times[kept], gridded[2])
-    kept, at_times = _fitted_times(times.size, min(chosen.size, MOST_CONDITIONALS))
-    if chosen.size <= MOST_DENSE:
-        return Sites(chosen, None, "dense", where + at_times, times[kept])
-    return Sites(chosen, None, "vecchia", where + at_times, times[kept])
-
-
-def _fitted_times(times: int, points: int) -> tuple[Indices, str]:
-    """Choose all times, or evenly spread ones if there are too many values; the latter in words."""
-    kept = min(times, max(1, MOST_VALUES // points))
-    chosen = np.linspace(0, times - 1, kept).round().astype(np.intp)
-    return chosen, f" at {kept:,} of {times:,} times, evenly spread" if kept < times else ""
+    asked = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
+    present = ~np.isnan(points.values)[:, asked]
+    sites = choose_sites(
+        points.latitude_degrees[asked], points.longitude_degrees[asked], present, gridded=points.gridded
+    )
+    kept, times = sites.times.size, len(present)
+    at_times = f" at {kept:,} of {times:,} times"
+    if present.all():
+        where = fitted_to(fit_to, observed=train.size, field=sites.chosen.size)
+        where += f"{at_times}, evenly spread" if kept < times else ""
+    else:
+        whole = fitted_to(fit_to, observed=train.size, field=asked.size)
+        where = f"{sites.chosen.size:,} of {whole},{at_times}"
+    return replace(sites, chosen=asked[sites.chosen], where=where)
 
 
 def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
@@ -407,28 +298,6 @@ def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
         return f"the {observed:,} observed points"
     size = "" if field is None else f" of {field:,} points"
     return f"the whole field{size}, test points included"
-
-
-def grid_of_most(
-    latitude_degrees: Array, longitude_degrees: Array
-) -> tuple[LatLonGrid, Indices, Indices] | None:
-    """Find the latitude-longitude grid of which points are all or nearly all, pole rows left out.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (n,).
-    """
-    from cagp_dist.likelihood.fit import few_gaps
-
-    chosen = np.flatnonzero(~is_pole(latitude_degrees))
-    rows, row = np.unique(latitude_degrees[chosen], return_inverse=True)
-    columns, column = np.unique(longitude_degrees[chosen], return_inverse=True)
-    size = rows.size * columns.size
-    if chosen.size == 0 or not few_gaps(size, size - chosen.size):
-        return None
-    try:
-        grid = LatLonGrid.from_axes(rows, columns)
-    except ArgumentError:  # a part of the circle, or spaced unequally
-        return None
-    return grid, chosen, row.reshape(-1) * columns.size + column.reshape(-1)
 
 
 def check_fit(job: Job, fitted: FittedPrior) -> None:

@@ -20,6 +20,7 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.integrated import MOST_FLAT
+from cagp_dist.mapping.solving import block_size
 from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
@@ -32,8 +33,7 @@ from cagp_dist.service.map_cells import MapCells, samples_of_map
 from cagp_dist.service.previous import Previous, check_covers, previous_of
 from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating, with_errors
 from cagp_dist.service.solve import prior_of
-from cagp_dist.solvers import Hybrid, Neighbours, Solver
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers import Neighbours, Solver
 from cagp_dist.solvers.choice import chosen_solver, demand_of_choice
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store.arrays import content_sha256
@@ -542,7 +542,7 @@ def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design, Recalibrating
         points.latitude_degrees,
         points.longitude_degrees,
         table=job.design,
-        block_size=tiling.POINT_TILE if named is None else block_size(named),
+        block_size=block_size(named),
         gridded=points.gridded,
     )
     design, recalibration = with_errors(
@@ -605,9 +605,3 @@ def _observed(cells: MapCells | None, points: Points) -> MapCells | None:
             'Give the map another area, or mask = "none" to predict there all the same.'
         )
     return found
-
-
-def block_size(solver: Solver) -> int:
-    """Points of a block in solver order."""
-    size = solver.points_per_block if isinstance(solver, Affine | Hybrid) else None
-    return size or tiling.POINT_TILE

@@ -1,0 +1,209 @@
+"""Kernel and noise of a field, fitted to what was observed by maximum likelihood."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.posterior.patterns import shared_places
+from cagp_dist.prior import EstimatedMean
+
+if TYPE_CHECKING:
+    from cagp_dist.likelihood.bounds import Given
+    from cagp_dist.likelihood.fit import Method
+    from cagp_dist.likelihood.model import Families
+    from cagp_dist.likelihood.result import FitProgress, FitResult
+    from cagp_dist.runtime import Executor
+    from cagp_dist.solvers.checkpoints import Checkpoints
+
+MOST_DENSE = 2_000
+"""Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's."""
+
+MOST_VALUES = 5_000_000
+"""Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
+
+NO_NUGGET = 1e-6
+"""Nugget in units of the least known noise where none was found beside it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """The points and times that decide.
+
+    Attributes
+    ----------
+    chosen : array of int, shape (n,)
+        Points, ascending; all of them have a value at all of these times.
+    times : array of int, shape (T,)
+        Fields.
+    method : {"rings", "dense", "vecchia"}
+        How their likelihood is worked out, as in `cagp_dist.fit`.
+    grid : LatLonGrid or None
+        The grid that they form, but for a few points perhaps, where the likelihood is that of rings.
+    places : array of int, shape (n,), or None
+        Where in the grid each of them lies.
+    where : str
+        What they are, for people.
+    """
+
+    chosen: Indices
+    times: Indices
+    method: "Method"
+    grid: LatLonGrid | None = None
+    places: Indices | None = None
+    where: str = ""
+
+    @property
+    def missing(self) -> int:
+        """Points of the grid that have no value."""
+        return 0 if self.grid is None else self.grid.size - self.chosen.size
+
+    def on_grid(self, residuals: Array) -> Array:
+        """Residuals (T, n) as fields (T, P, Q), NaN where the grid has a gap."""
+        assert self.grid is not None
+        fields = np.full((len(residuals), self.grid.size), np.nan)
+        fields[:, self.places] = residuals
+        return fields.reshape(-1, *self.grid.shape)
+
+    @property
+    def likelihood(self) -> str:
+        """Which likelihood is worked out, for people."""
+        if self.method == "dense":
+            return "exact"
+        if self.method == "vecchia":
+            from cagp_dist.likelihood.conditionals import conditionals_text
+
+            return f"Vecchia's, by {conditionals_text(self.chosen.size)}"
+        gaps = f", {self.missing:,} points of which are missing" if self.missing else ""
+        return f"exact, by the rings of the grid{gaps}"
+
+
+class Numbers(NamedTuple):
+    """What was fitted: the result, and the noise variance beside the known one."""
+
+    result: "FitResult"
+    nugget: float
+
+
+def choose_sites(latitude_degrees: Array, longitude_degrees: Array, present: Mask, *, gridded: bool) -> Sites:
+    """Choose the points and times that decide, and how their likelihood is worked out.
+
+    - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
+    - Up to `MOST_DENSE` points: exactly, by a dense factor.
+    - A grid of up to 300,000 points of which at most 5,000, and half of all, are missing: exactly, by its
+      rings.
+    - More: by Vecchia's likelihood, of a sample of whose conditionals if the points are very many.
+
+    All of these give the same bits for every executor. With gaps, some times decide and the points at which
+    all of these were observed (`cagp_dist.posterior.patterns.shared_places`).
+
+    Shapes: ``latitude_degrees, longitude_degrees`` (n,), ``present`` (T, n).
+    """
+    from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
+
+    chosen, times = np.arange(latitude_degrees.size), np.arange(len(present))
+    if not present.all():
+        places, times = shared_places(present)
+        chosen = chosen[places]
+    found = grid_of_most(latitude_degrees[chosen], longitude_degrees[chosen]) if gridded else None
+    if found is not None and chosen.size <= MOST_DENSE and found[1].size < found[0].size:
+        found = None  # so few points with gaps are quicker by a dense factor
+    if found is not None:
+        grid, kept, places_in_grid = found
+        return Sites(chosen[kept], _spread(times, kept.size), "rings", grid, places_in_grid)
+    method: Method = "dense" if chosen.size <= MOST_DENSE else "vecchia"
+    return Sites(chosen, _spread(times, min(chosen.size, MOST_CONDITIONALS)), method)
+
+
+def _spread(times: Indices, points: int) -> Indices:
+    """All times, or evenly spread ones if there are too many values."""
+    kept = min(times.size, max(1, MOST_VALUES // points))
+    return times[np.linspace(0, times.size - 1, kept).round().astype(np.intp)]
+
+
+def grid_of_most(
+    latitude_degrees: Array, longitude_degrees: Array
+) -> tuple[LatLonGrid, Indices, Indices] | None:
+    """Find the latitude-longitude grid of which points are all or nearly all, pole rows left out.
+
+    Returns the grid, which points are in it, and where. Shapes: ``latitude_degrees, longitude_degrees`` (n,).
+    """
+    from cagp_dist.likelihood.fit import few_gaps
+
+    chosen = np.flatnonzero(~is_pole(latitude_degrees))
+    rows, row = np.unique(latitude_degrees[chosen], return_inverse=True)
+    columns, column = np.unique(longitude_degrees[chosen], return_inverse=True)
+    size = rows.size * columns.size
+    if chosen.size == 0 or not few_gaps(size, size - chosen.size):
+        return None
+    try:
+        grid = LatLonGrid.from_axes(rows, columns)
+    except ArgumentError:  # a part of the circle, or spaced unequally
+        return None
+    return grid, chosen, row.reshape(-1) * columns.size + column.reshape(-1)
+
+
+def centred(values: Array, X: Array, mean: EstimatedMean | None) -> Array:
+    """Values (T, n) at X (n, 3) without a mean whose coefficients are estimated: by least squares."""
+    if mean is None:
+        return values
+    basis = np.asarray(mean.basis_at(X))
+    return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
+
+
+def fit_numbers(
+    kernel: "Families",
+    X: Array,
+    values: Array,
+    sites: Sites,
+    *,
+    mean: EstimatedMean | None,
+    known: Array,
+    held: "Given | None" = None,
+    executor: "Executor",
+    memory_limit_bytes: int | None,
+    progress: "Callable[[FitProgress], None]",
+    checkpoints: "Checkpoints | None" = None,
+) -> Numbers:
+    """Fit what is not held of kernel and noise.
+
+    All times are replicates of one prior. Where the noise of the measurements is known, what is fitted of the
+    noise variance is the least of the known ones with a nugget on top. Coefficients of a mean that is
+    estimated count as unknown (REML); the values are centred by least squares before, which changes
+    rounding alone.
+
+    Shapes: ``X`` (n, 3) and ``values`` (T, n) at the sites, ``known`` () or (n,), 0 where no noise is known.
+    """
+    from cagp_dist.likelihood.fit import fit
+    from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
+
+    values = centred(values, X, mean)
+    least = float(known.min())
+    bounds = dict(held or {})
+
+    def fitted(bounds: "Given | None", kernel: "Families" = kernel) -> "FitResult":
+        return fit(
+            kernel,
+            X if sites.grid is None else sites.grid,
+            values.T if sites.grid is None else sites.on_grid(values),
+            mean=0.0 if mean is None else mean,
+            bounds=bounds,
+            method=sites.method,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            progress=progress,
+            noise_deviations=None if known.ndim == 0 else known - least,
+            checkpoints=checkpoints,
+        )
+
+    if least == 0.0 or NOISE in bounds:
+        result = fitted(bounds or None)
+        return Numbers(result, result.prior.noise_number - least)
+    most = 2.0 * least + 4.0 * float(np.var(values))
+    result = fit_beside_known_noise(fitted, known=least, most=most, others=bounds)
+    return Numbers(result, max(result.prior.noise_number - least, NO_NUGGET * least))
