@@ -265,7 +265,7 @@ def _patterns(
         some = fields[np.isin(fields, chosen)]
         if not some.size:
             continue
-        noise = np.broadcast_to(known, places.shape)[places]
+        noise = known[places] if known.ndim else np.full(places.size, known)
         mean = Prior(learned.kernel, 1.0, _mean(learned, observed, places, some))
         values = observed.values[np.ix_(some, places)].T
         found.append((Fields(X[places], values, mean, noise), some))
@@ -279,7 +279,7 @@ def _noise(learned: Learned, held: Held) -> Array:
     return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given
 
 
-def _mean(learned: Learned, observed: Observations, places: Mask, fields: Indices) -> Mean:
+def _mean(learned: Learned, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Give the mean of some fields; coefficients that can be estimated beside them are."""
     family = _family(learned)
     return family if family is not None else mean_of(learned.mean, observed, places, fields)

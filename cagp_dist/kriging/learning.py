@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
@@ -88,8 +88,8 @@ class Learned:
             return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
         return repr(self.mean)
 
-    def prior(self, observed: Observations, places: Mask, fields: Indices) -> Prior:
-        """Prior of fields that were observed at the same places (n,); its mean has a column for each."""
+    def prior(self, observed: Observations, places: Indices, fields: Indices) -> Prior:
+        """Prior of fields that were observed at the same places; its mean has a column for each."""
         noise = self.noise_variance
         level = float(noise) if noise.ndim == 0 else noise[places]
         return Prior(self.kernel, level, mean_of(self.mean, observed, places, fields))
@@ -121,8 +121,8 @@ class Converted:
         return np.asarray((np.asarray(self.mean(X)) - self.offset) / self.factor)
 
 
-def mean_of(mean: MeanLike, observed: Observations, places: Mask, fields: Indices) -> Mean:
-    """Prior mean of fields that were observed at the same places (n,)."""
+def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
+    """Prior mean of fields that were observed at the same places."""
     if callable(mean):
         return Columns(mean, fields)
     if not isinstance(mean, str):
@@ -285,7 +285,7 @@ def learn(
         noise = known + (level - least)
         return Learned(_kernel_of(kernel, parts, fixed), noise, mean, None, "", reasons, known_noise=known)
     sites = _sites(observed, gridded=known.ndim == 0)
-    centre = mean_of(mean, observed, _mask(observed, sites), sites.times)
+    centre = mean_of(mean, observed, sites.chosen, sites.times)
     estimated = centre if isinstance(centre, EstimatedMean) and not callable(centre) else None
     X = points_of(observed)[sites.chosen]
     values = observed.values[np.ix_(sites.times, sites.chosen)]
@@ -400,8 +400,7 @@ def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
 
 def _sites(observed: Observations, *, gridded: bool) -> Sites:
     """Choose the places and fields that a fit uses."""
-    seen = ~np.isnan(observed.values)
-    there = np.flatnonzero(seen.any(axis=0))
+    seen, there = ~np.isnan(observed.values), observed.there
     sites = choose_sites(
         observed.latitude_degrees[there],
         observed.longitude_degrees[there],
@@ -411,10 +410,3 @@ def _sites(observed: Observations, *, gridded: bool) -> Sites:
     times = "" if len(seen) == 1 else f", {sites.times.size} of {len(seen)} fields"
     where = f"{sites.chosen.size:,} of {there.size:,} observed places{times}"
     return replace(sites, chosen=there[sites.chosen], where=where)
-
-
-def _mask(observed: Observations, sites: Sites) -> Mask:
-    """Which places (n,) a fit uses."""
-    mask = np.zeros(observed.latitude_degrees.size, dtype=bool)
-    mask[sites.chosen] = True
-    return mask

@@ -3,7 +3,8 @@
 import warnings
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -17,10 +18,14 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.mapping.solving import solver_order
 from cagp_dist.missing import Marks, observations
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table
 from cagp_dist.variables.units import cf_units
+
+if TYPE_CHECKING:
+    from cagp_dist.solvers import Solver
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
 
@@ -110,10 +115,20 @@ class Observations:
         """Values that were observed."""
         return int(np.count_nonzero(~np.isnan(self.values)))
 
-    def patterns(self) -> list[tuple[Mask, Indices]]:
-        """Places observed, shape (n,), and the fields that were observed there, for each pattern of gaps."""
+    @cached_property
+    def there(self) -> Indices:
+        """Places with a value: of a grid by latitude, then eastward from Greenwich, as jobs have it."""
+        there = np.flatnonzero((~np.isnan(self.values)).any(axis=0))
+        if self.where is None or self.where.axes is None:
+            return there
+        keys = np.mod(self.longitude_degrees[there], 360.0), self.latitude_degrees[there]
+        return there[np.lexsort(keys)]
+
+    def patterns(self, solver: "Solver | None" = None) -> list[tuple[Indices, Indices]]:
+        """Places observed, in solver order, and the fields observed there, for each pattern of gaps."""
+        places = self.there[solver_order(points_of(self)[self.there], solver)]
         seen = ~np.isnan(self.values)
-        return [(seen[group[0]], group) for group in fields_by_pattern(seen)]
+        return [(places[seen[group[0], places]], group) for group in fields_by_pattern(seen)]
 
     def names_of(self, what: str) -> list[str]:
         """Names of the coordinates that are the latitude, longitude or time of an xarray object."""

@@ -19,7 +19,6 @@ from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.kriging.targets import Targets
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.latlon.layout import Layout
-from cagp_dist.mapping.solving import solver_order
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
@@ -124,7 +123,8 @@ class PlannedSolve:
 
     Attributes
     ----------
-    places : array of bool, shape (n,)
+    places : array of int
+        In solver order.
     fields : array of int
     solver : Solver
     demand : Demand
@@ -132,7 +132,7 @@ class PlannedSolve:
         If all its iterations are done.
     """
 
-    places: Mask
+    places: Indices
     fields: Indices
     solver: Solver
     demand: Demand
@@ -171,6 +171,7 @@ def plan_solves(
     ArgumentError, BudgetError
         As for `cagp_dist.condition`.
     """
+    named = SOLVERS.get(solver) if isinstance(solver, str) else solver
     return [
         choose_solver(
             solver,
@@ -184,7 +185,7 @@ def plan_solves(
             kernel_parts=kernel_parts,
             samples=samples,
         )
-        for places, fields in observed.patterns()
+        for places, fields in observed.patterns(named)
     ]
 
 
@@ -340,7 +341,7 @@ def predict(
 def choose_solver(
     solver: "str | Solver",
     observed: Observations,
-    places: Mask,
+    places: Indices,
     targets: Targets,
     *,
     fields: Indices,
@@ -350,8 +351,8 @@ def choose_solver(
     kernel_parts: int,
     samples: int = 1,
 ) -> PlannedSolve:
-    """Choose the solver for fields that were observed at places (n,), and plan it; see `chosen_solver`."""
-    window, n = observed.window, int(places.sum())
+    """Choose the solver for fields that were observed at places, and plan it; see `chosen_solver`."""
+    window, n = observed.window, places.size
     demand = Demand(
         n=n,
         q=targets.latitude_degrees.size,
@@ -399,15 +400,17 @@ def _check_grid(solver: Solver, observed: Observations) -> None:
         )
 
 
-def _on_circle(window: LatLonWindow, places: Mask) -> Mask:
+def _on_circle(window: LatLonWindow, places: Indices) -> Mask:
     """Which points of the full circle were observed, shape (P, Q)."""
-    return np.isfinite(window.embed(np.where(places, 0.0, np.nan).reshape(window.shape)))
+    there = np.full(window.shape, np.nan)
+    there.flat[places] = 0.0
+    return np.isfinite(window.embed(there))
 
 
 def _condition(
     prior: Prior,
     observed: Observations,
-    places: Mask,
+    places: Indices,
     fields: Indices,
     targets: Targets,
     *,
@@ -474,7 +477,13 @@ def sample_fields(
 
 
 def _arguments(
-    prior: Prior, observed: Observations, places: Mask, fields: Indices, targets: Targets, *, solver: Solver
+    prior: Prior,
+    observed: Observations,
+    places: Indices,
+    fields: Indices,
+    targets: Targets,
+    *,
+    solver: Solver,
 ) -> "tuple[Prior, Array | LatLonGrid, Array, Array | CellMeans | LatLonGrid]":
     """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""
     window = observed.window
@@ -484,7 +493,4 @@ def _arguments(
         y[:, ~_on_circle(window, places)] = np.nan
         return prior, window.grid, y, targets.wanted if targets.grid is None else targets.grid
     X, y = points_of(observed)[places], observed.values[np.ix_(fields, places)].T
-    order = solver_order(X, solver)
-    if isinstance(prior.noise_variance, np.ndarray):
-        prior = replace(prior, noise_variance=prior.noise_variance[order])
-    return prior, X[order], np.ascontiguousarray(y[order]), targets.wanted
+    return prior, X, np.ascontiguousarray(y), targets.wanted

@@ -103,7 +103,10 @@ def with_mixtures(task: Task, numbers: IntegratedNumbers, solution: Solution) ->
     The steps before stay those of the numbers of maximum likelihood.
     """
     last, columns, found = solution.steps[-1], task.columns, numbers.everywhere
-    mean, std = _moments(task, found, task.new_inputs)
+    mean, std = np.empty((2, len(task.points.times), len(task.new_inputs)))
+    everywhere = task.without_test() if numbers.by_fold else task
+    rest = slice(columns.test.stop if numbers.by_fold else 0, None)
+    mean[:, rest], std[:, rest] = _moments(everywhere, found, everywhere.new_inputs)
     tested = list(_at_test(task, numbers))
     scores, of_test = _scored(task, tested), _law((len(task.points.times), task.design.test.size))
     for at, times, law in tested:

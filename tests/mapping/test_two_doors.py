@@ -1,0 +1,140 @@
+"""`krige` and a job give the same bits for the same observations and settings."""
+
+import csv
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import run
+
+from ..jobs import job_text
+
+NUMBERS = {"lengthscale": 0.1, "variance": 30.0}
+BLOCKS = {"name": "block-gauss-seidel", "iterations": 3, "block_size": 64}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """120 stations with two noises, a field with gaps of its own on two days, and places across Greenwich."""
+    folder, rng = tmp_path_factory.mktemp("doors"), np.random.default_rng(0)
+    latitude, longitude = rng.uniform(38.0, 62.0, 120), rng.uniform(-12.0, 30.0, 120)
+    noise = np.where(np.arange(120) % 2, 0.3, 0.6)
+    value = 280.0 - 0.5 * (latitude - 50.0) + 3.0 * np.sin(np.deg2rad(6.0 * longitude))
+    value += noise * rng.standard_normal(120)
+    write(
+        folder / "stations.csv",
+        ["lat", "lon", "t", "err"],
+        zip(latitude, longitude, value, noise, strict=True),
+    )
+    write(
+        folder / "places.csv",
+        ["name", "lat", "lon"],
+        [("a", 52.5, 13.4), ("b", 38.7, -9.1), ("c", 45.0, 3.0)],
+    )
+    for name, (rows, columns) in {
+        "region": (np.arange(40.0, 60.0, 2.0), np.arange(0.0, 24.0, 2.0)),
+        "globe": (np.arange(-90.0, 91.0, 15.0), np.arange(0.0, 360.0, 15.0)),
+    }.items():
+        field = (
+            285.0
+            - 0.3 * np.abs(rows)[:, None]
+            + 2.0 * np.sin(np.deg2rad(7.0 * columns))
+            + np.zeros((2, 1, 1))
+        )
+        field = field + 0.3 * rng.standard_normal(field.shape)
+        field[:, np.abs(rows) == 90.0] = 250.0
+        for day, missing in enumerate(((2, slice(3, 5)), (5, slice(None, 3)))):
+            field[(day, *missing)] = np.nan
+        days = np.array(["2020-01-01", "2020-01-02"], "M8[ns]")
+        coordinates = {"time": days, "latitude": rows, "longitude": columns}
+        named = xr.DataArray(field.astype(np.float32), coordinates, name="t2m", attrs={"units": "K"})
+        named.to_netcdf(folder / f"{name}.nc", engine="h5netcdf")
+    return folder
+
+
+def write(path, header, rows):
+    with path.open("w", newline="") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+def job(folder, observations, *, prior, solver):
+    return parse_job(
+        job_text(
+            observations=observations,
+            design={
+                "train": {"kind": "all"},
+                "test": {"kind": "folds", "count": 4},
+                "targets": f"table:{folder / 'places.csv'}",
+            },
+            prior={"kernel": "matern32", "mean": "constant", "hyperparameters": "plug-in", **prior},
+            recalibration={"method": "none"},
+            solver=solver,
+            output={"root": folder / "out"},
+        )
+    )
+
+
+def assert_same(path, krige, name):
+    with xr.open_zarr(path, group="targets") as run:
+        for ours, published in (("mean", f"{name}_mean"), ("std", f"{name}_std")):
+            values = run[published].values
+            np.testing.assert_array_equal(values, np.broadcast_to(krige[ours].values, values.shape))
+
+
+@pytest.mark.parametrize(
+    ("noise", "prior", "solver", "asked"),
+    [
+        pytest.param(None, {}, {"name": "cholesky"}, {}, marks=pytest.mark.exhaustive),
+        (None, {"hyperparameters": "integrate"}, {"name": "cholesky"}, {"hyperparameters": "integrate"}),
+        ("err", {}, {"name": "neighbours", "neighbours": 20}, {"solver": cagp.Neighbours(20)}),
+        (None, {**NUMBERS, "noise_variance": 0.09}, BLOCKS, {"solver": cagp.BlockGaussSeidel(3, 64)}),
+    ],
+    ids=["exact", "integrated", "noise of each place, neighbours", "sweeps"],
+)
+def test_of_stations(folder, noise, prior, solver, asked):
+    """Fitted to, where the prior has no numbers."""
+    observations = {
+        "source": f"table:{folder / 'stations.csv'}",
+        "variable": "t",
+        "times": ["2020-01-01T00:00"],
+    }
+    if noise is not None:
+        observations["noise_std"], asked = noise, {**asked, "noise_std": noise, "nugget_std": None}
+    if "noise_variance" in prior:
+        asked = {**asked, **NUMBERS, "noise_std": 0.3}
+    asked = {"hyperparameters": "plug-in", **asked}
+    found = cagp.krige(
+        folder / "stations.csv",
+        to=folder / "places.csv",
+        value="t",
+        kernel="matern32",
+        drift="constant",
+        progress=False,
+        **asked,
+    )
+    assert_same(run(job(folder, observations, prior=prior, solver=solver)).path, found, "t")
+
+
+@pytest.mark.parametrize(
+    ("name", "mean", "given"),
+    [
+        ("region", "constant", False),
+        pytest.param("globe", "constant", False, marks=pytest.mark.exhaustive),
+        ("globe", "quadratic-latitude", True),
+    ],
+)
+def test_of_grids_with_gaps(folder, name, mean, given):
+    """Of a region without rings, and of the globe with the copies of its poles."""
+    observations = {"source": f"file:{folder / name}.nc", "variable": "t2m"}
+    prior = {"mean": mean, **({**NUMBERS, "noise_variance": 0.09} if given else {})}
+    path = run(job(folder, observations, prior=prior, solver={"name": "auto"})).path
+    with xr.open_dataset(folder / f"{name}.nc", engine="h5netcdf") as dataset:
+        field = dataset["t2m"].load()
+    asked = {**NUMBERS, "noise_std": 0.3} if given else {"hyperparameters": "plug-in"}
+    found = cagp.krige(
+        field, to=folder / "places.csv", kernel="matern32", drift=mean, progress=False, **asked
+    )
+    assert_same(path, found, "t2m")
