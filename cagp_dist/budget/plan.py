@@ -81,6 +81,8 @@ class Plan:
         How its tasks wait for each other, where that is modelled.
     full_covariance : bool
         Whether the solve is asked for the whole covariance of the test points.
+    kernel_parts : int
+        Terms of the sum that a kernel value is.
     sum_parts : int
         Parts of the sums over observed points: one for each task of a sweep where blocks are bands of rings.
     sums : int
@@ -110,6 +112,7 @@ class Plan:
     direct: bool = False
     cycle: Cycle | None = None
     full_covariance: bool = False
+    kernel_parts: int = 1
     sum_parts: int = 1
     sums: int = 0
     kept_columns: int = 0
@@ -212,6 +215,7 @@ def plan_without_tiles(
         peak_bytes=peak,
         workers=demand.workers,
         seconds=rough_seconds(demand, entries, flops, tasks),
+        kernel_parts=demand.kernel_parts,
     )
 
 

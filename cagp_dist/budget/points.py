@@ -196,6 +196,7 @@ def plan_sweeps(
         peak_bytes=fixed + together * group_bytes + stored * DOUBLE * size * size,
         workers=workers,
         seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
+        kernel_parts=demand.kernel_parts,
         cycle=Cycle(
             stages=stages,
             projections=projections,

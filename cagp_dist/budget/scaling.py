@@ -187,15 +187,20 @@ def rounds(plan: Plan, workers: int) -> Sequence[Round]:
             f"there is no model of {plan.method} on more workers; expected a solver of sweeps over blocks of "
             "points, or conjugate gradients, on points that are no complete grid. Leave out --workers."
         )
-    total = 1e-9 * (ENTRY_NANOSECONDS * plan.gram_entries + FLOP_NANOSECONDS * plan.flops)
+    total = _entry(plan) * plan.gram_entries + 1e-9 * FLOP_NANOSECONDS * plan.flops
     return _of_blocks(plan, workers, total) if plan.cycle.stages else _of_products(plan, total)
+
+
+def _entry(plan: Plan) -> float:
+    """Seconds of a kernel value, which has a term for each part of a sum."""
+    return 1e-9 * ENTRY_NANOSECONDS * plan.kernel_parts
 
 
 def _of_products(plan: Plan, total: float) -> list[Round]:
     """Products with G by strips; what is done between them stays with the process that asks for them."""
     assert plan.cycle is not None
     products = plan.cycle.products
-    product = min(1e-9 * (ENTRY_NANOSECONDS + 4 * FLOP_NANOSECONDS) * plan.n**2 / 2, total / products)
+    product = min((_entry(plan) + 4e-9 * FLOP_NANOSECONDS) * plan.n**2 / 2, total / products)
     return [*_products(products, plan.n, product), Round(1, 0, total - products * product, 1)]
 
 
@@ -225,7 +230,7 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
     vector = DOUBLE * columns  # bytes of one row of the columns
     holders = min(panels, workers)
 
-    flop, entry = 1e-9 * FLOP_NANOSECONDS, 1e-9 * ENTRY_NANOSECONDS
+    flop, entry = 1e-9 * FLOP_NANOSECONDS, _entry(plan)
     solve = flop * 2 * cycle.depth * size * columns
     if not plan.keep_factors and cycle.depth > 1:
         solve += flop * size**3 / 3 + entry * size**2
@@ -233,10 +238,10 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
     # what precedes the first iteration, and the part of the plan's work that it is
     found = []
     if k := cycle.coarse:
-        found += _coarse_space(plan.n, k)
+        found += _coarse_space(plan.n, k, entry)
         total -= entry * plan.n * (plan.n + k) + flop * 2 * plan.n * k * (plan.n + 5 * k)
     if cycle.products:
-        estimates = _estimates(plan.n, size, cycle.products, blocks)
+        estimates = _estimates(plan.n, size, cycle.products, blocks, entry)
         found += estimates
         total -= sum(each.times * each.work for each in estimates)
     projections = cycle.projections * batches
@@ -297,9 +302,9 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
     return found
 
 
-def _coarse_space(n: int, columns: int) -> list[Round]:
+def _coarse_space(n: int, columns: int, entry: float) -> list[Round]:
     """Columns chosen and made orthonormal in this process, between them a product of G with all of them."""
-    flop, entry = 1e-9 * FLOP_NANOSECONDS, 1e-9 * ENTRY_NANOSECONDS
+    flop = 1e-9 * FLOP_NANOSECONDS
     sides = DOUBLE * n * columns
     tiles = len(block_ranges(n, POINT_TILE))
     product = entry * n**2 + flop * 2 * n**2 * columns
@@ -311,9 +316,9 @@ def _coarse_space(n: int, columns: int) -> list[Round]:
     ]
 
 
-def _estimates(n: int, size: int, products: int, blocks: int) -> list[Round]:
+def _estimates(n: int, size: int, products: int, blocks: int, entry: float) -> list[Round]:
     """Make rounds that estimate how strongly blocks are coupled: a solve with each, then a product with G."""
-    flop, entry = 1e-9 * FLOP_NANOSECONDS, 1e-9 * ENTRY_NANOSECONDS
+    flop = 1e-9 * FLOP_NANOSECONDS
     solves = n * (entry * size + flop * (size * size // 3 + 2 * size))
     product = entry * n * n / 2
     solve = Round(products, blocks, solves, blocks, solves / blocks, 2, DOUBLE * size, 2 * DOUBLE * n)

@@ -60,11 +60,16 @@ class Outlook:
 
 @dataclass
 class _Now:
-    """The stage that is being worked on, when it began, and which part of it is done, as far as it says."""
+    """The stage that is being worked on, when it began, and which part of it is done, as far as it says.
+
+    ``shown`` is the part that was shown last: a fit that begins again elsewhere steps back, what is shown
+    does not.
+    """
 
     stage: str
     started: float = field(default_factory=monotonic)
     fraction: float = 0.0
+    shown: float = 0.0
 
 
 class Narrator:
@@ -208,11 +213,12 @@ class Narrator:
         return f"{now.stage}: {fraction:.0%}, {so_far} so far, about {rough_duration(left)} left"
 
     def _fraction(self, now: _Now) -> float:
-        """Part of the stage that is done: as it says, else by its plan."""
+        """Part of the stage that is done: as it says, else by its plan; never less than before."""
         outlook = self._outlooks.get(now.stage)
         planned = self._slowness.now * (QUICK_SECONDS if outlook is None else outlook.seconds)
         elapsed = monotonic() - now.started
-        return min(NEARLY, now.fraction or elapsed / max(elapsed, planned, 1e-9))
+        now.shown = max(now.shown, min(NEARLY, now.fraction or elapsed / max(elapsed, planned, 1e-9)))
+        return now.shown
 
     def _say(self, text: str, *, level: int) -> None:
         """Say it on the screen where somebody looks, else in the log."""

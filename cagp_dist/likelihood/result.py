@@ -120,7 +120,8 @@ class StandardErrors:
         fixed or on its bound, and for all where the likelihood is not curved downwards. Several fields count
         as independent: for fields that resemble each other, such as consecutive hours, they are too small.
         Where a sample of Vecchia's conditionals counts, they are sandwich (Godambe) errors, which have what
-        that adds.
+        that adds. A smoothness that was fitted or chosen has none, and the others are those at this
+        smoothness: too small where it is uncertain. `FitResult.choice` has likelihoods at others.
     """
 
     lengthscale: OwnNumbers

@@ -215,6 +215,8 @@ class Affine(ABC):
             enough=enough,
             checkpoint=problem.checkpoint,
         )
+        if enough is not None:
+            enough.end()
 
     @final
     def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:

@@ -5,6 +5,7 @@ near a target do not tell enough of it, Lanczos quadrature on the leftover of th
 computational variance is ``Y0' G^-1 Y0`` (T4).
 """
 
+import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,6 +58,8 @@ class Enough:
     system: TileSystem | None
     executor: Executor
     _spent: dict[Range, int] = field(default_factory=dict)
+    _useless: bool | None = None
+    """Whether steps that were asked for have brought no bound closer; None before there were any."""
 
     def __post_init__(self) -> None:
         self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
@@ -91,8 +94,25 @@ class Enough:
             wide = np.flatnonzero(most - least > WORTH_A_STEP * variance)
             for start in range(0, len(wide), WIDTH):
                 here = wide[start : start + WIDTH]
+                before = self._bounds[:, slice(*group)][:, here]
                 self._tighten(group, here, variance[here], work, steps=self.problem.lanczos_steps)
+                same = np.array_equal(before, self._bounds[:, slice(*group)][:, here])
+                self._useless = same and self._useless is not False
         return done
+
+    def end(self) -> None:
+        """Warn if the steps that were asked for have changed nothing."""
+        if self._useless:
+            gram, steps = self.problem.gram, self.problem.lanczos_steps
+            part = gram.noise_variance.min() / gram.diagonal().max()
+            warnings.warn(
+                f"lanczos_steps={steps} brought no bound of the computational variance closer: the least "
+                f"noise variance is {part:.1e} of the largest variance of an observation, and steps tell "
+                "less than neighbours do until there are several times as many. More iterations bring bounds "
+                'closer, and Chebyshev(3, preconditioner="vecchia") leaves little to bound. Leave '
+                "lanczos_steps out, or take many more.",
+                stacklevel=2,
+            )
 
     def _decide(self, group: Range, variance: Array, work: Panels, iteration: int) -> bool:
         assert self.share is not None

@@ -71,6 +71,17 @@ def test_limits_of_the_model(solver, n, q):
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(even))
 
 
+@pytest.mark.parametrize("solver", SOLVERS, ids=[str(each) for each in range(len(SOLVERS))])
+def test_every_term_of_a_sum_of_kernels_is_work(solver):
+    one, three = (
+        solver.plan(Demand(100_000, 50, 1, False, 1, False, 2**50, kernel_parts=parts)) for parts in (1, 3)
+    )
+    more = 2e-9 * ENTRY_NANOSECONDS * one.gram_entries
+    assert one.gram_entries == three.gram_entries
+    work = [free_of(plan, 1).serial_seconds for plan in (one, three)]
+    assert work[1] - work[0] == pytest.approx(more, rel=1e-6)
+
+
 @pytest.mark.parametrize("solver", [SOLVERS[1], SOLVERS[3]], ids=["sweeps", "at-once"])
 @pytest.mark.parametrize("workers", [2, 16, 256])
 def test_tasks_of_the_model_are_those_of_the_plan(solver, workers):

@@ -76,6 +76,17 @@ def test_progress_is_logged_unless_it_is_not_wanted(
     assert not shown or texts[1].startswith("solve: 25%, ")
 
 
+def test_what_is_shown_of_a_fit_with_several_starts_never_steps_back() -> None:
+    with Narrator(shown=False, time_limit_seconds=None, workers=2) as narrator:
+        narrator.expect(SOLVE)
+        with narrator.stage("solve") as report:
+            shown = []
+            for fraction in (0.2, 0.6, 0.1, 0.3, 0.7):
+                report(fraction)
+                shown.append(narrator._state().split(",")[0])
+    assert shown == ["solve: 20%", "solve: 60%", "solve: 60%", "solve: 60%", "solve: 70%"]
+
+
 def test_kriging_asks_for_a_limit_and_a_bool(stations: object) -> None:
     with pytest.raises(ArgumentError, match="progress is 'yes'; expected True or False"):
         cagp.Kriging(progress="yes", **NUMBERS).fit(stations)  # type: ignore[arg-type]

@@ -152,6 +152,7 @@ REGISTERED = {
 """Blocks of 40, or one block, in the given order: many small ones only take longer here."""
 
 
+@pytest.mark.filterwarnings("ignore:lanczos_steps=. brought no bound")  # as few may not
 @pytest.mark.usefixtures("many_points")
 @pytest.mark.parametrize("solver", REGISTERED.values(), ids=REGISTERED.keys())
 def test_lanczos_steps_tighten_the_bounds_of_every_solver(smooth, solver, monkeypatch):
@@ -173,6 +174,24 @@ def test_lanczos_steps_tighten_the_bounds_of_every_solver(smooth, solver, monkey
         assert (upper <= before[1]).all()
         before = np.stack([lower, upper])
     assert (before[1] - before[0]).max() < 0.2 * np.ptp(plain.computational_variance_bounds, axis=0).max()
+
+
+@pytest.mark.usefixtures("many_points")
+def test_lanczos_steps_that_change_nothing_are_said_once(smooth):
+    """Beside little noise a single step tells less than neighbours; enough of them are not warned of."""
+    noiseless = dataclasses.replace(smooth, prior=dataclasses.replace(smooth.prior, noise_variance=1e-7))
+    solver = cagp.BlockGaussSeidel(1, 40)
+    plain = noiseless.condition(solver).computational_variance_bounds
+    with pytest.warns(
+        UserWarning, match="lanczos_steps=1 brought no bound .* closer: .* take many more"
+    ) as said:
+        found = noiseless.condition(solver, lanczos_steps=1)
+    assert len(said) == 1
+    np.testing.assert_array_equal(found.computational_variance_bounds, plain)
+    more = smooth.condition(
+        solver, lanczos_steps=20
+    ).computational_variance_bounds  # or the warning is an error
+    assert (more[0] > smooth.condition(solver).computational_variance_bounds[0]).any()
 
 
 @pytest.mark.exhaustive
