@@ -259,6 +259,45 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
+def evaluate_means(family, inverse_lengthscale, variance, X, row_shares, Z, shares, lower, out):
+    """Write ``out[i, j] = sum_rs row_shares[i, r] shares[j, s] k(X[:, i R + r], Z[:, j S + s])``.
+
+    Covariances of weighted means of R points each with means of S points each.
+
+    Parameters
+    ----------
+    family, inverse_lengthscale, variance
+        As in `evaluate`.
+    X, Z : C-contiguous array of float64, shapes (p, n R) and (p, m S)
+        Points of the means, one row per coordinate.
+    row_shares, shares : array of float64, shapes (n, R) and (m, S)
+        Weights in each mean.
+    lower : bool
+        Write the lower triangle alone.
+    out : array of float64, shape (n, m)
+        Result; n R m S evaluations, half of them for a triangle.
+    """
+    R, S, parts = row_shares.shape[1], shares.shape[1], _parts(family)
+    space = np.empty(R * Z.shape[1])
+    for i in range(row_shares.shape[0]):
+        columns = min(i + 1, shares.shape[0]) if lower else shares.shape[0]
+        width = columns * S
+        values = space[: R * width]
+        _evaluate_subtile(family, inverse_lengthscale, variance, parts, X, i * R, Z, 0, width, values)
+        row = values[:width]
+        row *= row_shares[i, 0]
+        for r in range(1, R):
+            share, other = row_shares[i, r], values[r * width : (r + 1) * width]
+            for j in range(width):
+                row[j] += share * other[j]
+        for j in range(columns):
+            total = 0.0
+            for s in range(S):
+                total += shares[j, s] * row[j * S + s]
+            out[i, j] = total
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
 def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out):
     """Kernel between pairs of latitudes at every difference in longitude.
 

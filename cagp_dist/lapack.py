@@ -90,6 +90,28 @@ def _cholesky_by_blocks(matrix: Array) -> None:
             matrix[first:, first:last] -= below[:, first - stop :].T @ below[:, first - stop : last - stop]
 
 
+def complete_long_rows(table: Array, rounding: float, inverses: Array) -> int:
+    """Do what `cagp_dist.triangles.complete_rows` does, by LAPACK: four times as fast for a thousand rows.
+
+    ``table`` (m + r, m) is contiguous. Where a row is to be left out the loops do all of it, from a copy.
+    """
+    from cagp_dist.triangles import complete_rows
+
+    m = table.shape[1]
+    square, before = table[:m], table[:m].copy()
+    failed = _in_place("dpotrf", _addresses(square[None], written=True), m)
+    pivots = square.diagonal()
+    if failed is not None or not (pivots**2 > rounding * before.diagonal()).all():
+        square[:] = before
+        return int(complete_rows(table, rounding, inverses))
+    inverses[:] = 1.0 / pivots
+    first, size, one = table.ctypes.data, ctypes.c_int(m), ctypes.c_double(1.0)
+    if rows := len(table) - m:
+        below, count = first + 8 * m * m, ctypes.c_int(rows)
+        _routine("dtrsm")(b"L", b"U", b"T", b"N", size, count, one, first, size, below, size)
+    return 0
+
+
 def inverse_diagonals(factors: Array) -> Array:
     """Diagonals of ``(L L')^-1`` for every factor L, shape (count, m), m^3 / 3 flops each.
 

@@ -106,7 +106,28 @@ def solve_rows_back(table, inverses, rows):
 
 
 @compiled(nogil=True)
-def shared_neighbours(nearest, points, beside, most, at_once):
+def unknown_leaves(nearest, leaf, sizes, found, count):
+    """Choose for each target the first ``count`` of some leaves that its neighbours have not all points of.
+
+    Shapes: nearest (q, k), leaf (n,) of each point, sizes (leaves,), found (q, f); the result (q, count) has
+    -1 where there are fewer.
+    """
+    chosen, known = np.full((nearest.shape[0], count), -1), np.zeros(sizes.size, dtype=np.int64)
+    for t in range(nearest.shape[0]):
+        place = 0
+        for point in nearest[t]:
+            known[leaf[point]] += 1
+        for each in found[t]:
+            if place < count and known[each] < sizes[each]:
+                chosen[t, place] = each
+                place += 1
+        for point in nearest[t]:
+            known[leaf[point]] = 0
+    return chosen
+
+
+@compiled(nogil=True)
+def shared_neighbours(nearest, points, most, at_once):
     """Group targets that follow each other, as many as can share their neighbours at no more cost than alone.
 
     Groups are halves of halves of runs of ``most`` targets. One of g targets with m different neighbours
@@ -115,9 +136,7 @@ def shared_neighbours(nearest, points, beside, most, at_once):
     Parameters
     ----------
     nearest : array of int, shape (q, k)
-        Neighbours of each target, from 0 to ``points - 1``.
-    beside : int
-        What every group is conditioned on besides.
+        Neighbours of each target, from 0 to ``points - 1``; -1 is none.
     most : int
         Targets of a group, at most.
 
@@ -131,7 +150,7 @@ def shared_neighbours(nearest, points, beside, most, at_once):
         Different neighbours of each group.
     """
     q, k = nearest.shape
-    alone = _group_flops(1, k + beside) + at_once
+    alone = _group_flops(1, k) + at_once
     edges, starts = np.zeros(q + 1, dtype=np.int64), np.zeros(q + 1, dtype=np.int64)
     members, seen = np.empty(q * k, dtype=np.int64), np.full(points, -1)
     mark, groups, start, size = 0, 0, 0, most
@@ -141,13 +160,13 @@ def shared_neighbours(nearest, points, beside, most, at_once):
         count = first
         for t in range(start, stop):
             for j in range(k):
-                if seen[nearest[t, j]] != mark:
+                if nearest[t, j] >= 0 and seen[nearest[t, j]] != mark:
                     seen[nearest[t, j]] = mark
                     members[count] = nearest[t, j]
                     count += 1
         mark += 1
         g = stop - start
-        if g > 1 and _group_flops(g, count - first + beside) + at_once > g * alone:
+        if g > 1 and _group_flops(g, count - first) + at_once > g * alone:
             size = max(1, g // 2)
             continue
         groups += 1

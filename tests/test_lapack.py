@@ -12,6 +12,7 @@ from cagp_dist import lapack
 from cagp_dist.errors import NumericalError
 from cagp_dist.lapack import STRIP, cholesky_in_place, inverse_diagonals, multiply_lower, solve_lower
 from cagp_dist.runtime import single_threaded_blas
+from cagp_dist.triangles import complete_rows
 
 from .pairwise import pairwise
 
@@ -94,6 +95,26 @@ def test_diagonals_of_inverses(m):
     expected = np.diagonal(np.linalg.inv(lower @ lower.transpose(0, 2, 1)), axis1=1, axis2=2)
     np.testing.assert_allclose(inverse_diagonals(stored), expected, rtol=1e-11)
     np.testing.assert_array_equal(stored, before)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("below", [0, 3])
+def test_rows_are_completed_by_lapack_as_by_loops(repeated, below):
+    """Also where a row is that of another one: it is left out."""
+    m = 12
+    square = positive_definite(1, m)[0]
+    if repeated:
+        square[7], square[:, 7] = square[3], square[3]
+        square[7, 7] = square[3, 3]
+    table = np.concatenate(
+        [np.tril(square) + np.triu(np.full((m, m), np.nan), 1), columns_for(1, below, m)[0]]
+    )
+    expected, inverses, found = table.copy(), np.empty(m), np.empty(m)
+    left_out = complete_rows(expected, 1e-12, inverses)
+    assert lapack.complete_long_rows(table, 1e-12, found) == left_out == repeated
+    np.testing.assert_allclose(found, inverses, rtol=1e-12)
+    lower = np.tril(np.ones((m + below, m), dtype=bool))
+    np.testing.assert_allclose(table[lower], expected[lower], rtol=1e-10, atol=1e-12)
 
 
 @given(m=st.integers(1, 20), strip=st.integers(1, 25))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
 from cagp_dist.gram.targets import averaged, covariance_with, part, prior_variance, target_points
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CELL = 2048
 """Targets of a cell, at most; fewer where there are few, so that all workers have some."""
 
-FEWEST_OF_CELL = 64
+FEWEST_OF_CELL, OF_ANCHOR = 16, 64
 CELLS = 24
 
 AT_ONCE = 16
@@ -39,6 +39,9 @@ GROUP_FLOPS = 3e5
 
 ROUNDING = 1e-12
 """Part of its variance below which an observation is known from others: it is left out."""
+
+LONG = 384
+"""Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows."""
 
 LEAF = 8
 """Observations of which a mean is taken: fewer lose less of where they are, more of them say more."""
@@ -78,10 +81,11 @@ def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterato
         return
     tree = cKDTree(X * scale, balanced_tree=False, compact_nodes=False)
     pieces = _Pieces(tree, PIECE)
-    wanted = cKDTree(targets * scale, leafsize=FEWEST_OF_CELL)
-    anchors = _Pieces(wanted, FEWEST_OF_CELL)
+    few = max(FEWEST_OF_CELL, min(OF_ANCHOR, q // CELLS))
+    wanted = cKDTree(targets * scale, leafsize=few)
+    anchors = _Pieces(wanted, few)
     lower, upper = _with_neighbours(anchors, tree, k)
-    for start, stop in leaves(wanted, max(FEWEST_OF_CELL, min(CELL, q // CELLS))):
+    for start, stop in leaves(wanted, max(few, min(CELL, q // CELLS))):
         own = slice(*np.searchsorted(anchors.edges, [start, stop]))
         box = lower[own].min(axis=0), upper[own].max(axis=0)
         # sorted: of neighbours equally far away the same ones are taken, whatever points there are elsewhere
@@ -96,7 +100,7 @@ def boxes_with_neighbours(X: Array, targets: Array, *, scale: Array, neighbours:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X * scale, balanced_tree=False, compact_nodes=False)
-    anchors = _Pieces(cKDTree(targets * scale, leafsize=FEWEST_OF_CELL), FEWEST_OF_CELL)
+    anchors = _Pieces(cKDTree(targets * scale, leafsize=OF_ANCHOR), OF_ANCHOR)
     return _with_neighbours(anchors, tree, min(neighbours, len(X)))
 
 
@@ -138,21 +142,33 @@ def leaves(tree: "cKDTree", size: int) -> Iterator[tuple[int, int]]:
             pending += [node.greater, node.lesser]
 
 
-def groups(X: Array, targets: Array, settings: "Settings") -> Iterator[tuple[Indices, Indices]]:
-    """Targets that share their neighbours, and these: indices into scaled targets (q, p) and X (n, p)."""
+def groups(
+    X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None
+) -> Iterator[tuple[Indices, Indices, Indices]]:
+    """Targets that share their neighbours, these, and leaves: indices into targets (q, p), X (n, p), means.
+
+    Points are scaled. The neighbours of a group are those of all its targets, and so are the leaves, but for
+    those that neighbours have all points of.
+    """
     from scipy.spatial import cKDTree
 
     from cagp_dist.triangles import shared_neighbours
 
-    k = min(settings.neighbours, len(X))
+    n, k = len(X), min(settings.neighbours, len(X))
     order = cKDTree(targets, leafsize=1).indices
     nearest = cKDTree(X, balanced_tree=False).query(targets[order], k=k)[1].reshape(-1, k)
-    beside = settings.coarse if k < len(X) else 0
+    if means is not None:
+        beside = means.near(targets[order], nearest, settings.coarse)
+        nearest = np.hstack([nearest, np.where(beside >= 0, n + beside, -1)])
     # a trend is that of the neighbours of each: only those that have most in common share it
     once = GROUP_FLOPS if settings.drift == "none" else 0.0
-    edges, starts, members = shared_neighbours(nearest, len(X), beside, settings.most, once)
+    edges, starts, found = shared_neighbours(nearest, n + n // LEAF + 1, settings.most, once)
     for group in range(len(edges) - 1):
-        yield order[edges[group] : edges[group + 1]], members[starts[group] : starts[group + 1]]
+        both = found[starts[group] : starts[group + 1]]
+        members, leaves = both[both < n], both[both >= n] - n
+        if means is not None:
+            leaves = leaves[means.unknown(leaves, members)]
+        yield order[edges[group] : edges[group + 1]], members, leaves
 
 
 class LeafMeans:
@@ -180,6 +196,7 @@ class LeafMeans:
         self._points, self._noise = np.ascontiguousarray(X[self._index].transpose(2, 0, 1)), noise
         self._leaf, self._share = np.empty(m, dtype=np.intp), np.empty(m)
         self._leaf[order], self._share[order] = np.arange(m) // LEAF, self._shares.reshape(-1)[:m]
+        self._sizes = np.bincount(self._leaf)
         self._centres = cKDTree(self.of(scaled))
 
     def of(self, columns: Array) -> Array:
@@ -192,18 +209,36 @@ class LeafMeans:
         values = function(points).reshape(len(chosen), LEAF, -1)
         return np.asarray(np.einsum("cs,csr->cr", self._shares[chosen], values))
 
-    def near(self, centre: Array, count: int) -> Indices:
-        """Give the leaves that are nearest to a point in scaled coordinates."""
-        return np.asarray(self._centres.query(centre, k=np.arange(1, min(count, len(self._shares)) + 1))[1])
+    def near(self, targets: Array, nearest: Indices, count: int) -> Indices:
+        """Give leaves (q, count) near scaled targets that neighbours (q, k) do not have all of, or -1."""
+        from cagp_dist.triangles import unknown_leaves
 
-    def square(self, chosen: Indices) -> Array:
-        """Covariance (c, c) of chosen means."""
+        k = min(count + nearest.shape[1] // LEAF + 1, len(self._shares))
+        found = self._centres.query(targets, k=np.arange(1, k + 1))[1]
+        return np.asarray(unknown_leaves(nearest, self._leaf, self._sizes, found, count))
+
+    def unknown(self, leaves: Indices, members: Indices) -> Mask:
+        """Whether members do not have all of leaves."""
+        known = np.bincount(self._leaf[members], minlength=len(self._sizes))
+        return np.asarray(known[leaves] < self._sizes[leaves])
+
+    def square(self, chosen: Indices, out: Array) -> None:
+        """Write the lower triangle of the covariance (c, c) of chosen means."""
+        from cagp_dist.compiled import evaluate_means
+
+        shares, noise = self._shares[chosen], self._noise[self._index[chosen]]
         points = self._points[:, chosen].reshape(len(self._points), -1)
-        values = self.seen(chosen, partial(_evaluated, self._parameters, points))
-        square = np.einsum("cs,csd->cd", self._shares[chosen], values.reshape(len(chosen), LEAF, -1))
-        noise = self._noise[self._index[chosen]]
-        square[np.diag_indices(len(chosen))] += (noise * self._shares[chosen] ** 2).sum(axis=1)
-        return np.asarray(square)
+        evaluate_means(*self._parameters, points, shares, points, shares, True, out)
+        out[np.diag_indices(len(chosen))] += (noise * shares**2).sum(axis=1)
+
+    def with_points(self, chosen: Indices, points: Array, index: Indices, out: Array) -> None:
+        """Write covariances (k, c) of observations at points (p, k), of this index, with chosen means."""
+        from cagp_dist.compiled import evaluate_means
+
+        shares, own = self._shares[chosen], self._leaf[index][:, None] == chosen
+        means = self._points[:, chosen].reshape(len(self._points), -1)
+        evaluate_means(*self._parameters, points, np.ones((len(index), 1)), means, shares, False, out)
+        out += np.where(own, (self._noise * self._share)[index][:, None], 0.0)
 
     def seen(self, chosen: Indices, panel: Callable[[Array], Array]) -> Array:
         """Covariances (r, c) of chosen means with what has those of ``panel`` (r, w) with points (p, w)."""
@@ -211,11 +246,6 @@ class LeafMeans:
         return np.asarray(
             np.einsum("rcs,cs->rc", values.reshape(-1, len(chosen), LEAF), self._shares[chosen])
         )
-
-    def noise_with(self, chosen: Indices, points: Indices) -> Array:
-        """Covariances (k, c) of the noise of chosen means with that of some points."""
-        own = self._leaf[points][:, None] == chosen
-        return np.asarray(np.where(own, (self._noise * self._share)[points][:, None], 0.0))
 
     def spread(self, chosen: Indices, weights: Array) -> tuple[Array, Indices]:
         """Weights (g, w) of points, and which these are, from weights (g, c) of chosen means."""
@@ -243,7 +273,7 @@ class Settings:
     @property
     def reach(self) -> int:
         """How many of the nearest observations a neighbourhood takes in, about."""
-        return max(self.neighbours, LEAF * self.coarse)
+        return self.neighbours + LEAF * self.coarse
 
 
 class Laws(NamedTuple):
@@ -382,6 +412,7 @@ def _solved(
 ) -> Iterator[_Group]:
     """Solve the targets of a cell, group by group; what a group holds is gone with the next one."""
     from cagp_dist.compiled import evaluate
+    from cagp_dist.lapack import complete_long_rows
     from cagp_dist.triangles import complete_rows
 
     where = targets.centres if isinstance(targets, LinearFunctionals) else targets
@@ -389,11 +420,9 @@ def _solved(
     T, sphere = columns.shape[1], on_unit_sphere(X)
     means = LeafMeans(kernel, X, noise) if settings.coarse and settings.neighbours < len(X) else None
     of_columns = None if means is None else means.of(columns)
-    coarse, space = np.empty(0, dtype=np.intp), np.empty(0)
+    space = np.empty(0)
 
-    for here, members in groups(X * scale, where * scale, settings):
-        if means is not None:
-            coarse = means.near(where[here].mean(axis=0) * scale, settings.coarse)
+    for here, members, coarse in groups(X * scale, where * scale, settings, means):
         some, near = part(targets, here), np.ascontiguousarray(points[:, members])
         g, c, m = len(here), coarse.size, len(members)
         at_targets, at_members = np.empty((g, 0)), np.empty((m, 0))
@@ -414,15 +443,14 @@ def _solved(
         table[size + r :, c:] = _panel(kernel, some, near)
         if means is not None and of_columns is not None:
             table[c:size, c:] = own
-            table[:c, :c] = means.square(coarse)
-            table[c:size, :c] = means.seen(coarse, partial(_evaluated, parameters, near))
-            table[c:size, :c] += means.noise_with(coarse, members)
+            means.square(coarse, table[:c, :c])
+            means.with_points(coarse, near, members, table[c:size, :c])
             table[size : size + T, :c] = of_columns[coarse].T
             if d:
                 table[size + T : size + r, :c] = means.of_function(coarse, drift_at).T
             table[size + r :, :c] = means.seen(coarse, partial(_panel, kernel, some))
         inverses = np.empty(size)
-        left_out = complete_rows(table, ROUNDING, inverses)
+        left_out = (complete_rows if size < LONG else complete_long_rows)(table, ROUNDING, inverses)
         drift = _Drift(at_targets, table[size + T : size + r]) if d else None
         values, known = table[size : size + T], table[size + r :]
         yield _Group(here, members, means, coarse, table, inverses, left_out, values, known, drift)
@@ -533,5 +561,5 @@ def least_bytes(n: int, q: int, p: int, fields: int, *, neighbours: int, coarse:
     halo = min(n, max(16 * max(CELL, 4 * neighbours), n // CELLS))
     waiting = AT_ONCE * workers * halo * (p + fields + 1)
     task = halo * (3 * p + 2 * fields + 4 + coarse) + CELL * (2 * neighbours + 2 * fields)
-    group = (6 * neighbours + coarse) * (6 * neighbours + FEWEST_OF_CELL + coarse)
-    return trees + 8 * (workers * 3 * (task + group) + waiting) + 8 * q * (fields + 2)
+    group = 6 * neighbours + 4 * coarse
+    return trees + 8 * (workers * 3 * (task + group * (group + OF_ANCHOR)) + waiting) + 8 * q * (fields + 2)

@@ -67,20 +67,21 @@ Drift = Literal["none", "constant", "linear"]
 JOINT_ROWS = 256
 """Targets of a task of the joint law."""
 
-TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (64, 128), (128, 256))
+TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (128, 64), (128, 128), (128, 256))
 """Neighbours and coarse means that "auto" tries, the cheapest first."""
 
 WIDE = 1.05
 """From where on a warning says that standard deviations are wider than they could be."""
 
-CLOSE = 1.01
-"""What "auto" asks for: standard deviations this close to those of four times as many neighbours."""
+CLOSE, USUAL = 1.01, 0.99
+"""What "auto" asks for: standard deviations this close to those of four times as many neighbours, at this
+part of targets."""
 
 MOST_COARSE = 512
 """Coarse means of what "auto" compares with, at most."""
 
-TRIED_TARGETS, TRIED_FLOPS = 256, 5e9
-"""Targets that they are compared at, at most, and flops that this may take."""
+TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 256, 32, 2e10
+"""Targets that they are compared at, at most and at least, and flops that this may take in between."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Neighbours:
     ----------
     neighbours : int or "auto"
         Nearest observations of each target, in the metric of the kernel; at most all n. "auto" tries 32, 64
-        and 128, then coarse means beside them, until the standard deviation at 19 of 20 sampled targets is
+        and 128, then coarse means beside them, until the standard deviation at 99 of 100 sampled targets is
         within 1 % of that from four times as many of both, and logs what it took. More never raise the
         variance of a target that shares with no other.
     coarse : int
@@ -215,24 +216,29 @@ class Neighbours:
             return replace(self, neighbours=TRIALS[0][0])
         gram, places = problem.gram, target_points(problem.targets)  # of functionals the nodes
         targets = places[sampled(len(places), TRIED_TARGETS)]
-        found: dict[tuple[Neighbours, int], Array] = {}
+        found: dict[Neighbours, Array] = {}
 
-        def deviations(solver: Neighbours, targets: Array) -> Array:
-            key = replace(solver, group=1), len(targets)
-            if key not in found:
-                laws = _Work(key[0], gram, targets, executor).laws(np.zeros((gram.shape[0], 0)))
-                found[key] = downdated(gram.kernel, targets, laws[1])
-            return found[key]
+        def deviations(solver: Neighbours, count: int) -> Array:
+            alone = replace(solver, group=1)
+            if len(found.get(alone, ())) < count:
+                some = targets[:count]
+                laws = _Work(alone, gram, some, executor).laws(np.zeros((gram.shape[0], 0)))
+                found[alone] = downdated(gram.kernel, some, laws[1])
+            return found[alone][:count]
 
-        n, ratio, best = gram.shape[0], np.ones(1), self
+        n, best, ratio = gram.shape[0], self, np.ones(1)
+        least = np.full(len(targets), np.inf)
         for k, coarse in TRIALS:
             best = replace(self, neighbours=k, coarse=max(self.coarse, coarse))
             more = replace(best, neighbours=4 * k, coarse=min(4 * best.coarse, MOST_COARSE))
             flops = flops_alone(more.members(n), more.coarse)
-            some = targets[: max(16, int(TRIED_FLOPS / flops))]
-            reference = deviations(more, some)
-            ratio = deviations(best, some) / np.where(reference > 0.0, reference, 1.0)
-            if best.members(n) >= n or np.quantile(ratio, 0.95) <= CLOSE:
+            count = min(len(targets), max(FEWEST_TRIED, int(TRIED_FLOPS / flops)))
+            own, last = deviations(best, count), (k, coarse) == TRIALS[-1]
+            if not last and np.quantile(_over(own, least[:count]), USUAL) > CLOSE:
+                continue  # wider than what was found before
+            least[:count] = np.minimum(least[:count], deviations(more, count))
+            ratio = _over(own, least[:count])
+            if best.members(n) >= n or np.quantile(ratio, USUAL) <= CLOSE:
                 break
         _say(best, ratio)
         return replace(best, wider=float(np.median(ratio)))
@@ -314,9 +320,14 @@ FEW_FOR_BOUNDS = 20_000
 """Observed points up to which a plan counts the certificate, which takes all pairs of points and targets."""
 
 
+def _over(deviations: Array, least: Array) -> Array:
+    """Ratio of standard deviations to the least that were found; one where that is zero."""
+    return np.divide(deviations, least, out=np.ones(len(least)), where=least > 0.0)
+
+
 def _say(solver: Neighbours, ratio: Array) -> None:
     """Log what "auto" took and how near it is."""
-    usual = float(np.quantile(ratio, 0.95))
+    usual = float(np.quantile(ratio, USUAL))
     common = f" and {solver.coarse} coarse means" if solver.coarse else ""
     _log.log(
         logging.INFO if usual < WIDE else logging.WARNING,

@@ -12,6 +12,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.neighbourhoods import LeafMeans, Settings, cells, groups
+from cagp_dist.kernels import coordinates
 from cagp_dist.solvers.base import SOME_POINTS
 
 from ..oracle import assert_close, kernel_matrix
@@ -193,7 +194,7 @@ def test_a_halo_has_all_neighbours_of_its_cell(k):
         nearest = np.argsort(apart, axis=0)[:k]
         assert np.isin(nearest, cell.halo).all()
         mine = points[cell.halo] * scale
-        for here, members in groups(mine, targets[cell.targets] * scale, Settings(k, 0, 16)):
+        for here, members, _ in groups(mine, targets[cell.targets] * scale, Settings(k, 0, 16)):
             assert np.isin(nearest[:, here], cell.halo[members]).all()
             assert len(here) <= 16
     assert sorted(seen) == list(range(len(targets)))
@@ -208,10 +209,27 @@ def test_means_of_leaves_have_their_covariances():
     heaviest = np.argmax(L, axis=1)
     assert all(noise[heaviest[a]] == noise[L[a] > 0.0].min() for a in range(len(L)))
     G = kernel_matrix(PRIOR.kernel, X, X) + np.diag(noise)
-    chosen = means.near(np.array([5.0, 5.0]), 9)
-    assert_close(means.square(chosen), (L @ G @ L.T)[np.ix_(chosen, chosen)])
-    found = means.seen(chosen, lambda points: kernel_matrix(PRIOR.kernel, X, points.T))
-    assert_close(found + means.noise_with(chosen, np.arange(len(X))), G @ L[chosen].T)
+    leaf, middle = np.argmax(L > 0.0, axis=0), np.array([[5.0, 5.0]])
+    ((some, *chosen),) = means.near(middle, np.zeros((1, 1), dtype=np.intp), 10)
+    (without,) = means.near(middle, np.flatnonzero(leaf == some)[None], 9)  # known from all its observations
+    assert without.tolist() == chosen
+    square, found = np.zeros((9, 9)), np.empty((len(X), 9))
+    means.square(chosen, square)
+    assert_close(square, np.tril((L @ G @ L.T)[np.ix_(chosen, chosen)]))
+    means.with_points(chosen, coordinates(X), np.arange(len(X)), found)
+    assert_close(found, G @ L[chosen].T)
+    of_kernel = means.seen(chosen, lambda points: kernel_matrix(PRIOR.kernel, X, points.T))
+    assert_close(of_kernel, kernel_matrix(PRIOR.kernel, X, X) @ L[chosen].T)
+
+
+def test_a_group_has_the_means_of_all_its_targets():
+    """Also where they lie apart: none has a wider error bar than alone."""
+    prior = cagp.Prior(cagp.Matern32(2.0), 1.0)
+    together, alone = (
+        belief(cagp.Neighbours(8, coarse=30, group=group), prior=prior).variance for group in (64, 1)
+    )
+    assert (together <= alone * (1.0 + 1e-9)).all()
+    assert (together < 0.999 * alone).any()
 
 
 def test_coarse_means_are_worth_more_than_as_many_neighbours():
