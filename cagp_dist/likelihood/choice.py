@@ -32,7 +32,7 @@ MARGIN = 2.0
 """Log-likelihood by which another kernel must be better: odds of seven to one."""
 
 MOST_COMPARED = 1_000
-"""Points on which kernels are compared, by their exact likelihood: four seconds for all of them."""
+"""Points on which kernels are compared, of more by Vecchia's likelihood: two seconds for all of them."""
 
 OTHER_STARTS = 2
 """Starts of all kernels but the first: from where that one ended, and one more."""
@@ -63,7 +63,7 @@ def choose(search: Callable[..., FitResult], *, final: bool) -> FitResult:
     missing: list[str] = []
     for family in CANDIDATES[1:]:
         try:
-            found.append(search(family, start=_start_of(first), starts=OTHER_STARTS))
+            found.append(search(family, start=start_of(first), starts=OTHER_STARTS))
         except NumericalError:  # its matrices are too smooth for this noise
             missing.append(family.__name__)
     all_found = found
@@ -89,7 +89,7 @@ def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResul
         smoothness = min(max(round(math.exp(logarithm), 3), ROUGHEST), SMOOTHEST)
         known = [result for result in found.values() if result is not None]
         if smoothness not in found:
-            near = {"start": _start_of(max(known, key=_likelihood)), "starts": 1} if known else {}
+            near = {"start": start_of(max(known, key=_likelihood)), "starts": 1} if known else {}
             try:
                 found[smoothness] = search(MaternOf(smoothness), **near)
             except NumericalError:
@@ -116,7 +116,7 @@ CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose, FITTED: fit_smooth
 """How a kernel is chosen, by what stands in its place."""
 
 
-def _start_of(result: FitResult) -> Start:
+def start_of(result: FitResult) -> Start:
     """Give the numbers of a fit as a start of another."""
     kernel = result.prior.kernel.parts[0]
     return {
@@ -133,7 +133,7 @@ def usable(result: FitResult) -> bool:
 
 
 def _likelihood(result: FitResult) -> float:
-    assert result.log_likelihood is not None  # candidates are compared by exact likelihoods
+    assert result.log_likelihood is not None  # of all that are compared
     return result.log_likelihood
 
 

@@ -30,6 +30,9 @@ DEVIATING = 4
 SCORINGS, LATER_SCORINGS = 24, 5
 """The same by Vecchia's likelihood, whose Fisher scoring goes on from the first level in a few."""
 
+GOING_ON = 2
+"""Of the first level, where it goes on from a comparison of kernels."""
+
 CONDITIONAL_SECONDS = 33e-6
 """Of one conditional, in one evaluation with the expected information, on one core."""
 
@@ -81,7 +84,7 @@ def evaluations(size: FitSize) -> list[tuple[int, int]]:
     often = OF_A_SUM ** (size.parts - 1) * (DEVIATING if size.deviating else 1)
     first, later = often * CLIMBS, often * LATER
     if size.method == "vecchia":
-        first, later = often * SCORINGS, LATER_SCORINGS
+        first, later = often * SCORINGS if size.kernels == 1 else GOING_ON, LATER_SCORINGS
     return [(points, later if level else first) for level, points in enumerate(levels)]
 
 
@@ -97,8 +100,7 @@ def fit_seconds(size: FitSize, *, workers: int) -> float:
         return size.kernels * seconds
     if size.points <= MOST_COMPARED:
         return size.kernels * seconds
-    often = DEVIATING if size.deviating else 1
-    return seconds + size.kernels * often * CLIMBS * _dense(MOST_COMPARED)
+    return seconds + size.kernels * SCORINGS * MOST_COMPARED * CONDITIONAL_SECONDS / workers
 
 
 class FitCourse:

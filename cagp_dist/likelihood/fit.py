@@ -27,7 +27,7 @@ from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.bounds import Given, make_bounds
-from cagp_dist.likelihood.choice import CHOICES, MOST_COMPARED
+from cagp_dist.likelihood.choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.conditionals import conditionals_of
 from cagp_dist.likelihood.evaluation import Likelihood
 from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
@@ -239,6 +239,9 @@ def fit(
         best = CHOICES[way](partial(fit, **{**given, **some}), final=not some)
         if not some:
             return best
+        how = method if method != "auto" else _choose(data, room=available_bytes())[0]
+        if start is None and how == "vecchia":  # its first level are the points that were compared
+            given |= {"start": start_of(best), "starts": 1}
         return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)
     model = Model.of(kernel)
     if anisotropic:
@@ -290,11 +293,14 @@ def fit(
                 )
                 mixed = len(set(model.families)) > 1
                 spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
-            if isinstance(part, Points) and part.deviations is not None and not levels:
+            curved = _has_squares(part, how, first=not levels) and (
+                how == "vecchia" or (model.parts == 1 and not deviating)
+            )
+            if isinstance(part, Points) and part.deviations is not None and not levels and start is None:
                 # the best place for one noise, which is soon found, is a good start
-                likelihood = likelihood_of(model, _alike(part), how)
+                likelihood = likelihood_of(model, _alike(part), how, curved)
                 spread = [
-                    best_climb(Profile(likelihood, within, counter), spread).x,
+                    best_climb(Profile(likelihood, within, counter, curved=curved), spread).x,
                     spread[0],
                     *without_nugget(
                         spread,
@@ -304,9 +310,6 @@ def fit(
                         deviations=part.deviations,
                     ),
                 ]
-            curved = _has_squares(part, how, first=not levels) and (
-                how == "vecchia" or (model.parts == 1 and not deviating)
-            )
             likelihood = likelihood_of(model, part, how, curved)
             levels.append(Profile(likelihood, within, counter, deviating, curved))
         place, end = _search(levels, spread, model)
@@ -357,7 +360,7 @@ def _compared(data: Points | Gridded, mean: Mean, method: Method) -> dict[str, A
         "y": part.residuals,
         "mean": 0.0 if part.basis is None else mean,
         "noise_deviations": part.deviations,
-        "method": "dense",
+        "method": "vecchia",
     }
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import NumericalError
+from cagp_dist.likelihood.bounds import TOUCHING
 from cagp_dist.likelihood.profile import Place, Profile
 
 GAIN = 1e-5
@@ -203,7 +204,7 @@ def score(profile: Profile, start: Array, variance: float | None = None) -> tupl
         slope = np.where(_outward(x, chart.slope(place), low, high), 0.0, chart.slope(place))
         if np.linalg.norm(slope) <= LEVEL * place.evaluation.values**0.25:
             return place, True
-        free = (slope != 0.0) | ((x > low) & (x < high))
+        free = (slope != 0.0) | ((x > low + TOUCHING) & (x < high - TOUCHING))
         inner = matrix[np.ix_(free, free)]
         if not np.isfinite(inner).all() or np.linalg.eigvalsh(inner).min(initial=1.0) <= 0.0:
             return place, False
@@ -272,7 +273,7 @@ def _admissible_slope(profile: Profile, place: Place) -> Array:
 
 def _outward(x: Array, slope: Array, low: Array, high: Array) -> Mask:
     """Which entries of a slope point out of the bounds."""
-    return ((x <= low) & (slope < 0.0)) | ((x >= high) & (slope > 0.0))
+    return ((x <= low + TOUCHING) & (slope < 0.0)) | ((x >= high - TOUCHING) & (slope > 0.0))
 
 
 def profile_information(profile: Profile, information: Array) -> Array:

@@ -67,6 +67,17 @@ def test_many_points_are_compared_on_some_and_fitted_as_they_are(monkeypatch):
     assert result.choice.points < 225
 
 
+def test_the_fit_of_the_chosen_kernel_goes_on_from_the_comparison(monkeypatch):
+    """It ends where one from all starts does, after fewer evaluations."""
+    monkeypatch.setattr("cagp_dist.likelihood.fit.MOST_COMPARED", 224)
+    X, y = field(cagp.Matern12(0.3, 2.0))
+    chosen, alone = (cagp.fit(kernel, X, y, mean=0.0, method="vecchia") for kernel in ("auto", cagp.Matern12))
+    assert chosen.choice.kernel == "Matern12"
+    assert chosen.choice.points < 225
+    assert chosen.evaluations < alone.evaluations / 2
+    assert chosen.log_likelihood == pytest.approx(alone.log_likelihood, abs=1e-2)
+
+
 def test_a_kernel_that_leaves_floating_point_is_none_to_choose():
     X, y = field(cagp.Matern32(0.3, 2.0), n=40)
 

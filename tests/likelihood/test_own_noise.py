@@ -133,3 +133,24 @@ def test_what_cannot_be_is_refused(arguments, text):
     X, b, known = problem()
     with pytest.raises(ArgumentError, match=text):
         cagp.fit(cagp.Matern32, X, b, **{"noise_deviations": known - known.mean()} | arguments)
+
+
+@pytest.mark.parametrize("least", [0.04, 0.2**2, 0.3**2, 0.7])
+def test_a_noise_that_is_held_does_not_stop_scoring(monkeypatch, least):
+    """Also where its logarithm is off by rounding: no climb has to take over."""
+    rng = np.random.default_rng(0)
+    X, deviations = rng.uniform(size=(300, 2)), rng.choice([0.0, 0.1, 0.3], 300)
+    covariance = cagp.Matern32(0.3, 2.0)(X, X) + np.diag(least + deviations)
+    y = np.linalg.cholesky(covariance) @ rng.normal(size=300)
+    monkeypatch.setattr("cagp_dist.likelihood.search.climb", None)
+    result = cagp.fit(
+        cagp.Matern32,
+        X,
+        y,
+        mean=0.0,
+        method="vecchia",
+        noise_deviations=deviations,
+        bounds={"noise_variance": (least, least)},
+    )
+    assert result.status.ok
+    assert result.prior.noise_variance == pytest.approx(least, rel=1e-12)
