@@ -39,7 +39,7 @@ def test_a_global_grid_is_shaded_where_it_is(flipped, transposed):
     figure = (field.transpose() if transposed else field).cagp.plot("mean")
     frame = _frame(horizontal(field))
     assert isinstance(frame.projection, EqualEarth)
-    longitude, latitude = frame.pixels(1200)
+    longitude, latitude = frame.pixels(image_of(figure).get_array().shape[1])
     drawn = np.ma.filled(image_of(figure).get_array(), np.nan)
     there = np.isfinite(drawn) & (np.abs(latitude) < 86.0) & (np.abs(np.abs(longitude) - 180.0) > 5.0)
     assert there.mean() > 0.7
