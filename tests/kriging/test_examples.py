@@ -62,4 +62,5 @@ def test_every_script_is_short_and_complete():
     scripts = [cell for cell in cells if "remove-cell" not in cell and "import cagp_dist" in cell]
     assert len(scripts) == 9
     for script in scripts:
-        assert len([line for line in script.splitlines() if line.strip()]) <= 6, script
+        longest = 16 if "krige_store" in script else 6  # with the sample that its prior is fitted to
+        assert len([line for line in script.splitlines() if line.strip()]) <= longest, script
