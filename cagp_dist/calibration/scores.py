@@ -6,8 +6,8 @@ unseen field. The log score, the CRPS and the interval score are proper: no pred
 average [Gneiting & Raftery 2007].
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,56 +21,66 @@ from cagp_dist.predictive import Gaussian, Predictive
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
-_OF_EACH = ("normal_score", "squared_error", "nll", "crps")
-_OF_EACH_LEVEL = ("width", "interval_score")
+AREA_WEIGHTED = "_area_weighted"
+"""Suffix of the published name of a measure in which each point counts with the area that it stands for."""
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """What `scores_of` and `scores` measure; units of the observations where not said otherwise.
-
-    Every score comes twice: with each value counted once, and ``_area_weighted``, with the weights given.
-    Without weights the two are equal.
+class Measures:
+    """Means over observations in one weighting; units of the observations where not said otherwise.
 
     Attributes
     ----------
-    rmse, rmse_area_weighted : float
+    rmse : float
         Root mean square error of the mean against the (noisy) observations.
-    nll, nll_area_weighted : float
+    nll : float
         Mean negative log predictive density, nats; smaller is better.
-    crps, crps_area_weighted : float
+    crps : float
         Mean continuous ranked probability score; smaller is better.
-    coverage, coverage_area_weighted : array, shape (L,)
+    coverage : array, shape (L,)
         Fraction of observations inside the central interval of each level; near the level if calibrated.
-    mean_width, mean_width_area_weighted : array, shape (L,)
+    mean_width : array, shape (L,)
         Mean width of the central intervals, the sharpness: smaller is better where the coverage is right.
-    interval_score, interval_score_area_weighted : array, shape (L,)
+    interval_score : array, shape (L,)
         Mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
         interval; smaller is better.
-    levels : array, shape (L,)
-        Levels of the central intervals, in (0, 1).
-    ks_statistic, ks_pvalue, ks_statistic_area_weighted, ks_pvalue_area_weighted : float
+    ks_statistic, ks_pvalue : float
         Distance of the PIT values from uniform, no unit; the p-value presumes independent test points
         (see ``cagp_dist.calibration.pit.CORRELATED_TEST_POINTS``).
     """
 
     rmse: float
-    rmse_area_weighted: float
     nll: float
-    nll_area_weighted: float
     crps: float
-    crps_area_weighted: float
     coverage: Array
-    coverage_area_weighted: Array
     mean_width: Array
-    mean_width_area_weighted: Array
     interval_score: Array
-    interval_score_area_weighted: Array
-    levels: Array
     ks_statistic: float
     ks_pvalue: float
-    ks_statistic_area_weighted: float
-    ks_pvalue_area_weighted: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(Measures):
+    """What `scores_of` and `scores` measure: of each value counted once, and ``by_area``.
+
+    Attributes
+    ----------
+    by_area : Measures
+        With the weights given; without weights the same as with each value counted once.
+    levels : array, shape (L,)
+        Levels of the central intervals, in (0, 1).
+    """
+
+    by_area: Measures
+    levels: Array
+
+    def named(self, *, suffix: str = "") -> dict[str, float | Array]:
+        """Each measure in both weightings, by its published name."""
+        return {
+            f"{measure.name}{weighting}{suffix}": getattr(found, measure.name)
+            for weighting, found in (("", self), (AREA_WEIGHTED, self.by_area))
+            for measure in fields(Measures)
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,42 +114,39 @@ class PointScores:
 
     def __getitem__(self, index: Any) -> "PointScores":
         """Scores of some of the observations, as an array of shape S would be indexed."""
-        index = index if isinstance(index, tuple) else (index,)
-        return PointScores(
-            self.normal_score[index],
-            self.squared_error[index],
-            self.nll[index],
-            self.crps[index],
-            self.width[(slice(None), *index)],
-            self.interval_score[(slice(None), *index)],
-            self.levels,
-        )
+        return replace(self, **{name: values[at] for name, values, at in self._at(index)})
 
     def put(self, at: Any, scored: "PointScores") -> None:
         """Write scores of some of the observations, an index of arrays of shape S."""
-        for name in _OF_EACH:
-            getattr(self, name)[at] = getattr(scored, name)
-        for name in _OF_EACH_LEVEL:
-            getattr(self, name)[(slice(None), *at)] = getattr(scored, name)
+        for name, values, index in self._at(at):
+            values[index] = getattr(scored, name)
+
+    def _at(self, index: Any) -> Iterator[tuple[str, Array, Any]]:
+        """Each score with its array, and the index of some of the observations in that."""
+        index = index if isinstance(index, tuple) else (index,)
+        for name in ("normal_score", "squared_error", "nll", "crps"):
+            yield name, getattr(self, name), index
+        for name in ("width", "interval_score"):
+            yield name, getattr(self, name), (slice(None), *index)
 
     def pooled(self, *, weights: ArrayLike | None = None) -> Scores:
         """Pool over points and fields; ``weights`` as for `scores_of`, one for each of the last axis."""
+        return Scores(**vars(self._measures(None)), by_area=self._measures(weights), levels=self.levels)
+
+    def _measures(self, weights: ArrayLike | None) -> Measures:
         distance, half_widths = np.abs(self.normal_score), ndtri(0.5 + 0.5 * self.levels)
-        measured: dict[str, Any] = {}
-        for suffix, given in (("", None), ("_area_weighted", weights)):
-            statistic, pvalue = ks_test(self.pit, weights=given)
-            inside = [_average(1.0 * (distance <= half_width), given) for half_width in half_widths]
-            measured |= {
-                f"rmse{suffix}": float(np.sqrt(_average(self.squared_error, given))),
-                f"nll{suffix}": _average(self.nll, given),
-                f"crps{suffix}": _average(self.crps, given),
-                f"coverage{suffix}": np.minimum(inside, 1.0),  # weights add up to one up to rounding
-                f"mean_width{suffix}": np.array([_average(each, given) for each in self.width]),
-                f"interval_score{suffix}": np.array([_average(each, given) for each in self.interval_score]),
-                f"ks_statistic{suffix}": statistic,
-                f"ks_pvalue{suffix}": pvalue,
-            }
-        return Scores(levels=self.levels, **measured)
+        statistic, pvalue = ks_test(self.pit, weights=weights)
+        inside = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
+        return Measures(
+            rmse=float(np.sqrt(_average(self.squared_error, weights))),
+            nll=_average(self.nll, weights),
+            crps=_average(self.crps, weights),
+            coverage=np.minimum(inside, 1.0),  # weights add up to one up to rounding
+            mean_width=np.array([_average(each, weights) for each in self.width]),
+            interval_score=np.array([_average(each, weights) for each in self.interval_score]),
+            ks_statistic=statistic,
+            ks_pvalue=pvalue,
+        )
 
 
 def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS) -> PointScores:
@@ -164,9 +171,8 @@ def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float
 
 def unscored(shape: tuple[int, ...], *, levels: Sequence[float] = LEVELS) -> PointScores:
     """Room for the scores of observations of this shape: NaN."""
-    once = {name: np.full(shape, np.nan) for name in _OF_EACH}
-    by_level = {name: np.full((len(levels), *shape), np.nan) for name in _OF_EACH_LEVEL}
-    return PointScores(**once, **by_level, levels=np.asarray(levels))
+    each, by_level = np.full((4, *shape), np.nan), np.full((2, len(levels), *shape), np.nan)
+    return PointScores(each[0], each[1], each[2], each[3], by_level[0], by_level[1], np.asarray(levels))
 
 
 def scores_of(

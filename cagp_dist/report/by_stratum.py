@@ -1,29 +1,24 @@
 """Scores of a run by stratum of its test points, and its reliability: read, and put into words and rows."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.calibration.strata import CHANCE, FEWEST_OBSERVATIONS
-from cagp_dist.report.reading import values_of
+from cagp_dist.report.reading import Group
 from cagp_dist.report.wording import percent
-from cagp_dist.store.stratified import (
-    COUNT,
-    DEFINITION,
-    KIND,
-    PLAIN,
-    RELIABILITY_LEVEL,
-    STRATUM,
-)
+from cagp_dist.store.layout import PLAIN, RELIABILITY_LEVEL, STRATUM, STRATUM_DEFINITION, STRATUM_KIND
 from cagp_dist.variables.units import amount
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 HEADLINE = 0.9
 """The level of which the table speaks."""
+
+_OF_LAW = (
+    *(f"stratum_{name}" for name in ("coverage", "coverage_standard_error", "mean_width", "interval_score")),
+    *("stratum_crps", "stratum_pit_count", "reliability", "reliability_standard_error"),
+)
+"""Arrays of `OfLaw`."""
 
 KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness"}
 
@@ -103,41 +98,25 @@ class StratumRow:
     bars: Bars
 
 
-def by_stratum_of(calibration: "xr.Dataset") -> ByStratum | None:
+def by_stratum_of(calibration: Group) -> ByStratum | None:
     """Read the strata of group ``calibration``; None if the run is of an earlier version."""
-    if STRATUM not in calibration.coords:
+    if STRATUM not in calibration:
         return None
-    levels = values_of(calibration, "level", "level")
+    levels = calibration.values("level")
     nearest = int(np.argmin(np.abs(levels - HEADLINE)))
-    at = calibration.isel(level=nearest)
+    at = calibration.at(level=nearest)
 
     def of_law(suffix: str) -> OfLaw:
-        return OfLaw(
-            **{
-                name: values_of(at, f"stratum_{key}{suffix}", STRATUM)
-                for name, key in (
-                    ("coverage", "coverage"),
-                    ("standard_error", "coverage_standard_error"),
-                    ("width", "mean_width"),
-                    ("interval_score", "interval_score"),
-                    ("crps", "crps"),
-                )
-            },
-            pit_counts=values_of(at, f"stratum_pit_count{suffix}", STRATUM, "pit_interval"),
-            reliability=values_of(at, f"reliability{suffix}", RELIABILITY_LEVEL),
-            reliability_error=values_of(at, f"reliability_standard_error{suffix}", RELIABILITY_LEVEL),
-        )
+        return OfLaw(*(at.values(f"{name}{suffix}") for name in _OF_LAW))
 
-    kinds, names, definitions = (
-        tuple(map(str, calibration[name].values.tolist())) for name in (KIND, STRATUM, DEFINITION)
-    )
+    kinds, names, definitions = map(calibration.texts, (STRATUM_KIND, STRATUM, STRATUM_DEFINITION))
     return ByStratum(
         kinds=kinds,
         names=names,
         definitions=definitions,
-        count=values_of(calibration, COUNT, STRATUM),
+        count=calibration.values("stratum_observations"),
         level=float(levels[nearest]),
-        reliability_levels=values_of(calibration, RELIABILITY_LEVEL, RELIABILITY_LEVEL),
+        reliability_levels=calibration.values(RELIABILITY_LEVEL),
         law=of_law(""),
         plain=of_law(PLAIN) if f"reliability{PLAIN}" in calibration else None,
     )

@@ -47,7 +47,7 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
         drawings.append(draw_simulated(histogram(run.simulation.pit)))
     if len(run.trace.iteration) >= FEWEST_STEPS:
         drawings.append(
-            draw_convergence(run.trace, run.variable.units, recalibrated=bool(run.calibration.plain_scores))
+            draw_convergence(run.trace, run.variable.units, recalibrated=run.calibration.recalibrated)
         )
     if len(run.times) > 1:
         drawings.append(draw_times(by_time(run)))

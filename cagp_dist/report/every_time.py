@@ -104,7 +104,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     spread: dict[str, list[Array]] = {name: [] for name in first}
     differing: set[str] = set()
     every = max(1, run.grid.std.size * len(run.times) // MOST_SAMPLED)
-    for fine, grid in each_map(path, run.variable.name):
+    for fine, grid in each_map(path, run.variable):
         means.append(resample(fine, shown_mean(run, fine.mean), longitude, latitude).astype(np.float32))
         edges += [float(np.nanmin(fine.mean)), float(np.nanmax(fine.mean))]
         for name in first:
@@ -117,7 +117,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
         if name in differing:
             pictures[name] = [
                 resample(grid, _error(grid, name), longitude, latitude).astype(np.float32)
-                for _, grid in each_map(path, run.variable.name)
+                for _, grid in each_map(path, run.variable)
             ]
         else:  # one map, and its scale
             spread[name] = [first[name].ravel()]

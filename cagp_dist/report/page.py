@@ -7,6 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, histogram
+from cagp_dist.calibration.scores import AREA_WEIGHTED
 from cagp_dist.report import by_stratum, tables
 from cagp_dist.report.every_time import Gallery
 from cagp_dist.report.published import PublishedRun, Simulation
@@ -49,7 +50,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     attributes = run.attributes
     several = len(run.times) > 1
     count = f"{run.points.latitude_degrees.size:,} test points"
-    before = ["not recalibrated"] if run.calibration.plain_scores else []
+    before = ["not recalibrated"] if run.calibration.recalibrated else []
     return fill(
         "page",
         script="times.js" if every_time is not None else "",
@@ -103,7 +104,7 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
     noun, units = run.variable.noun, run.variable.units
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
-    corrected = " and is recalibrated" if run.calibration.plain_scores else ""
+    corrected = " and is recalibrated" if run.calibration.recalibrated else ""
     uncertain = (
         f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
         f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top{corrected}."
@@ -140,15 +141,10 @@ def _shape(run: PublishedRun) -> str:
     """Read the PIT histogram, and that by area where it says something else."""
     scored = run.calibration
     words = run.variable.comparatives
-    plain = by_area = reading(
-        histogram(scored.pit), words, design_effect=scored.design_effect(scored.standard_error)
-    )
+    plain = by_area = reading(histogram(scored.pit), words, design_effect=scored.design_effect())
     if not scored.by_area_is_the_same:
-        by_area = reading(
-            histogram(scored.pit, weights=scored.area_weight),
-            words,
-            design_effect=scored.design_effect(scored.standard_error_by_area),
-        )
+        counted = histogram(scored.pit, weights=scored.area_weight)
+        by_area = reading(counted, words, design_effect=scored.design_effect(AREA_WEIGHTED))
     return plain if by_area == plain else f"{plain} Weighted by area: {by_area}"
 
 
@@ -196,7 +192,7 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
     spread, where = (run.grid.std, "on the map") if run.grid else (run.points.std, "at the test points")
     tiles = [
         (
-            amount(run.calibration.scores["rmse"], units, 2),
+            amount(float(run.calibration.measures["rmse"]), units, 2),
             f"typical error (RMSE) at held-out points; {amount(run.trace.rmse[0], units, 2)} for the prior "
             "alone",
         ),
@@ -237,7 +233,7 @@ def _believed(run: PublishedRun) -> str:
             f" (which adds the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
             "error or, in a reanalysis, what varies between the points"
         )
-        if run.calibration.plain_scores:
+        if run.calibration.recalibrated:
             noisy += "; and which is recalibrated by errors at points that were not used"
         noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"

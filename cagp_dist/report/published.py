@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Times
+from cagp_dist.calibration.scores import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
-from cagp_dist.report.reading import open_group, optional_values, values_of
-from cagp_dist.store import simulated
+from cagp_dist.report.reading import Group, open_group
 from cagp_dist.store.layout import (
     FORMAT_VERSION,
     LOCAL_SCALE,
@@ -23,12 +23,10 @@ from cagp_dist.store.layout import (
     REGION_DEFINITION,
     SCORES,
     STATION_NAME,
-    variable_in,
+    table,
 )
+from cagp_dist.store.layout_check import variable_in
 from cagp_dist.variables import T2M, Variable
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,16 +59,8 @@ class Points:
         residual = (self.observed[time] - self.mean[time])[there]
         if there.all():
             return self, residual
-        unfinished = self.computational_std
-        return Points(
-            self.longitude_degrees[there],
-            self.latitude_degrees[there],
-            self.observed[:, there],
-            self.mean[:, there],
-            self.std[:, there],
-            self.predictive_std[:, there],
-            None if unfinished is None else unfinished[:, there],
-        ), residual
+        chosen = {name: values[..., there] for name, values in vars(self).items() if values is not None}
+        return replace(self, **chosen), residual
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,20 +135,18 @@ class ScoredValues:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Pooled scores of the run.
+    """Held-out verification of the run.
 
     Attributes
     ----------
     pit : array, shape (T, q), or (k,) if k of the T q observations are missing
     area_weight : array, shape (q,), or (k,)
         Area that each test point stands for, mean 1.
-    levels, coverage, standard_error : array, shape (L,)
-        Every test point counted alike.
-    coverage_by_area, standard_error_by_area : array, shape (L,)
-    scores, prior_scores : mapping of str to float
-        Of the run and of the prior, by the names of the layout.
-    plain_scores : mapping of str to float
-        Of the run without recalibration; empty where there was none.
+    levels : array, shape (L,)
+    measures : mapping of str to array, shape () or (L,)
+        Of the run, by their published names.
+    prior_scores : mapping of str to float
+        Of the prior.
     values : ScoredValues or None
         Scores of each observation; None in runs of earlier versions.
     by_stratum : ByStratum or None
@@ -168,25 +156,32 @@ class Calibration:
     pit: Array
     area_weight: Array
     levels: Array
-    coverage: Array
-    coverage_by_area: Array
-    standard_error: Array
-    standard_error_by_area: Array
-    scores: Mapping[str, float]
+    measures: Mapping[str, Array]
     prior_scores: Mapping[str, float]
-    plain_scores: Mapping[str, float] = field(default_factory=dict)
     values: ScoredValues | None = None
     by_stratum: ByStratum | None = None
 
-    def design_effect(self, standard_error: Array) -> float:
+    def design_effect(self, weighting: str = "") -> float:
         """How many times more points there are than independent ones, by standard errors of coverage."""
         independent = self.levels * (1.0 - self.levels) / self.pit.size
-        return max(1.0, float(np.max(standard_error**2 / independent)))
+        error = self.measures[f"coverage_standard_error{weighting}"]
+        return max(1.0, float(np.max(error**2 / independent)))
+
+    @property
+    def recalibrated(self) -> bool:
+        """Whether the run says what it would have been without recalibration."""
+        return f"nll{PLAIN}" in self.measures
+
+    @cached_property
+    def weightings(self) -> dict[str, str]:
+        """Suffixes of the names of measures, and what is said of each; one where the two are the same."""
+        alike = bool(np.ptp(self.area_weight) < 1e-6)
+        return {"": ""} if alike else {"": "", AREA_WEIGHTED: ", by area"}
 
     @property
     def by_area_is_the_same(self) -> bool:
         """Whether all test points stand for one area, so that the two weightings are one."""
-        return bool(np.ptp(self.area_weight) < 1e-6)
+        return len(self.weightings) == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +195,7 @@ class Simulation:
     error_ratio : array, shape (q,)
         Root mean square of error over error bar at each point.
     numbers : mapping of str to float
-        By the names of `cagp_dist.store.simulated.NUMBERS`.
+        Of the simulations as a whole, by their published names.
     status, statement : str
         The verdict.
     observed : int or None
@@ -308,150 +303,130 @@ def read_run(path: Path) -> PublishedRun:
             "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current."
         )
     with open_group(path, "") as root:
-        attributes = Attributes({str(name): value for name, value in root.attrs.items()})
+        attributes = Attributes({str(name): value for name, value in root.dataset.attrs.items()})
     if attributes.count("format_version") not in (None, FORMAT_VERSION):
         raise StoreError(
             f"the run {path} has format {attributes.count('format_version')}; this version of cagp_dist "
             f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run."
         )
-    with open_group(path, "posterior") as posterior:
-        variable = variable_in(posterior) or T2M
-        name = variable.name
-        times = np.atleast_1d(posterior["time"].values).astype("datetime64[s]")
-        points = Points(
-            longitude_degrees=values_of(posterior, "longitude", "point"),
-            latitude_degrees=values_of(posterior, "latitude", "point"),
-            observed=values_of(posterior, name, "time", "point", missing=True),
-            mean=values_of(posterior, f"{name}_mean", "time", "point"),
-            std=values_of(posterior, f"{name}_std", "time", "point"),
-            predictive_std=values_of(posterior, f"{name}_predictive_std", "time", "point"),
-            computational_std=optional_values(posterior, f"{name}_std_computational", "time", "point"),
-            local_scale=optional_values(posterior, LOCAL_SCALE, "time", "point"),
-        )
+    with open_group(path, "posterior") as unnamed:
+        variable = variable_in(unnamed.dataset) or T2M
+        posterior = replace(unnamed, variable=variable)
+        times = np.atleast_1d(posterior.dataset["time"].values).astype("datetime64[s]")
+        kinds = ("", "_mean", "_std", "_predictive_std")
+        observed, mean, std, noisy = (posterior.values(f"{variable.name}{kind}") for kind in kinds)
+        points = Points(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     with open_group(path, "trace") as trace:
-        traced = Trace(
-            *(values_of(trace, name, "iteration") for name in ("iteration", "rmse", "nll", "crps"))
-        )
-        prior_scores = {name: float(values_of(trace, name, "iteration")[0]) for name in SCORES}
+        traced = Trace(*(trace.values(name) for name in ("iteration", "rmse", "nll", "crps")))
+        prior_scores = {name: float(trace.values(name)[0]) for name in SCORES}
     with open_group(path, "calibration") as calibration:
-        pit = values_of(calibration, "pit", "time", "point", missing=True)
-        weight, there = values_of(calibration, "area_weight", "point"), ~np.isnan(pit)
-        scored = Calibration(
-            pit=pit if there.all() else pit[there],
-            area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
-            levels=values_of(calibration, "level", "level"),
-            coverage=values_of(calibration, "coverage", "level"),
-            coverage_by_area=values_of(calibration, "coverage_area_weighted", "level"),
-            standard_error=values_of(calibration, "coverage_standard_error", "level"),
-            standard_error_by_area=values_of(calibration, "coverage_standard_error_area_weighted", "level"),
-            scores={name: float(values_of(calibration, name)) for name in SCORES},
-            prior_scores=prior_scores,
-            plain_scores={
-                name: float(values_of(calibration, f"{name}{PLAIN}"))
-                for name in SCORES
-                if f"{name}{PLAIN}" in calibration
-            },
-            values=ScoredValues(
-                pit,
-                *(values_of(calibration, key, "time", "point", missing=True) for key in OF_VALUES),
-            )
-            if OF_VALUES[0] in calibration
-            else None,
-            by_stratum=by_stratum_of(calibration),
-        )
-    grid, fine = None, None
-    with_errors = "map_std" if (path / "map_std").is_dir() else "map"
-    if with_errors != "map":
-        with open_group(path, "map") as fields:
-            fine = _mean_of(fields, name, 0)
+        scored = _calibration_of(calibration, prior_scores)
+    fine = grid = places = regions = simulation = None
+    if (path / "map_std").is_dir():
+        with open_group(path, "map", variable) as fields:
+            fine = _mean_of(fields.at(time=0))
+    with_errors = "map" if fine is None else "map_std"
     if (path / with_errors).is_dir():
-        with open_group(path, with_errors) as fields:
-            grid = _map_of(fields, name, 0)
-    places = None
+        with open_group(path, with_errors, variable) as fields:
+            grid = _map_of(fields.at(time=0))
     if (path / "targets").is_dir():
-        with open_group(path, "targets") as targets:
-            places = _places_of(targets, name)
-    simulation = None
+        with open_group(path, "targets", variable) as targets:
+            places = _places_of(targets.at(time=0))
     if (path / "simulation").is_dir():
         with open_group(path, "simulation") as fields:
             simulation = _simulation_of(fields)
-    regions = None
     if (path / "regions").is_dir():
-        with open_group(path, "regions") as fields:
-            regions = _regions_of(fields, name)
+        with open_group(path, "regions", variable) as fields:
+            regions = _regions_of(fields)
     key = attributes.text("run_key") or path.stem
     return PublishedRun(
         key, times, points, grid, scored, traced, attributes, variable, fine, places, simulation, regions
     )
 
 
-def each_map(path: Path, variable: str) -> Iterator[tuple[MeanMap | Grid, Grid]]:
+def each_map(path: Path, variable: Variable) -> Iterator[tuple[MeanMap | Grid, Grid]]:
     """Read the maps of all times, one after the other; raises as `read_run`."""
     if not (path / "map_std").is_dir():
-        with open_group(path, "map") as fields:
-            for index in range(fields.sizes["time"]):
-                grid = _map_of(fields, variable, index)
+        with open_group(path, "map", variable) as fields:
+            for index in range(fields.dataset.sizes["time"]):
+                grid = _map_of(fields.at(time=index))
                 yield grid, grid
         return
-    with open_group(path, "map") as fine, open_group(path, "map_std") as fields:
-        for index in range(fields.sizes["time"]):
-            yield _mean_of(fine, variable, index), _map_of(fields, variable, index)
+    with open_group(path, "map", variable) as fine, open_group(path, "map_std", variable) as fields:
+        for index in range(fields.dataset.sizes["time"]):
+            yield _mean_of(fine.at(time=index)), _map_of(fields.at(time=index))
 
 
-def _simulation_of(fields: "xr.Dataset") -> Simulation:
-    said = Attributes({str(name): value for name, value in fields.attrs.items()})
+def _where(group: Group) -> tuple[Array, Array]:
+    """Longitudes and latitudes."""
+    return group.values("longitude"), group.values("latitude")
+
+
+def _more(group: Group) -> tuple[Array | None, Array | None]:
+    """Read the computational part of the standard deviation and the local scale, where a run has them."""
+    return group.optional(f"{group.variable.name}_std_computational"), group.optional(LOCAL_SCALE)
+
+
+def _calibration_of(group: Group, prior_scores: Mapping[str, float]) -> Calibration:
+    """Read held-out verification; observations that are missing are left out of what is pooled."""
+    pit, weight = group.values("pit"), group.values("area_weight")
+    there = ~np.isnan(pit)
+    known = table(T2M)["calibration"].items()
+    pooled = [name for name, each in known if each.dims in ((), ("level",)) and name in group]
+    values = None
+    if OF_VALUES[0] in group:
+        values = ScoredValues(pit, *(group.values(name) for name in OF_VALUES))
+    return Calibration(
+        pit=pit if there.all() else pit[there],
+        area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
+        levels=group.values("level"),
+        measures={name: group.values(name) for name in pooled},
+        prior_scores=prior_scores,
+        values=values,
+        by_stratum=by_stratum_of(group),
+    )
+
+
+def _simulation_of(group: Group) -> Simulation:
+    """Read what simulated fields found."""
+    said = Attributes({str(name): value for name, value in group.dataset.attrs.items()})
+    numbers = [name for name, each in table(T2M)["simulation"].items() if not each.dims]
     return Simulation(
-        pit=values_of(fields, "pit", "simulation"),
-        error_ratio=values_of(fields, "error_ratio", "point"),
-        numbers={name: float(values_of(fields, name)) for name in simulated.NUMBERS},
+        pit=group.values("pit"),
+        error_ratio=group.values("error_ratio"),
+        numbers={name: float(group.values(name)) for name in numbers},
         status=said.text("simulation_status"),
         statement=said.text("simulation_statement"),
         observed=said.count("simulated_observations"),
     )
 
 
-def _places_of(targets: "xr.Dataset", name: str) -> Places:
-    first = targets.isel(time=0)
-    named = STATION_NAME in targets.coords
-    return Places(
-        names=tuple(map(str, targets[STATION_NAME].values.tolist())) if named else None,
-        longitude_degrees=values_of(first, "longitude", "point"),
-        latitude_degrees=values_of(first, "latitude", "point"),
-        mean=values_of(first, f"{name}_mean", "point"),
-        std=values_of(first, f"{name}_std", "point"),
-    )
+def _places_of(group: Group) -> Places:
+    """Read predictions of one time at the places of a table."""
+    name = group.variable.name
+    names = group.texts(STATION_NAME) if STATION_NAME in group else None
+    return Places(names, *_where(group), group.values(f"{name}_mean"), group.values(f"{name}_std"))
 
 
-def _regions_of(fields: "xr.Dataset", name: str) -> Regions:
-    over = ("time", REGION)
+def _regions_of(group: Group) -> Regions:
+    """Read means over regions."""
+    name = group.variable.name
     return Regions(
-        names=tuple(map(str, fields[REGION].values.tolist())),
-        definitions=tuple(map(str, fields[REGION_DEFINITION].values.tolist())),
-        mean=values_of(fields, f"{name}_mean", *over),
-        std=values_of(fields, f"{name}_std", *over),
-        computational_std=optional_values(fields, f"{name}_std_computational", *over),
+        group.texts(REGION),
+        group.texts(REGION_DEFINITION),
+        group.values(f"{name}_mean"),
+        group.values(f"{name}_std"),
+        _more(group)[0],
     )
 
 
-def _mean_of(fields: "xr.Dataset", name: str, index: int) -> MeanMap:
-    at, blank = fields.isel(time=index), int(fields.attrs.get("blank_cells", 0))
-    return MeanMap(
-        longitude_degrees=values_of(at, "longitude", "longitude"),
-        latitude_degrees=values_of(at, "latitude", "latitude"),
-        mean=values_of(at, f"{name}_mean", "latitude", "longitude", blank=blank),
-    )
+def _mean_of(group: Group) -> MeanMap:
+    """Read the mean of one time on a grid."""
+    return MeanMap(*_where(group), group.values(f"{group.variable.name}_mean"))
 
 
-def _map_of(fields: "xr.Dataset", name: str, index: int) -> Grid:
-    at, blank = fields.isel(time=index), int(fields.attrs.get("blank_cells", 0))
-    return Grid(
-        longitude_degrees=values_of(at, "longitude", "longitude"),
-        latitude_degrees=values_of(at, "latitude", "latitude"),
-        mean=values_of(at, f"{name}_mean", "latitude", "longitude", blank=blank),
-        std=values_of(at, f"{name}_std", "latitude", "longitude", blank=blank),
-        computational_std=optional_values(
-            at, f"{name}_std_computational", "latitude", "longitude", blank=blank
-        ),
-        of_cells=NODES_PER_CELL in fields.attrs,
-        local_scale=optional_values(at, LOCAL_SCALE, "latitude", "longitude", blank=blank),
-    )
+def _map_of(group: Group) -> Grid:
+    """Read mean and error bars of one time on a grid."""
+    mean, std = (group.values(f"{group.variable.name}_{kind}") for kind in ("mean", "std"))
+    unfinished, scale = _more(group)
+    return Grid(*_where(group), mean, std, unfinished, NODES_PER_CELL in group.dataset.attrs, scale)

@@ -7,9 +7,11 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.calibration import scores as scoring
+from cagp_dist.calibration.scores import AREA_WEIGHTED
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import percent, signed, when
+from cagp_dist.store.layout import PLAIN
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
 Row = tuple[str, ...]
@@ -29,7 +31,6 @@ _SCORES = (
     ("ks_pvalue", "KS p-value", "{:.2g}", "means little here, see the note"),
 )
 _OF_THE_PRIOR = ("rmse", "crps", "nll")
-BY_AREA = "_area_weighted"
 
 _STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Scores")
 _METHODS = {
@@ -72,18 +73,15 @@ def score_rows(run: PublishedRun) -> list[Row]:
     Of a recalibrated run, the value without recalibration comes second.
     """
     rows: list[Row] = []
-    units = run.variable.units
+    units, scored = run.variable.units, run.calibration
     for name, title, form, meaning in _SCORES:
-        for suffix, called, said in (("", title, meaning), (BY_AREA, f"{title}, by area", "")):
-            if suffix and run.calibration.by_area_is_the_same:
-                continue
-            value = run.calibration.scores[f"{name}{suffix}"]
-            prior = run.calibration.prior_scores[f"{name}{suffix}"] if name in _OF_THE_PRIOR else None
-            shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else _score(value, form, units)
-            plain = run.calibration.plain_scores
+        for suffix, by in scored.weightings.items():
             key = f"{name}{suffix}"
-            before = [_score(plain[key], form, units) if key in plain else ""] if plain else []
-            rows.append((called, shown, *before, "" if prior is None else _score(prior, form, units), said))
+            value, before = scored.measures[key], scored.measures.get(f"{key}{PLAIN}")
+            shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else _score(value, form, units)
+            plain = ["" if before is None else _score(before, form, units)] if scored.recalibrated else []
+            prior = _score(scored.prior_scores[key], form, units) if name in _OF_THE_PRIOR else ""
+            rows.append((f"{title}{by}", shown, *plain, prior, "" if by else meaning))
     return [*rows, *_interval_rows(run)]
 
 
@@ -105,26 +103,28 @@ def _interval_rows(run: PublishedRun) -> list[Row]:
     ]  # fmt: skip
 
 
-def _score(value: float, form: str, units: str) -> str:
+def _score(value: float | Array, form: str, units: str) -> str:
     """Write a score in its form; one without has the unit of the variable."""
-    return form.format(value) if form else amount(value, units)
+    return form.format(float(value)) if form else amount(float(value), units)
 
 
 def coverage_rows(run: PublishedRun) -> list[Row]:
     """Level, share of the observations inside, difference, standard error; then the same by area."""
     scored = run.calibration
-    weightings = [("", scored.coverage, scored.standard_error)]
-    if not scored.by_area_is_the_same:
-        weightings.append((", by area", scored.coverage_by_area, scored.standard_error_by_area))
     return [
         (
-            f"{100.0 * level:g} %{weighting}",
+            f"{100.0 * level:g} %{by}",
             percent(share),
             signed(100.0 * float(share - level), 1),
             f"±{100.0 * error:.1f}",
         )
-        for weighting, shares, errors in weightings
-        for level, share, error in zip(scored.levels, shares, errors, strict=True)
+        for suffix, by in scored.weightings.items()
+        for level, share, error in zip(
+            scored.levels,
+            scored.measures[f"coverage{suffix}"],
+            scored.measures[f"coverage_standard_error{suffix}"],
+            strict=True,
+        )
     ]
 
 
@@ -168,11 +168,8 @@ def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
     """Level nearest to 90 % and the share of the observations inside its error bars: plain and by area."""
     scored = run.calibration
     nearest = int(np.argmin(np.abs(scored.levels - HEADLINE)))
-    return (
-        float(scored.levels[nearest]),
-        float(scored.coverage[nearest]),
-        float(scored.coverage_by_area[nearest]),
-    )
+    shares = [scored.measures[f"coverage{suffix}"][nearest] for suffix in ("", AREA_WEIGHTED)]
+    return float(scored.levels[nearest]), float(shares[0]), float(shares[1])
 
 
 def by_time(run: PublishedRun) -> ByTime:

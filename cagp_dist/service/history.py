@@ -101,11 +101,12 @@ def _history(
 def errors_group(task: Task, known: KnownErrors) -> "xr.Dataset":
     """Arrange the errors that correct the laws of a job for publication, for jobs of later times."""
     points, chosen, units = task.points, places_of_errors(task), task.points.variable
-    return schema.errors_group(
+    return schema.values_group(
+        ERRORS,
         times=points.times,
         latitude_degrees=points.latitude_degrees[chosen],
         longitude_degrees=points.longitude_degrees[chosen],
-        errors=(known.observed - known.law.location) / known.law.scale,
+        values=(known.observed - known.law.location) / known.law.scale,
         variable=units,
         names=None if points.names is None else points.names[chosen],
     ).assign_attrs({ERRORS_OF: json.dumps(_described(task), sort_keys=True)})

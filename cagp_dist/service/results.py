@@ -86,7 +86,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     if laws.corrected:
         of_values = laws.scored(plain, where, observed, folds=design.folds, stretched=stretched)
     groups = {
-        "posterior": schema.posterior_group(
+        "posterior": schema.prediction_group(
+            "posterior",
             **test,
             mean=mean,
             std=std,
@@ -120,7 +121,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             iterations=[step.iteration for step in solution.steps],
             variable=points.variable,
         ),
-        "observations": schema.observations_group(
+        "observations": schema.values_group(
+            "observations",
             times=points.times,
             latitude_degrees=points.latitude_degrees[design.train],
             longitude_degrees=points.longitude_degrees[design.train],
@@ -156,7 +158,8 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
                 unit_sphere(*design.cells.points()),
                 stretched=None if sharp is None else predictive_std(elsewhere, sharp.cells),
             )
-        groups[name] = schema.map_group(
+        groups[name] = schema.prediction_group(
+            "map",
             times=points.times,
             latitude_degrees=design.cells.latitude_degrees,
             longitude_degrees=design.cells.longitude_degrees,
@@ -168,8 +171,9 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             else fields(unfinished[:, columns.cells]),
             law=None if law is None else law.on_grid(fields),
             variable=points.variable,
-            nodes_per_cell=nodes_of(design.cells),
         )
+        if nodes := nodes_of(design.cells):
+            groups[name] = schema.means_over_cells(groups[name], points.variable, nodes)
         if sampled is not None:
             groups[name].attrs |= {
                 "std_samples": sampled.samples,
@@ -177,32 +181,36 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
                 **_sampling_statement(sampled),
             }
         if solution.error_draws is not None:
-            groups[ERROR_DRAWS] = schema.error_draws_group(
+            groups[ERROR_DRAWS] = schema.values_group(
+                ERROR_DRAWS,
                 times=points.times,
                 latitude_degrees=design.cells.latitude_degrees,
                 longitude_degrees=design.cells.longitude_degrees,
-                errors=fields(solution.error_draws)[None],
+                values=fields(solution.error_draws)[None],
                 variable=points.variable,
             ).assign_attrs({ERRORS_OF: json.dumps(described(task.job, points.variable), sort_keys=True)})
         if design.cells.blank:
             groups[name].attrs["blank_cells"] = design.cells.blank
         if fine is not None and fine_mean is not None:
             axes = fine.latitude_degrees, fine.longitude_degrees
-            groups["map"] = schema.mean_group(
+            groups["map"] = schema.prediction_group(
+                "map",
                 times=points.times,
                 latitude_degrees=axes[0],
                 longitude_degrees=axes[1],
                 mean=fine.fields(fine_mean),
                 variable=points.variable,
-                nodes_per_cell=nodes_of(fine),
             )
+            if nodes := nodes_of(fine):
+                groups["map"] = schema.means_over_cells(groups["map"], points.variable, nodes)
             if fine.blank:
                 groups["map"].attrs["blank_cells"] = fine.blank
     if task.wanted is not None:
         place_mean, place_std = last.mean[:, columns.places], last.std[:, columns.places]
         at_places = Gaussian(place_mean, predictive_std(elsewhere, place_std))
         wanted = unit_sphere(task.wanted.latitude_degrees, task.wanted.longitude_degrees)
-        groups["targets"] = schema.targets_group(
+        groups["targets"] = schema.prediction_group(
+            "targets",
             times=points.times,
             latitude_degrees=task.wanted.latitude_degrees,
             longitude_degrees=task.wanted.longitude_degrees,

@@ -17,10 +17,10 @@ from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.recalibration import NOT_ASKED
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.solvers import Neighbours
-from cagp_dist.store import layout
 from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.layout import ERROR_DRAWS
+from cagp_dist.store.layout_check import check
 from cagp_dist.store.publish import verify
 from cagp_dist.text import without_secrets
 
@@ -39,7 +39,7 @@ def verify_run(run: Path) -> None:
     """Check a published run: every file, that no chunk is missing, and that the values are plausible."""
     verify(run)
     for path in sorted(run.glob("*/zarr.json")):
-        layout.check(path.parent.name, read_group(run, path.parent.name))
+        check(path.parent.name, read_group(run, path.parent.name))
 
 
 def solve_again(run: Path, *, points: int, seed: int = 0) -> float:

@@ -79,9 +79,9 @@ def write_group(
 
 def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
     """Read a whole group into memory, checking the checksum of every chunk."""
-    with open_group(path, group) as opened:
+    with open_group(path, group) as found:
         verify_chunks(path, group)
-        return opened.load()
+        return found.load()
 
 
 def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
@@ -92,16 +92,18 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
             f"there is no group {group!r} in {path}; expected a Zarr store written by this package."
         )
     try:
-        opened: xr.Dataset = xr.open_zarr(
-            plain_store(os.fspath(path), text=True),
-            group=name or None,
-            chunks=None,
-            consolidated=False,
-            decode_timedelta=False,
-        )
+        return opened(path, name)
     except Exception as error:  # JSON, key and value errors of damaged metadata, checksums of coordinates
         raise _unreadable(path, group, error) from error
-    return opened
+
+
+def opened(path: str | os.PathLike[str], group: str) -> xr.Dataset:
+    """Open a group as `open_group`, with the errors of the libraries."""
+    store = plain_store(os.fspath(path), text=True)
+    found: xr.Dataset = xr.open_zarr(
+        store, group=group or None, chunks=None, consolidated=False, decode_timedelta=False
+    )
+    return found
 
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:

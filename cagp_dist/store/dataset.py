@@ -1,4 +1,4 @@
-"""A group of a published run as a data set: checked shapes, names and CF attributes from the layout."""
+"""A group of a published run as a data set: shapes checked, names and CF attributes from the table."""
 
 from collections.abc import Mapping
 
@@ -7,72 +7,52 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.errors import ArgumentError
-from cagp_dist.store.layout import (
-    COORDINATES,
-    MISSING,
-    STATION_NAME,
-    attributes_of,
-    dimensions_of,
-    optional_of,
-)
+from cagp_dist.store.layout import COORDINATES, MISSING, STATION_NAME, table
 from cagp_dist.variables import Variable
 
 
 def dataset(
     group: str,
     coordinates: Mapping[str, xr.Variable],
-    variables: Mapping[str, ArrayLike],
-    analysed: Variable,
+    arrays: Mapping[str, ArrayLike],
+    variable: Variable,
     *,
     title: str,
 ) -> xr.Dataset:
-    """Build the data set of a group; a variable without its leading axis is repeated along it."""
-    lengths = {str(dim): size for variable in coordinates.values() for dim, size in variable.sizes.items()}
-    known = {**dimensions_of(analysed.name)[group], **optional_of(analysed.name).get(group, {})}
+    """Build the data set of a group; an array without its leading axis is repeated along it."""
+    lengths = {str(dim): size for each in coordinates.values() for dim, size in each.sizes.items()}
     data: dict[str, xr.Variable] = {}
-    for name, values in variables.items():
-        dimensions = known[name]
-        array = np.asarray(values)
+    for name, values in arrays.items():
+        described, array = table(variable)[group][name], np.asarray(values)
         expected = tuple(
             lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
-            for axis, dim in enumerate(dimensions)
+            for axis, dim in enumerate(described.dims)
         )
         repeats = name.endswith(("_std", "_std_computational")) or expected[:1] == (1,)
         if array.shape != expected and not (repeats and array.shape == expected[1:]):
             raise ArgumentError(
                 f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "
-                f"dimensions {dimensions}. A posterior mean of shape (q, T) must be transposed."
+                f"dimensions {described.dims}. A posterior mean of shape (q, T) must be transposed."
             )
         if array.dtype.kind == "f":
             array = array.astype(np.float64)
-        data[name] = xr.Variable(
-            dimensions, np.broadcast_to(array, expected), dict(attributes_of(analysed)[name])
-        )
+        data[name] = xr.Variable(described.dims, np.broadcast_to(array, expected), described.attributes)
     return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})
 
 
-def point_coordinates(
-    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike, names: ArrayLike | None
+def coordinates_of(
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    names: ArrayLike | None = None,
+    *,
+    grid: bool = False,
 ) -> dict[str, xr.Variable]:
-    """Coordinates of times and points (q,), with their names if they have any."""
-    named = {} if names is None else {STATION_NAME: coordinate(STATION_NAME, "point", names)}
-    return {
-        "time": coordinate("time", "time", times),
-        "latitude": coordinate("latitude", "point", latitude_degrees),
-        "longitude": coordinate("longitude", "point", longitude_degrees),
-        **named,
-    }
-
-
-def axes(
-    times: ArrayLike, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike
-) -> dict[str, xr.Variable]:
-    """Coordinates of times and the axes of a grid."""
-    return {
-        "time": coordinate("time", "time", times),
-        "latitude": coordinate("latitude", "latitude", latitude_degrees, axis="Y"),
-        "longitude": coordinate("longitude", "longitude", longitude_degrees, axis="X"),
-    }
+    """Coordinates of times and points (q,), with their names if they have any, or of the axes of a grid."""
+    found = {"time": coordinate("time", "time", times)}
+    for name, axis, degrees in (("latitude", "Y", latitude_degrees), ("longitude", "X", longitude_degrees)):
+        found[name] = coordinate(name, name if grid else "point", degrees, axis=axis if grid else None)
+    return found if names is None else {**found, STATION_NAME: coordinate(STATION_NAME, "point", names)}
 
 
 def coordinate(name: str, dimension: str, values: ArrayLike, *, axis: str | None = None) -> xr.Variable:

@@ -1,6 +1,6 @@
 """The groups of a published run that say how right it is: calibration, simulation and trace."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import xarray as xr
@@ -8,15 +8,20 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.calibration.laboratory import Calibration
 from cagp_dist.calibration.pit import Histogram, histogram, unit_weights
-from cagp_dist.calibration.scores import PointScores, Scores
-from cagp_dist.calibration.strata import Strata
+from cagp_dist.calibration.scores import AREA_WEIGHTED, PointScores, Scores
+from cagp_dist.calibration.strata import RELIABILITY_LEVELS, Strata, Stratum, divided
 from cagp_dist.calibration.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.store import simulated
-from cagp_dist.store.dataset import coordinate, counting_missing, dataset, point_coordinates
-from cagp_dist.store.layout import BY_LEVEL, OF_PLAIN_LAW, PLAIN, SCORES
-from cagp_dist.store.stratified import of_strata
+from cagp_dist.store.dataset import coordinate, coordinates_of, counting_missing, dataset
+from cagp_dist.store.layout import (
+    PLAIN,
+    RELIABILITY_LEVEL,
+    STRATUM,
+    STRATUM_DEFINITION,
+    STRATUM_KIND,
+    table,
+)
 from cagp_dist.variables import T2M, Variable
 
 
@@ -49,59 +54,80 @@ def calibration_group(
     if not present.all():  # each observation with the cell and the area of its place
         place = np.nonzero(present)[1]
         values, shares, cells = np.atleast_2d(pit)[present], weights[place], cells[place]
-    every_point, by_area = histogram(values), histogram(values, weights=shares)
-    tests = [
-        coverage_test(values, levels=scores.levels, cells=cells, weights=given) for given in (None, shares)
-    ]
-    verdict = judge(*tests, observations=values.size)
-    coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
+    weightings = {"": None, AREA_WEIGHTED: shares}
+    counted = {by: histogram(values, weights=given) for by, given in weightings.items()}
+    tests = {
+        by: coverage_test(values, levels=scores.levels, cells=cells, weights=given)
+        for by, given in weightings.items()
+    }
+    verdict = judge(*tests.values(), observations=values.size)
+    arrays: dict[str, ArrayLike] = {
+        "pit": pit,
+        "area_weight": weights,
+        "pit_bin": counted[""].edges,
+        "pit_count": counted[""].counts.astype(np.int64),
+        f"pit_count{AREA_WEIGHTED}": counted[AREA_WEIGHTED].counts,
+        **{f"coverage_standard_error{by}": test.standard_error for by, test in tests.items()},
+        **_published("calibration", scores.named()),
+    }
+    coordinates = coordinates_of(times, latitude_degrees, longitude_degrees, names)
     coordinates["level"] = coordinate("level", "level", scores.levels)
-    by_stratum: dict[str, ArrayLike] = {}
     if of_values is not None:
-        of_plain = None if plain is None else plain[0]
-        named, by_stratum = of_strata(of_values, of_plain, where, strata, weights=weights)
-        coordinates |= named
-    group = dataset(
-        "calibration",
-        coordinates,
-        {
-            "pit": pit,
-            "area_weight": weights,
-            "pit_count": every_point.counts.astype(np.int64),
-            "pit_count_area_weighted": by_area.counts,
-            "pit_bin": every_point.edges,
-            "coverage": scores.coverage,
-            "coverage_area_weighted": scores.coverage_area_weighted,
-            "coverage_standard_error": tests[0].standard_error,
-            "coverage_standard_error_area_weighted": tests[1].standard_error,
-            **{name: getattr(scores, name) for name in SCORES},
-            **{
-                f"{name}{by}": getattr(scores, f"{name}{by}")
-                for name in BY_LEVEL
-                for by in ("", "_area_weighted")
-            },
-            **_of_values(of_values),
-            **({} if plain is None else _of_plain_law(*plain)),
-            **by_stratum,
-        },
-        variable,
-        title=f"Calibration of {variable.long_name} at test points",
-    )
-    for name, counted in (("pit_count", every_point), ("pit_count_area_weighted", by_area)):
-        group[name].attrs |= _if_uniform(counted)
-    group = counting_missing(group, "pit")
+        found = list(divided(~np.isnan(of_values.normal_score), where, strata, weights=weights))
+        coordinates |= _names_of(found)
+        arrays |= _of_values(of_values) | _of_strata(found, of_values)
+        arrays["stratum_observations"] = [int(np.count_nonzero(part.inside)) for part in found]
+    if plain is not None:
+        of_plain = {"pit": plain[0].pit, **_of_values(plain[0])}
+        of_plain |= {} if of_values is None else _of_strata(found, plain[0])
+        arrays |= {f"{name}{PLAIN}": each for name, each in of_plain.items()}
+        arrays |= _published("calibration", plain[1].named(suffix=PLAIN))
+    title = f"Calibration of {variable.long_name} at test points"
+    group = counting_missing(dataset("calibration", coordinates, arrays, variable, title=title), "pit")
+    for by, each in counted.items():
+        group[f"pit_count{by}"].attrs |= _if_uniform(each)
     return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
 
 
-def _of_values(found: PointScores | None) -> dict[str, ArrayLike]:
+def _published(group: str, arrays: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
+    """Those that the table has in a group."""
+    return {name: each for name, each in arrays.items() if name in table(T2M)[group]}
+
+
+def _of_values(found: PointScores) -> dict[str, ArrayLike]:
     """Scores of each observation."""
-    return {} if found is None else {"nll_of_value": found.nll, "crps_of_value": found.crps}
+    return {"nll_of_value": found.nll, "crps_of_value": found.crps}
 
 
-def _of_plain_law(of_values: PointScores, scores: Scores) -> dict[str, ArrayLike]:
-    """Everything that is said of laws, of the plain one."""
-    said = {"pit": of_values.pit, **_of_values(of_values)}
-    return {f"{name}{PLAIN}": said[name] if name in said else getattr(scores, name) for name in OF_PLAIN_LAW}
+def _names_of(found: Sequence[Stratum]) -> dict[str, xr.Variable]:
+    """Coordinates of strata and of the levels of the reliability."""
+    return {
+        STRATUM: coordinate(STRATUM, STRATUM, [part.name for part in found]),
+        STRATUM_KIND: coordinate(STRATUM_KIND, STRATUM, [part.kind for part in found]),
+        STRATUM_DEFINITION: coordinate(STRATUM_DEFINITION, STRATUM, [part.definition for part in found]),
+        RELIABILITY_LEVEL: coordinate(RELIABILITY_LEVEL, RELIABILITY_LEVEL, np.asarray(RELIABILITY_LEVELS)),
+    }
+
+
+def _of_strata(found: Sequence[Stratum], scored: PointScores) -> dict[str, ArrayLike]:
+    """Measures of each stratum, and coverage at many levels of the first, which is all observations."""
+    pit = scored.pit
+    tests = [part.coverage(pit, scored.levels.tolist()) for part in found]
+    reliability = found[0].coverage(pit, RELIABILITY_LEVELS)
+    means = {
+        "mean_width": scored.width,
+        "interval_score": scored.interval_score,
+        "crps": scored.crps,
+        "nll": scored.nll,
+    }
+    return {
+        "stratum_pit_count": [part.histogram(pit).counts for part in found],
+        "stratum_coverage": np.minimum([test.coverage for test in tests], 1.0),
+        "stratum_coverage_standard_error": [test.standard_error for test in tests],
+        **{f"stratum_{name}": [part.average(each) for part in found] for name, each in means.items()},
+        "reliability": np.minimum(reliability.coverage, 1.0),
+        "reliability_standard_error": reliability.standard_error,
+    }
 
 
 def simulation_group(
@@ -135,7 +161,7 @@ def simulation_group(
             "pit_bin": counts.edges,
             "pit_count": counts.counts.astype(np.int64),
             "coverage": scored.coverage,
-            "coverage_area_weighted": scored.coverage_area_weighted,
+            "coverage_area_weighted": scored.by_area.coverage,
             "error_ratio_joint": joint.std,
             "error_ratio_along": tests.z_std,
             "error_ratio_by_area": found.area_std,
@@ -151,12 +177,6 @@ def simulation_group(
         variable,
         title=f"Error bars of {variable.long_name} on fields drawn from the prior",
     )
-    group["pit"].attrs["long_name"] = "probability integral transform of z"
-    for name, by in (("coverage", ""), ("coverage_area_weighted", ", points weighted by area")):
-        group[name].attrs["long_name"] = f"fraction of true values inside the central interval{by}"
-    for name in ("pit", "coverage", "coverage_area_weighted"):
-        group[name].attrs["comment"] = simulated.LATENT
-    group["ks_pvalue"].attrs["comment"] = simulated.INDEPENDENT
     group["pit_count"].attrs |= _if_uniform(counts)
     return group.assign_attrs(
         simulation_status=found.verdict.kind,
@@ -191,22 +211,16 @@ def trace_group(
     levels = scores[0].levels
     if any(not np.array_equal(step.levels, levels) for step in scores):
         raise ArgumentError("levels differ between iterations; score every iteration with the same levels.")
-    coordinates = {
-        "iteration": coordinate(
-            "iteration", "iteration", np.arange(len(scores)) if iterations is None else np.asarray(iterations)
-        ),
-        "level": coordinate("level", "level", levels),
-    }
+    steps = np.arange(len(scores)) if iterations is None else np.asarray(iterations)
+    named = [step.named() for step in scores]
+    arrays = {name: np.array([each[name] for each in named]) for name in named[0]}
     return dataset(
         "trace",
-        coordinates,
         {
-            **{
-                name: np.array([getattr(step, name) for step in scores])
-                for name in (*SCORES, "coverage", "coverage_area_weighted")
-            },
-            "seconds": np.asarray(seconds, dtype=np.float64),
+            "iteration": coordinate("iteration", "iteration", steps),
+            "level": coordinate("level", "level", levels),
         },
+        {**_published("trace", arrays), "seconds": np.asarray(seconds, dtype=np.float64)},
         variable,
         title=f"Scores of {variable.long_name} after each solver iteration",
     )

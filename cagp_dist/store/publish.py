@@ -34,6 +34,7 @@ from cagp_dist.store import layout, manifest
 from cagp_dist.store.arrays import read_group, write_group
 from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.files import READS, exchange
+from cagp_dist.store.layout_check import check
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.text import without_secrets
@@ -203,7 +204,7 @@ def _publish_new(
                 write_group(staged, name, group)
             consolidate(staged)
             for name in groups:
-                layout.check(name, read_group(staged, name))
+                check(name, read_group(staged, name))
             manifest.write_durably(listing, manifest.build(staged, name=run.name))
         install(staged, listing, run)
     finally:

@@ -9,15 +9,13 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
-from cagp_dist.store.dataset import axes, coordinate, counting_missing, dataset, point_coordinates
+from cagp_dist.store.dataset import coordinate, coordinates_of, counting_missing, dataset
 from cagp_dist.store.layout import (
     ERROR_DRAW,
     ERROR_DRAWS,
-    ERRORS,
+    GROUPS,
     LOCAL_SCALE,
     NODES_PER_CELL,
-    OF_CELLS,
-    OF_REGIONS,
     QUANTILE_LEVEL,
     QUANTILE_LEVELS,
     REGION,
@@ -26,10 +24,19 @@ from cagp_dist.store.layout import (
 )
 from cagp_dist.variables import T2M, Variable
 
+_TITLES = {
+    "posterior": "Posterior {} at test points",
+    "map": "Posterior {} on a grid",
+    "targets": "Posterior {} at places of a table",
+    "observations": "Observed {}",
+    "errors": "Errors of {} from which predictive laws are corrected",
+    ERROR_DRAWS: "Draws of the error of {} on a grid",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class PublishedLaw:
-    """What is published of recalibrated laws, each of T times and points, or of a grid (P, Q).
+    """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q).
 
     Attributes
     ----------
@@ -58,135 +65,87 @@ class PublishedLaw:
         )
 
 
-def posterior_group(
+def prediction_group(
+    group: str,
     *,
     times: ArrayLike,
     latitude_degrees: ArrayLike,
     longitude_degrees: ArrayLike,
     mean: ArrayLike,
-    std: ArrayLike,
-    noise_variance: ArrayLike,
-    observed: ArrayLike,
+    std: ArrayLike | None = None,
+    noise_variance: ArrayLike = 0.0,
     computational_std: ArrayLike | None = None,
+    observed: ArrayLike | None = None,
     law: PublishedLaw | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
-    """Group ``posterior``: prediction and observation at the test points.
+    """Group ``posterior``, ``targets`` or ``map``: what was predicted, and what was observed there.
 
-    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (q,), ``mean, observed`` (T, q), ``std``
-    (T, q) or (q,), ``noise_variance`` (q,), ``computational_std`` (T, q) or (q,), ``names`` (q,).
+    A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid.
+
+    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees, names`` (q,), ``mean, observed`` (T, q),
+    ``std, computational_std, noise_variance`` (T, q) or (q,). Of a map (P,), (Q,) and (T, P, Q) for (T, q).
     """
-    coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
-    group = dataset(
-        "posterior",
-        coordinates,
-        {
-            **_posterior(variable, mean, std, noise_variance, computational_std, law),
-            variable.name: observed,
-        },
-        variable,
-        title=f"Posterior {variable.long_name} at test points",
-    )
-    return counting_missing(_of_law(group, variable.name, law), variable.name)
+    name, arrays = variable.name, dict[str, ArrayLike]()
+    arrays[f"{name}_mean"] = mean
+    if std is not None:
+        arrays[f"{name}_std"] = std
+        noisy = np.hypot(std, np.sqrt(noise_variance)) if law is None else law.std
+        arrays[f"{name}_predictive_std"] = noisy
+    if computational_std is not None:
+        arrays[f"{name}_std_computational"] = computational_std
+    if law is not None:
+        arrays[f"{name}_quantile"] = law.quantiles
+        arrays |= {} if law.local_scale is None else {LOCAL_SCALE: law.local_scale}
+    if observed is not None:
+        arrays[name] = observed
+    if group == "targets":
+        longitude_degrees = np.mod(longitude_degrees, 360.0)
+    grid = GROUPS[group] != "point"
+    where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=grid)
+    title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
+    found = _of_law(dataset(group, where, arrays, variable, title=title), name, law)
+    if std is None:
+        field = found[f"{name}_mean"]
+        del field.attrs["ancillary_variables"]
+        field.attrs["comment"] = f"{field.attrs.get('comment', '')} Error bars: group map_std.".strip()
+    return found if observed is None else counting_missing(found, name)
 
 
-def map_group(
+def means_over_cells(group: xr.Dataset, variable: Variable, nodes_per_cell: int) -> xr.Dataset:
+    """Say of a map that its values are means over cells, which nobody observes."""
+    found = group.drop_vars(f"{variable.name}_predictive_std", errors="ignore")
+    comment = ". WITHOUT noise; that of a value at a point in the cell is larger."
+    _say_mean_over(found, variable.name, "cell", comment)
+    title = f"{group.attrs['title']}, means over its cells"
+    return found.assign_attrs({NODES_PER_CELL: nodes_per_cell, "title": title})
+
+
+def values_group(
+    group: str,
     *,
     times: ArrayLike,
     latitude_degrees: ArrayLike,
     longitude_degrees: ArrayLike,
-    mean: ArrayLike,
-    std: ArrayLike,
-    noise_variance: ArrayLike,
-    computational_std: ArrayLike | None = None,
-    law: PublishedLaw | None = None,
-    variable: Variable = T2M,
-    nodes_per_cell: int = 0,
-) -> xr.Dataset:
-    """Group ``map``, or ``map_std`` beside a finer mean: prediction on a latitude-longitude grid.
-
-    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (P,) and (Q,), ``mean`` (T, P, Q),
-    ``std`` (T, P, Q) or (P, Q), ``computational_std`` (T, P, Q) or (P, Q).
-    """
-    group = dataset(
-        "map",
-        axes(times, latitude_degrees, longitude_degrees),
-        _posterior(variable, mean, std, noise_variance, computational_std, law),
-        variable,
-        title=f"Posterior {variable.long_name} on a grid",
-    )
-    group = _of_law(group, variable.name, law)
-    return _of_cells(group, variable.name, nodes_per_cell) if nodes_per_cell else group
-
-
-def mean_group(
-    *,
-    times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
-    mean: ArrayLike,
-    variable: Variable = T2M,
-    nodes_per_cell: int = 0,
-) -> xr.Dataset:
-    """Group ``map`` where its error bars are in ``map_std``, on a coarser grid: the mean alone."""
-    group = dataset(
-        "map",
-        axes(times, latitude_degrees, longitude_degrees),
-        {f"{variable.name}_mean": mean},
-        variable,
-        title=f"Posterior {variable.long_name} on a grid, mean",
-    )
-    field = group[f"{variable.name}_mean"]
-    del field.attrs["ancillary_variables"]
-    field.attrs["comment"] = f"{field.attrs.get('comment', '')} Error bars: group map_std.".strip()
-    return _of_cells(group, variable.name, nodes_per_cell) if nodes_per_cell else group
-
-
-def _of_cells(group: xr.Dataset, name: str, nodes_per_cell: int) -> xr.Dataset:
-    """Say of a map that its values are means over cells."""
-    group = group.drop_vars(f"{name}_predictive_std", errors="ignore")
-    group.attrs |= {NODES_PER_CELL: nodes_per_cell, "title": f"{group.attrs['title']}, means over its cells"}
-    for field in group.data_vars.values():
-        field.attrs["long_name"] += OF_CELLS
-    mean = group[f"{name}_mean"].attrs
-    mean["cell_methods"] = f"{mean['cell_methods']} area: mean"
-    if f"{name}_std" in group:
-        mean["ancillary_variables"] = f"{name}_std"
-        group[f"{name}_std"].attrs |= {
-            "cell_methods": "area: mean",
-            "comment": "Latent: the uncertainty of the mean of the noise-free field over the cell, "
-            "mathematical and computational together. WITHOUT noise; that of a value at a point in the cell "
-            "is larger.",
-        }
-    return group
-
-
-def targets_group(
-    *,
-    times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
-    mean: ArrayLike,
-    std: ArrayLike,
-    noise_variance: float,
-    computational_std: ArrayLike | None = None,
-    law: PublishedLaw | None = None,
+    values: ArrayLike,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
-    """Group ``targets``: prediction at the places of a table, in the order of its rows.
+    """Group ``observations``, ``errors`` or ``error_draws``: values at points, or draws on a grid.
 
-    Parameters and errors as for `posterior_group`.
+    Draws are published in single precision.
+
+    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees, names`` (n,), ``values`` (T, n); of N draws
+    (P,) and (Q,), and (1, N, P, Q).
     """
-    group = dataset(
-        "targets",
-        point_coordinates(times, latitude_degrees, np.mod(longitude_degrees, 360.0), names),
-        _posterior(variable, mean, std, noise_variance, computational_std, law),
-        variable,
-        title=f"Posterior {variable.long_name} at places of a table",
-    )
-    return _of_law(group, variable.name, law)
+    name = {"errors": STANDARDISED_ERROR, ERROR_DRAWS: ERROR_DRAW}.get(group, variable.name)
+    where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=group == ERROR_DRAWS)
+    title = _TITLES[group].format(variable.long_name)
+    found = dataset(group, where, {name: values}, variable, title=title)
+    if group == ERROR_DRAWS:
+        return found.assign({name: found[name].astype(np.float32)})
+    return counting_missing(found, name)
 
 
 def regions_group(
@@ -201,39 +160,28 @@ def regions_group(
 ) -> xr.Dataset:
     """Group ``regions``: means over regions, weighted with area.
 
-    Shapes: ``times`` (T,), ``mean`` (T, r), ``std`` (T, r) or (r,), ``computational_std`` (T, r) or (r,).
+    Shapes: ``times`` (T,), ``mean`` (T, r), ``std, computational_std`` (T, r) or (r,).
     """
     name = variable.name
-    errors = {f"{name}_std": std}
+    arrays = {f"{name}_mean": mean, f"{name}_std": std}
     if computational_std is not None:
-        errors[f"{name}_std_computational"] = computational_std
+        arrays[f"{name}_std_computational"] = computational_std
+    definitions = [region.definition for region in regions]
+    areas = np.array([region.area for region in regions]) * EARTH_SQUARE_KILOMETRES
     group = dataset(
         "regions",
         {
             "time": coordinate("time", "time", times),
             REGION: coordinate(REGION, REGION, [region.name for region in regions]),
-            REGION_DEFINITION: coordinate(
-                REGION_DEFINITION, REGION, [region.definition for region in regions]
-            ),
+            REGION_DEFINITION: coordinate(REGION_DEFINITION, REGION, definitions),
         },
-        {
-            f"{name}_mean": mean,
-            **errors,
-            "region_area": np.array([region.area for region in regions]) * EARTH_SQUARE_KILOMETRES,
-        },
+        {**arrays, "region_area": areas},
         variable,
         title=f"Posterior {variable.long_name}, means over regions",
     )
-    for key in (f"{name}_mean", *errors):
-        group[key].attrs["long_name"] += OF_REGIONS
+    _say_mean_over(group, name, "region", ", with the covariance of its parts. WITHOUT noise.")
+    for key in arrays:
         group[key].attrs["coordinates"] = REGION_DEFINITION
-    at = group[f"{name}_mean"].attrs
-    at |= {"cell_methods": f"{at['cell_methods']} area: mean", "ancillary_variables": f"{name}_std"}
-    group[f"{name}_std"].attrs |= {
-        "cell_methods": "area: mean",
-        "comment": "Latent: the uncertainty of the mean of the noise-free field over the region, "
-        "mathematical and computational together, with the covariance of its parts. WITHOUT noise.",
-    }
     return group.assign_attrs(
         regions_resolution_degrees=resolution_degrees,
         comment="Sums over cells of at most that height, each with its area; regions are not independent of "
@@ -241,100 +189,24 @@ def regions_group(
     )
 
 
-def observations_group(
-    *,
-    times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
-    values: ArrayLike,
-    variable: Variable = T2M,
-    names: ArrayLike | None = None,
-) -> xr.Dataset:
-    """Group ``observations``: the training points and what was observed there.
-
-    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (n,), ``values`` (T, n), ``names`` (n,).
-    """
-    coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
-    group = dataset(
-        "observations",
-        coordinates,
-        {variable.name: values},
-        variable,
-        title=f"Observed {variable.long_name}",
-    )
-    return counting_missing(group, variable.name)
-
-
-def errors_group(
-    *,
-    times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
-    errors: ArrayLike,
-    variable: Variable = T2M,
-    names: ArrayLike | None = None,
-) -> xr.Dataset:
-    """Group ``errors``: standardised errors of predictions that correct the laws of the run.
-
-    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees`` (N,), ``errors`` (T, N), ``names`` (N,).
-    """
-    coordinates = point_coordinates(times, latitude_degrees, longitude_degrees, names)
-    group = dataset(
-        ERRORS,
-        coordinates,
-        {STANDARDISED_ERROR: errors},
-        variable,
-        title=f"Errors of {variable.long_name} from which predictive laws are corrected",
-    )
-    return counting_missing(group, STANDARDISED_ERROR)
-
-
-def error_draws_group(
-    *,
-    times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
-    errors: ArrayLike,
-    variable: Variable = T2M,
-) -> xr.Dataset:
-    """Group ``error_draws``: draws of the error of a map, in single precision.
-
-    Shapes: ``times`` (1,), ``latitude_degrees, longitude_degrees`` (P,) and (Q,), ``errors`` (1, N, P, Q).
-    """
-    group = dataset(
-        ERROR_DRAWS,
-        axes(times, latitude_degrees, longitude_degrees),
-        {ERROR_DRAW: errors},
-        variable,
-        title=f"Draws of the error of {variable.long_name} on a grid",
-    )
-    return group.assign({ERROR_DRAW: group[ERROR_DRAW].astype(np.float32)})
-
-
-def _posterior(
-    variable: Variable,
-    mean: ArrayLike,
-    std: ArrayLike,
-    noise_variance: ArrayLike,
-    computational_std: ArrayLike | None,
-    law: PublishedLaw | None,
-) -> dict[str, ArrayLike]:
-    name = variable.name
-    found: dict[str, ArrayLike] = {
-        f"{name}_mean": mean,
-        f"{name}_std": std,
-        f"{name}_predictive_std": np.hypot(std, np.sqrt(noise_variance)) if law is None else law.std,
-    }
-    if computational_std is not None:
-        found[f"{name}_std_computational"] = computational_std
-    if law is not None:
-        found[f"{name}_quantile"] = law.quantiles
-        found |= {} if law.local_scale is None else {LOCAL_SCALE: law.local_scale}
-    return found
+def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> None:
+    """Say of the arrays of a field that they are means over cells or regions, in place."""
+    for key in (f"{name}_mean", f"{name}_std", f"{name}_std_computational"):
+        if key in group:
+            group[key].attrs["long_name"] += f", mean over the {part}"
+    mean = group[f"{name}_mean"].attrs
+    mean["cell_methods"] = f"{mean['cell_methods']} area: mean"
+    if f"{name}_std" in group:
+        mean["ancillary_variables"] = f"{name}_std"
+        group[f"{name}_std"].attrs |= {
+            "cell_methods": "area: mean",
+            "comment": f"Latent: the uncertainty of the mean of the noise-free field over the {part}, "
+            f"mathematical and computational together{comment}",
+        }
 
 
 def _of_law(group: xr.Dataset, name: str, law: PublishedLaw | None) -> xr.Dataset:
-    """Say of a group whose laws were recalibrated what its arrays mean, and give the levels of quantiles."""
+    """Say of recalibrated distributions what their arrays mean, and give the levels of quantiles."""
     if law is None:
         return group
     levels = coordinate(QUANTILE_LEVEL, QUANTILE_LEVEL, np.asarray(QUANTILE_LEVELS))

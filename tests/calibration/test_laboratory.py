@@ -218,7 +218,7 @@ def test_areas_weigh_points(points):
     even = found(points, cagp.GaussSeidel(1), simulations=50)
     assert even.area_std == pytest.approx(np.sqrt((even.point_std**2).mean()))
     assert result.scores.rmse == even.scores.rmse
-    assert result.scores.rmse_area_weighted != even.scores.rmse_area_weighted
+    assert result.scores.by_area.rmse != even.scores.by_area.rmse
 
 
 def test_the_standard_error_of_the_mean_square_by_area_is_that_of_repetitions(points):

@@ -28,14 +28,12 @@ def test_weights_enter_every_score():
     plain = scores(mean[:, repeated], std[:, repeated], observed[:, repeated])
     for name in ("rmse", "nll", "crps", "coverage", "ks_statistic"):
         np.testing.assert_allclose(
-            getattr(weighted, f"{name}_area_weighted"), getattr(plain, name), rtol=1e-12, err_msg=name
+            getattr(weighted.by_area, name), getattr(plain, name), rtol=1e-12, err_msg=name
         )
     unweighted = scores(mean, std, observed)
     for name in ("rmse", "nll", "crps", "coverage", "ks_statistic", "ks_pvalue"):
         np.testing.assert_array_equal(getattr(weighted, name), getattr(unweighted, name))
-        np.testing.assert_allclose(
-            getattr(unweighted, f"{name}_area_weighted"), getattr(unweighted, name), rtol=1e-12
-        )
+        np.testing.assert_allclose(getattr(unweighted.by_area, name), getattr(unweighted, name), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +120,8 @@ def test_scores_pools_its_parts():
     weights = area_weights(np.linspace(-80.0, 80.0, 50))
     result = scores(mean, std, observed, weights=weights)
     assert result.rmse == rmse(mean, observed)
-    assert result.rmse_area_weighted == rmse(mean, observed, weights=weights)
-    assert result.rmse_area_weighted != result.rmse
+    assert result.by_area.rmse == rmse(mean, observed, weights=weights)
+    assert result.by_area.rmse != result.rmse
     assert (result.nll, result.crps) == (nll(mean, std, observed), crps(mean, std, observed))
     assert result.levels.tolist() == list(LEVELS)
     np.testing.assert_array_equal(result.coverage, coverage(mean, std, observed))
@@ -150,25 +148,25 @@ def test_scores_of_a_law_are_those_of_their_definitions(name):
     def average(values):
         return np.average(values, weights=np.broadcast_to(weights, values.shape))
 
-    assert result.rmse_area_weighted == pytest.approx(np.sqrt(average((law.mean - observed) ** 2)))
-    assert result.nll_area_weighted == pytest.approx(-average(law.log_density(observed)))
-    assert result.crps_area_weighted == pytest.approx(average(law.crps(observed)))
+    assert result.by_area.rmse == pytest.approx(np.sqrt(average((law.mean - observed) ** 2)))
+    assert result.by_area.nll == pytest.approx(-average(law.log_density(observed)))
+    assert result.by_area.crps == pytest.approx(average(law.crps(observed)))
     assert (result.ks_statistic, result.ks_pvalue) == ks_test(law.cdf(observed))
     for index, level in enumerate(levels):
         low, high = law.quantile(0.5 - level / 2), law.quantile(0.5 + level / 2)
         below, above = observed < low, observed > high
         loss = (high - low) + 2 / (1 - level) * (below * (low - observed) + above * (observed - high))
-        assert result.coverage_area_weighted[index] == pytest.approx(average(1.0 - below - above))
-        assert result.mean_width_area_weighted[index] == pytest.approx(average(high - low))
-        assert result.interval_score_area_weighted[index] == pytest.approx(average(loss))
+        assert result.by_area.coverage[index] == pytest.approx(average(1.0 - below - above))
+        assert result.by_area.mean_width[index] == pytest.approx(average(high - low))
+        assert result.by_area.interval_score[index] == pytest.approx(average(loss))
         assert result.interval_score[index] == pytest.approx(loss.mean())
 
 
 def test_scores_of_a_gaussian_law_are_those_of_its_mean_and_standard_deviation():
     mean, std, observed = _prediction(9)
     plain, of_law = scores(mean, std, observed), scores_of(Gaussian(mean, std), observed)
-    for name, value in vars(plain).items():
-        np.testing.assert_array_equal(getattr(of_law, name), value, err_msg=name)
+    for name, value in plain.named().items():
+        np.testing.assert_array_equal(of_law.named()[name], value, err_msg=name)
 
 
 def test_the_interval_score_is_proper():
@@ -195,7 +193,7 @@ def test_scores_of_laws_say_what_is_wrong(observed, said):
 
 def test_without_weights_the_area_weighted_error_is_the_plain_one():
     result = scores(*_prediction(5))
-    assert result.rmse_area_weighted == result.rmse
+    assert result.by_area.rmse == result.rmse
 
 
 @pytest.mark.parametrize("score", [nll, crps])

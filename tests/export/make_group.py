@@ -8,7 +8,7 @@ import numpy as np
 from cagp_dist.predictive import StudentT
 from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.schema import PublishedLaw, map_group, observations_group
+from cagp_dist.store.schema import PublishedLaw, prediction_group, values_group
 
 KEY = "0123456789abcdef"
 NOISE = 1.7
@@ -34,7 +34,8 @@ def publish_run(
     some = slice(min(3, latitude.size, longitude.size))
     mean = 280.0 + rows / 2.0 + columns / 1000.0 + steps if field is None else field
     groups = {
-        "map": map_group(
+        "map": prediction_group(
+            "map",
             times=stamps,
             latitude_degrees=latitude,
             longitude_degrees=longitude,
@@ -43,7 +44,8 @@ def publish_run(
             noise_variance=NOISE,
             law=_law(mean, columns) if recalibrated else None,
         ),
-        "observations": observations_group(
+        "observations": values_group(
+            "observations",
             times=stamps,
             latitude_degrees=latitude[some],
             longitude_degrees=longitude[some] % 360.0,

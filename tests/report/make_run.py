@@ -125,7 +125,7 @@ def make_run(
         ),
         "trace": xr.Dataset(
             {
-                **{name: ("iteration", [getattr(s, name) for s in steps]) for name in SCORES},
+                **{name: ("iteration", [s.named()[name] for s in steps]) for name in SCORES},
                 "coverage": (("iteration", "level"), [s.coverage for s in steps]),
                 "seconds": ("iteration", np.linspace(0.0, 4.0, iterations + 1)),
             },

@@ -23,6 +23,7 @@ from cagp_dist.report.every_time import PIXELS, scales_of, survey
 from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, Scale, drawing_order, map_frame, map_scales
 from cagp_dist.report.published import each_map, read_run
 from cagp_dist.report.templates import _digest
+from cagp_dist.variables import T2M
 
 from .make_run import make_run
 
@@ -72,7 +73,7 @@ def test_every_time_has_its_map_in_the_colours_of_the_large_ones(daily, monkeypa
     longitude, latitude = map_frame(run).pixels(pixels.shape[2])
     assert pixels.shape[1:3] == longitude.shape
     wanted = []
-    for (_, grid), mean in zip(each_map(path, "t2m"), means.values, strict=True):
+    for (_, grid), mean in zip(each_map(path, T2M), means.values, strict=True):
         np.testing.assert_array_equal(grid.mean, mean)
         celsius = resample(grid, mean, longitude, latitude) - ZERO_CELSIUS_KELVIN
         wanted.append(looked_up(celsius, scales["mean"]))

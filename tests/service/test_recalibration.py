@@ -27,7 +27,8 @@ from cagp_dist.service.sharp import sharpened
 from cagp_dist.service.strata import roughness_of_test, strata_of_test
 from cagp_dist.service.task import prepare
 from cagp_dist.store.arrays import read_group
-from cagp_dist.store.layout import QUANTILE_LEVELS, check
+from cagp_dist.store.layout import QUANTILE_LEVELS
+from cagp_dist.store.layout_check import check
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature
@@ -126,7 +127,7 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     scored, before = groups["calibration"], plain["calibration"]
     for name in ("nll", "crps", "ks_statistic", "coverage", "mean_width", "interval_score"):
         for by in ("", "_area_weighted"):
-            np.testing.assert_allclose(scored[f"{name}{by}"], getattr(expected, f"{name}{by}"), rtol=1e-12)
+            np.testing.assert_allclose(scored[f"{name}{by}"], expected.named()[f"{name}{by}"], rtol=1e-12)
             np.testing.assert_array_equal(scored[f"{name}{by}_plain"], before[f"{name}{by}"])
     np.testing.assert_allclose(scored.pit, law.cdf(group.t2m.values), rtol=1e-12)
     np.testing.assert_array_equal(scored.pit_plain, before.pit)

@@ -26,7 +26,8 @@ from cagp_dist.service.run import run
 from cagp_dist.service.sharp import FACTORS, _alone, sharpened
 from cagp_dist.service.task import prepare
 from cagp_dist.store.arrays import read_group
-from cagp_dist.store.layout import QUANTILE_LEVELS, check
+from cagp_dist.store.layout import QUANTILE_LEVELS
+from cagp_dist.store.layout_check import check
 
 from ..clusters import local_cluster
 from ..jobs import job_text, map_grid, random_points

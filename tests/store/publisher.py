@@ -23,7 +23,7 @@ from cagp_dist.calibration.scores import scores
 from cagp_dist.errors import StoreError
 from cagp_dist.store.evaluation import calibration_group, trace_group
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
-from cagp_dist.store.schema import observations_group, posterior_group
+from cagp_dist.store.schema import prediction_group, values_group
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 INSIDE = 40
@@ -44,10 +44,12 @@ def make_groups(index: int, *, small: bool = False) -> dict[str, xr.Dataset]:
     mean, std = 280.0 + rng.normal(size=(2, 30)), rng.uniform(0.5, 1.5, 30)
     observed = mean + std * rng.normal(size=(2, 30))
     if small:
-        return {"observations": observations_group(**points, values=observed)}
+        return {"observations": values_group("observations", **points, values=observed)}
     score = scores(mean, std, observed)
     return {
-        "posterior": posterior_group(**points, mean=mean, std=std, noise_variance=0.5, observed=observed),
+        "posterior": prediction_group(
+            "posterior", **points, mean=mean, std=std, noise_variance=0.5, observed=observed
+        ),
         "calibration": calibration_group(**points, pit=pit(mean, std, observed), scores=score),
         "trace": trace_group([score, score], seconds=[0.0, 0.5]),
     }

@@ -31,7 +31,7 @@ from cagp_dist.store.object_removal import prune, remove_abandoned
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
-from cagp_dist.store.schema import errors_group, observations_group
+from cagp_dist.store.schema import values_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..ports import closed_port
@@ -169,9 +169,9 @@ def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path
         output = _output(address, tmp_path / "work")
         for day, key in enumerate(keys, start=1):
             at = {"times": np.array([f"2020-01-0{day}"], dtype="M8[ns]"), **places}
-            groups = {"observations": observations_group(**at, values=[280.0, 281.0])}
+            groups = {"observations": values_group("observations", **at, values=[280.0, 281.0])}
             if day != 4:
-                groups["errors"] = errors_group(**at, errors=np.array([[0.5, -1.0]]))
+                groups["errors"] = values_group("errors", **at, values=np.array([[0.5, -1.0]]))
             output.publish(groups, run_key=key, attributes={})
     for day, file in ((5, "errors/zarr.json"), (4, "zarr.json"), (3, "zarr.json")):
         damaged = next(name for name in server.objects if re.search(f"{keys[day - 1]}-.*.zarr/{file}", name))

@@ -14,8 +14,8 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.evaluation import calibration_group, trace_group
-from cagp_dist.store.layout import check, variable_in
-from cagp_dist.store.schema import map_group, mean_group, observations_group, posterior_group
+from cagp_dist.store.layout_check import check, variable_in
+from cagp_dist.store.schema import prediction_group, values_group
 
 T, Q = 3, 40
 RNG = np.random.default_rng(0)
@@ -38,11 +38,15 @@ GRID = (T, 23, 45)
 def _groups():
     score = scores(MEAN, STD, OBSERVED)
     return {
-        "posterior": posterior_group(**POINTS, mean=MEAN, std=STD, noise_variance=0.5, observed=OBSERVED),
-        "map": map_group(**AXES, mean=np.full(GRID, 280.0), std=np.full(GRID[1:], 0.7), noise_variance=0.5),
+        "posterior": prediction_group(
+            "posterior", **POINTS, mean=MEAN, std=STD, noise_variance=0.5, observed=OBSERVED
+        ),
+        "map": prediction_group(
+            "map", **AXES, mean=np.full(GRID, 280.0), std=np.full(GRID[1:], 0.7), noise_variance=0.5
+        ),
         "calibration": calibration_group(**POINTS, pit=pit(MEAN, STD, OBSERVED), scores=score),
         "trace": trace_group([score, score, score], seconds=[0.0, 0.5, 1.0]),
-        "observations": observations_group(**POINTS, values=OBSERVED),
+        "observations": values_group("observations", **POINTS, values=OBSERVED),
     }
 
 
@@ -146,8 +150,8 @@ def test_values_are_those_given():
     score = scores(MEAN, STD, OBSERVED)
     calibration = groups["calibration"]
     for name in ("rmse", "nll", "crps", "ks_statistic", "ks_pvalue"):
-        for key in (name, f"{name}_area_weighted"):
-            assert float(calibration[key]) == getattr(score, key)
+        assert float(calibration[name]) == getattr(score, name)
+        assert float(calibration[f"{name}_area_weighted"]) == getattr(score.by_area, name)
     np.testing.assert_array_equal(calibration.coverage, score.coverage)
     np.testing.assert_array_equal(calibration.level, score.levels)
     assert calibration.pit_bin.values.tolist() == pytest.approx([i / 20 for i in range(21)])
@@ -169,7 +173,7 @@ def test_scores_histogram_and_verdict_are_in_both_weightings():
     values, score = pit(MEAN, STD, OBSERVED), scores(MEAN, STD, OBSERVED, weights=weights)
     group = calibration_group(**POINTS, pit=values, scores=score, area_weight=3.0 * weights)
     np.testing.assert_allclose(group.area_weight, weights / weights.mean())
-    np.testing.assert_array_equal(group.coverage_area_weighted, score.coverage_area_weighted)
+    np.testing.assert_array_equal(group.coverage_area_weighted, score.by_area.coverage)
     by_hand = [
         (weights / weights.mean() * ((values >= low) & (values < low + 0.05))).sum()
         for low in np.arange(20) / 20
@@ -204,7 +208,7 @@ def test_strata_and_reliability_are_those_of_their_observations():
     assert group.stratum_observations.values.tolist() == [T * Q, T * (~south).sum(), T * south.sum()]
     for suffix, law, pooled in (("", found, score), ("_plain", plain, before)):
         for name in ("coverage", "mean_width", "interval_score", "crps", "nll"):
-            whole = getattr(pooled, f"{name}_area_weighted")
+            whole = getattr(pooled.by_area, name)
             np.testing.assert_allclose(group[f"stratum_{name}{suffix}"][0], whole, rtol=1e-12)
         share = np.tile(weights, (T, 1))[:, south]
         inside = np.abs(law.pit[:, south] - 0.5) <= 0.45
@@ -216,7 +220,7 @@ def test_strata_and_reliability_are_those_of_their_observations():
         counts = group[f"stratum_pit_count{suffix}"].sum("pit_interval")
         np.testing.assert_allclose(counts, group.stratum_observations, rtol=1e-12)
         at_levels = group[f"reliability{suffix}"].sel(reliability_level=0.9)
-        assert float(at_levels) == pytest.approx(pooled.coverage_area_weighted[2], rel=1e-12)
+        assert float(at_levels) == pytest.approx(pooled.by_area.coverage[2], rel=1e-12)
     np.testing.assert_array_equal(group.reliability_level, RELIABILITY_LEVELS)
     np.testing.assert_allclose(
         group.stratum_coverage_standard_error[0], group.coverage_standard_error_area_weighted, rtol=1e-12
@@ -235,10 +239,10 @@ def test_wrong_error_bars_are_called_so():
 def test_the_axes_of_a_map_ascend_and_may_begin_west_of_greenwich():
     axes = AXES | {"longitude_degrees": AXES["longitude_degrees"] - 180.0}
     fields = {"mean": np.full(GRID, 280.0), "std": np.ones(GRID), "noise_variance": 0.5}
-    check("map", map_group(**axes, **fields))
+    check("map", prediction_group("map", **axes, **fields))
     jump = AXES | {"longitude_degrees": AXES["longitude_degrees"] % 352.0}
     with pytest.raises(StoreError, match="map/longitude does not ascend"):
-        check("map", map_group(**jump, **fields))
+        check("map", prediction_group("map", **jump, **fields))
 
 
 def test_the_standard_deviation_says_that_it_is_latent():
@@ -290,13 +294,15 @@ def test_attributes_are_not_shared_between_data_sets():
 
 
 def test_single_precision_becomes_double():
-    group = observations_group(**POINTS, values=OBSERVED.astype("float32"))
+    group = values_group("observations", **POINTS, values=OBSERVED.astype("float32"))
     assert group.t2m.dtype == np.float64
 
 
 def test_one_time_needs_no_time_axis():
     one = POINTS | {"times": POINTS["times"][:1]}
-    group = posterior_group(**one, mean=MEAN[0], std=STD, noise_variance=0.5, observed=OBSERVED[:1])
+    group = prediction_group(
+        "posterior", **one, mean=MEAN[0], std=STD, noise_variance=0.5, observed=OBSERVED[:1]
+    )
     assert group.t2m_mean.shape == group.t2m_std.shape == group.t2m.shape == (1, Q)
 
 
@@ -314,7 +320,7 @@ def test_one_time_needs_no_time_axis():
 def test_shapes_that_do_not_fit_are_refused(change, text):
     arguments = POINTS | {"mean": MEAN, "std": STD, "noise_variance": 0.5, "observed": OBSERVED} | change
     with pytest.raises(ArgumentError, match=text):
-        posterior_group(**arguments)
+        prediction_group("posterior", **arguments)
 
 
 def test_a_trace_needs_one_time_per_iteration_and_one_set_of_levels():
@@ -425,13 +431,14 @@ def test_longitude_extent_is_the_smallest_arc(longitudes, west, east):
 def test_the_part_that_was_not_computed_may_be_there_or_not():
     part = 0.5 * STD
     shared = {"noise_variance": 0.5, "computational_std": part}
-    group = posterior_group(**POINTS, mean=MEAN, std=STD, observed=OBSERVED, **shared)
+    group = prediction_group("posterior", **POINTS, mean=MEAN, std=STD, observed=OBSERVED, **shared)
     check("posterior", group)
     assert group.t2m_std_computational.dims == ("time", "point")
     np.testing.assert_array_equal(group.t2m_std_computational, np.broadcast_to(part, (T, Q)))
     assert group.t2m_std_computational.attrs["units"] == "K"
     assert group.drop_vars("t2m_std_computational").identical(_groups()["posterior"])
-    on_map = map_group(
+    on_map = prediction_group(
+        "map",
         **AXES,
         mean=np.full(GRID, 280.0),
         std=np.full(GRID[1:], 0.7),
@@ -449,7 +456,7 @@ def test_the_part_that_was_not_computed_may_be_there_or_not():
 def test_a_map_has_all_its_error_bars_or_none():
     """None where they are in ``map_std``, on a coarser grid."""
     whole = _groups()["map"]
-    alone = mean_group(**AXES, mean=np.full(GRID, 280.0))
+    alone = prediction_group("map", **AXES, mean=np.full(GRID, 280.0))
     check("map", alone)
     check("map_std", whole)
     np.testing.assert_array_equal(alone.t2m_mean, whole.t2m_mean)

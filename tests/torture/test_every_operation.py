@@ -12,7 +12,7 @@ from cagp_dist.errors import StoreError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.store.checkpoints import checkpoints_folder, checkpoints_of_run
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
-from cagp_dist.store.schema import observations_group
+from cagp_dist.store.schema import values_group
 
 from ..operations import failing, operations
 from ..problems import regression_problem
@@ -30,7 +30,8 @@ def solve_and_publish(root, index):
         found = PROBLEM.condition(
             SOLVER, executor=SerialExecutor(), covariance="diagonal", checkpoints=checkpoints
         )
-        group = observations_group(
+        group = values_group(
+            "observations",
             times=np.array(["2017-04-27T12"], dtype="datetime64[ns]"),
             latitude_degrees=np.linspace(-60.0, 60.0, 4),
             longitude_degrees=np.linspace(0.0, 270.0, 4),
