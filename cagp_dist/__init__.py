@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cagp_dist.regions import Box, Polygon
     from cagp_dist.runtime import open_executor
     from cagp_dist.samples import SampledPosterior, posterior_by_samples, sample_posterior
+    from cagp_dist.service.run import run
     from cagp_dist.solvers import (
         SOR,
         SSOR,
@@ -114,6 +115,7 @@ _HOME = {
     "open_executor": "runtime",
     "SampledPosterior": "samples",
     "posterior_by_samples": "samples",
+    "run": "service.run",
     "sample_posterior": "samples",
     "BlockGaussSeidel": "solvers",
     "BlockJacobi": "solvers",
@@ -214,6 +216,7 @@ __all__ = [
     "open_executor",
     "posterior_by_samples",
     "posterior_mean",
+    "run",
     "sample_posterior",
     "space_filling_order",
     "unit_sphere",

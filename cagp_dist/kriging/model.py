@@ -115,7 +115,8 @@ def krige(
         with the dimensions in any order and at most a time (or ensemble member) beside them; latitude and
         longitude are found by their CF attributes, then by their names; NaN is where nothing was observed.
         Else a table with a row for each measurement, see `cagp_dist.tables.read_table`: a data frame of
-        pandas or polars, a mapping of columns, or the path of a CSV or Parquet file.
+        pandas or polars, a mapping of columns, or the path of a CSV or Parquet file. Or a source as jobs name
+        it: "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".
     to : optional
         Where the field is wanted. A number: cells of so many degrees over the region of the observations
         (whole degrees around them, or the globe). ``{"resolution": 0.25, "region": [north, west, south,
@@ -154,9 +155,10 @@ def krige(
         Fixes every number, noise and mean included. Without it lengthscale, variance and noise are fitted by
         maximum likelihood, where they are not given.
     solver : str or solver
-        "auto": exact where that can be had in reasonable time (a dense factor for up to 20,000 points, the
-        rings of a grid), else block Gauss-Seidel until at most 5 % of each variance are unfinished
-        computation. "cholesky", "rings", "block-gauss-seidel", or a solver.
+        "auto": exact where that is cheap (a dense factor for up to 5,000 points, the rings of a grid), else
+        from neighbours, `Neighbours` ("auto"), whose error bars are exact too. "cholesky", "rings",
+        "neighbours", "block-gauss-seidel" until at most 5 % of each variance are unfinished computation, or a
+        solver.
     recalibration : str
         "local-scale" or another method of `cagp_dist.calibration.recalibration`: corrects the law of an
         observation at each target by errors at places that were left out, which takes ten more solves. The
@@ -177,7 +179,9 @@ def krige(
         with a number for each part.
     latitude, longitude, time, units, missing, where : optional
         Columns of a table, units of the values, what stands where one is missing, and which rows are meant,
-        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`.
+        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. Of a source ``where`` has "times",
+        "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
+        ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
     executor : distributed.Client, cluster, str or Executor, optional
         Where tasks run; by default all cores of this process. A client or cluster of Dask stays open; an
         adaptive one is given work and two minutes to start its first worker.

@@ -17,6 +17,7 @@ from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
+from cagp_dist.kriging.sources import is_source, open_named
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.mapping.solving import solver_order
 from cagp_dist.missing import Marks, observations
@@ -191,6 +192,11 @@ def observe(
     DataError
         If values or places are none.
     """
+    if is_source(source):
+        source = open_named(source, value=value, units=units, missing=missing, where=where)
+        value, units, missing, where = None, None, None, None
+    if isinstance(source, str) and source.startswith("table:"):
+        source = source.removeprefix("table:")
     if isinstance(source, (xr.DataArray, xr.Dataset)):
         if where is not None:
             raise ArgumentError(

@@ -33,9 +33,10 @@ from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.history import with_history
+from cagp_dist.service.in_memory import with_observations
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.integrated import GIVEN, attributes_of_numbers, integrate_numbers, with_mixtures
-from cagp_dist.service.jobfile.config import job_of_fit_times
+from cagp_dist.service.jobfile.config import job_of_fit_times, load_job
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, kept_bytes, plan_fold, size_of_task
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
@@ -94,8 +95,9 @@ class Outcome:
 
 @in_words_of_the_job()
 def run(
-    job: Job,
+    job: Job | Path | str,
     *,
+    observations: "xr.DataArray | xr.Dataset | None" = None,
     simulations: Simulations | None = None,
     publish_unconverged: bool = False,
     observe: Observer = silent,
@@ -108,8 +110,11 @@ def run(
 
     Parameters
     ----------
-    job : Job
-        A checked job file.
+    job : Job, or path
+        A job file, checked or not.
+    observations : xarray.DataArray or xarray.Dataset, optional
+        Take the place of what the source of the job has: a grid or places with a variable of the name that
+        the job says, as a file would have them; ``times``, ``area`` and the other keys choose from them.
     simulations : Simulations, optional
         Also draw fields from the prior of the job and solve for them, to see what its error bars do; the run
         then has a group ``simulation``, and a name of its own.
@@ -129,7 +134,18 @@ def run(
         NotReadyError: its observations; FitError: the fit of its prior did not end well; NumericalError:
         the solve; StoreError: the disk; TimeLimitError: the time that the job allows is over. Whatever is
         raised, the runs published before are unchanged and no part of a new one is there.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> outcome = cagp.run("job.toml", observations=field)  # doctest: +SKIP
+    >>> outcome.status.value, outcome.path  # doctest: +SKIP
+    ('exact', PosixPath('out/runs/1034d6a7017f078dc92e773b04799b4c.zarr'))
     """
+    if not isinstance(job, Job):
+        job = load_job(job)
+    if observations is not None:
+        job = with_observations(job, observations)
     if simulations is not None and job.prior.is_previous:
         raise ConfigurationError(
             'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '

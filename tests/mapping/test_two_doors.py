@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 
@@ -138,3 +139,39 @@ def test_of_grids_with_gaps(folder, name, mean, given):
         field, to=folder / "places.csv", kernel="matern32", drift=mean, progress=False, **asked
     )
     assert_same(path, found, "t2m")
+
+
+def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
+    """With the bits of the file, whatever the encoding of the object says."""
+    observations = {"source": f"file:{folder / 'region.nc'}", "variable": "t2m"}
+    prior = {**NUMBERS, "noise_variance": 0.09}
+    of_file = job(folder, observations, prior=prior, solver={"name": "auto"})
+    path = folder / "job.toml"
+    path.write_text(
+        job_text(
+            observations={"variable": "t2m", "source": "sample"},
+            design={"train": {"kind": "all"}, "targets": f"table:{folder / 'places.csv'}"},
+            prior={"kernel": "matern32", "mean": "constant", **prior},
+            recalibration={"method": "none"},
+            solver={"name": "auto"},
+            output={"root": folder / "out"},
+        )
+    )
+    with xr.open_dataset(folder / "region.nc", engine="h5netcdf") as dataset:
+        field = dataset["t2m"].load()
+    field.encoding = {"dtype": "int16", "scale_factor": 0.5, "add_offset": 280.0}
+    outcome = cagp.run(path, observations=field.rename("air"))
+    asked = {"kernel": "matern32", "drift": "constant", "progress": False, "noise_std": 0.3, **NUMBERS}
+    for observed in (field, f"file:{folder / 'region.nc'}"):
+        found = cagp.krige(observed, to=folder / "places.csv", **asked)
+        for made in (outcome.path, run(of_file).path):
+            assert_same(made, found, "t2m")
+    assert cagp.run(path, observations=field).already_done
+    one = cagp.krige(
+        f"file:{folder / 'region.nc'}", where={"times": "2020-01-02"}, to=folder / "places.csv", **asked
+    )
+    np.testing.assert_allclose(one["mean"].values.ravel(), found["mean"].values[1], rtol=1e-12)
+    with pytest.raises(ArgumentError, match="observations have no variable 't2m'"):
+        cagp.run(path, observations=field.to_dataset(name="air"))
+    with pytest.raises(ArgumentError, match="expected an object of xarray"):
+        cagp.run(path, observations=[1.0])

@@ -1,0 +1,54 @@
+"""Observations named by the source that has them, as jobs name it: "file:PATH", "zarr:URL", "cds", "sample"."""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import xarray as xr
+
+from cagp_dist.era5.sources import SOURCES, open_source
+from cagp_dist.missing import Marks
+
+PARTS = ("times", "area", "grid_degrees", "level")
+"""What can be asked of any source; other keys choose a value along a dimension of it."""
+
+
+def is_source(observations: object) -> TypeGuard[str]:
+    """Whether this names a source of fields; "table:PATH" and a path name a table."""
+    if not isinstance(observations, str):
+        return False
+    name, _, address = observations.partition(":")
+    return name in SOURCES and name != "table" and not (Path(observations).exists() and not address)
+
+
+def open_named(
+    source: str, *, value: str | None, units: str | None, missing: Marks, where: Mapping[str, object] | None
+) -> xr.DataArray:
+    """Fetch the field of a source, or what ``where`` chooses of it.
+
+    Downloads are kept below ``~/.cache``, or ``XDG_CACHE_HOME``; nothing else is.
+    """
+    asked: dict[str, Any] = dict(where or {})
+    parts = {key: asked.pop(key) for key in PARTS if key in asked}
+    if isinstance(parts.get("times"), str):
+        parts["times"] = [parts["times"]]
+    with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
+        remote = SOURCES[source.partition(":")[0]].remote
+        field = open_source(
+            source,
+            variable=value or "t2m",
+            select=asked or None,
+            units=units,
+            missing=missing,
+            cache_directory=_cache() if remote else Path(scratch),
+            **parts,
+        ).load()
+    (name,) = field.data_vars
+    return field[name]
+
+
+def _cache() -> Path:
+    """Folder for downloads, which may be asked for again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
