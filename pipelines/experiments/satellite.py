@@ -26,7 +26,7 @@ from pipelines.experiments.output import parser, print_table
 
 DATA = Path("../shared/data/heaton")
 LEVEL = 0.95
-KERNELS = ("default", "matern12", "matern32")
+KERNELS = ("default", "matern", "matern32")
 QUICK_ROWS = slice(100, 160)
 
 PUBLISHED = {
