@@ -1,4 +1,4 @@
-"""Observations named by the source that has them, as jobs name it: "file:PATH", "zarr:URL", "cds", "sample"."""
+"""Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
 
 import os
 import tempfile
