@@ -8,7 +8,7 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,13 @@ from cagp_dist.service.folds import solve_task
 from cagp_dist.service.history import with_history
 from cagp_dist.service.in_memory import with_observations
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.integrated import GIVEN, attributes_of_numbers, integrate_numbers, with_mixtures
+from cagp_dist.service.integrated import (
+    GIVEN,
+    IntegratedNumbers,
+    attributes_of_numbers,
+    integrate_numbers,
+    with_mixtures,
+)
 from cagp_dist.service.jobfile.config import job_of_fit_times, load_job
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.plan import JobPlan, kept_bytes, plan_fold, size_of_task
@@ -46,7 +52,7 @@ from cagp_dist.service.solve import Sharpened, Solution
 from cagp_dist.service.task import Simulations, Task, choice_line, prepare
 from cagp_dist.service.times import resolved
 from cagp_dist.service.verification import verify_run
-from cagp_dist.service.workers import memory_limit, workers_of
+from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.arrays import read_group
@@ -172,33 +178,13 @@ def run(
         if done is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, task)
-        prior, fitted = task.prior, None
-        numbers, said = None, GIVEN
-        fold_priors: tuple[Prior, ...] = ()
-        if prior is None:
-            with clock.stage("Fit") as stage:
-                fit_within = partial(_fit, task, stage, checkpoints.within("fit"))
-                fitted = workers.attempt(fit_within, stage.note)
-                numbers, said = integrate_numbers(task, fitted, progress=partial(_report_fit, stage))
-                stage.note(f"its numbers are {said}")
-            if numbers is None:
-                check_fit(job, fitted)
-            prior = fitted.prior
-            if (
-                numbers is None
-                and task.design.folds is not None
-                and job.prior.fit_to == "observed"
-                and task.fit_points is None
-            ):
-                with clock.stage("Fits of folds") as stage:
-                    fold_priors = workers.attempt(
-                        partial(_fit_folds, task, stage, checkpoints.within("fit")), stage.note
-                    )
+        found = _numbers_of(task, clock, workers, checkpoints.within("fit"))
+        prior = found.prior
         with clock.stage("Solve") as stage:
-            solve = partial(_solve, task, prior, stage, workers.deadlines, fold_priors, checkpoints)
+            solve = partial(_solve, task, prior, stage, workers.deadlines, found.of_folds, checkpoints)
             solution = workers.attempt(solve, stage.note)
-            if numbers is not None:
-                solution = with_mixtures(task, numbers, solution)
+            if found.integrated is not None:
+                solution = with_mixtures(task, found.integrated, solution)
         if task.recalibration.method == SHARP:
             with clock.stage("Sharp quantiles") as stage:
                 sharpen = partial(_sharpened, task, prior, solution, stage, workers.deadlines)
@@ -217,8 +203,8 @@ def run(
             prior,
             solution,
             groups=groups,
-            fitted=fitted,
-            numbers=attributes_of_numbers(numbers, said),
+            fitted=found.fitted,
+            numbers=attributes_of_numbers(found.integrated, found.said),
             executor=workers().description,
             clock=clock,
         )
@@ -235,6 +221,35 @@ def run(
         regions=groups.get("regions"),
         published_as=output.name_of(path),
     )
+
+
+class _Numbers(NamedTuple):
+    """Numbers of the prior: given, fitted or integrated over, and those of each fold where it has its own."""
+
+    prior: Prior
+    fitted: FittedPrior | None = None
+    integrated: IntegratedNumbers | None = None
+    said: str = GIVEN
+    of_folds: tuple[Prior, ...] = ()
+
+
+def _numbers_of(task: Task, clock: Clock, workers: Workers, checkpoints: Checkpoints) -> _Numbers:
+    """Fit the numbers of a job that leaves them out, and those of each fold without its values."""
+    if task.prior is not None:
+        return _Numbers(task.prior)
+    with clock.stage("Fit") as stage:
+        fitted = workers.attempt(partial(_fit, task, stage, checkpoints), stage.note)
+        integrated, said = integrate_numbers(task, fitted, progress=partial(_report_fit, stage))
+        stage.note(f"its numbers are {said}")
+    if integrated is not None:
+        return _Numbers(fitted.prior, fitted, integrated, said)
+    check_fit(task.job, fitted)
+    found = _Numbers(fitted.prior, fitted, None, said)
+    if task.design.folds is None or task.job.prior.fit_to != "observed" or task.fit_points is not None:
+        return found
+    with clock.stage("Fits of folds") as stage:
+        of_folds = workers.attempt(partial(_fit_folds, task, stage, checkpoints), stage.note)
+    return found._replace(of_folds=of_folds)
 
 
 @in_words_of_the_job()

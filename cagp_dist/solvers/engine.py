@@ -166,22 +166,12 @@ def adjoint_states(
         begun = 0 if kept is None else kept.about["done"][number]
         if begun == iterations:
             continue
-        if kept is not None and begun:
-            works = [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
-        else:
-            works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
-        going = list(zip(batch, works, strict=True))
-        if kept is not None and begun and "going" in kept.about:
-            going = _of_groups(going, kept.about["going"])
+        works, going = _opened(system, batch, begun, kept, start)
         for iteration in range(begun + 1, iterations + 1):
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
-            *before, last = stages_of_cycle(cycle, done + iteration, place=iteration, adjoint=True)
-            for stage in before:
-                for _, work in going:
-                    system.apply(stage, work, adjoint=True)
-            for _, work in going:
-                system.apply(last, work, adjoint=True, final=final)
+            stages = stages_of_cycle(cycle, done + iteration, place=iteration, adjoint=True)
+            _pass(system, stages, [work for _, work in going], final=final)
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
@@ -210,19 +200,42 @@ def adjoint_states(
                 if checkpoint.due():
                     ends_here = iteration == iterations or not going
                     ended = [iterations] * number + [iterations if ends_here else iteration]
+                    left = [list(group) for group, _ in going]
                     about = {**record.about(), "done": ended + [0] * (len(system.batches) - number - 1)}
-                    if enough is not None:
-                        left = [list(group) for group, _ in going]
-                        about |= {**enough.about(), "going": left, "missed": missed}
-                    saved = checkpoint.save(
-                        about, partial(_save, record, system, [] if ends_here else works, enough)
-                    )
+                    about |= {} if enough is None else {**enough.about(), "going": left, "missed": missed}
+                    written = partial(_save, record, system, [] if ends_here else works, enough)
+                    saved = checkpoint.save(about, written)
                     if saved is not None and system.forgets and not ends_here:
-                        works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
-                        going = _of_groups(zip(batch, works, strict=True), [group for group, _ in going])
+                        works = _restored(system, batch, saved)
+                        going = _of_groups(zip(batch, works, strict=True), left)
             yield state
             if not going:
                 break
+
+
+def _opened(
+    system: System[Work], batch: Sequence[Range], begun: int, kept: Kept | None, start: State | None
+) -> tuple[list[Work], list[tuple[Range, Work]]]:
+    """Give the groups of a batch, new or as they were saved, and those of them that go on."""
+    if kept is None or not begun:
+        works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
+        return works, list(zip(batch, works, strict=True))
+    works = _restored(system, batch, kept)
+    return works, _of_groups(zip(batch, works, strict=True), kept.about.get("going", batch))
+
+
+def _restored(system: System[Work], batch: Sequence[Range], kept: Kept) -> list[Work]:
+    return [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
+
+
+def _pass(system: System[Work], stages: Iterable[Stage], works: Sequence[Work], *, final: bool) -> None:
+    """Apply the stages of a cycle to groups, the last of which may be the final one."""
+    *before, last = stages
+    for stage in before:
+        for work in works:
+            system.apply(stage, work, adjoint=True)
+    for work in works:
+        system.apply(last, work, adjoint=True, final=final)
 
 
 def _save(
