@@ -37,6 +37,7 @@ train = {{ kind = "random", count = {count}, seed = {seed} }}
 test = {{ kind = "random", count = 1000, seed = 1 }}
 
 [prior]
+kernel = "matern32"
 mean_estimate = "ordinary"
 fit_to = "{fit_to}"
 
