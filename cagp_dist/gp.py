@@ -32,10 +32,8 @@ if TYPE_CHECKING:
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
-    from cagp_dist.posterior.trace import Trace
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.base import State
     from cagp_dist.solvers.checkpoints import Checkpoints
     from cagp_dist.solvers.kept_weights import WeightStore
 
@@ -144,26 +142,16 @@ def condition(
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
     check_count("lanczos_steps", lanczos_steps, least=0)
 
-    from cagp_dist.gram.exact_variance import beside_posterior
-    from cagp_dist.posterior.certificate import Certificate
-    from cagp_dist.posterior.coefficients import joined_coefficients, with_weights
-    from cagp_dist.posterior.kept_weights import (
-        found_weights,
-        keeps_weights,
-        kept_coefficients,
-        made_weights,
-        plan_of_products,
-    )
-    from cagp_dist.posterior.patterns import Solved, joined, plan_together
-    from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
-    from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns
-    from cagp_dist.posterior.trace import Step, Trace
+    from cagp_dist.posterior.coefficients import joined_coefficients
+    from cagp_dist.posterior.conditioning import plan_conditioning, solve_pattern
+    from cagp_dist.posterior.kept_weights import keeps_weights
+    from cagp_dist.posterior.patterns import joined
+    from cagp_dist.posterior.problem import as_targets, patterns
+    from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import given_or_threads
-    from cagp_dist.solvers import Stats, Status
+    from cagp_dist.solvers import Stats
     from cagp_dist.solvers.affine import Affine
-    from cagp_dist.solvers.base import check_one_field, check_solver, settled
-    from cagp_dist.solvers.checkpoints import fingerprint
-    from cagp_dist.solvers.kept_weights import kept_states
+    from cagp_dist.solvers.base import check_one_field, check_solver
 
     check_solver(solver)
     if lanczos_steps > 0 and not isinstance(solver, Affine):
@@ -176,101 +164,32 @@ def condition(
     if len(parts) > 1 and not solver.many_fields:
         check_one_field(len(parts[0].y))
     targets = as_targets(X_test, columns=parts[0].columns)
-    full, coefficients = covariance == "full", len(prior.coefficient_names)
+    full = covariance == "full"
     if not keeps_weights(solver, full_covariance=full, lanczos_steps=lanczos_steps):
         weights = None
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
-        problems = Problems(prior, targets, full_covariance=full, executor=executor, memory_limit_bytes=limit)
-        solver = settled(solver, problems.of(parts[0]), executor=executor)
-        demands, plans, plan = plan_together(
-            solver,
-            [
-                replace(
-                    with_companions(
-                        demand_of(problems.of(part), executor, limit, solver=solver),
-                        coefficients=coefficients,
-                    ),
-                    bounds=computational_bounds or lanczos_steps > 0,
-                    lanczos_steps=lanczos_steps,
-                    keeps_weights=weights is not None,
-                )
-                for part in parts
-            ],
+        planned = plan_conditioning(
+            prior,
+            parts,
+            targets,
+            solver=solver,
+            full_covariance=full,
+            computational_bounds=computational_bounds,
+            lanczos_steps=lanczos_steps,
+            weights=weights,
+            executor=executor,
+            memory_limit_bytes=limit,
         )
-        estimates = plans_of_weights(solver, demands, coefficients=coefficients)
-        plan = with_weights(plan, estimates, fields=len(parts[0].y))
-        there = [
-            found_weights(weights, prior, problems.of(part), solver, plans[number])
-            for number, part in enumerate(parts)
-        ]
-        if len(known := [each for each in there if each is not None]) == len(there):
-            plan = plan_of_products(plan, known)
+        plan = planned.plan
         if on_plan is not None:
             on_plan(plan)
-        ends, fitted, downdate_psd = [], [], True
-        for number, part in enumerate(parts):
-            problem = replace(problems.of(part), lanczos_steps=lanczos_steps)
-            kept = there[number] or made_weights(
-                weights,
-                prior,
-                problem,
-                solver,
-                plan=plans[number],
-                estimate=estimates[number],
-                executor=executor,
-            )
-            if progress is not None:
-                problem = replace(problem, heard=partial(_heard, progress, plans, number, started))
-            mean = remove_mean(
-                prior,
-                problem,
-                part,
-                solver,
-                plan=estimates[number],
-                executor=executor,
-                known=None if kept is None else kept_coefficients(kept),
-            )
-            problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
-            if checkpoints is not None:
-                place = checkpoints.within(f"fields-{number}")
-                problem = replace(problem, checkpoint=place.of(fingerprint(problem, solver, plans[number])))
-            if mean.fitted is not None:
-                fitted.append((part, *mean.fitted))
-            status, residual, dropped = Status.COMPLETED, None, 0
-            if solver.iterations > 0 and problem.q > 0:
-                if kept is None:
-                    states = solver.states(problem, executor=executor, plan=plans[number])
-                else:
-                    states = kept_states(kept, problem)
-                for state in mean.states(states):
-                    trace.add(state)
-                    status, residual, dropped = state.status, state.relative_residual, state.dropped
-                    downdate_psd &= state.downdate_psd
-                    if progress is not None:
-                        elapsed = time.perf_counter() - started
-                        progress(_progress(state, plans, number, trace, elapsed))
-            variance, status = trace.steps()[-1][2], mean.status(trace.status(status))
-            exact = status in (Status.EXACT, Status.SOLVED)
-            certificate = Certificate(
-                variance,
-                None if exact else problem.exact_variance,
-                beside_posterior(demands[number], plans[number]),
-                mean.of_exact,
-            )
-            ends.append(
-                Solved(
-                    part.fields,
-                    trace.steps(),
-                    trace.covariance(),
-                    status,
-                    residual,
-                    certificate,
-                    trace.iterations,
-                    dropped,
-                )
-            )
+        solves = [
+            solve_pattern(planned, number, started=started, checkpoints=checkpoints, progress=progress)
+            for number in range(len(parts))
+        ]
         description = executor.description
-    found = joined(ends)
+    found = joined([solved for solved, _, _ in solves])
+    fitted = [coefficients for _, coefficients, _ in solves if coefficients is not None]
     shaped = partial(shaped_as_targets, targets=targets, single=parts[0].single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)
     last = steps[-1]
@@ -287,40 +206,12 @@ def condition(
             plan=plan,
             executor=description,
             iterations_by_target=on_targets(found.iterations, targets),
-            downdate_psd=downdate_psd,
+            downdate_psd=all(psd for _, _, psd in solves),
             dropped_actions=found.dropped_actions,
         ),
         trace=steps,
         certificate=found.certificate,
         coefficients=joined_coefficients(prior.coefficient_names, fitted),
-    )
-
-
-def _heard(
-    progress: Callable[[Progress], None], plans: "Sequence[Plan]", number: int, started: float, part: float
-) -> None:
-    """Say how far a direct solve is within its one iteration."""
-    from cagp_dist.posterior.patterns import joint_fraction
-
-    fraction, seconds = joint_fraction(plans, number, part), time.perf_counter() - started
-    progress(Progress(1, plans[number].iterations, fraction, seconds, None, number + 1, len(plans)))
-
-
-def _progress(
-    state: "State", plans: "Sequence[Plan]", number: int, trace: "Trace", seconds: float
-) -> Progress:
-    """Say how far ``state`` of solve ``number`` is."""
-    from cagp_dist.posterior.patterns import joint_fraction
-
-    plan, batches = plans[number], [max(1, len(plan.batches)) for plan in plans]
-    return Progress(
-        state.iteration,
-        plan.iterations,
-        joint_fraction(plans, number, trace.fraction(state, plan.iterations)),
-        seconds,
-        state.relative_residual,
-        sum(batches[:number]) + plan.batch_of(state.columns),
-        sum(batches),
     )
 
 

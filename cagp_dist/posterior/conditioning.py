@@ -1,0 +1,217 @@
+"""What `cagp_dist.condition` does: plan the solve of each pattern of gaps, and solve one after the other."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.gram.exact_variance import beside_posterior
+from cagp_dist.gram.targets import Targets
+from cagp_dist.posterior.certificate import Certificate
+from cagp_dist.posterior.coefficients import with_weights
+from cagp_dist.posterior.kept_weights import (
+    found_weights,
+    kept_coefficients,
+    made_weights,
+    plan_of_products,
+)
+from cagp_dist.posterior.patterns import Solved, joint_fraction, plan_together
+from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
+from cagp_dist.posterior.problem import Pattern, Problems, demand_of
+from cagp_dist.posterior.result import Progress
+from cagp_dist.posterior.trace import Trace
+from cagp_dist.prior import Prior
+from cagp_dist.runtime import Executor
+from cagp_dist.solvers import Solver, Status
+from cagp_dist.solvers.base import State, settled
+from cagp_dist.solvers.checkpoints import Checkpoints, Kept, fingerprint
+from cagp_dist.solvers.kept_weights import WeightStore, kept_states
+
+Fitted = tuple[Pattern, Array, Array]
+"""A pattern, and values and covariance of the coefficients of its mean."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """Solves that were planned, one for each pattern of gaps.
+
+    Attributes
+    ----------
+    prior : Prior
+    parts : sequence of Pattern
+        Fields with the same gaps.
+    problems : Problems
+        Of the patterns.
+    solver : Solver
+        With the settings that it chose for itself.
+    demands, plans, estimates : sequences of Demand, Plan, and Plan or None
+        Of each pattern; the last for the coefficients of its mean.
+    plan : Plan
+        Of all of them.
+    kept : sequence of Kept or None
+        Weights of each pattern that are there.
+    weights : WeightStore or None
+        Where weights are kept.
+    lanczos_steps : int
+        For bounds of the computational variance.
+    executor : Executor
+    """
+
+    prior: Prior
+    parts: Sequence[Pattern]
+    problems: Problems
+    solver: Solver
+    demands: Sequence[Demand]
+    plans: Sequence[Plan]
+    estimates: Sequence[Plan | None]
+    plan: Plan
+    kept: Sequence[Kept | None]
+    weights: WeightStore | None
+    lanczos_steps: int
+    executor: Executor
+
+
+def plan_conditioning(
+    prior: Prior,
+    parts: Sequence[Pattern],
+    targets: Targets,
+    *,
+    solver: Solver,
+    full_covariance: bool,
+    computational_bounds: bool,
+    lanczos_steps: int,
+    weights: WeightStore | None,
+    executor: Executor,
+    memory_limit_bytes: int,
+) -> Conditioning:
+    """Plan the solves of all patterns of gaps, of which the largest has to fit."""
+    k = len(prior.coefficient_names)
+    problems = Problems(
+        prior,
+        targets,
+        full_covariance=full_covariance,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+    )
+    solver = settled(solver, problems.of(parts[0]), executor=executor)
+    demands, plans, plan = plan_together(
+        solver,
+        [
+            replace(
+                with_companions(
+                    demand_of(problems.of(part), executor, memory_limit_bytes, solver=solver), coefficients=k
+                ),
+                bounds=computational_bounds or lanczos_steps > 0,
+                lanczos_steps=lanczos_steps,
+                keeps_weights=weights is not None,
+            )
+            for part in parts
+        ],
+    )
+    estimates = plans_of_weights(solver, demands, coefficients=k)
+    plan = with_weights(plan, estimates, fields=len(parts[0].y))
+    kept = [
+        found_weights(weights, prior, problems.of(part), solver, own)
+        for part, own in zip(parts, plans, strict=True)
+    ]
+    if len(known := [each for each in kept if each is not None]) == len(kept):
+        plan = plan_of_products(plan, known)
+    return Conditioning(
+        prior,
+        parts,
+        problems,
+        solver,
+        demands,
+        plans,
+        estimates,
+        plan,
+        kept,
+        weights,
+        lanczos_steps,
+        executor,
+    )
+
+
+def solve_pattern(
+    planned: Conditioning,
+    number: int,
+    *,
+    started: float,
+    checkpoints: Checkpoints | None,
+    progress: Callable[[Progress], None] | None,
+) -> tuple[Solved, Fitted | None, bool]:
+    """Solve one pattern of gaps.
+
+    Returns what was found, the coefficients of the mean where they are estimated, and whether all downdates
+    are positive semidefinite.
+    """
+    prior, solver, executor = planned.prior, planned.solver, planned.executor
+    part, plan, estimate = planned.parts[number], planned.plans[number], planned.estimates[number]
+    problem = replace(planned.problems.of(part), lanczos_steps=planned.lanczos_steps)
+    kept = planned.kept[number] or made_weights(
+        planned.weights, prior, problem, solver, plan=plan, estimate=estimate, executor=executor
+    )
+    if progress is not None:
+        problem = replace(problem, heard=partial(_heard, progress, planned.plans, number, started))
+    coefficients = None if kept is None else kept_coefficients(kept)
+    mean = remove_mean(prior, problem, part, solver, plan=estimate, executor=executor, known=coefficients)
+    problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
+    if checkpoints is not None:
+        place = checkpoints.within(f"fields-{number}")
+        problem = replace(problem, checkpoint=place.of(fingerprint(problem, solver, plan)))
+    status, residual, dropped, downdate_psd = Status.COMPLETED, None, 0, True
+    if solver.iterations > 0 and problem.q > 0:
+        states = (
+            solver.states(problem, executor=executor, plan=plan)
+            if kept is None
+            else kept_states(kept, problem)
+        )
+        for state in mean.states(states):
+            trace.add(state)
+            status, residual, dropped = state.status, state.relative_residual, state.dropped
+            downdate_psd &= state.downdate_psd
+            if progress is not None:
+                elapsed = time.perf_counter() - started
+                progress(_progress(state, planned.plans, number, trace, elapsed))
+    variance, status = trace.steps()[-1][2], mean.status(trace.status(status))
+    certificate = Certificate(
+        variance,
+        None if status in (Status.EXACT, Status.SOLVED) else problem.exact_variance,
+        beside_posterior(planned.demands[number], plan),
+        mean.of_exact,
+    )
+    found = Solved(
+        part.fields,
+        trace.steps(),
+        trace.covariance(),
+        status,
+        residual,
+        certificate,
+        trace.iterations,
+        dropped,
+    )
+    return found, None if mean.fitted is None else (part, *mean.fitted), downdate_psd
+
+
+def _heard(
+    progress: Callable[[Progress], None], plans: Sequence[Plan], number: int, started: float, part: float
+) -> None:
+    """Say how far a direct solve is within its one iteration."""
+    fraction, seconds = joint_fraction(plans, number, part), time.perf_counter() - started
+    progress(Progress(1, plans[number].iterations, fraction, seconds, None, number + 1, len(plans)))
+
+
+def _progress(state: State, plans: Sequence[Plan], number: int, trace: Trace, seconds: float) -> Progress:
+    """Say how far ``state`` of solve ``number`` is."""
+    plan, batches = plans[number], [max(1, len(plan.batches)) for plan in plans]
+    return Progress(
+        state.iteration,
+        plan.iterations,
+        joint_fraction(plans, number, trace.fraction(state, plan.iterations)),
+        seconds,
+        state.relative_residual,
+        sum(batches[:number]) + plan.batch_of(state.columns),
+        sum(batches),
+    )
