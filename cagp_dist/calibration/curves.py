@@ -1,18 +1,14 @@
-"""One curve for all points: Kuleshov et al. (2018) and Marx et al. (2022).
+"""One curve for all points: Kuleshov et al. (2018).
 
-Both look at scores of calibration points, which grow with the observation, and take the l-th smallest of N
-for the quantile of level ``l / (N + 1)`` of the score of a new point (math 12). They differ in the score: for
-Kuleshov it is the probability that the prediction gave to smaller values (the PIT value), for Marx any
-function of prediction and observation.
+The score of a calibration point is the probability that the prediction gave to smaller values (the PIT
+value). The l-th smallest of N is the quantile of level ``l / (N + 1)`` of the score of a new point (math 12).
 
 **If the score of the new point is exchangeable with those of the calibration points, its probability is
 right at every knot, and in between within the distance of the knots.** That holds on average over places:
 one curve moves the error bars of all points alike, and leaves them too wide where they were widest.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,10 +22,7 @@ from cagp_dist.calibration.order_statistics import (
     q_lin,
 )
 from cagp_dist.checks import check_count
-from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive import Gaussian, Predictive, Recalibrated
-
-Score = Literal["error", "standardised"] | Callable[[Gaussian], Predictive]
+from cagp_dist.predictive import Predictive, Recalibrated
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +32,15 @@ class Curve:
     Attributes
     ----------
     scores, levels : array, shape (K,)
-        Knots: normal scores of what the curve is over, and the probabilities that they get.
-    base : callable
-        Makes the laws that the curve is over of the predictions.
+        Knots: normal scores, and the probabilities that they get.
     """
 
     scores: Array
     levels: Array
-    base: Callable[[Gaussian], Predictive]
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> Recalibrated:
+    def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> Recalibrated:
         """Laws of new points, of the shape of ``law``; where they are makes no difference."""
-        return Recalibrated(self.base(law), self.scores, self.levels)
+        return Recalibrated(law, self.scores, self.levels)
 
 
 @dataclass(frozen=True)
@@ -97,80 +87,9 @@ class Kuleshov:
         check_count("knots", self.knots, least=2)
         scores = calibration_scores(law, observed)
         if self.levels is None:
-            return Curve(
-                *knots_through(scores, most=self.knots, smallest_level=self.smallest_level), _as_it_is
-            )
+            return Curve(*knots_through(scores, most=self.knots, smallest_level=self.smallest_level))
         levels = np.sort(np.asarray(self.levels, dtype=np.float64))
         check_resolved([*levels, self.smallest_level], scores.size)
         values, first = np.unique(q_lin(levels, scores), return_index=True)
         last = np.append(first[1:], levels.size) - 1
-        return Curve(values, 0.5 * (levels[first] + levels[last]), _as_it_is)
-
-
-@dataclass(frozen=True)
-class Marx:
-    """Recalibration by the ranks of any score [Marx et al. 2022].
-
-    A score ``phi(x, y)`` that grows with y has the law ``H`` with ``H(phi_(l)) = l / (N + 1)``, and the
-    recalibrated law is ``F(y) = H(phi(x, y))``.
-
-    Parameters
-    ----------
-    score : "error", "standardised" or callable
-        "error": ``y - mean``. The widths are then the same at all points, whatever the standard deviations
-        that were predicted; a point prediction needs no more. "standardised": in units of the predicted
-        standard deviation, as `Kuleshov`. A function makes a law of each prediction, whose normal score is
-        phi: its mean and standard deviation may be anything that is known of the point.
-    knots, smallest_level
-        As for `Kuleshov`.
-
-    Raises
-    ------
-    ArgumentError
-        As `Kuleshov`, and if ``score`` is none of these.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from cagp_dist.calibration.curves import Marx
-    >>> from cagp_dist.predictive import Gaussian
-    >>> errors = 0.5 * np.random.default_rng(0).standard_normal(2000)
-    >>> fitted = Marx().fit(Gaussian(np.zeros(2000), 1.0), errors)
-    >>> fitted(Gaussian([280.0, 290.0], [1.0, 9.0])).std.round(2).tolist()
-    [0.5, 0.5]
-    """
-
-    score: Score = "error"
-    knots: int = 99
-    smallest_level: float = SMALLEST_LEVEL
-
-    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> Curve:
-        """Fit the curve to predictions of calibration points and their values, each (N,) or (T, N)."""
-        check_count("knots", self.knots, least=2)
-        base = self._base(law, observed)
-        scores = calibration_scores(base(law), observed)
-        return Curve(*knots_through(scores, most=self.knots, smallest_level=self.smallest_level), base)
-
-    def _base(self, law: Gaussian, observed: ArrayLike) -> Callable[[Gaussian], Predictive]:
-        if callable(self.score):
-            return self.score
-        if self.score == "standardised":
-            return _as_it_is
-        if self.score != "error":
-            raise ArgumentError(f'score is {self.score!r}; expected "error", "standardised" or a function.')
-        errors = calibration_scores(_OneWidth(1.0)(law), observed)
-        return _OneWidth(float(np.sqrt(np.mean(errors**2))) if errors.size else 1.0)
-
-
-@dataclass(frozen=True)
-class _OneWidth:
-    """The same standard deviation everywhere, of the size of the errors: tails beyond the knots are its."""
-
-    std: float
-
-    def __call__(self, law: Gaussian) -> Gaussian:
-        return Gaussian(law.mean, np.asarray(self.std))
-
-
-def _as_it_is(law: Predictive) -> Predictive:
-    return law
+        return Curve(values, 0.5 * (levels[first] + levels[last]))

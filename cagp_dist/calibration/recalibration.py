@@ -14,8 +14,7 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from cagp_dist.calibration.conformal import Conformal, SplitConformal
-from cagp_dist.calibration.curves import Kuleshov, Marx
+from cagp_dist.calibration.curves import Kuleshov
 from cagp_dist.calibration.local_scale import LocalScale
 from cagp_dist.calibration.strata import surface_terms
 from cagp_dist.predictive import Gaussian, Predictive
@@ -52,9 +51,6 @@ class Unchanged:
 RECALIBRATIONS: dict[str, Callable[[], Recalibration]] = {
     "local-scale": partial(LocalScale, terms=surface_terms),
     "kuleshov": Kuleshov,
-    "conformal": Conformal,
-    "split-conformal": SplitConformal,
-    "marx": Marx,
     "none": Unchanged,
 }
 """By their names in job files, as they correct laws at unit vectors: places on the globe."""

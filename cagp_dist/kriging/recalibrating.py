@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.calibration.corrected import corrected_laws
-from cagp_dist.calibration.method_names import SHARP
+from cagp_dist.calibration.method_names import REMOVED, SHARP
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
@@ -38,6 +38,8 @@ def check_method(method: str) -> None:
             f"the places is predicted by its own; expected {alternatives(RECALIBRATIONS)}. Jobs with "
             "calibration points have it, and cagp_dist.calibration.sharp.Sharp."
         )
+    if method in REMOVED:
+        raise ArgumentError(f"recalibration is {method!r}, which was removed; {REMOVED[method]}.")
     if method not in RECALIBRATIONS:
         raise ArgumentError(f"recalibration is {method!r}; expected {alternatives(RECALIBRATIONS)}.")
 

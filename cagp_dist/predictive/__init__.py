@@ -4,6 +4,5 @@ from cagp_dist.predictive.base import Predictive
 from cagp_dist.predictive.curves import QuantileTable, Recalibrated
 from cagp_dist.predictive.families import Gaussian, StudentT
 from cagp_dist.predictive.mixtures import Mixture
-from cagp_dist.predictive.steps import Steps
 
-__all__ = ["Gaussian", "Mixture", "Predictive", "QuantileTable", "Recalibrated", "Steps", "StudentT"]
+__all__ = ["Gaussian", "Mixture", "Predictive", "QuantileTable", "Recalibrated", "StudentT"]

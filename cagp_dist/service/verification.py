@@ -85,7 +85,10 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
 
 def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> Job:
     """Job of a run, at the times and with the numbers of the prior that it came to."""
-    job = parse_job(str(attributes["job"]), name=f"the job of {run}")
+    try:
+        job = parse_job(str(attributes["job"]), name="its job")
+    except ConfigurationError as error:  # of an earlier version, with what has been removed since
+        raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
     said = json.loads(attributes["prior"])
     if "integrated_intervals" in json.loads(attributes.get("fit", "{}")):
         raise NotSolvedAgainError(f"{run} is not solved again: its numbers are integrated over.")

@@ -32,8 +32,7 @@ from scipy.stats import kstest
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.conformal import Conformal, SplitConformal
-from cagp_dist.calibration.curves import Kuleshov, Marx
+from cagp_dist.calibration.curves import Kuleshov
 from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
 from cagp_dist.calibration.recalibration import Fitted, Recalibration, Unchanged
 from cagp_dist.calibration.sharp import Sharp
@@ -41,7 +40,8 @@ from cagp_dist.calibration.strata import Strata, by_roughness, roughness_of, str
 from cagp_dist.calibration.stretched import DenseModel
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
-from cagp_dist.predictive import Gaussian, Predictive, Steps, StudentT
+from cagp_dist.predictive import Gaussian, Predictive, StudentT
+from pipelines.experiments.other_recalibrations import Marx, SplitConformal, Steps, Vovk
 from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
 from pipelines.experiments.real_fields import (
     EUROPE,
@@ -69,7 +69,7 @@ STRATUM = 500
 METHODS: dict[str, Callable[[], Recalibration]] = {
     "none": Unchanged,
     "kuleshov": Kuleshov,
-    "vovk": lambda: Conformal(randomised=True),
+    "vovk": Vovk,
     "marx": Marx,
     "split-conformal": lambda: SplitConformal(neighbours=40),
     "local-scale": partial(LocalScale, terms=surface_terms),

@@ -31,13 +31,13 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.conformal import Conformal
-from cagp_dist.calibration.network import QuantileNetwork
 from cagp_dist.calibration.order_statistics import fewest, q_lin
 from cagp_dist.calibration.sharp import Sharp, table_with_tails
 from cagp_dist.calibration.stretched import DenseModel
 from cagp_dist.predictive import Gaussian
+from pipelines.experiments.other_recalibrations import Vovk
 from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
+from pipelines.experiments.quantile_network import QuantileNetwork
 from pipelines.experiments.uci import DATA, numbers
 
 SETS = ("housing", "yacht", "autompg", "wine", "concrete")
@@ -121,7 +121,7 @@ def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
     laws = {
         SHARP: np.sort(sharp.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)[1:-1],
         "Kuleshov": new.mean + new.std * q_lin(LEVELS, known.normal_score(y_cal))[:, None],
-        "Vovk": Conformal(randomised=True).fit(known, y_cal)(new).quantile(LEVELS),
+        "Vovk": Vovk().fit(known, y_cal)(new).quantile(LEVELS),
         "Marx": new.mean + q_lin(LEVELS, y_cal - known.mean)[:, None],
         "plain": new.quantile(LEVELS),
         CENTRE: new.mean,

@@ -283,6 +283,8 @@ def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):
         model.predict(30.0, kind="cells")
     with pytest.raises(ArgumentError, match=r"recalibration is 'local'; expected \"local-scale\""):
         cagp.krige(stations, to=30.0, recalibration="local", **given)
+    with pytest.raises(ArgumentError, match="recalibration is 'marx', which was removed; write \"kuleshov\""):
+        cagp.krige(stations, to=30.0, recalibration="marx", **given)
     with pytest.raises(
         ArgumentError, match='recalibration is "sharp", which needs one model behind all errors'
     ):

@@ -250,8 +250,11 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
 
 @pytest.mark.usefixtures("without_figures")
 def test_few_observations_are_not_divided(tmp_path: Path) -> None:
-    run = make_run(tmp_path, test_count=40, map_step=None, recalibrated=True)
+    run = make_run(
+        tmp_path, test_count=40, map_step=None, recalibrated=True, attributes={"recalibration": "marx"}
+    )
     text = Document(page_of(run)).text
+    assert "recalibrated: marx" in text  # by a method of an earlier version
     assert "There are too few held-out observations to say it part by part: 50 are the fewest" in text
     assert "all observations 40" in text
     assert {drawing.name for drawing in draw_charts(read_run(run))} == {"pit", "reliability", "convergence"}

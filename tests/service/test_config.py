@@ -206,6 +206,11 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         ('"4GiB"', '"1kB"', "1000 bytes are less than any work needs"),
         ('root = "out"', 'root = ""', "expected the path of a folder"),
         ('root = "out"', 'root = "a\\u0000b"', "NUL character"),
+        (
+            "[prior]",
+            '[recalibration]\nmethod = "split-conformal"\n[prior]',
+            '[recalibration] method = "split-conformal": this method was removed; write "local-scale"',
+        ),
         ("[prior]", "[prior", "at line 10, column 7).\n  line 10: [prior"),
         ("[prior]", "x = " + "[" * 5000 + "\n[prior]", "nested too deeply"),
         ("seed = 0", "seed = " + "9" * 5000, "not valid TOML"),

@@ -176,7 +176,7 @@ def assert_same_bits(one, other):
             {
                 "solver": {"name": "conjugate-gradient", "iterations": 3},
                 "mean": "harmonic-latitude",
-                "recalibration": "conformal",
+                "recalibration": "kuleshov",
             },
             None,
             marks=pytest.mark.exhaustive,

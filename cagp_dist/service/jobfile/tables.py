@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from cagp_dist.calibration.fewest import fewest_of_split, outermost
-from cagp_dist.calibration.method_names import METHOD_NAMES, SHARP, SHARP_LEVELS
+from cagp_dist.calibration.method_names import METHOD_NAMES, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
@@ -34,11 +34,19 @@ else:
     MethodName = Literal[METHOD_NAMES]
 
 
+def _is_there(method: object) -> object:
+    """Say what to use in place of a method that was removed."""
+    if isinstance(method, str) and method in REMOVED:
+        raise ValueError(f"this method was removed; {REMOVED[method]}")
+    return method
+
+
 class RecalibrationTable(Table):
     """``[recalibration]``: how errors at points that were not used correct the predictive laws."""
 
     method: Annotated[
         MethodName,
+        BeforeValidator(_is_there),
         Field(description=alternatives(METHOD_NAMES), examples=["local-scale"]),
     ] = "local-scale"
     history: Annotated[

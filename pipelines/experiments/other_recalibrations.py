@@ -1,15 +1,17 @@
-"""Conformal prediction: laws and intervals that are right for any law of the errors.
+"""Recalibration that lost to one curve and to a local scale, for the tables that show it.
 
-Both methods here need one thing: that the score of a new point is exchangeable with those of the calibration
-points, as it is where both are drawn from the same places by chance. Then probabilities are exact for each
-N, on average over the draw of the calibration points; for one draw the coverage of an interval that l of
-N + 1 scores bound has the law Beta(l, N + 1 - l) [Vovk 2012].
+The conformal predictive system of Vovk et al. (2020) with its random numbers, ranks of errors of one width
+(Marx et al. 2022) and split-conformal intervals with local sizes of errors (Lei et al. 2018). All need one
+thing: that the score of a new point is exchangeable with those of the calibration points. Then probabilities
+are exact for each N, on average over the draw of the calibration points (math 12).
 """
 
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.order_statistics import (
@@ -18,72 +20,141 @@ from cagp_dist.calibration.order_statistics import (
     check_resolved,
     knots_through,
 )
-from cagp_dist.checks import as_points, check_between, check_count
+from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive import Gaussian, Predictive, Recalibrated, Steps
+from cagp_dist.predictive import Gaussian, Predictive, Recalibrated
 from cagp_dist.text import counted
 
 
+@dataclass(frozen=True)
+class Marx:
+    """Ranks of the errors ``y - mean``: the same widths at all points, whatever deviations were predicted."""
+
+    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> "FittedMarx":
+        """Fit the curve to predictions of calibration points and their values, each (N,) or (T, N)."""
+        errors = calibration_scores(Gaussian(law.mean, np.asarray(1.0)), observed)
+        std = float(np.sqrt(np.mean(errors**2))) if errors.size else 1.0
+        scores = calibration_scores(Gaussian(law.mean, np.asarray(std)), observed)
+        return FittedMarx(std, *knots_through(scores, most=99))
+
+
 @dataclass(frozen=True, eq=False)
-class FittedConformal:
-    """The scores of calibration points, ascending, shape (N,); a call gives the laws of other points."""
+class FittedMarx:
+    """A curve over laws of one standard deviation, the size of the errors: tails beyond the knots are its."""
+
+    std: float
+    scores: Array
+    levels: Array
+
+    def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> Recalibrated:
+        """Laws of new points, of the shape of ``law``; where they are makes no difference."""
+        return Recalibrated(Gaussian(law.mean, np.asarray(self.std)), self.scores, self.levels)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedVovk:
+    """The scores of calibration points, ascending, shape (N,), and the seed of the random numbers."""
 
     scores: Array
-    method: "Conformal"
+    seed: int
 
-    def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> Predictive:
+    def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> "Steps":
         """Laws of new points, of the shape of ``law``; where they are makes no difference."""
-        if self.method.randomised:
-            generator = np.random.default_rng(self.method.seed)
-            tau = generator.uniform(np.finfo(float).tiny, 1.0, size=law.shape)
-            return Steps(law, self.scores, tau)
-        most, smallest = self.method.knots, self.method.smallest_level
-        return Recalibrated(law, *knots_through(self.scores, most=most, smallest_level=smallest))
+        tau = np.random.default_rng(self.seed).uniform(np.finfo(float).tiny, 1.0, size=law.shape)
+        return Steps(law, self.scores, tau)
 
 
 @dataclass(frozen=True)
-class Conformal:
-    """Split conformal predictive system of standardised errors [Vovk et al. 2020].
+class Vovk:
+    """Split conformal predictive system of standardised errors, with a random number of each point."""
+
+    seed: int = 0
+
+    def fit(self, law: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> FittedVovk:
+        """Keep the scores of calibration points, whose predictions and values are (N,) or (T, N)."""
+        scores = np.sort(calibration_scores(law, observed))
+        check_resolved(SMALLEST_LEVEL, scores.size)
+        return FittedVovk(scores, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps(Predictive):
+    """Laws that rise in steps at the scores of N calibration points [Vovk et al. 2020].
+
+    With the score z of a value y, and a number tau of each point::
+
+        F(y) = (#{j: z_j < z} + tau (#{j: z_j = z} + 1)) / (N + 1)
+
+    If the new score is exchangeable with the others and tau is uniform on (0, 1), **F at the observation is
+    exactly uniform**. ``F`` does not fall to 0 nor rise to 1: ``tau / (N + 1)`` of the probability is below
+    all values and ``(1 - tau) / (N + 1)`` above. Quantiles, and with them samples, moments and CRPS, put it
+    on the values of the smallest and the largest score. A law in steps has no density.
 
     Parameters
     ----------
-    randomised : bool
-        Laws in steps with a random number of each point (`Steps`), whose PIT values are exactly uniform. If
-        not, laws that lie between the steps of the system, whatever the random numbers, and have a density:
-        the curve of `Kuleshov`.
-    seed : int
-        Of the random numbers: a draw for each call.
-    knots, smallest_level
-        As for `Kuleshov`.
+    base : Predictive
+        The laws whose normal scores are meant.
+    scores : array_like, shape (N,)
+        Scores of the calibration points, ascending; equal ones are there more than once.
+    tau : array_like, of the shape of ``base``
+        Between 0 and 1, neither of them.
 
     Raises
     ------
     ArgumentError
-        If there are too few calibration points, or all have the same standardised error.
+        If there is no score, scores do not ascend, or tau is out of range or of another shape.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from cagp_dist.calibration.conformal import Conformal
     >>> from cagp_dist.predictive import Gaussian
-    >>> errors = 0.5 * np.random.default_rng(0).standard_normal(2000)
-    >>> fitted = Conformal().fit(Gaussian(np.zeros(2000), 1.0), errors)
-    >>> fitted(Gaussian([280.0], 1.0)).interval(0.9)[1].round(1).tolist()
-    [280.8]
+    >>> law = Steps(Gaussian([0.0], 1.0), scores=[-1.0, 0.0, 2.0], tau=[0.5])
+    >>> law.cdf(0.5).round(3).tolist(), law.quantile([0.2, 0.5, 0.8]).ravel().tolist()
+    ([0.625], [-1.0, 0.0, 2.0])
     """
 
-    randomised: bool = False
-    seed: int = 0
-    knots: int = 99
-    smallest_level: float = SMALLEST_LEVEL
+    base: Predictive
+    scores: Array
+    tau: Array
 
-    def fit(self, law: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> FittedConformal:
-        """Keep the scores of calibration points, whose predictions and values are (N,) or (T, N)."""
-        check_count("knots", self.knots, least=2)
-        check_count("seed", self.seed, least=0)
-        scores = np.sort(calibration_scores(law, observed))
-        check_resolved(self.smallest_level, scores.size)
-        return FittedConformal(scores, self)
+    def __post_init__(self) -> None:
+        scores, tau = (np.asarray(array, dtype=np.float64) for array in (self.scores, self.tau))
+        if scores.ndim != 1 or not scores.size or not np.all(np.diff(scores) >= 0.0):
+            raise ArgumentError(
+                f"scores have shape {scores.shape}; expected (N,), N at least 1, in ascending order."
+            )
+        if tau.shape != self.base.shape or not np.all((tau > 0.0) & (tau < 1.0)):
+            raise ArgumentError(
+                f"tau has shape {tau.shape}; expected {self.base.shape}, a number between 0 and 1 for each "
+                "point."
+            )
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "tau", tau)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the points."""
+        return self.base.shape
+
+    def normal_score(self, values: ArrayLike) -> Array:
+        """Give the normal scores of ``F``."""
+        z = self.base.normal_score(values)
+        below, at_most = (np.searchsorted(self.scores, z, side=side) for side in ("left", "right"))
+        ranks = below + self.tau * (at_most - below + 1)
+        return np.asarray(ndtri(ranks / (self.scores.size + 1)), dtype=np.float64)
+
+    def at_normal_score(self, scores: ArrayLike) -> Array:
+        """Smallest value of a step with at least this probability; the outermost ones beyond the steps."""
+        ranks = ndtr(np.asarray(scores, dtype=np.float64)) * (self.scores.size + 1)
+        # just beyond the j-th score, j from 1, F is (j + tau) / (N + 1)
+        step = np.ceil(ranks - self.tau - 1e-9).astype(np.intp)
+        return self.base.at_normal_score(self.scores[np.clip(step, 1, self.scores.size) - 1])
+
+    def log_density(self, values: ArrayLike) -> Array:
+        """Minus infinity: there is no density."""
+        return np.full(np.broadcast_shapes(np.shape(values), self.shape), -np.inf)
+
+    def __getitem__(self, index: Any) -> Self:
+        return type(self)(self.base[index], self.scores, self.tau[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,18 +205,11 @@ class SplitConformal:
         As for `Kuleshov`; levels are those of the intervals, and ``1 - smallest_level`` the widest one that
         must be resolved.
 
-    Raises
-    ------
-    ArgumentError
-        If there are too few calibration points, all have the same standardised error, or neighbours are asked
-        for and no points X were given.
-
     Examples
     --------
     Errors that are larger in one half of the interval:
 
     >>> import numpy as np
-    >>> from cagp_dist.calibration.conformal import SplitConformal
     >>> from cagp_dist.predictive import Gaussian
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(size=(2000, 1))
@@ -166,7 +230,6 @@ class SplitConformal:
         """Fit to predictions of calibration points X (N, p) and their values, each (N,) or (T, N)."""
         check_count("knots", self.knots, least=2)
         check_count("neighbours", self.neighbours, least=0)
-        check_between("share", self.share, 0.0, 1.0)
         calibration_scores(law, observed)
         values = np.asarray(observed, dtype=np.float64)
         places, sizes, rest = None, np.ones(1), np.arange(values.shape[-1])

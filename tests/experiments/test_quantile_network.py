@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from cagp_dist.calibration.curves import Kuleshov
-from cagp_dist.calibration.network import QuantileNetwork
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.remedies import installation
+from pipelines.experiments.quantile_network import QuantileNetwork
 
 
 @pytest.fixture(scope="module")
 def torch():
-    return pytest.importorskip("torch", reason="the extra [network] is not installed")
+    return pytest.importorskip("torch", reason="the extra [baselines] is not installed")
 
 
 def _draw(seed: int, count: int):
@@ -92,5 +92,5 @@ def test_wrong_settings_are_refused(settings, message):
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ConfigurationError, match=re.escape(f"run: {installation('network')}.")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"run: {installation('baselines')}.")):
         QuantileNetwork().fit(*_draw(0, 60))

@@ -2,7 +2,7 @@
 
 The other methods that need no place move the probabilities of all laws by one curve. The network sees mean
 and standard deviation of a law, and may move those of wide laws otherwise than those of narrow ones. It is
-trained with PyTorch, the extra ``network``; what it has learnt is a few arrays, and needs NumPy alone.
+trained with PyTorch, which the extra ``baselines`` brings.
 """
 
 from dataclasses import dataclass
@@ -100,7 +100,6 @@ class QuantileNetwork:
     Errors half as large as was said where little was said, and twice as large elsewhere:
 
     >>> import numpy as np
-    >>> from cagp_dist.calibration.network import QuantileNetwork
     >>> from cagp_dist.predictive import Gaussian
     >>> rng = np.random.default_rng(0)
     >>> std = rng.choice([1.0, 4.0], size=2000)
@@ -187,6 +186,6 @@ def _torch() -> Any:
     except ImportError as error:
         raise ConfigurationError(
             "A quantile network is trained with PyTorch, which is not installed. In the clone of cagp_dist "
-            f"run: {installation('network')}. The other methods of recalibration need no extra."
+            f"run: {installation('baselines')}."
         ) from error
     return torch
