@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cagp_dist.gram.cells import CellMeans, cell_means
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.gradients import gradients
-    from cagp_dist.growing import GrowingData
     from cagp_dist.kernels import Matern, Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige, krige_store
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
@@ -87,7 +86,6 @@ _HOME = {
     "Box": "regions",
     "Polygon": "regions",
     "DenseGram": "gram",
-    "GrowingData": "growing",
     "Kriging": "kriging",
     "krige": "kriging",
     "krige_store": "kriging",
@@ -162,7 +160,6 @@ __all__ = [
     "FitResult",
     "FitStatus",
     "GaussSeidel",
-    "GrowingData",
     "Hybrid",
     "Jacobi",
     "Kriging",

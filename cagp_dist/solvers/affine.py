@@ -27,7 +27,7 @@ from cagp_dist.solvers.kept_weights import adjoint_weights, write_weights
 from cagp_dist.solvers.options import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.rings import RingSystem
 from cagp_dist.solvers.spectrum import admissible
-from cagp_dist.solvers.stages import BlockStage, Stage, Sweep
+from cagp_dist.solvers.stages import BlockStage, Stage
 from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.solvers.stopping import MOST_STEPS, Enough
 from cagp_dist.solvers.tiles import TileSystem
@@ -322,16 +322,10 @@ class Affine(ABC):
         Raises
         ------
         ArgumentError
-            If a relaxation is too large to converge, or some blocks alone are to be visited by stages that
-            are no sweeps.
+            If a relaxation is too large to converge.
         """
         system = system_of(problem, plan, executor)
         cycle = self.cycle(problem.gram, executor=executor, blocks=system.blocks)
-        if problem.first > 0 and not all(isinstance(stage, Sweep) for stage in cycle):
-            raise ArgumentError(
-                f"{self!r} does not visit blocks one after the other, so that it cannot visit new ones "
-                "alone; expected sweeps in the given or a random order, such as BlockGaussSeidel's."
-            )
         return system, tuple(
             admissible(system, stage, gram=problem.gram, executor=executor, setting=self.setting)
             for stage in cycle

@@ -103,8 +103,6 @@ class Problem:
         Whether the last state keeps its leftover too; without it the last sweep is half the work.
     lanczos_steps : int
         Steps of quadrature after the last iteration of affine solvers, which tighten `exact_variance`.
-    first : int
-        Sweeps visit only blocks of points with one of this number or a higher one.
     companions : int
         How many columns of ``residuals``, the last ones, are no fields: they have the same A applied to them,
         which no solver makes from them.
@@ -123,7 +121,6 @@ class Problem:
     start: State | None = None
     keep_leftover: bool = False
     lanczos_steps: int = 0
-    first: int = 0
     companions: int = 0
     heard: Callable[[float], None] = nothing_said
     opened: tuple[Gram, ExactSolve] | None = None

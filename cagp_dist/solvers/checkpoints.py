@@ -201,7 +201,7 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     """Digest of all that the states of a solve depend on; cost 8 (n + q) p + 8 n T bytes to be read."""
     found = hashlib.sha256()
     gram = problem.gram
-    tiles = (plan.block_size, plan.rings_per_block, plan.batches, problem.first)
+    tiles = (plan.block_size, plan.rings_per_block, plan.batches)
     for part in (FORMAT, version("cagp-dist"), in_full(solver), gram.kernel, *tiles):
         found.update(repr(part).encode())
     if problem.lanczos_steps:  # what they tell of the variance is kept

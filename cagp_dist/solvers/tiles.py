@@ -89,7 +89,6 @@ class TileSystem:
         self._targets = as_list(problem.targets)
         layout = PanelLayout.of(gram.shape[0], block_size=plan.block_size, panels=plan.panels)
         self._layout = layout
-        self._visited = range(problem.first // plan.block_size, self.blocks)
         points, noise_variance = coordinates(gram.X), gram.noise_variance
         self._panel_points = [
             executor.submit(identity, layout.of_panel(index, points, axis=1), home=index)
@@ -305,7 +304,7 @@ class TileSystem:
             Per visited block, its solution; the last one holds the sums over the whole sweep.
         """
         panels, sums, home = work.rows, work.sums, work.home
-        steps = [b for b in stage.order(self.blocks, adjoint=adjoint) if b in self._visited]
+        steps = list(stage.order(self.blocks, adjoint=adjoint))
         last_visit = self._layout.last_visits(steps)
         before = panels
         for step, b in enumerate(steps):

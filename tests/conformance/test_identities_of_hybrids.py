@@ -1,6 +1,6 @@
 """Identities T25 and T36 of the mathematics page: hybrids, and data that grow; as `test_identities`."""
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +8,9 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.solvers.affine import Affine
 
-from ..oracle import assert_close, assert_same_bits, compose, conjugate_gradients, downdate
+from ..oracle import assert_close, compose, conjugate_gradients, downdate
 from ..solvers.stages import dense_cycles, hybrid_stages, projection_stage
-from .everywhere import BLOCKS, DIRECTIONS, HYBRIDS, STAGES, everywhere, everywhere_one
+from .everywhere import BLOCK, BLOCKS, DIRECTIONS, HYBRIDS, STAGES, everywhere, everywhere_one
 from .places import N
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -102,31 +102,45 @@ def test_a_belief_conditioned_on_actions_in_closed_form_t25(where, solver):
 
 
 @everywhere({name: STAGES[name] for name in ("gauss-seidel", "ssor", "jacobi", "richardson")})
-def test_data_that_grow_have_the_belief_of_stages_padded_with_zeros_t36(where, solver):
-    """``A_pad = [[A, 0], [0, 0]]``: stages on the first points, then on all; then points without stages.
+def test_stages_on_the_first_points_are_those_of_all_padded_with_zeros_t36(where, solver):
+    """``A_pad = [[A, 0], [0, 0]]``: points without stages change nothing, and stages of all go on from there.
 
-    A stream sees any points as points, so that the second half has the matrix that the solver has with the
-    Gram matrix at hand, but for blocks, which on complete grids are others.
+    The second mean is that of the first, and what all points make of the residual that it leaves.
     """
     dense, X, noise, k = where.dense, where.case.X, where.case.noise, 20
     first = np.zeros((N, N))
     first[:k, :k] = compose(dense.G[:k, :k], dense_cycles(solver, dense.G[:k, :k]))[0]
-    A, D, _ = compose(dense.G, [first, where.matrices(solver)[-1][0]])
-    prior = cagp.Prior(where.case.gram.kernel, 1.0)
-    stream = cagp.GrowingData(prior, where.targets, solver=solver, executor=where.executor)
-    stream.append(X[:k], dense.b[:k], noise_variance=noise[:k])
-    before, mean = stream.posterior(covariance="full"), stream.mean()
-    assert_close(before.covariance, dense.K2 - dense.V @ downdate(first, dense.G) @ dense.V.T)
-    none = dataclasses.replace(solver, iterations=0)
-    stream.append(X[k:], dense.b[k:], noise_variance=noise[k:], solver=none)
-    assert stream.n == N
-    assert_same_bits(stream.posterior(covariance="full"), before)
-    assert_close(stream.mean(), mean, relative=1e-13)
-    stream.advance()
-    after = stream.posterior(covariance="full")
-    assert_close(after.mean, dense.V @ A @ dense.b)
-    assert_close(stream.mean(), dense.V @ A @ dense.b)
-    assert_close(after.covariance, dense.K2 - dense.V @ D @ dense.V.T)
+    D = np.zeros((N, N))
+    D[:k, :k] = downdate(first[:k, :k], dense.G[:k, :k])
+    assert_close(downdate(first, dense.G), D)
+    prior = cagp.Prior(where.case.gram.kernel, noise[:k])
+    settings = {"solver": solver, "executor": where.executor}
+    before = cagp.condition(prior, X[:k], dense.b[:k], where.targets, covariance="full", **settings)
+    assert_close(before.mean, dense.V @ first @ dense.b)
+    assert_close(before.covariance, dense.K2 - dense.V @ D @ dense.V.T)
+    left = dense.b - dense.G @ first @ dense.b
+    added = cagp.condition(replace(prior, noise_variance=noise), X, left, where.targets, **settings)
+    A = compose(dense.G, [first, compose(dense.G, dense_cycles(solver, dense.G))[0]])[0]
+    assert_close(before.mean + added.mean, dense.V @ A @ dense.b)
+
+
+@everywhere_one(cagp.BlockGaussSeidel(1, block_size=BLOCK))
+def test_a_sweep_of_each_part_as_it_arrives_is_one_of_all_t36(where, solver):
+    """Where parts are whole blocks: the solve of a block needs only the weights of those before it."""
+    dense, X, weights = where.dense, where.case.X, np.zeros(0)
+    for start in range(0, N, BLOCK):
+        part, old = slice(start, start + BLOCK), slice(0, start)
+        residual = dense.b[part] - where.case.gram.kernel(X[part], X[old]) @ weights
+        weights = np.append(weights, np.linalg.solve(dense.G[part, part], residual))
+        found = cagp.condition(
+            cagp.Prior(where.case.gram.kernel, where.case.noise[: start + BLOCK]),
+            X[: start + BLOCK],
+            dense.b[: start + BLOCK],
+            where.targets,
+            solver=solver,
+            executor=where.executor,
+        )
+        assert_close(found.mean, dense.V[:, : start + BLOCK] @ weights)
 
 
 @everywhere_one(cagp.UnitVectors(20, order="given"))
