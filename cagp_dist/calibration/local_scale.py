@@ -22,7 +22,7 @@ Leave-one-out errors say nothing of this: the prediction at a new point has used
 
 The values near by are those that the predictions were made from, if they are given, else those of the
 calibration points. Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times
-together, past ones among them, is one more term. The numbers b, c, m and nu maximise the log score of the
+together is one more term. The numbers b, c, m and nu maximise the log score of the
 calibration points themselves, each with its own errors left out. With ``b = c = m = 0`` and ``nu = inf`` the
 law is the one that was given, and that one is given back where the score of another is hardly better.
 
@@ -42,7 +42,6 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.near_by import NearBy, Training
 from cagp_dist.calibration.order_statistics import check_not_constant
-from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.scale_regression import ScaleRegression, gain_elsewhere, regress_scale
 from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
@@ -113,7 +112,6 @@ class LocalScale:
         X: ArrayLike | None,
         *,
         training: tuple[ArrayLike, ArrayLike] | None = None,
-        past: PastErrors | None = None,
         groups: ArrayLike | None = None,
     ) -> "FittedLocalScale":
         """Learn from calibration points: by the score of each under the law that the others give it.
@@ -130,8 +128,6 @@ class LocalScale:
             Places (n, p) and values, (n,) or (T, n), that the predictions were made from, where calibration
             points were kept out of them: they are nearer and tell more of how much the field varies. The
             predictions at new points must be made from them too; the laws then follow the errors near by.
-        past : PastErrors, optional
-            Errors of earlier times at the same places.
         groups : array_like of int, shape (N,), optional
             Which block each place lies in, where whole blocks were kept out of training: no errors of its own
             block then tell of a place, as there are none in the blocks that are to be predicted.
@@ -146,19 +142,15 @@ class LocalScale:
         ------
         ArgumentError
             If there are errors at fewer than `FEWEST_POINTS` places, they are all the same, shapes disagree,
-            calibration points are among those of the training, past errors belong to other places, or too few
-            places lie outside a group.
+            calibration points are among those of the training, or too few places lie outside a group.
         """
         points, values, errors = _checked(law, observed, X)
-        if past is not None:
-            past.check_places(points)
         known = np.flatnonzero(~np.isnan(errors).all(axis=0))
         near = NearBy(
             points[known],
             values[:, known],
             errors[:, known],
             _training(training, points, values, self.contrast),
-            past and past.at(known),
             None if groups is None else _groups(groups, len(points), self.neighbours[-1])[known],
             self.neighbours,
             self.contrast,

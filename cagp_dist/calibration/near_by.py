@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.predictive import Gaussian
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ class NearBy:
         NaN where nothing was observed.
     training : Training or None
         What the predictions were made from; None where that is these points themselves.
-    past : PastErrors or None
-        Of the same places.
     groups : array of int, shape (N,), or None
         Which block each place lies in; a place's own block is left out with it. None: each is its own.
     neighbours : tuple of int
@@ -62,7 +59,6 @@ class NearBy:
     values: Array
     errors: Array
     training: Training | None
-    past: PastErrors | None
     groups: Indices | None
     neighbours: tuple[int, ...]
     contrast: int
@@ -119,13 +115,10 @@ class NearBy:
         for k in self.neighbours:
             local = _average(_weights(distance[:, :k]), sizes[..., :k], otherwise=typical)
             terms.append(np.log(local / self.typical + _FLOOR))
-        if self.past is not None or len(sizes) > 1:
+        if len(sizes) > 1:
             k = self.neighbours[0]
             sums = np.nansum(sizes[..., :k], axis=0)
             counts = np.count_nonzero(~np.isnan(sizes[..., :k]), axis=0)
-            if self.past is not None:
-                sums = sums + self.past.absolute_sums[index[:, :k]]
-                counts = counts + self.past.counts[index[:, :k]]
             weights = _weights(distance[:, :k])
             usual = (weights * sums).sum(axis=1) / (weights * counts).sum(axis=1)
             terms.append(np.broadcast_to(np.log(usual / self.typical + _FLOOR), sizes.shape[:2]))

@@ -9,7 +9,6 @@ from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.service.events import Clock, Observer, silent
-from cagp_dist.service.history import with_history
 from cagp_dist.service.ingest import available_times, ingest
 from cagp_dist.service.jobfile.config import job_of_fit_times, with_listed_times
 from cagp_dist.service.jobfile.tables import Job
@@ -109,6 +108,6 @@ def _run_key(job: Job, observe: Observer) -> str:
         other = job_of_fit_times(job)
         field = ingest(job, report=stage.note)
         fit_field = None if other is None else ingest(other, report=stage.note)
-        key = with_history(prepare(job, field, fit_field)).run_key
+        key = prepare(job, field, fit_field).run_key
         stage.summary = f"run {key}"
     return key

@@ -6,7 +6,6 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.local_scale import LocalScale
-from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.recalibration import Fitted, Recalibration
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.solve import Solution
@@ -32,8 +31,6 @@ class KnownErrors:
         them.
     blocks : array of int, shape (N,), or None
         Which block each place lies in, where whole blocks were kept.
-    past : PastErrors or None
-        Of earlier times at the same places.
     """
 
     law: Gaussian
@@ -42,7 +39,6 @@ class KnownErrors:
     folds: Indices | None = None
     training: tuple[Array, Array] | None = None
     blocks: Indices | None = None
-    past: PastErrors | None = None
 
     def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
         """Let a method learn from the errors, or from those of all folds but one."""
@@ -53,7 +49,6 @@ class KnownErrors:
                 known.observed,
                 known.X,
                 training=known.training,
-                past=known.past,
                 groups=known.blocks,
             )
         return method.fit(known.law, known.observed, known.X)
@@ -68,7 +63,6 @@ class KnownErrors:
             self.X[others],
             left,
             blocks=left if np.unique(left).size > 1 else None,
-            past=None if self.past is None else self.past.at(np.flatnonzero(others)),
         )
 
 
@@ -80,8 +74,6 @@ def known_errors(
     Shapes: ``noise`` (q,).
     """
     last, design, values = solution.steps[-1], task.design, task.points.values
-    history = task.recalibration.history
-    past = None if history is None else history.past
     match task.recalibration.errors:
         case "points":
             chosen, at = task.calibrating, task.columns.calibration
@@ -89,18 +81,16 @@ def known_errors(
             law, places = Gaussian(last.mean[:, at], std), task.inputs_at(chosen)
             training = task.inputs, values[:, design.train]
             return KnownErrors(
-                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks, past=past
+                law, values[:, chosen], places, training=training, blocks=design.calibration_blocks
             )
         case "folds":
             at = task.columns.test
             law = Gaussian(last.mean[:, at], predictive_std(noise, last.std[:, at]))
-            return KnownErrors(
-                law, values[:, design.test], task.inputs_at(design.test), design.folds, past=past
-            )
+            return KnownErrors(law, values[:, design.test], task.inputs_at(design.test), design.folds)
         case "leave-one-out" if solution.left_out is not None:
             found = solution.left_out
             law, observed = _without_gaps(found.mean, found.std, values[:, design.train])
-            return KnownErrors(law, observed, task.inputs, past=past)
+            return KnownErrors(law, observed, task.inputs)
     return None
 
 

@@ -24,7 +24,6 @@ from cagp_dist.service.design import Design
 from cagp_dist.service.disk import DiskNeed, check_disk, disk_need
 from cagp_dist.service.fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.grids import places_on_grid, size_of_grid
-from cagp_dist.service.history import with_history
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design import BlockPoints, RandomPoints
@@ -303,7 +302,7 @@ def _own_checkpoints(job: Job) -> Path | None:
         field = peek(job, report=lambda text: None)
         fit_field = None if other is None else peek(other, report=lambda text: None)
         if field is not None and (other is None or fit_field is not None):
-            return checkpoints_folder(job.root) / with_history(prepare(job, field, fit_field)).run_key
+            return checkpoints_folder(job.root) / prepare(job, field, fit_field).run_key
     return None
 
 

@@ -243,7 +243,7 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")
     about, other = described(job, variable), ""
-    for run in earlier(ERROR_DRAWS, before=time, leave_out_damaged=False):
+    for run in earlier(ERROR_DRAWS, before=time):
         differs = difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
         if differs is not None:
             other = other or f"{run.key}, is of another job: {differs}"

@@ -23,7 +23,6 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grids import inverse_diagonal_flops
 from cagp_dist.calibration.method_names import SHARP
-from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.recalibration import RECALIBRATIONS
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, ConfigurationError
@@ -51,41 +50,6 @@ MOST_LEFT_OUT_FLOPS = 2 * 10**12
 """Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn."""
 
 
-@dataclass(frozen=True, eq=False)
-class History:
-    """Errors of earlier times at the same places (`cagp_dist.service.history`).
-
-    Attributes
-    ----------
-    past : PastErrors or None
-        None where there was no earlier time.
-    times : tuple of str
-        Ascending.
-    runs : tuple of str
-        Keys of the runs that published them.
-    sha256 : str
-        Of places, times and sizes of errors; empty where there was no earlier time.
-    """
-
-    past: PastErrors | None = None
-    times: tuple[str, ...] = ()
-    runs: tuple[str, ...] = ()
-    sha256: str = ""
-
-    def attributes(self) -> dict[str, object]:
-        """Give what a run says of it."""
-        return {"times": list(self.times), "runs": list(self.runs), "sha256": self.sha256}
-
-    def statement(self) -> str:
-        """Say it in one sentence."""
-        if not self.times:
-            return (
-                "No earlier run of this job has errors at these places yet; later ones learn from this one."
-            )
-        when = self.times[0] if len(self.times) == 1 else f"{self.times[0]} to {self.times[-1]}"
-        return f"The errors of {counted(len(self.times), 'earlier time')} there, {when}, have a part in it."
-
-
 @dataclass(frozen=True)
 class Recalibrating:
     """What corrects the laws of a job.
@@ -104,8 +68,6 @@ class Recalibrating:
         Why a method that is there by itself was left out; else empty.
     blocks : bool
         Whether calibration points were drawn in blocks of their own.
-    history : History or None
-        Errors of earlier times; None where the job does not ask for them.
     levels : tuple of float
         Of a sharp GP, those of its quantiles.
     split : str
@@ -118,7 +80,6 @@ class Recalibrating:
     asked: bool = True
     why_not: str = ""
     blocks: bool = False
-    history: History | None = None
     levels: tuple[float, ...] = ()
     split: str = ""
 
@@ -128,8 +89,7 @@ class Recalibrating:
             return {}
         named = {"method": self.method, "errors": self.errors, "places": self.places}
         drawn = {"drawn": "blocks"} if self.blocks else {}
-        earlier = {} if self.history is None else {"history": self.history.sha256}
-        return {"recalibration": named | drawn | earlier}
+        return {"recalibration": named | drawn}
 
     def attributes(self) -> dict[str, str]:
         """Give what a run says of it."""
@@ -146,8 +106,7 @@ class Recalibrating:
             "law of a place by those of other folds than its own",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
-        earlier = "" if self.history is None else f" {self.history.statement()}"
-        return f"Predictive laws are corrected ({self.method}) by {source}{self._of_sharp()}.{earlier}"
+        return f"Predictive laws are corrected ({self.method}) by {source}{self._of_sharp()}."
 
     def _of_sharp(self) -> str:
         """Say which quantiles have lengthscales of their own, and what is guaranteed."""

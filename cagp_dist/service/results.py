@@ -18,7 +18,6 @@ from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.events import Clock
 from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
-from cagp_dist.service.history import errors_group
 from cagp_dist.service.jobfile.design import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.known_errors import known_errors, predictive_std
@@ -31,7 +30,7 @@ from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store import evaluation, schema
-from cagp_dist.store.layout import ERROR_DRAWS, ERRORS, ERRORS_OF
+from cagp_dist.store.layout import ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
 from cagp_dist.text import without_secrets
@@ -131,8 +130,6 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             names=None if points.names is None else points.names[design.train],
         ),
     }
-    if task.recalibration.history is not None and known is not None:
-        groups[ERRORS] = errors_group(task, known)
     if design.cells is not None:
         fields = design.cells.fields
         fine, fine_mean = design.mean_cells, solution.fine_mean
@@ -346,7 +343,6 @@ def attributes_of(
             prior.noise_number if solution.mixed is None else solution.mixed.nugget
         ),
         **_known_noise(points),
-        **_history(task),
         **_cross_validation(task),
         **_blocks(task),
         **_gaps(task),
@@ -432,12 +428,6 @@ def _mean_estimate(job: Job) -> dict[str, object]:
     """How coefficients of the mean were found, and what they belong to beside the polynomial."""
     said: dict[str, object] = {} if job.prior.reads_mean else {"mean_estimate": job.prior.mean_estimate}
     return said | ({"covariates": list(job.prior.covariates)} if job.prior.covariates else {})
-
-
-def _history(task: Task) -> dict[str, object]:
-    """Say which earlier times have a part in the laws, where the job asks for them."""
-    history = task.recalibration.history
-    return {} if history is None else {"recalibration_history": history.attributes()}
 
 
 def _cross_validation(task: Task) -> dict[str, object]:

@@ -32,7 +32,6 @@ from cagp_dist.service.events import Clock, Observer, Stage, silent
 from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
-from cagp_dist.service.history import with_history
 from cagp_dist.service.in_memory import with_observations
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.integrated import (
@@ -169,7 +168,7 @@ def run(
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
             task = prepare(job, field, fit_field, earlier=output.earlier)
-            task = with_history(replace(task, simulations=simulations), output.earlier)
+            task = replace(task, simulations=simulations)
             stage.summary = size_of_task(task).line()
             if task.previous is not None:
                 stage.note(task.previous.line())

@@ -1,7 +1,6 @@
 """Runs of earlier times, from which jobs of later times learn."""
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,6 @@ import numpy as np
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.arrays import open_group
-
-LEFT_OUT = "the run %s is left out of the earlier ones: %s"
-"""A warning: the key of a run, and what is wrong with it."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +40,7 @@ class EarlierRun:
     attributes : mapping of str to object
         Of the group that was asked for.
     bring : callable
-        Gives its path; from an object store it is fetched then. None if it was removed meanwhile, or left out
-        there, as damaged.
+        Gives its path; from an object store it is fetched then. None if it was removed meanwhile.
     """
 
     last: np.datetime64
@@ -60,19 +53,12 @@ class EarlierRun:
 class EarlierRuns(Protocol):
     """Where earlier runs are looked up: `earlier_runs` of a folder, or `Output.earlier`."""
 
-    def __call__(
-        self, group: str, *, before: np.datetime64, leave_out_damaged: bool
-    ) -> Iterator[EarlierRun]: ...
+    def __call__(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]: ...
 
 
-def earlier_runs(
-    folder: Path, group: str, *, before: np.datetime64, leave_out_damaged: bool
-) -> Iterator[EarlierRun]:
+def earlier_runs(folder: Path, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
     """Find the runs of an output folder that have a group, and whose times are all before a moment."""
-    found = (
-        _in_folder(run, group, leave_out_damaged=leave_out_damaged)
-        for run in (folder / "runs").glob("*.zarr")
-    )
+    found = (_in_folder(run, group) for run in (folder / "runs").glob("*.zarr"))
     yield from latest_first(found, before=before)
 
 
@@ -109,15 +95,12 @@ def run_at(path: Path, group: str) -> EarlierRun | None:
     return run_of(path.stem, manifest.checked(path, "zarr.json"), group, lambda: path)
 
 
-def _in_folder(run: Path, group: str, *, leave_out_damaged: bool) -> EarlierRun | DamagedRun | None:
+def _in_folder(run: Path, group: str) -> EarlierRun | DamagedRun | None:
     try:
         return run_at(run, group)
     except StoreError as damage:
         if not _has(run, group):
             return None  # of another kind; or removed meanwhile, where the folder is not locked
-        if leave_out_damaged:
-            _log.warning(LEFT_OUT, run.stem, damage)
-            return None
         last = _last_time(run, group)
         if last is None:
             raise

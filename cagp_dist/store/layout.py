@@ -179,14 +179,14 @@ Attributes: TypeAlias = dict[str, str | int | float | bool]
 MISSING = "missing_observations"
 """Attribute of a group: how many observations there are not, NaN in its arrays; left out if all are."""
 
-ERRORS, STANDARDISED_ERROR = "errors", "standardised_error"
-"""Group of the errors that correct the published distributions, and its array."""
+STANDARDISED_ERROR = "standardised_error"
+"""Array of the group ``errors`` of runs of earlier versions: what corrected their distributions."""
 
 ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"
 """Group of draws of the error of a map, and its array."""
 
 ERRORS_OF = "errors_of"
-"""Attribute of both groups: of what kind of job their errors are, as JSON."""
+"""Its attribute: of what kind of job its errors are, as JSON."""
 
 NODES_PER_CELL = "nodes_per_cell"
 """Attribute of a map whose values are means over its cells: nodes of quadrature in each."""

@@ -7,18 +7,18 @@ renames; for an object store it is sent, and committed by one object.
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from cagp_dist.store import object_removal, prune, publish
 from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
 from cagp_dist.store.bucket import in_parallel
-from cagp_dist.store.earlier import LEFT_OUT, EarlierRun, earlier_runs, latest_first, run_of
+from cagp_dist.store.earlier import EarlierRun, earlier_runs, latest_first, run_of
 from cagp_dist.store.lock import output_lock
 
 if TYPE_CHECKING:
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_Found = TypeVar("_Found")
-
 
 class Output(Protocol):
     """Where runs are published. Methods are called inside `output_lock` of its folder.
 
     ``begin`` finds out whether there is such a place before any work is done. ``earlier`` gives the runs that
-    have a group, and whose times are all before a moment, as `cagp_dist.store.earlier.earlier_runs` does; an
-    object store also leaves out what it finds damaged when it fetches it, if damaged runs are left out.
+    have a group, and whose times are all before a moment, as `cagp_dist.store.earlier.earlier_runs` does.
     ``published`` and ``publish`` are those of `cagp_dist.store.publish`, and ``make_current`` makes a run
     that they gave current. ``name_of`` says where readers find a run. ``old_runs`` and ``prune`` name runs so
     too, and are called without the lock, as ``earlier`` of a folder may be.
@@ -47,9 +44,7 @@ class Output(Protocol):
 
     def begin(self) -> None: ...
 
-    def earlier(
-        self, group: str, *, before: np.datetime64, leave_out_damaged: bool
-    ) -> Iterator[EarlierRun]: ...
+    def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]: ...
 
     def published(self, run_key: str) -> Path | None: ...
 
@@ -75,9 +70,9 @@ class FolderOutput:
     def begin(self) -> None:
         """Do nothing: the lock of the folder shows that one can write there."""
 
-    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[EarlierRun]:
+    def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
         """Find those of the folder."""
-        return earlier_runs(self.folder, group, before=before, leave_out_damaged=leave_out_damaged)
+        return earlier_runs(self.folder, group, before=before)
 
     def published(self, run_key: str) -> Path | None:
         """Find a run."""
@@ -123,32 +118,20 @@ class ObjectOutput:
         """Ask for the runs that are there."""
         self.objects.runs()
 
-    def earlier(self, group: str, *, before: np.datetime64, leave_out_damaged: bool) -> Iterator[EarlierRun]:
+    def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
         """Find those of the store; one that is not in the folder is fetched when its path is asked for.
 
-        One that is damaged in the store is left out, with a warning, or a `DamagedRunError`. Those that are
-        in the folder alone have no part. Cost: three small requests for each run, and the objects of those
+        One that is damaged in the store is a `DamagedRunError`. Those that are in the folder alone have no
+        part. Cost: three small requests for each run, and the objects of those
         that are fetched.
         """
-        from cagp_dist.store.objects import DamagedRunError
-
-        def unless_damaged(of_key: Callable[[str], _Found | None], key: str) -> _Found | None:
-            try:
-                return of_key(key)
-            except DamagedRunError as error:
-                if not leave_out_damaged:
-                    raise
-                _log.warning(LEFT_OUT, key, error)
-                return None
 
         def fetched(key: str) -> Path | None:
             return self.work.published(key) or self.objects.fetch(key, self.folder)
 
         def found(key: str) -> EarlierRun | None:
-            metadata = unless_damaged(partial(self.objects.metadata, group=group), key)
-            if metadata is None:
-                return None
-            return run_of(key, metadata, group, partial(unless_damaged, fetched, key))
+            metadata = self.objects.metadata(key, group=group)
+            return None if metadata is None else run_of(key, metadata, group, partial(fetched, key))
 
         yield from latest_first(in_parallel(found, self.objects.runs()), before=before)
 

@@ -20,7 +20,6 @@ from cagp_dist.store.layout import (
     QUANTILE_LEVELS,
     REGION,
     REGION_DEFINITION,
-    STANDARDISED_ERROR,
 )
 from cagp_dist.variables import T2M, Variable
 
@@ -29,7 +28,6 @@ _TITLES = {
     "map": "Posterior {} on a grid",
     "targets": "Posterior {} at places of a table",
     "observations": "Observed {}",
-    "errors": "Errors of {} from which predictive laws are corrected",
     ERROR_DRAWS: "Draws of the error of {} on a grid",
 }
 
@@ -132,14 +130,14 @@ def values_group(
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
-    """Group ``observations``, ``errors`` or ``error_draws``: values at points, or draws on a grid.
+    """Group ``observations`` or ``error_draws``: values at points, or draws on a grid.
 
     Draws are published in single precision.
 
     Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees, names`` (n,), ``values`` (T, n); of N draws
     (P,) and (Q,), and (1, N, P, Q).
     """
-    name = {"errors": STANDARDISED_ERROR, ERROR_DRAWS: ERROR_DRAW}.get(group, variable.name)
+    name = ERROR_DRAW if group == ERROR_DRAWS else variable.name
     where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=group == ERROR_DRAWS)
     title = _TITLES[group].format(variable.long_name)
     found = dataset(group, where, {name: values}, variable, title=title)

@@ -10,7 +10,6 @@ from scipy import stats
 import cagp_dist as cagp
 from cagp_dist.calibration.local_scale import FEWEST_POINTS, FittedLocalScale, LocalScale
 from cagp_dist.calibration.near_by import without_own
-from cagp_dist.calibration.past_errors import PastErrors
 from cagp_dist.calibration.scale_regression import gain_elsewhere, regress_scale
 from cagp_dist.calibration.strata import surface_terms
 from cagp_dist.errors import ArgumentError
@@ -328,23 +327,6 @@ def test_a_known_scale_is_recovered(seed: int) -> None:
     assert np.corrcoef(np.log(fitted.scale(plain, X_new)), X_new[:, 2])[0, 1] > 0.9
 
 
-def test_past_errors_tell_the_scale_of_a_day_with_few() -> None:
-    """40 past days at the same places: the log score of new values rises, beside the one without them."""
-    generator = np.random.default_rng(11)
-    X, values, law = _rough(generator, 41, times=1)
-    X, values, law = _rough(generator, 400, times=41)
-    past = PastErrors.of(law[:40], values[:40], X, unit="K")
-    X_new = _sphere(generator, 5000)
-    plain = Gaussian(np.zeros(5000), 1.0)
-    new = np.exp(X_new[:, 2]) * generator.standard_normal(5000)
-    alone = LocalScale().fit(law[40], values[40], X)
-    taught = LocalScale().fit(law[40], values[40], X, past=past)
-    gain = taught(plain, X_new).log_density(new) - alone(plain, X_new).log_density(new)
-    assert gain.mean() > 4.0 * gain.std() / np.sqrt(5000)
-    wrong = np.abs(np.log(taught.scale(plain, X_new)) - X_new[:, 2]).mean()
-    assert wrong < 0.6 * np.abs(np.log(alone.scale(plain, X_new)) - X_new[:, 2]).mean()
-
-
 def test_what_is_known_of_places_tells_of_their_scale() -> None:
     """Errors on land are tripled: with terms of the surface the intervals hold there, and at sea."""
     generator = np.random.default_rng(21)
@@ -491,10 +473,3 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(ArgumentError, match=message):
             LocalScale().fit(law, values, X, training=training)
-    past = PastErrors.of(law, values, X, unit="K")
-    with pytest.raises(ArgumentError, match="Errors of another grid cannot be used"):
-        LocalScale().fit(law, values, X, past=PastErrors.of(law, values, X[::-1], unit="K"))
-    with pytest.raises(ArgumentError, match="past errors are of values in 'K' and others in 'Pa'"):
-        past + PastErrors.of(law, values, X, unit="Pa")
-    with pytest.raises(ArgumentError, match="one row of X for each of the N places"):
-        PastErrors.of(law, values, X[1:], unit="K")

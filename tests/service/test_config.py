@@ -211,6 +211,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
             '[recalibration]\nmethod = "split-conformal"\n[prior]',
             '[recalibration] method = "split-conformal": this method was removed; write "local-scale"',
         ),
+        ("[prior]", "[recalibration]\nhistory = 9\n[prior]", "[recalibration]: the key history was removed"),
         ("[prior]", "[prior", "at line 10, column 7).\n  line 10: [prior"),
         ("[prior]", "x = " + "[" * 5000 + "\n[prior]", "nested too deeply"),
         ("seed = 0", "seed = " + "9" * 5000, "not valid TOML"),

@@ -160,7 +160,7 @@ def test_a_time_series_wants_a_folder():
         next(daily(job))
 
 
-def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path, caplog):
+def test_of_earlier_runs_the_latest_are_fetched(monkeypatch, tmp_path):
     server = MemoryServer()
     monkeypatch.setattr(bucket_module, "_connection", lambda address: Connection(server))
     address, keys = "s3://maps/daily", [publisher.key_of(index) for index in range(6)]
@@ -171,28 +171,29 @@ def test_of_earlier_runs_the_latest_whole_ones_are_fetched(monkeypatch, tmp_path
             at = {"times": np.array([f"2020-01-0{day}"], dtype="M8[ns]"), **places}
             groups = {"observations": values_group("observations", **at, values=[280.0, 281.0])}
             if day != 4:
-                groups["errors"] = values_group("errors", **at, values=np.array([[0.5, -1.0]]))
+                groups["error_draws"] = values_group("error_draws", **at, values=np.full((1, 3, 2, 2), 0.5))
             output.publish(groups, run_key=key, attributes={})
-    for day, file in ((5, "errors/zarr.json"), (4, "zarr.json"), (3, "zarr.json")):
-        damaged = next(name for name in server.objects if re.search(f"{keys[day - 1]}-.*.zarr/{file}", name))
-        server.objects[damaged] = (b" ", server.objects[damaged][1])
+    for day in (4, 3):
+        damaged = next(
+            name for name in server.objects if re.search(f"{keys[day - 1]}-.*.zarr/zarr.json", name)
+        )
+        whole = server.objects[damaged]
+        server.objects[damaged] = (b" ", whole[1])
 
     before = np.datetime64("2020-01-06")
     with output_lock(tmp_path / "fresh"):
         fresh = _output(address, tmp_path / "fresh")
         (tmp_path / "fresh" / "runs" / "of-no-store.zarr").mkdir()  # not sent yet, or pruned there: no part
-        found = list(fresh.earlier("errors", before=before, leave_out_damaged=True))
-        damaged, latest, _ = found
-        assert (damaged.key, damaged.bring(), latest.key) == (keys[4], None, keys[1])
-        assert not list((tmp_path / "fresh" / "runs").glob(f"{keys[1]}*")), "fetched when it is asked for"
-        assert latest.bring() == tmp_path / "fresh" / "runs" / f"{keys[1]}.zarr"
-        fetched = {path.stem for path in (tmp_path / "fresh" / "runs").glob("*.zarr")} - {"of-no-store"}
-        assert fetched == {keys[1]}  # not 6, which is not earlier; 5 and 3 are damaged, 4 has no errors
-        for key in (keys[4], keys[2]):
-            assert f"the run {key} is left out of the earlier ones: {address}/runs/{key}-" in caplog.text
-        assert keys[3] not in caplog.text, "it has no such group, however damaged it is"
         with pytest.raises(DamagedRunError, match=f"{address}/runs/{keys[2]}-.*/zarr.json is damaged"):
-            next(fresh.earlier("errors", before=before, leave_out_damaged=False))
+            next(fresh.earlier("error_draws", before=before))
+        server.objects[damaged] = whole
+        latest, *others = fresh.earlier("error_draws", before=before)
+        # not 6, which is not earlier; 4 has no such group, however damaged it is
+        assert [run.key for run in (latest, *others)] == [keys[4], keys[2], keys[1], keys[0]]
+        assert not list((tmp_path / "fresh" / "runs").glob(f"{keys[4]}*")), "fetched when it is asked for"
+        assert latest.bring() == tmp_path / "fresh" / "runs" / f"{keys[4]}.zarr"
+        fetched = {path.stem for path in (tmp_path / "fresh" / "runs").glob("*.zarr")} - {"of-no-store"}
+        assert fetched == {keys[4]}
 
 
 # With a server

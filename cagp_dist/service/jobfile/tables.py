@@ -49,16 +49,6 @@ class RecalibrationTable(Table):
         BeforeValidator(_is_there),
         Field(description=alternatives(METHOD_NAMES), examples=["local-scale"]),
     ] = "local-scale"
-    history: Annotated[
-        int | None,
-        Field(
-            description="an integer of at least 1: how many earlier times, whose runs are in the same output "
-            "folder, a local scale learns from as well",
-            examples=[30],
-            ge=1,
-            le=100_000,
-        ),
-    ] = None
     levels: Annotated[
         tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None,
         BeforeValidator(values.as_tuple),
@@ -78,14 +68,12 @@ class RecalibrationTable(Table):
         ),
     ] = None
 
-    @model_validator(mode="after")
-    def _history_is_of_a_scale(self) -> Self:
-        if self.history is not None and self.method != "local-scale":
-            raise ValueError(
-                f'history came with method = "{self.method}", which has no part for errors of earlier times; '
-                'leave it out, or write method = "local-scale"'
-            )
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_history(cls, table: object) -> object:
+        if isinstance(table, dict) and "history" in table:
+            raise ValueError("the key history was removed: each run learns from its own errors; leave it out")
+        return table
 
     @model_validator(mode="after")
     def _levels_of_quantiles(self) -> Self:
@@ -129,8 +117,8 @@ class RecalibrationTable(Table):
 
     @property
     def asked(self) -> bool:
-        """Whether the job names the method, or what only one method has."""
-        return "method" in self.model_fields_set or self.history is not None
+        """Whether the job names the method."""
+        return "method" in self.model_fields_set
 
 
 class ClusterTable(Table):
@@ -188,9 +176,9 @@ class Job(Table):
             examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
         ),
     ] = AutoTable()
-    recalibration: Annotated[
-        RecalibrationTable, Field(description="the keys method, history, levels, split")
-    ] = RecalibrationTable()
+    recalibration: Annotated[RecalibrationTable, Field(description="the keys method, levels, split")] = (
+        RecalibrationTable()
+    )
     cluster: Annotated[
         ClusterTable, Field(description="the keys scheduler, workers, memory_limit, insecure")
     ] = ClusterTable()
@@ -322,10 +310,8 @@ class Job(Table):
                 table[key] = value
             else:
                 del table[key]
-        if self.recalibration.history is None:
-            del table["history"]  # jobs from before there were this key and table keep their form
-            if self.recalibration.method in ("none", RecalibrationTable().method):
-                del form["recalibration"]
+        if self.recalibration.method in ("none", RecalibrationTable().method):
+            del form["recalibration"]  # jobs from before there was this table keep their form
         observations = form["observations"]
         for key in {
             "level",
