@@ -15,7 +15,6 @@ the variance counts that as well (math 1.7).
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.posterior.result import Posterior, Progress, on_targets, shaped_as_targets
+from cagp_dist.posterior.result import Posterior, Progress, shaped_as_targets
 from cagp_dist.prior import Prior, check_prior
 
 if TYPE_CHECKING:
@@ -142,14 +141,10 @@ def condition(
         raise ArgumentError(f'covariance is {covariance!r}; expected "diagonal" or "full".')
     check_count("lanczos_steps", lanczos_steps, least=0)
 
-    from cagp_dist.posterior.coefficients import joined_coefficients
-    from cagp_dist.posterior.conditioning import plan_conditioning, solve_pattern
+    from cagp_dist.posterior.conditioning import plan_conditioning, posterior_of, solve_pattern
     from cagp_dist.posterior.kept_weights import keeps_weights
-    from cagp_dist.posterior.patterns import joined
     from cagp_dist.posterior.problem import as_targets, patterns
-    from cagp_dist.posterior.trace import Step
     from cagp_dist.runtime import given_or_threads
-    from cagp_dist.solvers import Stats
     from cagp_dist.solvers.affine import Affine
     from cagp_dist.solvers.base import check_one_field, check_solver
 
@@ -180,39 +175,13 @@ def condition(
             executor=executor,
             memory_limit_bytes=limit,
         )
-        plan = planned.plan
         if on_plan is not None:
-            on_plan(plan)
+            on_plan(planned.plan)
         solves = [
             solve_pattern(planned, number, started=started, checkpoints=checkpoints, progress=progress)
             for number in range(len(parts))
         ]
-        description = executor.description
-    found = joined([solved for solved, _, _ in solves])
-    fitted = [coefficients for _, coefficients, _ in solves if coefficients is not None]
-    shaped = partial(shaped_as_targets, targets=targets, single=parts[0].single)
-    steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)
-    last = steps[-1]
-    return Posterior(
-        mean=last.mean,
-        variance=last.variance,
-        covariance=found.covariance,
-        status=found.status,
-        stats=Stats(
-            iterations=last.iteration,
-            seconds=time.perf_counter() - started,
-            gram_entries=plan.gram_entries,
-            relative_residual=found.relative_residual,
-            plan=plan,
-            executor=description,
-            iterations_by_target=on_targets(found.iterations, targets),
-            downdate_psd=all(psd for _, _, psd in solves),
-            dropped_actions=found.dropped_actions,
-        ),
-        trace=steps,
-        certificate=found.certificate,
-        coefficients=joined_coefficients(prior.coefficient_names, fitted),
-    )
+    return posterior_of(planned, solves, targets, started=started)
 
 
 def posterior_mean(

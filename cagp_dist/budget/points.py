@@ -152,33 +152,31 @@ def plan_sweeps(
     spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if repeats else 0
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
-    fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
-    # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
-    sweeps = stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
-    factored = 1 if keep_factors else stages * iterations
-    entries = round(n * n * sweeps * len(groups) * fresh) + stored * size * size + n * demand.target_points
-    entries += products * n * n
-    if colours:  # pairs of blocks of a colour: a tile, two triangular solves, two products
-        entries += n * size * (blocks // min(colours, blocks)) // 2
-    entries += 0 if diagonals_alone else blocks * factored * size * size
-    flops = (
-        round(2 * n * n * q * sweeps)
-        + 2 * n * depth * q * stages * iterations
-        + (0 if diagonals_alone else n * size * size // 3 * factored)
+    cycle = Cycle(
+        stages=stages,
+        projections=projections,
+        barriers=min(max(colours, 1), blocks) if at_once else 0,
+        depth=depth,
+        coarse=coarse,
+        products=2 * after_solves if coarse else 0,  # each of half the evaluations
     )
-    entries += n * n + n * coarse if coarse else 0
-    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * projections)
-    estimates = 2 * after_solves if coarse else 0  # each of half the evaluations
-    entries += estimates * n * size
-    flops += estimates * n * (size * size // 3 + 2 * size)
+    alike = blocks // min(colours, blocks) if colours else 0
+    entries, flops = _work(
+        demand,
+        cycle,
+        iterations=iterations,
+        size=size,
+        blocks=blocks,
+        groups=len(groups),
+        stored=stored,
+        factored=0 if diagonals_alone else 1 if keep_factors else stages * iterations,
+        at_once=at_once,
+        products=products,
+        alike=alike,
+    )
     entries, flops = entries + beside.entries, flops + beside.flops
     tasks = iterations * stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2)
-    tasks *= len(groups)
-    tasks += estimates * (STRIPS + blocks) if groups else 0
-    if colours:
-        alike = blocks // min(colours, blocks)
-        flops += 3 * n * size * size * alike
-        tasks += blocks * alike // 2 if groups else 0
+    tasks = tasks * len(groups) + cycle.products * (STRIPS + blocks) + blocks * alike // 2 if groups else 0
     return Plan(
         method=method,
         n=n,
@@ -197,15 +195,44 @@ def plan_sweeps(
         workers=workers,
         seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
         kernel_parts=demand.kernel_parts,
-        cycle=Cycle(
-            stages=stages,
-            projections=projections,
-            barriers=min(max(colours, 1), blocks) if at_once else 0,
-            depth=depth,
-            coarse=coarse,
-            products=estimates,
-        ),
+        cycle=cycle,
     )
+
+
+def _work(
+    demand: Demand,
+    cycle: Cycle,
+    *,
+    iterations: int,
+    size: int,
+    blocks: int,
+    groups: int,
+    stored: int,
+    factored: int,
+    at_once: bool,
+    products: int,
+    alike: int,
+) -> tuple[int, int]:
+    """Count evaluations and flops of sweeps over blocks of a size, of which ``stored`` tiles are kept.
+
+    Each block has so many factors made (``factored``), and ``alike`` blocks of its colour.
+    """
+    n, q, coarse = demand.n, demand.q, cycle.coarse
+    fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
+    # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
+    sweeps = cycle.stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
+    entries = round(n * n * sweeps * groups * fresh) + stored * size * size + n * demand.target_points
+    entries += products * n * n + blocks * factored * size * size
+    entries += n * n + n * coarse if coarse else 0
+    entries += (
+        n * size * alike // 2
+    )  # pairs of blocks of a colour: a tile, two triangular solves, two products
+    entries += cycle.products * n * size
+    flops = round(2 * n * n * q * sweeps) + 2 * n * cycle.depth * q * cycle.stages * iterations
+    flops += n * size * size // 3 * factored
+    flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * cycle.projections)
+    flops += cycle.products * n * (size * size // 3 + 2 * size) + 3 * n * size * size * alike
+    return entries, flops
 
 
 def coarse_bytes(n: int, columns: int, fields: int) -> int:

@@ -279,27 +279,40 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
             Round(count * (sweeps - 1), tasks, work, *of_steps, twice=ahead),
             Round(count, tasks, work / 2, width, min(chain, work / 2), *of_steps[2:], uneven),
         ]
-    # all blocks of a colour are solved, then every panel is updated by all of them
-    count = cycle.stages * steps * batches * cycle.barriers
-    members = blocks / cycle.barriers
-    at_once = max(1, round(together * min(members, panels)))
-    work = together * members * solve
-    found.append(Round(count, together * members, work, at_once, work / (together * members), 1))
-    received = vector * size * members * min(2, together) * (holders - 1) / holders
-    updates = left / count
-    found.append(
-        Round(
-            count,
-            together * members * (1 + panels),
-            updates,
-            width,
-            updates / width,
-            links=1,
-            chain_bytes=vector * size,
-            sent=received,
-        )
+    return found + _of_colours(
+        left / (cycle.stages * steps * batches * cycle.barriers),
+        count=cycle.stages * steps * batches * cycle.barriers,
+        together=together,
+        members=blocks / cycle.barriers,
+        panels=panels,
+        solve=solve,
+        block=vector * size,
+        holders=holders,
+        width=width,
     )
-    return found
+
+
+def _of_colours(
+    updates: float,
+    *,
+    count: float,
+    together: int,
+    members: float,
+    panels: int,
+    solve: float,
+    block: float,
+    holders: int,
+    width: int,
+) -> list[Round]:
+    """All blocks of a colour are solved, then every panel is updated by all of them."""
+    solves = together * members
+    at_once = max(1, round(together * min(members, panels)))
+    received = block * members * min(2, together) * (holders - 1) / holders
+    tasks = solves * (1 + panels)
+    return [
+        Round(count, solves, solves * solve, at_once, solve, 1),
+        Round(count, tasks, updates, width, updates / width, links=1, chain_bytes=block, sent=received),
+    ]
 
 
 def _coarse_space(n: int, columns: int, entry: float) -> list[Round]:

@@ -10,21 +10,21 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.gram.exact_variance import beside_posterior
 from cagp_dist.gram.targets import Targets
 from cagp_dist.posterior.certificate import Certificate
-from cagp_dist.posterior.coefficients import with_weights
+from cagp_dist.posterior.coefficients import joined_coefficients, with_weights
 from cagp_dist.posterior.kept_weights import (
     found_weights,
     kept_coefficients,
     made_weights,
     plan_of_products,
 )
-from cagp_dist.posterior.patterns import Solved, joint_fraction, plan_together
+from cagp_dist.posterior.patterns import Solved, joined, joint_fraction, plan_together
 from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
 from cagp_dist.posterior.problem import Pattern, Problems, demand_of
-from cagp_dist.posterior.result import Progress
-from cagp_dist.posterior.trace import Trace
+from cagp_dist.posterior.result import Posterior, Progress, on_targets, shaped_as_targets
+from cagp_dist.posterior.trace import Step, Trace
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers import Solver, Status
+from cagp_dist.solvers import Solver, Stats, Status
 from cagp_dist.solvers.base import State, settled
 from cagp_dist.solvers.checkpoints import Checkpoints, Kept, fingerprint
 from cagp_dist.solvers.kept_weights import WeightStore, kept_states
@@ -193,6 +193,41 @@ def solve_pattern(
         dropped,
     )
     return found, None if mean.fitted is None else (part, *mean.fitted), downdate_psd
+
+
+def posterior_of(
+    planned: Conditioning,
+    solves: Sequence[tuple[Solved, Fitted | None, bool]],
+    targets: Targets,
+    *,
+    started: float,
+) -> Posterior:
+    """Put the patterns together, in the shape of the targets."""
+    found = joined([solved for solved, _, _ in solves])
+    fitted = [coefficients for _, coefficients, _ in solves if coefficients is not None]
+    shaped = partial(shaped_as_targets, targets=targets, single=planned.parts[0].single)
+    steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)
+    last = steps[-1]
+    return Posterior(
+        mean=last.mean,
+        variance=last.variance,
+        covariance=found.covariance,
+        status=found.status,
+        stats=Stats(
+            iterations=last.iteration,
+            seconds=time.perf_counter() - started,
+            gram_entries=planned.plan.gram_entries,
+            relative_residual=found.relative_residual,
+            plan=planned.plan,
+            executor=planned.executor.description,
+            iterations_by_target=on_targets(found.iterations, targets),
+            downdate_psd=all(psd for _, _, psd in solves),
+            dropped_actions=found.dropped_actions,
+        ),
+        trace=steps,
+        certificate=found.certificate,
+        coefficients=joined_coefficients(planned.prior.coefficient_names, fitted),
+    )
 
 
 def _heard(

@@ -173,8 +173,7 @@ def run(
             if task.previous is not None:
                 stage.note(task.previous.line())
         checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
-        done = output.published(task.run_key)
-        if done is not None:
+        if (done := output.published(task.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, task)
         found = _numbers_of(task, clock, workers, checkpoints.within("fit"))
@@ -193,8 +192,8 @@ def run(
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
+            kept = checkpoints.within("simulation")
             with clock.stage("Simulation") as stage:
-                kept = checkpoints.within("simulation")
                 simulate = partial(_simulated, task, prior, simulations, stage, kept)
                 groups["simulation"] = workers.attempt(simulate, stage.note)
         attributes = attributes_of(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -240,20 +241,6 @@ def solve(
     observed = int((~np.isnan(y)).sum(axis=(1, 2) if on_grid else 0).max())
     for number, columns in enumerate(times):
         clock = {0: 0.0}
-
-        def report(state: Progress, number: int = number, clock: dict[int, float] = clock) -> None:
-            clock[state.iteration] = state.seconds
-            done = (number + state.fraction) / len(times)
-            counted = {
-                "time": (number + 1, len(times)),
-                "batch": (state.batch, state.batches),
-                "iteration": (state.iteration, state.iterations),
-            }
-            progress(
-                share + (1.0 - share) * done,
-                ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1),
-            )
-
         posteriors.append(
             condition(
                 prior_of_times(prior, columns),
@@ -267,7 +254,7 @@ def solve(
                 checkpoints=None if checkpoints is None else checkpoints.within(f"times-{number}"),
                 weights=weights,
                 on_plan=on_plan if number == 0 else None,
-                progress=report,
+                progress=partial(_report, progress, clock, share, (number + 1, len(times))),
             )
         )
         seconds.append(clock)
@@ -295,6 +282,29 @@ def solve(
     )
 
 
+def _report(
+    progress: Callable[[float, str], None],
+    clock: dict[int, float],
+    share: float,
+    time: tuple[int, int],
+    state: Progress,
+) -> None:
+    """Note when an iteration was done, and say how far the solve is behind a share that others had."""
+    clock[state.iteration] = state.seconds
+    done = (time[0] - 1 + state.fraction) / time[1]
+    progress(share + (1.0 - share) * done, _said(state, time=time))
+
+
+def _said(state: Progress, **counts: tuple[int, int]) -> str:
+    """Say which of several times, batches and iterations is done."""
+    counted = {
+        **counts,
+        "batch": (state.batch, state.batches),
+        "iteration": (state.iteration, state.iterations),
+    }
+    return ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1)
+
+
 def _all_iterations(solver: Solver, iterations: int) -> Solver:
     """Give a solver that does so many iterations, where it has any."""
     if not isinstance(solver, Affine):
@@ -319,9 +329,7 @@ def sampled_map(
     """Mean and error bars of a map from samples: the same ones in every run."""
 
     def report(state: Progress) -> None:
-        counted = {"part": (state.batch, state.batches), "iteration": (state.iteration, state.iterations)}
-        said = ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1)
-        progress(state.fraction, ", ".join(filter(None, [f"{samples} samples of the map", said])))
+        progress(state.fraction, ", ".join(filter(None, [f"{samples} samples of the map", _said(state)])))
 
     found = posterior_by_samples(
         prior,
