@@ -69,7 +69,7 @@ Item = TypeVar("Item")
 
 _log = logging.getLogger(__name__)
 
-REGION, FEWEST_OF_REGION, REGIONS = 16_384, 4096, 16
+REGION, FEWEST_OF_REGION, REGIONS = 16_384, 4096, 32
 """Targets of a region, at most and at least; fewer than the most where there are few, so that all workers
 have some."""
 
@@ -85,7 +85,7 @@ WIDER = 4
 ROW_COPIES = 5
 """How often a task has the rows that it works on: as they were read, some of them, sorted, and apart."""
 
-SORT_FLOPS, READ_FLOPS = 250_000, 20_000
+SORT_FLOPS, READ_FLOPS = 60_000, 35_000
 """What sorting an observation takes, and reading it for a region, in flops."""
 
 NAMES = ("mean", "std")

@@ -172,7 +172,8 @@ class Neighbours:
         n, q = demand.n, demand.target_points
         k = min(64 if self.neighbours == "auto" else self.neighbours, max(n, 1))
         if self.neighbours == "auto":
-            method = "nearest neighbours"
+            fewest, most = TRIALS[0][0], TRIALS[-1][0]
+            method = f"{fewest} to {most} nearest neighbours as it turns out, planned as {k}"
         else:
             method = f"{k:,} nearest neighbours"
             if self.coarse:

@@ -220,7 +220,7 @@ def sort_block(folder: Path, source: PointSource, scale: Array, start: int, stop
     if len(rows):
         scaled = rows[:, :p] * scale
         order = cKDTree(scaled, leafsize=LEAF, compact_nodes=False).indices
-        sorted_rows[: len(rows)] = rows[order]
+        np.take(rows, order, axis=0, out=sorted_rows[: len(rows)])
         edges, scaled = np.arange(0, len(rows), piece), scaled[order]
         boxes[: len(edges), 0] = np.minimum.reduceat(scaled, edges)
         boxes[: len(edges), 1] = np.maximum.reduceat(scaled, edges)

@@ -234,6 +234,19 @@ def _scattered_summary(results: dict[str, Figures]) -> list[Line]:
                 Line("    of all processors together", fit["processor_seconds"], f"<= {2 * most_seconds}"),
                 Line("    standard errors off the truth, at most", fit["standard_errors_off"], "<= 4"),
             ]
+    if workers := results.get("stored_workers"):
+        text = "neighbours from store to store: two Dask workers times one"
+        lines.append(Line(text, workers["ratio_stored"], ">= 1.8"))
+        lines.append(Line("    by processor seconds of the busiest", workers["processor_ratio_stored"]))
+        lines.append(Line("    in memory, where the client searches", workers["ratio_in_memory"], ">= 1.8"))
+        lines.append(Line("    by processor seconds of the busiest", workers["processor_ratio_in_memory"]))
+    if large := results.get("stored_large"):
+        for q, text in (("100000", "10^5"), ("1000000", "10^6")):
+            lines += [
+                Line(f"store to store: 10^7 points, {text} targets: seconds", large[f"seconds_{q}"]),
+                Line("    peak memory of a worker, MiB", large[f"worker_mebibytes_{q}"]),
+                Line("    and of the client, MiB", large[f"client_mebibytes_{q}"]),
+            ]
     return lines
 
 

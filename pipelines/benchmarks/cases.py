@@ -28,6 +28,7 @@ from pipelines.benchmarks import (
     reference,
     scattered,
     second_hour,
+    stored,
     sweeps,
 )
 
@@ -262,6 +263,8 @@ CASES: dict[str, Callable[[], Figures]] = {
         scattered.scattered_fit,
         scattered.scattered_large,
         scattered.scattered_fit_large,
+        stored.stored_workers,
+        stored.stored_large,
         maps.pathwise_variances,
         maps.map_job,
         maps.held_out_job,
@@ -275,7 +278,7 @@ CASES: dict[str, Callable[[], Figures]] = {
 }
 
 
-LARGE = ("scattered_large", "scattered_fit_large")
+LARGE = ("scattered_large", "scattered_fit_large", "stored_large")
 """Cases of minutes, which run only where they are asked for."""
 
 

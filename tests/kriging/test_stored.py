@@ -213,6 +213,33 @@ def test_a_region_with_more_observations_than_memory_is_refused_before_any_is_so
         mapped(swath, memory_limit_bytes=limit.region_bytes(100))
 
 
+@pytest.mark.exhaustive
+def test_memory_is_less_than_planned(tmp_path, traced):
+    rng, plans = np.random.default_rng(2), []
+    observed = {"x": rng.uniform(size=40_000), "v": rng.normal(size=40_000)}
+    encoding = {name: {"chunks": (5000,)} for name in observed}
+    written = xr.Dataset({name: ("row", values) for name, values in observed.items()})
+    written.to_zarr(tmp_path / "o.zarr", encoding=encoding, consolidated=False)
+    prior, solver = cagp.Prior(cagp.Matern32(0.01), 0.1), cagp.Neighbours(10)
+
+    def made(output: str) -> xr.Dataset:
+        return cagp.krige_store(
+            tmp_path / "o.zarr",
+            to={"x": np.linspace(0.0, 1.0, 400)},
+            output=tmp_path / output,
+            prior=prior,
+            value="v",
+            solver=solver,
+            chunks={"x": 20},
+            executor=SerialExecutor(),
+            on_plan=plans.append,
+        )
+
+    made("compiled.zarr")
+    _, peak = traced(lambda: made("measured.zarr"))
+    assert peak < plans[0].peak_bytes < 12 * 2**20
+
+
 def test_a_map_by_dask_has_the_same_bits(swath, two_dask_workers):
     assert_the_map(mapped(swath, executor=two_dask_workers))
 
