@@ -40,56 +40,27 @@ RESIDUAL_AT_ROUNDING = 1e-14
 
 
 class Standardised(NamedTuple):
-    """Errors of t fields at q targets, in units of their error bars.
+    """Errors of t fields at q targets, in units of their error bars."""
 
-    Attributes
-    ----------
-    along : array, shape (t,)
-        ``w' e / sqrt(w' S w)`` along a direction w.
-    mean_error : array, shape (q, t)
-        ``e``, posterior mean minus latent field.
-    std : array, shape (q, t)
-        Root of the diagonal of S.
-    squares : array, shape (t,)
-        ``e' S^+ e`` in the row space of S.
-    rank : array of int, shape (t,)
-        Dimension of that space.
-    null_squares : array, shape (t,)
-        ``|N' e|^2`` with N a basis of the null space of S, as a fraction of the prior variance; it has to
-        vanish (Definition 1 of [Hegde et al. 2025]).
-    """
-
-    along: Array
-    mean_error: Array
-    std: Array
-    squares: Array
-    rank: Indices
+    along: Array  # (t,): ``w' e / sqrt(w' S w)`` along a direction w
+    mean_error: Array  # (q, t): ``e``, posterior mean minus latent field
+    std: Array  # (q, t): root of the diagonal of S
+    squares: Array  # (t,): ``e' S^+ e`` in the row space of S
+    rank: Indices  # (t,): dimension of that space
+    # (t,): ``|N' e|^2`` with N a basis of the null space of S, as a fraction of the prior variance; it has to
+    # vanish (Definition 1 of [Hegde et al. 2025])
     null_squares: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Fields:
-    """Fields of a prior, and what was observed of them.
+    """Fields of a prior, and what was observed of them."""
 
-    Attributes
-    ----------
-    prior : Prior
-        Of the solves: kernel, noise and mean.
-    X : array (n, p), or LatLonGrid
-        Where they were observed.
-    y : array (n, t), or (t, P, Q) on a grid
-        What was observed.
-    X_test : array, shape (q, p)
-        Targets.
-    latent : array, shape (q, t)
-        Their true values, without noise.
-    """
-
-    prior: Prior
-    X: Array | LatLonGrid
-    y: Array
-    X_test: Array
-    latent: Array
+    prior: Prior  # Of the solves: kernel, noise and mean
+    X: Array | LatLonGrid  # (n, p): where they were observed
+    y: Array  # (n, t), or (t, P, Q) on a grid: what was observed
+    X_test: Array  # (q, p): targets
+    latent: Array  # (q, t): their true values, without noise
 
     @property
     def on_grid(self) -> bool:

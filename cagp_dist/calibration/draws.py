@@ -31,20 +31,11 @@ _JITTERS = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Fields of a prior with their observations, and the direction that errors are projected on.
+    """Fields of a prior with their observations, and the direction that errors are projected on."""
 
-    Attributes
-    ----------
-    fields : Fields
-        What solves get.
-    direction : array, shape (q,)
-        Unit vector.
-    relative_jitter : float
-        Added to the diagonal of the joint covariance, as a fraction of the kernel variance.
-    """
-
-    fields: Fields
-    direction: Array
+    fields: Fields  # What solves get
+    direction: Array  # (q,): unit vector
+    # Added to the diagonal of the joint covariance, as a fraction of the kernel variance
     relative_jitter: float
 
 
@@ -96,27 +87,13 @@ def draw(
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where fields are observed.
+    """Where fields are observed."""
 
-    Attributes
-    ----------
-    prior : Prior
-        Of the solves; its noise belongs to X.
-    X : array (n, p), or LatLonGrid
-        What solves get.
-    points : array, shape (n, p)
-        Observed points.
-    noise : array, shape (n,)
-        Noise variance of each.
-    index : array of int, shape (n,), or None
-        Where they lie on the grid.
-    """
-
-    prior: Prior
-    X: Array | LatLonGrid
-    points: Array
-    noise: Array
-    index: Indices | None = None
+    prior: Prior  # Of the solves; its noise belongs to X
+    X: Array | LatLonGrid  # (n, p): what solves get
+    points: Array  # (n, p): observed points
+    noise: Array  # (n,): noise variance of each
+    index: Indices | None = None  # (n,): where they lie on the grid
 
     def embedded(self, values: Array) -> Array:
         """Values (n, N) as solves take them: on a grid (N, P, Q), NaN where nothing is observed."""

@@ -37,22 +37,13 @@ _SMALLEST = 1e-16
 
 @dataclass(frozen=True)
 class Drift:
-    """Size of errors over that of error bars, and the band in which chance leaves it.
+    """Size of errors over that of error bars, and the band in which chance leaves it."""
 
-    Attributes
-    ----------
-    ratio : float
-        Root mean square of standardised errors: how many times as large errors are as stated.
-    low, high : float
-        Band of the ratio if the error bars are right; outside it there is an alarm.
-    values : int
-        Number of observations.
-    """
-
-    ratio: float
+    ratio: float  # Root mean square of standardised errors: how many times as large errors are as stated
+    # low, high: band of the ratio if the error bars are right; outside it there is an alarm
     low: float
     high: float
-    values: int
+    values: int  # Number of observations
 
     @property
     def alarm(self) -> bool:

@@ -29,51 +29,35 @@ CORRELATED_TEST_POINTS = (
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """PIT values counted in equal intervals, with the band expected of uniform values.
+    """PIT values counted in equal intervals, with the band expected of uniform values."""
 
-    Attributes
-    ----------
-    edges : array, shape (k + 1,)
-        Interval edges from 0 to 1.
-    counts : array, shape (k,)
-        Values per interval, each counted with its weight of mean 1; the last interval includes 1.
-    lower, upper : float
-        Central 95 % range of one count if the values are independent and uniform: quantiles 0.025
-        and 0.975 of Binomial(N, 1/k); with weights, those of `effective_count` values, scaled to N. It holds
-        for each interval by itself, so that about one of twenty counts lies outside even when all is well.
-    expected : float
-        N / k.
-    """
-
-    edges: Array
+    edges: Array  # (k + 1,): interval edges from 0 to 1
+    # (k,): values per interval, each counted with its weight of mean 1; the last interval includes 1
     counts: Array
+    # lower, upper: central 95 % range of one count if the values are independent and uniform: quantiles 0.025
+    # and 0.975 of Binomial(N, 1/k); with weights, those of `effective_count` values, scaled to N. It holds
+    # for each interval by itself, so that about one of twenty counts lies outside even when all is well
     lower: float
     upper: float
-    expected: float
+    expected: float  # N / k
 
 
 @dataclass(frozen=True)
 class NormalTests:
-    """Tests of N standardised errors against independent standard normal ones.
+    """Tests of N standardised errors against independent standard normal ones."""
 
-    Attributes
-    ----------
-    ks_statistic, ks_pvalue : float
-        Kolmogorov-Smirnov distance of the PIT values from uniform, and its two-sided p-value.
-    z_std : float
-        Root mean square of z: below 1 the error bars are too wide, above 1 too narrow. Its standard error is
-        ``1 / sqrt(2 N)``.
-    variance_pvalue : float
-        Two-sided p-value of ``sum z^2`` under chi2 with N degrees of freedom. Far more powerful than KS
-        against a wrong scale: with N = 1,000 KS barely sees an error of 3.5 % (math 10.2).
-    z_mean, mean_pvalue : float
-        Mean of z and the two-sided p-value of ``sqrt(N) mean(z)`` under the standard normal law.
-    """
-
+    # ks_statistic, ks_pvalue: Kolmogorov-Smirnov distance of the PIT values from uniform, and its two-sided
+    # p-value
     ks_statistic: float
     ks_pvalue: float
+    # Root mean square of z: below 1 the error bars are too wide, above 1 too narrow. Its standard error is
+    # ``1 / sqrt(2 N)``
     z_std: float
+    # Two-sided p-value of ``sum z^2`` under chi2 with N degrees of freedom. Far more powerful than KS against
+    # a wrong scale: with N = 1,000 KS barely sees an error of 3.5 % (math 10.2)
     variance_pvalue: float
+    # z_mean, mean_pvalue: mean of z and the two-sided p-value of ``sqrt(N) mean(z)`` under the standard
+    # normal law
     z_mean: float
     mean_pvalue: float
 
@@ -215,7 +199,7 @@ def normal_tests(z: ArrayLike) -> NormalTests:
     ArgumentError
         If there is no value or one is not finite.
     """
-    from scipy.stats import chi2, norm
+    from scipy.stats import norm
 
     pooled = np.asarray(z, dtype=np.float64).ravel()
     if pooled.size == 0:
@@ -227,16 +211,22 @@ def normal_tests(z: ArrayLike) -> NormalTests:
         )
     statistic, pvalue = ks_test(ndtr(pooled))
     squares, average = float(pooled @ pooled), float(pooled.mean())
-    # The centre of z is known under the hypothesis, hence N degrees of freedom and not N - 1.
-    tail = min(float(chi2.cdf(squares, pooled.size)), float(chi2.sf(squares, pooled.size)))
     return NormalTests(
         ks_statistic=statistic,
         ks_pvalue=pvalue,
         z_std=float(np.sqrt(squares / pooled.size)),
-        variance_pvalue=min(1.0, 2.0 * tail),
+        # the centre of z is known under the hypothesis, hence N degrees of freedom and not N - 1
+        variance_pvalue=chi2_pvalue(squares, pooled.size),
         z_mean=average,
         mean_pvalue=float(2.0 * norm.sf(abs(average) * np.sqrt(pooled.size))),
     )
+
+
+def chi2_pvalue(total: float, freedom: int) -> float:
+    """Two-sided p-value of a sum of squares."""
+    from scipy.stats import chi2
+
+    return min(1.0, 2.0 * min(float(chi2.cdf(total, freedom)), float(chi2.sf(total, freedom))))
 
 
 def checked(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> tuple[Array, Array, Array]:

@@ -85,27 +85,20 @@ class Scores(Measures):
 
 @dataclass(frozen=True, eq=False)
 class PointScores:
-    """Scores of each observation, of which `Scores` are the means.
+    """Scores of each observation, of which `Scores` are the means."""
 
-    Attributes
-    ----------
-    normal_score : array, shape S
-        Standard normal number of the observation's probability; it lies in the central interval of a level if
-        that of the interval's end is larger.
-    squared_error, nll, crps : array, shape S
-        Squared error of the mean, negative log density in nats, and continuous ranked probability score.
-    width, interval_score : array, shape (L, *S)
-        Width of the central interval of each level, and its score.
-    levels : array, shape (L,)
-    """
-
+    # S: standard normal number of the observation's probability; it lies in the central interval of a level
+    # if that of the interval's end is larger
     normal_score: Array
+    # squared_error, nll, crps: S, squared error of the mean, negative log density in nats, and continuous
+    # ranked probability score
     squared_error: Array
     nll: Array
     crps: Array
+    # width, interval_score: (L, *S), width of the central interval of each level, and its score
     width: Array
     interval_score: Array
-    levels: Array
+    levels: Array  # (L,)
 
     @property
     def pit(self) -> Array:
@@ -134,14 +127,12 @@ class PointScores:
         return Scores(**vars(self._measures(None)), by_area=self._measures(weights), levels=self.levels)
 
     def _measures(self, weights: ArrayLike | None) -> Measures:
-        distance, half_widths = np.abs(self.normal_score), ndtri(0.5 + 0.5 * self.levels)
         statistic, pvalue = ks_test(self.pit, weights=weights)
-        inside = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
         return Measures(
             rmse=float(np.sqrt(_average(self.squared_error, weights))),
             nll=_average(self.nll, weights),
             crps=_average(self.crps, weights),
-            coverage=np.minimum(inside, 1.0),  # weights add up to one up to rounding
+            coverage=_inside(self.normal_score, self.levels, weights),
             mean_width=np.array([_average(each, weights) for each in self.width]),
             interval_score=np.array([_average(each, weights) for each in self.interval_score]),
             ks_statistic=statistic,
@@ -265,8 +256,12 @@ def coverage(
     Returns shape (L,).
     """
     law, value = _gaussian(mean, predictive_std, observed)
-    distance = np.abs(law.normal_score(value))
-    half_widths = ndtri(0.5 + 0.5 * _levels(levels))
+    return _inside(law.normal_score(value), _levels(levels), weights)
+
+
+def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:
+    """Share of observations inside the central interval of each level."""
+    distance, half_widths = np.abs(normal_score), ndtri(0.5 + 0.5 * levels)
     shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
     return np.minimum(shares, 1.0)  # weights add up to one up to rounding
 

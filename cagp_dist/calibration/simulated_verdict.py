@@ -11,18 +11,10 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.beliefs import NULL_SPACE, Standardised
-from cagp_dist.calibration.pit import NormalTests, histogram
+from cagp_dist.calibration.pit import NormalTests, chi2_pvalue, histogram
+from cagp_dist.calibration.verdict import DECISIVE_SCALE, POWER, SIGNIFICANCE
 
 Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape", "biased"]
-
-SIGNIFICANCE = 0.0027
-"""Probability of a false alarm of a verdict: that of three standard errors of a normal law."""
-
-POWER = 0.95
-"""Probability with which a fault is said to be found."""
-
-DECISIVE_SCALE = 2.0
-"""Simulations that would not reveal errors this many times as large as stated decide nothing."""
 
 NULL_ERROR = 2.0 * NULL_SPACE**0.5
 """Largest root mean square error in a null space, in prior standard deviations, that is rounding."""
@@ -81,17 +73,11 @@ def joint_test(errors: Standardised) -> JointTest:
     null = len(errors.mean_error) - errors.rank
     return JointTest(
         std=float(np.sqrt(total / freedom)) if freedom else 1.0,
-        pvalue=_chi2_pvalue(total, freedom) if freedom else 1.0,
+        pvalue=chi2_pvalue(total, freedom) if freedom else 1.0,
         degrees_of_freedom=freedom,
         null_dimension=int(null.max()),
         null_error=float(np.sqrt(errors.null_squares.sum() / max(1, null.sum()))),
     )
-
-
-def _chi2_pvalue(total: float, freedom: int) -> float:
-    from scipy.stats import chi2
-
-    return min(1.0, 2.0 * min(float(chi2.cdf(total, freedom)), float(chi2.sf(total, freedom))))
 
 
 def rank_test(pit: Array) -> float:
@@ -124,7 +110,7 @@ def verdict_of(
     significance = SIGNIFICANCE / len(pvalues)
     faults = {name for name, pvalue in pvalues.items() if pvalue < significance}
     about_mean = fields * (tests.z_std**2 - tests.z_mean**2)
-    lean = "mean" in faults and fields > 1 and _chi2_pvalue(about_mean, fields - 1) >= significance
+    lean = "mean" in faults and fields > 1 and chi2_pvalue(about_mean, fields - 1) >= significance
     scales = {"variance": tests.z_std, "joint": joint.std}
     wrong = {scale > 1.0 for name, scale in scales.items() if name in faults}
     if not joint.null_space_ok:

@@ -29,13 +29,13 @@ from cagp_dist.geometry import space_filling_order
 Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape"]
 
 SIGNIFICANCE = 0.0027
-"""Probability of a false alarm at one level: that of three standard errors of a normal law."""
+"""Probability of a false alarm, at one level or on simulated fields: that of three normal standard errors."""
 
 POWER = 0.95
 """Probability with which a fault is said to be found."""
 
 DECISIVE_SCALE = 2.0
-"""Test points that would not reveal error bars this many times too narrow decide nothing."""
+"""Test points or fields that would not reveal errors this many times as large as stated decide nothing."""
 
 MOST_CELLS, FEWEST_PER_CELL = 32, 4
 HEADLINE = 0.9

@@ -25,23 +25,16 @@ KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness"}
 
 @dataclass(frozen=True, eq=False)
 class OfLaw:
-    """What S strata say of one law, at the headline level; and all observations at many levels.
+    """What S strata say of one law, at the headline level; and all observations at many levels."""
 
-    Attributes
-    ----------
-    coverage, standard_error, width, interval_score, crps : array, shape (S,)
-    pit_counts : array, shape (S, k)
-    reliability, reliability_error : array, shape (L,)
-    """
-
-    coverage: Array
-    standard_error: Array
-    width: Array
-    interval_score: Array
-    crps: Array
-    pit_counts: Array
-    reliability: Array
-    reliability_error: Array
+    coverage: Array  # (S,)
+    standard_error: Array  # (S,)
+    width: Array  # (S,)
+    interval_score: Array  # (S,)
+    crps: Array  # (S,)
+    pit_counts: Array  # (S, k)
+    reliability: Array  # (L,)
+    reliability_error: Array  # (L,)
 
     def explained(self, level: float) -> Mask:
         """Whether chance explains the difference of each stratum from the level, 95 times of 100."""
@@ -50,30 +43,16 @@ class OfLaw:
 
 @dataclass(frozen=True, eq=False)
 class ByStratum:
-    """Strata of the test points; the first is all of them.
-
-    Attributes
-    ----------
-    kinds, names, definitions : tuple of str
-    count : array, shape (S,)
-        Observations.
-    level : float
-        Of the coverage.
-    reliability_levels : array, shape (L,)
-    law : OfLaw
-        The published one.
-    plain : OfLaw or None
-        The Gaussian one, where the published one was recalibrated.
-    """
+    """Strata of the test points; the first is all of them."""
 
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     definitions: tuple[str, ...]
-    count: Array
-    level: float
-    reliability_levels: Array
-    law: OfLaw
-    plain: OfLaw | None
+    count: Array  # (S,): observations
+    level: float  # Of the coverage
+    reliability_levels: Array  # (L,)
+    law: OfLaw  # The published one
+    plain: OfLaw | None  # The Gaussian one, where the published one was recalibrated
 
 
 @dataclass(frozen=True)

@@ -39,23 +39,16 @@ MOST_DOTS = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class EveryTime:
-    """All times of a run, as far as its page shows them.
+    """All times of a run, as far as its page shows them."""
 
-    Attributes
-    ----------
-    mean, std, residual, computational : array, shape (any,)
-        Values that the colour scales span, in the unit of the run; the last is None if a run does not say.
-    varying : frozenset of str
-        Which error bars differ between the times: ``std``, ``computational``.
-    pictures : mapping of str to sequence of array (height, width)
-        Per map that is shaded and varies, its rasters in its own unit, NaN off the map.
-    """
-
+    # mean, std, residual, computational: (any,), values that the colour scales span, in the unit of the run;
+    # the last is None if a run does not say
     mean: Array
     std: Array
     residual: Array
     computational: Array | None
-    varying: frozenset[str]
+    varying: frozenset[str]  # Which error bars differ between the times: ``std``, ``computational``
+    # Per map that is shaded and varies, its rasters (height, width) in its own unit, NaN off the map
     pictures: Mapping[str, Sequence[Raster]]
 
 

@@ -35,23 +35,17 @@ class Points:
 
     ``std`` is latent, without the noise of an observation; ``predictive_std`` has it. Of ``std``, no more
     than ``computational_std`` is unfinished computation.
-
-    Attributes
-    ----------
-    longitude_degrees, latitude_degrees : array, shape (q,)
-    observed, mean, std, predictive_std : array, shape (T, q)
-        Observed is NaN where a station did not measure.
-    computational_std, local_scale : array, shape (T, q), or None
     """
 
-    longitude_degrees: Array
-    latitude_degrees: Array
+    longitude_degrees: Array  # (q,)
+    latitude_degrees: Array  # (q,)
+    # observed, mean, std, predictive_std: (T, q); observed is NaN where a station did not measure
     observed: Array
     mean: Array
     std: Array
     predictive_std: Array
-    computational_std: Array | None = None
-    local_scale: Array | None = None
+    computational_std: Array | None = None  # (T, q)
+    local_scale: Array | None = None  # (T, q)
 
     def residuals(self, time: int) -> "tuple[Points, Array]":
         """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
@@ -90,38 +84,24 @@ class MeanMap:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Posterior of the first time at the places of a table.
+    """Posterior of the first time at the places of a table."""
 
-    Attributes
-    ----------
-    names : tuple of str or None
-        Empty where one has no name.
-    longitude_degrees, latitude_degrees, mean, std : array, shape (q,)
-    """
-
-    names: tuple[str, ...] | None
-    longitude_degrees: Array
-    latitude_degrees: Array
-    mean: Array
-    std: Array
+    names: tuple[str, ...] | None  # Empty where one has no name
+    longitude_degrees: Array  # (q,)
+    latitude_degrees: Array  # (q,)
+    mean: Array  # (q,)
+    std: Array  # (q,)
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Means over regions.
-
-    Attributes
-    ----------
-    names, definitions : tuple of str
-    mean, std : array, shape (T, r)
-    computational_std : array, shape (T, r), or None
-    """
+    """Means over regions."""
 
     names: tuple[str, ...]
     definitions: tuple[str, ...]
-    mean: Array
-    std: Array
-    computational_std: Array | None
+    mean: Array  # (T, r)
+    std: Array  # (T, r)
+    computational_std: Array | None  # (T, r)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,28 +166,15 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What the error bars did on fields drawn from the prior.
+    """What the error bars did on fields drawn from the prior."""
 
-    Attributes
-    ----------
-    pit : array, shape (N,)
-        One value for each field.
-    error_ratio : array, shape (q,)
-        Root mean square of error over error bar at each point.
-    numbers : mapping of str to float
-        Of the simulations as a whole, by their published names.
-    status, statement : str
-        The verdict.
-    observed : int or None
-        Points that the fields were observed at.
-    """
-
-    pit: Array
-    error_ratio: Array
-    numbers: Mapping[str, float]
+    pit: Array  # (N,): one value for each field
+    error_ratio: Array  # (q,): root mean square of error over error bar at each point
+    numbers: Mapping[str, float]  # Of the simulations as a whole, by their published names
+    # status, statement: the verdict
     status: str
     statement: str
-    observed: int | None
+    observed: int | None  # Points that the fields were observed at
 
 
 @dataclass(frozen=True, eq=False)

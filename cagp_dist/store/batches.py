@@ -49,23 +49,12 @@ class DamagedStoreError(StoreError):
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What is known of a batch without its fields; arrays are read-only.
+    """What is known of a batch without its fields; arrays are read-only."""
 
-    Attributes
-    ----------
-    times : array of datetime64[ns]
-        Ascending.
-    preliminary : array of datetime64[ns]
-        Those of them that are preliminary.
-    variables : tuple of str
-        Names with units, such as ``t2m [K]``: one.
-    latitude, longitude : arrays of float64
-        Degrees.
-    """
-
-    times: Times
-    preliminary: Times
-    variables: tuple[str, ...]
+    times: Times  # datetime64[ns]: ascending
+    preliminary: Times  # datetime64[ns]: those of them that are preliminary
+    variables: tuple[str, ...]  # Names with units, such as ``t2m [K]``: one
+    # latitude, longitude: float64, degrees
     latitude: Array
     longitude: Array
 

@@ -28,25 +28,13 @@ class DamagedRun:
 
 @dataclass(frozen=True, eq=False)
 class EarlierRun:
-    """A run of an earlier time, from its metadata.
+    """A run of an earlier time, from its metadata."""
 
-    Attributes
-    ----------
-    last : datetime64[s]
-        Its last time.
-    made : str
-        When it was made, as ISO 8601.
-    key : str
-    attributes : mapping of str to object
-        Of the group that was asked for.
-    bring : callable
-        Gives its path; from an object store it is fetched then. None if it was removed meanwhile.
-    """
-
-    last: np.datetime64
-    made: str
+    last: np.datetime64  # Its last time
+    made: str  # When it was made, as ISO 8601
     key: str
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, object]  # Of the group that was asked for
+    # Gives its path; from an object store it is fetched then. None if it was removed meanwhile
     bring: Callable[[], Path | None]
 
 

@@ -53,18 +53,10 @@ BATCH_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Appended:
-    """What an ingest did.
+    """What an ingest did."""
 
-    Attributes
-    ----------
-    times_added : int
-        Times that were not in the store before.
-    times_present : int
-        Times that were there already, with equal values.
-    """
-
-    times_added: int
-    times_present: int
+    times_added: int  # Times that were not in the store before
+    times_present: int  # Times that were there already, with equal values
 
 
 def append(

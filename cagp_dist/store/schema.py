@@ -34,24 +34,15 @@ _TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class PublishedLaw:
-    """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q).
+    """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q)."""
 
-    Attributes
-    ----------
-    std : array, shape (T, q), or (T, P, Q)
-        In the unit of the variable, noise included.
-    quantiles : array, shape (T, L, q), or (T, L, P, Q)
-        At the L levels of `cagp_dist.store.layout.QUANTILE_LEVELS`.
-    local_scale : array, shape (T, q), or (T, P, Q), or None
-        What the scale of the errors was multiplied by; None where the method has no such thing.
-    recalibrated : bool
-        If not, it is a mixture over the numbers of the prior, as it is.
-    """
-
-    std: Array
+    std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
+    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.store.layout.QUANTILE_LEVELS`
     quantiles: Array
+    # (T, q), or (T, P, Q): what the scale of the errors was multiplied by; None where the method has no such
+    # thing
     local_scale: Array | None = None
-    recalibrated: bool = True
+    recalibrated: bool = True  # If not, it is a mixture over the numbers of the prior, as it is
 
     def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedLaw":
         """Put values of cells (T, q) into fields (T, P, Q)."""

@@ -43,21 +43,11 @@ _STATED = ("status", "calibration_status")
 
 @dataclass(frozen=True)
 class Appended:
-    """What became of a time.
+    """What became of a time."""
 
-    Attributes
-    ----------
-    version : int
-        Of the series that has it.
-    changed : bool
-        Whether that is a new version; False if the series had the run already.
-    replaced : str or None
-        Key of the run whose result was there before.
-    """
-
-    version: int
-    changed: bool
-    replaced: str | None = None
+    version: int  # Of the series that has it
+    changed: bool  # Whether that is a new version; False if the series had the run already
+    replaced: str | None = None  # Key of the run whose result was there before
 
 
 def current_version(root: Path) -> Path | None:

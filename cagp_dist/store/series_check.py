@@ -22,21 +22,11 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class CheckedSeries:
-    """A series that is whole.
+    """A series that is whole."""
 
-    Attributes
-    ----------
-    version : Path
-        What ``OUT/series.zarr`` links to.
-    times : int
-        How many it has.
-    compared : int
-        How many of them were compared with their runs; the runs of the others were removed.
-    """
-
-    version: Path
-    times: int
-    compared: int
+    version: Path  # What ``OUT/series.zarr`` links to
+    times: int  # How many it has
+    compared: int  # How many of them were compared with their runs; the runs of the others were removed
 
 
 def check_series(root: Path) -> CheckedSeries | None:
