@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
+from cagp_dist.era5.bilinear import BilinearGrid
 from cagp_dist.era5.climatology import Climatology
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import area_weights, unit_sphere
@@ -74,7 +75,7 @@ def monthly():
     """Twelve fields that are linear in latitude and longitude, from 40..60 N and 350..20 E."""
     latitude, eastward = np.linspace(40.0, 60.0, 5), np.linspace(0.0, 30.0, 4)
     shape = 270.0 - 0.5 * latitude[:, None, None] + 0.1 * eastward[None, :, None]
-    return Climatology(latitude, 350.0, eastward, shape + np.arange(12.0), "digest")
+    return Climatology(BilinearGrid(latitude, 350.0, eastward, shape + np.arange(12.0)), "digest")
 
 
 def test_a_climatology_is_shifted_by_a_constant_of_each_time(monthly):
@@ -119,7 +120,7 @@ def test_a_climatology_by_month_needs_a_time_for_each_field(monthly):
 
 def test_a_climatology_of_the_whole_year_needs_no_times():
     latitude, eastward = np.linspace(40.0, 60.0, 5), np.linspace(0.0, 30.0, 4)
-    yearly = Climatology(latitude, 350.0, eastward, np.full((5, 4, 1), 275.0), "digest")
+    yearly = Climatology(BilinearGrid(latitude, 350.0, eastward, np.full((5, 4, 1), 275.0)), "digest")
     mean = yearly.fit(np.array([45.0, 50.0]), np.array([5.0, 6.0]), np.array([276.0, 276.0]))
     np.testing.assert_allclose(mean(unit_sphere([41.0], [3.0])), [[276.0]])
 

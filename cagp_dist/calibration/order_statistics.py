@@ -84,12 +84,12 @@ def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> No
         )
 
 
-def calibration_scores(law: Predictive, observed: ArrayLike, *, name: str = "observed") -> Array:
+def calibration_scores(law: Predictive, observed: ArrayLike) -> Array:
     """Give normal scores of the calibration points that were observed, shape (N,); NaN is not there."""
     values = np.asarray(observed, dtype=np.float64)
     if values.shape != law.shape:
         raise ArgumentError(
-            f"{name} has shape {values.shape} and the predictions {law.shape}; expected one value, or NaN, "
+            f"observed has shape {values.shape} and the predictions {law.shape}; expected one value, or NaN, "
             "for each prediction."
         )
     there = ~np.isnan(values)

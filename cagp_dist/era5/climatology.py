@@ -33,33 +33,22 @@ class Climatology:
 
     Attributes
     ----------
-    latitude_degrees : array of float64, shape (P,)
-        Ascending; the poles are rows if the store covers the globe.
-    west_degrees : float
-        Longitude of the first column.
-    eastward_degrees : array of float64, shape (Q,)
-        Degrees east of ``west_degrees``, ascending from 0; on a full circle the last is 360, the first again.
-    values_kelvin : array of float64, shape (P, Q, M)
-        M is 1, or 12 from January to December.
+    grid : BilinearGrid
+        With one layer, or 12 from January to December.
     content_sha256 : str
         Digest of the numbers that were read.
     units : str
         Of the values; empty if the store does not say.
     """
 
-    latitude_degrees: Array
-    west_degrees: float
-    eastward_degrees: Array
-    values_kelvin: Array
+    grid: BilinearGrid
     content_sha256: str
     units: str = "K"
 
     @property
-    def grid(self) -> BilinearGrid:
-        """What interpolates it."""
-        return BilinearGrid(
-            self.latitude_degrees, self.west_degrees, self.eastward_degrees, self.values_kelvin
-        )
+    def is_monthly(self) -> bool:
+        """Whether each calendar month has a layer."""
+        return bool(self.grid.values.shape[2] == MONTHS)
 
     def at(self, latitude_degrees: Array, longitude_degrees: Array, times: NDArray[np.datetime64]) -> Array:
         """Interpolate bilinearly in latitude and longitude.
@@ -82,11 +71,9 @@ class Climatology:
             If a point lies outside the climatology.
         """
         self.check_covers(latitude_degrees, longitude_degrees)
-        months = (
-            _month(times) if self.values_kelvin.shape[2] == MONTHS else np.zeros(len(times), dtype=np.intp)
-        )
+        months = _month(times) if self.is_monthly else np.zeros(len(times), dtype=np.intp)
         used, which = np.unique(months, return_inverse=True)
-        grid = replace(self.grid, values=self.values_kelvin[:, :, used])
+        grid = replace(self.grid, values=self.grid.values[:, :, used])
         return grid.at(latitude_degrees, longitude_degrees)[:, which.reshape(-1)]
 
     def fit(
@@ -118,7 +105,7 @@ class Climatology:
             If a point lies outside the climatology.
         """
         columns = as_columns(latitude_degrees, longitude_degrees, values)
-        if times is None and self.values_kelvin.shape[2] == MONTHS:
+        if times is None and self.is_monthly:
             raise ArgumentError("the climatology is by month; give times, one for each column of values.")
         moments = np.zeros(columns.shape[1], dtype="datetime64[ns]") if times is None else times
         if len(moments) != columns.shape[1]:
@@ -190,8 +177,8 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
                 "rows and two columns to interpolate between."
             )
     layers = np.moveaxis(_by_month(values, field["time"].values), 0, -1)
-    grid = closed(field["latitude"].values, field["longitude"].values, layers)
-    return Climatology(*grid, content_sha256(field), field_variable(field).units)
+    grid = BilinearGrid(*closed(field["latitude"].values, field["longitude"].values, layers))
+    return Climatology(grid, content_sha256(field), field_variable(field).units)
 
 
 def _check_size(dataset: xr.Dataset, variable: str) -> None:

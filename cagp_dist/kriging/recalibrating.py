@@ -7,8 +7,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.calibration.corrected import corrected_laws
-from cagp_dist.calibration.method_names import REMOVED, SHARP
-from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kriging.dataset import field_dims, shaped

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.method_names import SHARP
+from cagp_dist.calibration.recalibration import SHARP
 from cagp_dist.calibration.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ConfigurationError, NumericalError
 from cagp_dist.geometry import unit_sphere

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.calibration.method_names import SHARP
+from cagp_dist.calibration.recalibration import SHARP
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cells import MOST_NODES

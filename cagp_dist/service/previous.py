@@ -10,6 +10,8 @@ map, and the next one puts them through its own solve: with L its linear map fro
 error is ``p (e(X') - L e(X))`` and, independent of that, what a prior of kernel ``(1 - p^2) k`` leaves.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,12 +25,12 @@ from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.same_job import difference, settings_of
 from cagp_dist.service.solve import LeftOut, Solution, Step
 from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.publish import verify
+from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
 
 DRAWS = 100
@@ -244,7 +246,7 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     time = times[0].astype("datetime64[ns]")
     about, other = described(job, variable), ""
     for run in earlier(ERROR_DRAWS, before=time):
-        differs = difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
+        differs = _difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
         if differs is not None:
             other = other or f"{run.key}, is of another job: {differs}"
         elif (path := run.bring()) is not None:
@@ -260,15 +262,36 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
 
 def described(job: Job, variable: Variable) -> dict[str, object]:
     """Say what the errors of a job are errors of, but for points, times and the numbers of its prior."""
-    observations = settings_of(job, "observations")
+    observations = _settings_of(job, "observations")
     return {
         "variable": variable.name,
         "level": observations.get("level"),
         "select": observations.get("select"),
         "units": variable.units,
-        "prior": settings_of(job, "prior", without=_NUMBERS),
-        "solver": settings_of(job, "solver"),
+        "prior": _settings_of(job, "prior", without=_NUMBERS),
+        "solver": _settings_of(job, "solver"),
     }
+
+
+def _settings_of(job: Job, name: str, *, without: tuple[str, ...] = ()) -> dict[str, object]:
+    """Give a table of the canonical form of a job, without some of its keys and without passwords."""
+    table = json.loads(without_secrets(json.dumps(job.canonical()[name])))
+    assert isinstance(table, dict)
+    return {key: value for key, value in table.items() if key not in without}
+
+
+def _difference(ours: Mapping[str, object], said: str) -> str | None:
+    """Say in what an earlier run differs from this job; None where it does not."""
+    theirs = json.loads(said)
+    for name, own in ours.items():
+        other = theirs.get(name)
+        if other == own:
+            continue
+        if isinstance(own, dict) and isinstance(other, dict):
+            keys = [key for key in {**own, **other} if own.get(key) != other.get(key)]
+            own, other = ({key: of.get(key) for key in keys} for of in (own, other))
+        return f"its {name} {json.dumps(other)}, and of this one {json.dumps(own)}"
+    return None
 
 
 def check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:

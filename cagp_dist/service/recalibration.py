@@ -22,8 +22,7 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grids import inverse_diagonal_flops
-from cagp_dist.calibration.method_names import SHARP
-from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, SHARP
 from cagp_dist.era5.canonical import Points
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.posterior.patterns import fields_by_pattern
@@ -57,7 +56,7 @@ class Recalibrating:
     Attributes
     ----------
     method : str
-        Of `cagp_dist.calibration.method_names.METHOD_NAMES`; ``"none"`` where nothing does.
+        Of a job file; ``"none"`` where nothing does.
     errors : str
         Where its errors come from.
     places : int

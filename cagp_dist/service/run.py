@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cagp_dist.budget import Plan
-from cagp_dist.calibration.method_names import SHARP
+from cagp_dist.calibration.recalibration import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior

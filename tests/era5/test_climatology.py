@@ -115,7 +115,7 @@ def test_a_region_covers_itself_and_nothing_else(stored, west):
     latitude, longitude = np.arange(40.0, 61.0), (west + np.arange(61.0)) % 360.0
     order = np.argsort(longitude)
     found = open_climatology(stored(field(latitude, longitude[order])))
-    assert found.west_degrees == west % 360.0
+    assert found.grid.west_degrees == west % 360.0
     inside = np.array([40.0, 60.0, 50.5]), np.array([west, west + 60.0, west + 29.5])
     np.testing.assert_allclose(found.at(*inside, TIMES)[:, 0], smooth(*inside), atol=0.01)
     for latitude_degrees, longitude_degrees in (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.calibration.method_names import SHARP
+from cagp_dist.calibration.recalibration import SHARP
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.fit import fit_prior

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.method_names import SHARP_LEVELS
+from cagp_dist.calibration.recalibration import SHARP_LEVELS
 from cagp_dist.calibration.sharp import Sharp
 from cagp_dist.calibration.stretched import DenseModel, FieldByField, SolvedModel
 from cagp_dist.errors import ConfigurationError

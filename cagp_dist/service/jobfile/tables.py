@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from cagp_dist.calibration.fewest import fewest_of_split, outermost
-from cagp_dist.calibration.method_names import METHOD_NAMES, REMOVED, SHARP, SHARP_LEVELS
+from cagp_dist.calibration.recalibration import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.base import Table
@@ -27,6 +27,8 @@ from cagp_dist.solvers.base import LinearMean
 from cagp_dist.solvers.registry import SOLVERS
 from cagp_dist.store.addresses import folder_of
 from cagp_dist.text import alternatives, counted
+
+METHOD_NAMES = (*(name for name in RECALIBRATIONS if name != "none"), SHARP, "none")
 
 if TYPE_CHECKING:
     MethodName = str
