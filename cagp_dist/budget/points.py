@@ -127,15 +127,7 @@ def plan_sweeps(
     # two groups per worker keep it busy; more would only take memory
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and together < 1:
-        fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
-        asked = f"even for {widest} test points at once"
-        if demand.mean_targets:
-            asked = f"for the mean at {demand.mean_targets:,} test points"
-        raise BudgetError(
-            f"{method} on {n:,} points needs {bytes_text(fixed + group_bytes)} {asked}, "
-            f"more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
-            remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
-        )
+        raise _too_much(demand, method, fixed + group_bytes, widest=widest, remedies=remedies)
     batches = tuple(
         tuple(groups[start:stop])
         for start, stop in (split(len(groups), -(-len(groups) // together)) if groups else [])
@@ -196,6 +188,21 @@ def plan_sweeps(
         seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
         kernel_parts=demand.kernel_parts,
         cycle=cycle,
+    )
+
+
+def _too_much(
+    demand: Demand, method: str, needed: int, *, widest: int, remedies: tuple[Remedy, ...]
+) -> BudgetError:
+    """Say that not even one group of columns fits."""
+    fewer = Remedy.VARIANCES_ALONE if demand.full_covariance else Remedy.FEWER_TEST_POINTS
+    asked = f"even for {widest} test points at once"
+    if demand.mean_targets:
+        asked = f"for the mean at {demand.mean_targets:,} test points"
+    return BudgetError(
+        f"{method} on {demand.n:,} points needs {bytes_text(needed)} {asked}, "
+        f"more than the {bytes_text(demand.memory_limit_bytes)} that may be used.",
+        remedies=(Remedy.MORE_MEMORY, fewer, *remedies),
     )
 
 

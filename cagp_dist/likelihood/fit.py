@@ -26,7 +26,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
-from cagp_dist.likelihood.bounds import Given, make_bounds
+from cagp_dist.likelihood.bounds import Bounds, Given, Scales, make_bounds
 from cagp_dist.likelihood.choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.conditionals import conditionals_of
 from cagp_dist.likelihood.evaluation import Likelihood
@@ -37,7 +37,7 @@ from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observ
 from cagp_dist.likelihood.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.profile import Counter, Place, Profile
 from cagp_dist.likelihood.recalled import Evaluations, fingerprint
-from cagp_dist.likelihood.result import FitProgress, FitResult, FitStatus
+from cagp_dist.likelihood.result import BoundOptimum, FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
@@ -51,6 +51,7 @@ from cagp_dist.text import bytes_text
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
+Data = Points | Gridded
 Method = Literal["auto", "rings", "dense", "vecchia", "pathwise", "elbo"]
 
 ASKED = "asked for"
@@ -216,42 +217,50 @@ def fit(
     >>> [round(lengthscale) for lengthscale in result.prior.kernel.lengthscale]
     [19, 918]
     """
+    given: dict[str, Any] = {
+        "start": start,
+        "bounds": bounds,
+        "starts": starts,
+        "method": method,
+        "actions": actions,
+        "executor": executor,
+        "memory_limit_bytes": memory_limit_bytes,
+        "progress": progress,
+        "seed": seed,
+        "checkpoints": checkpoints,
+    }
+    check_count("seed", seed, least=0)
+    check_count("actions", actions, least=1)
     data, centre = observe(where, y, mean, noise_deviations)
     if (way := chosen_by(kernel)) is not None:
-        given: dict[str, Any] = {
-            "where": where,
-            "y": y,
-            "mean": mean,
-            "anisotropic": anisotropic,
-            "start": start,
-            "bounds": bounds,
-            "starts": starts,
-            "method": method,
-            "actions": actions,
-            "executor": executor,
-            "memory_limit_bytes": memory_limit_bytes,
-            "progress": progress,
-            "seed": seed,
-            "noise_deviations": noise_deviations,
-            "checkpoints": checkpoints,
-        }
-        some = _compared(data, centre, method)
-        best = CHOICES[way](partial(fit, **{**given, **some}), final=not some)
-        if not some:
-            return best
-        how = method if method != "auto" else _choose(data, room=available_bytes())[0]
-        if start is None and how == "vecchia":  # its first level are the points that were compared
-            given |= {"start": start_of(best), "starts": 1}
-        return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)
+        seen = {"where": where, "y": y, "mean": mean, "noise_deviations": noise_deviations}
+        return _chosen(way, data, centre, {**given, **seen, "anisotropic": anisotropic})
     model = Model.of(kernel)
     if anisotropic:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
+    return _fitted(model, data, centre, **given)
+
+
+def _fitted(
+    model: Model,
+    data: Data,
+    mean: Mean,
+    *,
+    start: Start | None,
+    bounds: Given | None,
+    starts: int,
+    method: Method,
+    actions: int,
+    executor: "Executor | None",
+    memory_limit_bytes: int | None,
+    progress: Callable[[FitProgress], None] | None,
+    seed: int,
+    checkpoints: Checkpoints | None,
+) -> FitResult:
+    """Fit the numbers of a model to data; the rest as for `fit`."""
     deviating = isinstance(data, Points) and data.deviations is not None
-    exactly = deviating or data.basis is not None
-    _check_method(method, data, exactly=exactly)
-    check_count("seed", seed, least=0)
-    check_count("actions", actions, least=1)
+    _check_method(method, data, exactly=deviating or data.basis is not None)
     scales = data.scales()
     limits = make_bounds(bounds, scales, parts=model.parts)
     if isinstance(data, Points) and data.deviations is not None:
@@ -261,8 +270,9 @@ def fit(
     from cagp_dist.runtime import given_or_threads
 
     with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
-        room = min(memory, available_bytes())
-        chosen, reason = (method, ASKED) if method != "auto" else _choose(data, room=room)
+        chosen, reason = method, ASKED
+        if method == "auto":
+            chosen, reason = _choose(data, room=min(memory, available_bytes()))
         if chosen == "elbo":
             check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
         kept = None
@@ -270,56 +280,31 @@ def fit(
             digest = fingerprint(model, data, (chosen, limits, start, starts))
             kept = Evaluations(checkpoints.within(digest[:16]).of(digest))
 
-        def likelihood_of(
-            model: Model, part: Points | Gridded, how: Method, curved: bool = False
-        ) -> Likelihood:
+        def likelihood_of(model: Model, part: Data, how: Method, curved: bool = False) -> Likelihood:
             made = _likelihood(model, part, how, executor, memory, seed, curved=curved)
             return made if kept is None or isinstance(made, PathwiseLikelihood) else kept.of(made)
 
-        levels: list[Profile] = []
-        spread: list[Array] = []
-        if model.parts == 1:
-            spread = make_starts(start, limits, scales, starts=starts)
-        for part, how in _levels(data, chosen):
-            within = limits
-            if model.parts > 1 and part.size < data.size:
-                within = limits.coarser(*part.scales().spacings)
-            if model.parts > 1 and not levels:
-                one = Model(model.families[:1], model.coordinates)
-                alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
-                single = best_climb(
-                    Profile(likelihood_of(one, _alike(part), how), alone, counter),
-                    make_starts(None, alone, scales, starts=starts),
-                )
-                mixed = len(set(model.families)) > 1
-                spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
-            curved = _has_squares(part, how, first=not levels) and (
-                how == "vecchia" or (model.parts == 1 and not deviating)
-            )
-            if isinstance(part, Points) and part.deviations is not None and not levels and start is None:
-                # the best place for one noise, which is soon found, is a good start
-                likelihood = likelihood_of(model, _alike(part), how, curved)
-                spread = [
-                    best_climb(Profile(likelihood, within, counter, curved=curved), spread).x,
-                    spread[0],
-                    *without_nugget(
-                        spread,
-                        within,
-                        noise_variance=limits.noise_variance[0],
-                        residuals=part.residuals,
-                        deviations=part.deviations,
-                    ),
-                ]
-            likelihood = likelihood_of(model, part, how, curved)
-            levels.append(Profile(likelihood, within, counter, deviating, curved))
+        levels, spread = _profiles(
+            model,
+            _levels(data, chosen),
+            likelihood_of,
+            size=data.size,
+            limits=limits,
+            scales=scales,
+            start=start,
+            starts=starts,
+            counter=counter,
+            deviating=deviating,
+        )
         place, end = _search(levels, spread, model)
         parameters, bound = place.parameters, None
         if chosen == "elbo":
+            information = levels[0].information(place) * (data.size / levels[0].likelihood.points)
             parameters, end, bound = fit_bound(
                 model,
                 _as_points(data),
                 parameters,
-                levels[0].information(place) * (data.size / levels[0].likelihood.points),
+                information,
                 limits,
                 counter,
                 actions=actions,
@@ -329,9 +314,33 @@ def fit(
                 checkpoints=checkpoints,
             )
     lengthscales, variances, noise_variance = model.numbering.grouped(parameters)
+    return _result(
+        Prior(model.kernel(lengthscales, variances), noise_variance, mean),
+        None if chosen in ("pathwise", "elbo") else place.log_likelihood,
+        end,
+        counter,
+        method=chosen,
+        points=data.size,
+        bound=bound,
+        reason=reason,
+    )
+
+
+def _result(
+    prior: Prior,
+    log_likelihood: float | None,
+    end: Uncertainty,
+    counter: Counter,
+    *,
+    method: Method,
+    points: int,
+    bound: BoundOptimum | None,
+    reason: str,
+) -> FitResult:
+    """Put together what a search found, and how it ended."""
     return FitResult(
-        prior=Prior(model.kernel(lengthscales, variances), noise_variance, centre),
-        log_likelihood=None if chosen in ("pathwise", "elbo") else place.log_likelihood,
+        prior=prior,
+        log_likelihood=log_likelihood,
         standard_errors=end.standard_errors,
         log_covariance=end.covariance,
         status=end.status,
@@ -339,15 +348,78 @@ def fit(
         gradient_norm=end.gradient_norm,
         evaluations=counter.evaluations,
         seconds=counter.seconds,
-        method=chosen,
-        points=data.size,
+        method=method,
+        points=points,
         bound=bound,
         reason=reason,
-        conditionals=conditionals_of(data.size) if chosen == "vecchia" else None,
+        conditionals=conditionals_of(points) if method == "vecchia" else None,
     )
 
 
-def _compared(data: Points | Gridded, mean: Mean, method: Method) -> dict[str, Any]:
+def _chosen(way: str, data: Data, mean: Mean, given: dict[str, Any]) -> FitResult:
+    """Choose a kernel, on some of the data where they are many, and fit it to all; ``given`` as to `fit`."""
+    some = _compared(data, mean, given["method"])
+    best = CHOICES[way](partial(fit, **{**given, **some}), final=not some)
+    if not some:
+        return best
+    how = given["method"] if given["method"] != "auto" else _choose(data, room=available_bytes())[0]
+    if given["start"] is None and how == "vecchia":  # its first level are the points that were compared
+        given = {**given, "start": start_of(best), "starts": 1}
+    return replace(fit(best.prior.kernel.parts[0].family, **given), choice=best.choice)
+
+
+def _profiles(
+    model: Model,
+    levels: Sequence[tuple[Data, Method]],
+    likelihood_of: Callable[..., Likelihood],
+    *,
+    size: int,
+    limits: Bounds,
+    scales: Scales,
+    start: Start | None,
+    starts: int,
+    counter: Counter,
+    deviating: bool,
+) -> tuple[list[Profile], list[Array]]:
+    """Give what is searched on each level, from few points to all, and where the first search begins."""
+    found: list[Profile] = []
+    spread = make_starts(start, limits, scales, starts=starts) if model.parts == 1 else []
+    for part, how in levels:
+        within = limits
+        if model.parts > 1 and part.size < size:
+            within = limits.coarser(*part.scales().spacings)
+        if model.parts > 1 and not found:
+            one = Model(model.families[:1], model.coordinates)
+            alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
+            single = best_climb(
+                Profile(likelihood_of(one, _alike(part), how), alone, counter),
+                make_starts(None, alone, scales, starts=starts),
+            )
+            mixed = len(set(model.families)) > 1
+            spread = make_sum_starts(start, within, single.parameters, starts=starts, mixed=mixed)
+        curved = _has_squares(part, how, first=not found) and (
+            how == "vecchia" or (model.parts == 1 and not deviating)
+        )
+        if isinstance(part, Points) and part.deviations is not None and not found and start is None:
+            # the best place for one noise, which is soon found, is a good start
+            likelihood = likelihood_of(model, _alike(part), how, curved)
+            spread = [
+                best_climb(Profile(likelihood, within, counter, curved=curved), spread).x,
+                spread[0],
+                *without_nugget(
+                    spread,
+                    within,
+                    noise_variance=limits.noise_variance[0],
+                    residuals=part.residuals,
+                    deviations=part.deviations,
+                ),
+            ]
+        likelihood = likelihood_of(model, part, how, curved)
+        found.append(Profile(likelihood, within, counter, deviating, curved))
+    return found, spread
+
+
+def _compared(data: Data, mean: Mean, method: Method) -> dict[str, Any]:
     """On what kernels are compared, as arguments of `fit`; nothing: on all of the data."""
     if isinstance(data, Gridded) and data.missing is None and method in ("auto", "rings"):
         if data.size <= 2 * FIRST_RING_POINTS:
@@ -364,7 +436,7 @@ def _compared(data: Points | Gridded, mean: Mean, method: Method) -> dict[str, A
     }
 
 
-def _as_points(data: Points | Gridded) -> Points:
+def _as_points(data: Data) -> Points:
     """Give data as points, also those on a grid."""
     return data.as_points() if isinstance(data, Gridded) else data
 
@@ -427,10 +499,10 @@ def _settle(profile: Profile, place: Place, curvature: Array) -> tuple[Place, Un
     return place, end
 
 
-def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridded, Method]]:
+def _levels(data: Data, method: Method) -> list[tuple[Data, Method]]:
     """Choose the data of each level of the search, coarse to fine, and how their likelihood is worked out."""
     if method == "rings":
-        levels: list[tuple[Points | Gridded, Method]] = [(data, method)]
+        levels: list[tuple[Data, Method]] = [(data, method)]
         while levels[0][0].size > 2 * FIRST_RING_POINTS:
             coarser = levels[0][0].thinned(max(FIRST_RING_POINTS, levels[0][0].size // GROWTH))
             if coarser.size >= levels[0][0].size:
@@ -447,19 +519,19 @@ def _levels(data: Points | Gridded, method: Method) -> list[tuple[Points | Gridd
     return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
 
 
-def _alike(data: Points | Gridded) -> Points | Gridded:
+def _alike(data: Data) -> Points | Gridded:
     """Give the same data with one noise for all points."""
     return replace(data, deviations=None) if isinstance(data, Points) else data
 
 
-def _has_squares(data: Points | Gridded, method: Method, *, first: bool) -> bool:
+def _has_squares(data: Data, method: Method, *, first: bool) -> bool:
     """Whether the likelihood of a level gives its expected information; grids do from the second on."""
     return method == "vecchia" or (isinstance(data, Gridded) and data.missing is None and not first)
 
 
 def _likelihood(
     model: Model,
-    data: Points | Gridded,
+    data: Data,
     method: Method,
     executor: "Executor",
     memory_limit_bytes: int,
@@ -525,7 +597,7 @@ def few_gaps(size: int, missing: int) -> bool:
     return missing == 0 or (few and size <= LARGEST_WITH_GAPS)
 
 
-def _check_method(method: Method, data: Points | Gridded, *, exactly: bool) -> None:
+def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
     """Raise `ArgumentError` unless there is such a method for such data."""
     if method not in get_args(Method):
         now = ' In place of "blocks" write "vecchia".' if str(method) == "blocks" else ""
@@ -547,7 +619,7 @@ def _check_method(method: Method, data: Points | Gridded, *, exactly: bool) -> N
         )
 
 
-def _choose(data: Points | Gridded, *, room: int) -> tuple[Method, str]:
+def _choose(data: Data, *, room: int) -> tuple[Method, str]:
     """Choose a method for data, of which ``room`` bytes may be allocated, and say why."""
     if isinstance(data, Gridded) and few_gaps(data.grid.size, data.gaps):
         gaps = f" without {data.gaps:,} of its points" if data.gaps else ""

@@ -3,7 +3,8 @@
 import json
 import platform
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from cagp_dist.service.fold_fits import FEW_PLACES
 from cagp_dist.service.jobfile.design import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.tables import Job
 from cagp_dist.service.known_errors import known_errors, predictive_std
-from cagp_dist.service.laws import learnt, unchanged
+from cagp_dist.service.laws import Laws, learnt, unchanged
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.previous import described
 from cagp_dist.service.simulation import Simulated
@@ -33,6 +34,8 @@ from cagp_dist.store import evaluation, schema
 from cagp_dist.store.layout import ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.rights import rights_of
+from cagp_dist.store.schema import PublishedLaw
+from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
 from cagp_dist.versions import version
@@ -58,61 +61,133 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
     Scores compare with observations, so that the standard deviation includes the noise; what is published as
     ``t2m_std``, or what else the variable is, has none (math 13).
     """
-    points, design, last, columns = task.points, task.design, solution.steps[-1], task.columns
-    test = {
+    found = _Found.of(task, prior, solution)
+    groups = {**_of_test_points(found), "observations": _of_observed_points(task)}
+    if task.design.cells is not None:
+        groups |= _of_maps(found, task.design.cells)
+    if task.wanted is not None:
+        groups["targets"] = _of_places(found, task.wanted)
+    if task.design.regions:
+        groups["regions"] = schema.regions_group(
+            times=task.points.times,
+            regions=task.design.regions,
+            mean=found.mean(task.columns.regions),
+            std=found.std(task.columns.regions),
+            computational_std=found.unfinished(task.columns.regions),
+            variable=task.points.variable,
+            resolution_degrees=task.job.design.regions_resolution_degrees,
+        )
+    return groups
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A solution, and what was learnt of its predictive distributions.
+
+    Attributes
+    ----------
+    noise : float or array, shape (q,)
+        Variance of the noise at test points.
+    elsewhere : float
+        That of an observation where none was made.
+    """
+
+    task: Task
+    solution: Solution
+    laws: Laws
+    noise: float | Array
+    elsewhere: float
+
+    @classmethod
+    def of(cls, task: Task, prior: Prior, solution: Solution) -> "_Found":
+        """Learn from the errors that are known."""
+        mixed, sharp = solution.mixed, solution.sharp
+        nugget = prior.noise_number if mixed is None else mixed.nugget
+        there = nugget if solution.test_nugget is None else solution.test_nugget
+        noise = task.noise_at(task.design.test, there)
+        known = known_errors(task, solution, noise, nugget=nugget)
+        laws = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
+        return cls(task, solution, laws, noise, task.typical_noise(nugget))
+
+    @property
+    def last(self) -> Step:
+        """The posterior."""
+        return self.solution.steps[-1]
+
+    def mean(self, columns: slice) -> Array:
+        """Mean (T, q) at some targets."""
+        return self.last.mean[:, columns]
+
+    def std(self, columns: slice) -> Array:
+        """Latent standard deviation (T, q) at some targets."""
+        return self.last.std[:, columns]
+
+    def unfinished(self, columns: slice) -> Array | None:
+        """Give the computational standard deviation (T, q) at some targets, where it is known."""
+        found = self.solution.computational_std
+        return None if found is None else found[:, columns]
+
+    def law_at(
+        self, mean: Array, std: Array, X: Array, *, mixed: PublishedLaw | None, sharp: Array | None
+    ) -> PublishedLaw | None:
+        """Give the distribution of observations (T, q) at points X (q, 3) where none was made."""
+        if self.solution.mixed is not None and not self.laws.corrected:
+            return mixed
+        stretched = None if sharp is None else predictive_std(self.elsewhere, sharp)
+        return self.laws.published(
+            Gaussian(mean, predictive_std(self.elsewhere, std)), X, stretched=stretched
+        )
+
+
+def _of_test_points(found: _Found) -> "dict[str, xr.Dataset]":
+    """Arrange what was predicted at test points, its scores, and how these came about."""
+    task, solution, laws, noise = found.task, found.solution, found.laws, found.noise
+    points, design, columns, mixed = task.points, task.design, task.columns.test, solution.mixed
+    at: dict[str, Any] = {
         "times": points.times,
         "latitude_degrees": points.latitude_degrees[design.test],
         "longitude_degrees": points.longitude_degrees[design.test],
     }
-    names = None if points.names is None else points.names[design.test]
-    observed = points.values[:, design.test]
-    mixed = solution.mixed
-    nugget = prior.noise_number if mixed is None else mixed.nugget
-    nugget_there = nugget if solution.test_nugget is None else solution.test_nugget
-    noise, elsewhere = task.noise_at(design.test, nugget_there), task.typical_noise(nugget)
-    sampled = solution.sampled
+    said: dict[str, Any] = {
+        "variable": points.variable,
+        "names": None if points.names is None else points.names[design.test],
+    }
+    observed, mean, std = points.values[:, design.test], found.mean(columns), found.std(columns)
     trace = [_scores(task, noise, step, observed) for step in solution.steps]
-    unfinished = solution.computational_std
-    known, sharp = known_errors(task, solution, noise, nugget=nugget), solution.sharp
-    laws = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
-    mean, std = last.mean[:, columns.test], last.std[:, columns.test]
     plain, where = Gaussian(mean, predictive_std(noise, std)), task.inputs_at(design.test)
     of_plain = unchanged().scored(plain, where, observed) if mixed is None else mixed.scores
     if mixed is not None:
         trace[-1] = _pooled(of_plain, design.test_weights)
-    stretched = None if sharp is None else predictive_std(noise, sharp.test)
-    of_values = of_plain
+    stretched = None if solution.sharp is None else predictive_std(noise, solution.sharp.test)
+    of_values, law = of_plain, None if mixed is None else mixed.of_test
     if laws.corrected:
         of_values = laws.scored(plain, where, observed, folds=design.folds, stretched=stretched)
-    groups = {
+        law = laws.published(plain, where, folds=design.folds, stretched=stretched)
+    calibration = evaluation.calibration_group(
+        **at,
+        **said,
+        pit=of_values.pit,
+        scores=_pooled(of_values, design.test_weights) if laws.corrected else trace[-1],
+        area_weight=design.test_weights,
+        of_values=of_values,
+        plain=(of_plain, trace[-1]) if laws.corrected else None,
+        strata=strata_of_test(task),
+    )
+    statement = _computational_statement(std, solution.computational_std, points.variable.units)
+    return {
         "posterior": schema.prediction_group(
             "posterior",
-            **test,
+            **at,
+            **said,
             mean=mean,
             std=std,
             noise_variance=noise,
             observed=observed,
-            computational_std=None if unfinished is None else unfinished[:, columns.test],
-            law=mixed.of_test
-            if mixed is not None and not laws.corrected
-            else laws.published(plain, where, folds=design.folds, stretched=stretched),
-            variable=points.variable,
-            names=names,
+            computational_std=found.unfinished(columns),
+            law=law,
         ),
-        "calibration": evaluation.calibration_group(
-            **test,
-            pit=of_values.pit,
-            scores=_pooled(of_values, design.test_weights) if laws.corrected else trace[-1],
-            area_weight=design.test_weights,
-            of_values=of_values,
-            plain=(of_plain, trace[-1]) if laws.corrected else None,
-            strata=strata_of_test(task),
-            variable=points.variable,
-            names=names,
-        ).assign_attrs(
-            _computational_statement(std, unfinished, points.variable.units)
-            | _sampling_statement(sampled)
-            | laws.found.attributes()
+        "calibration": calibration.assign_attrs(
+            statement | _sampling_statement(solution.sampled) | laws.found.attributes()
         ),
         "trace": evaluation.trace_group(
             trace,
@@ -120,122 +195,118 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
             iterations=[step.iteration for step in solution.steps],
             variable=points.variable,
         ),
-        "observations": schema.values_group(
-            "observations",
-            times=points.times,
-            latitude_degrees=points.latitude_degrees[design.train],
-            longitude_degrees=points.longitude_degrees[design.train],
-            values=points.values[:, design.train],
-            variable=points.variable,
-            names=None if points.names is None else points.names[design.train],
-        ),
     }
-    if design.cells is not None:
-        fields = design.cells.fields
-        fine, fine_mean = design.mean_cells, solution.fine_mean
-        name = "map" if fine is None else "map_std"
-        spacing = spacing_of(points, design)
 
-        def nodes_of(shown: MapCells) -> int:
-            return shown.nodes_per_side(spacing) ** 2
 
-        if sampled is None:
-            cell_mean, cell_std = last.mean[:, columns.cells], last.std[:, columns.cells]
-        else:
-            cell_mean, cell_std = sampled.mean, sampled.std
-        law = None
-        if nodes_of(design.cells):
-            pass  # nobody observes a mean over a cell
-        elif mixed is not None and not laws.corrected:
-            law = mixed.of_cells
-        else:
-            at_cells = Gaussian(cell_mean, predictive_std(elsewhere, cell_std))
-            law = laws.published(
-                at_cells,
-                unit_sphere(*design.cells.points()),
-                stretched=None if sharp is None else predictive_std(elsewhere, sharp.cells),
-            )
-        groups[name] = schema.prediction_group(
-            "map",
+def _of_observed_points(task: Task) -> "xr.Dataset":
+    """Arrange what was observed."""
+    points, train = task.points, task.design.train
+    return schema.values_group(
+        "observations",
+        times=points.times,
+        latitude_degrees=points.latitude_degrees[train],
+        longitude_degrees=points.longitude_degrees[train],
+        values=points.values[:, train],
+        variable=points.variable,
+        names=None if points.names is None else points.names[train],
+    )
+
+
+def _of_maps(found: _Found, cells: MapCells) -> "dict[str, xr.Dataset]":
+    """Arrange the map with error bars, the fine one of the mean if there is one, and draws of its error."""
+    task, solution, points = found.task, found.solution, found.task.points
+    sampled, fine, columns = solution.sampled, task.design.mean_cells, task.columns.cells
+    spacing = spacing_of(points, task.design)
+    mean, std = found.mean(columns), found.std(columns)
+    unfinished = found.unfinished(columns)
+    if sampled is not None:
+        mean, std, unfinished = sampled.mean, sampled.std, None
+    law = None  # nobody observes a mean over a cell
+    if not cells.nodes_per_side(spacing):
+        mixed = None if solution.mixed is None else solution.mixed.of_cells
+        sharp = None if solution.sharp is None else solution.sharp.cells
+        law = found.law_at(mean, std, unit_sphere(*cells.points()), mixed=mixed, sharp=sharp)
+    group = _map_group(
+        points,
+        cells,
+        spacing,
+        mean=mean,
+        std=std,
+        noise_variance=found.elsewhere,
+        computational_std=None if unfinished is None else cells.fields(unfinished),
+        law=None if law is None else law.on_grid(cells.fields),
+    )
+    if sampled is not None:
+        group.attrs |= {
+            "std_samples": sampled.samples,
+            "std_relative_standard_error": sampled.relative_error,
+            **_sampling_statement(sampled),
+        }
+    groups = {"map" if fine is None else "map_std": group}
+    if solution.error_draws is not None:
+        groups[ERROR_DRAWS] = schema.values_group(
+            ERROR_DRAWS,
             times=points.times,
-            latitude_degrees=design.cells.latitude_degrees,
-            longitude_degrees=design.cells.longitude_degrees,
-            mean=fields(cell_mean),
-            std=fields(cell_std),
-            noise_variance=elsewhere,
-            computational_std=None
-            if unfinished is None or sampled is not None
-            else fields(unfinished[:, columns.cells]),
-            law=None if law is None else law.on_grid(fields),
+            latitude_degrees=cells.latitude_degrees,
+            longitude_degrees=cells.longitude_degrees,
+            values=cells.fields(solution.error_draws)[None],
             variable=points.variable,
-        )
-        if nodes := nodes_of(design.cells):
-            groups[name] = schema.means_over_cells(groups[name], points.variable, nodes)
-        if sampled is not None:
-            groups[name].attrs |= {
-                "std_samples": sampled.samples,
-                "std_relative_standard_error": sampled.relative_error,
-                **_sampling_statement(sampled),
-            }
-        if solution.error_draws is not None:
-            groups[ERROR_DRAWS] = schema.values_group(
-                ERROR_DRAWS,
-                times=points.times,
-                latitude_degrees=design.cells.latitude_degrees,
-                longitude_degrees=design.cells.longitude_degrees,
-                values=fields(solution.error_draws)[None],
-                variable=points.variable,
-            ).assign_attrs({ERRORS_OF: json.dumps(described(task.job, points.variable), sort_keys=True)})
-        if design.cells.blank:
-            groups[name].attrs["blank_cells"] = design.cells.blank
-        if fine is not None and fine_mean is not None:
-            axes = fine.latitude_degrees, fine.longitude_degrees
-            groups["map"] = schema.prediction_group(
-                "map",
-                times=points.times,
-                latitude_degrees=axes[0],
-                longitude_degrees=axes[1],
-                mean=fine.fields(fine_mean),
-                variable=points.variable,
-            )
-            if nodes := nodes_of(fine):
-                groups["map"] = schema.means_over_cells(groups["map"], points.variable, nodes)
-            if fine.blank:
-                groups["map"].attrs["blank_cells"] = fine.blank
-    if task.wanted is not None:
-        place_mean, place_std = last.mean[:, columns.places], last.std[:, columns.places]
-        at_places = Gaussian(place_mean, predictive_std(elsewhere, place_std))
-        wanted = unit_sphere(task.wanted.latitude_degrees, task.wanted.longitude_degrees)
-        groups["targets"] = schema.prediction_group(
-            "targets",
-            times=points.times,
-            latitude_degrees=task.wanted.latitude_degrees,
-            longitude_degrees=task.wanted.longitude_degrees,
-            mean=place_mean,
-            std=place_std,
-            noise_variance=elsewhere,
-            computational_std=None if unfinished is None else unfinished[:, columns.places],
-            law=mixed.of_places
-            if mixed is not None and not laws.corrected
-            else laws.published(
-                at_places,
-                wanted,
-                stretched=None if sharp is None else predictive_std(elsewhere, sharp.places),
-            ),
-            variable=points.variable,
-            names=task.wanted.names,
-        )
-    if design.regions:
-        groups["regions"] = schema.regions_group(
-            times=points.times,
-            regions=design.regions,
-            mean=last.mean[:, columns.regions],
-            std=last.std[:, columns.regions],
-            computational_std=None if unfinished is None else unfinished[:, columns.regions],
-            variable=points.variable,
-            resolution_degrees=task.job.design.regions_resolution_degrees,
-        )
+        ).assign_attrs({ERRORS_OF: json.dumps(described(task.job, points.variable), sort_keys=True)})
+    if fine is not None and solution.fine_mean is not None:
+        groups["map"] = _map_group(points, fine, spacing, mean=solution.fine_mean)
     return groups
+
+
+def _map_group(
+    points: Points,
+    cells: MapCells,
+    spacing: float,
+    *,
+    mean: Array,
+    std: Array | None = None,
+    **others: Any,
+) -> "xr.Dataset":
+    """Arrange a map, of means over its cells where these are asked for."""
+    group = schema.prediction_group(
+        "map",
+        times=points.times,
+        latitude_degrees=cells.latitude_degrees,
+        longitude_degrees=cells.longitude_degrees,
+        mean=cells.fields(mean),
+        std=None if std is None else cells.fields(std),
+        variable=points.variable,
+        **others,
+    )
+    if nodes := cells.nodes_per_side(spacing) ** 2:
+        group = schema.means_over_cells(group, points.variable, nodes)
+    if cells.blank:
+        group.attrs["blank_cells"] = cells.blank
+    return group
+
+
+def _of_places(found: _Found, wanted: Places) -> "xr.Dataset":
+    """Arrange what is predicted at the places of a table."""
+    solution, columns = found.solution, found.task.columns.places
+    mean, std = found.mean(columns), found.std(columns)
+    return schema.prediction_group(
+        "targets",
+        times=found.task.points.times,
+        latitude_degrees=wanted.latitude_degrees,
+        longitude_degrees=wanted.longitude_degrees,
+        mean=mean,
+        std=std,
+        noise_variance=found.elsewhere,
+        computational_std=found.unfinished(columns),
+        law=found.law_at(
+            mean,
+            std,
+            unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees),
+            mixed=None if solution.mixed is None else solution.mixed.of_places,
+            sharp=None if solution.sharp is None else solution.sharp.places,
+        ),
+        variable=found.task.points.variable,
+        names=wanted.names,
+    )
 
 
 def simulation_group_of(task: Task, found: Simulated) -> "xr.Dataset":

@@ -219,9 +219,7 @@ def solve(
     on_grid = isinstance(X, LatLonGrid)
     fields = y.shape[0] if on_grid else y.shape[1]
     times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(fields)]
-    posteriors: list[Posterior] = []
-    seconds: list[dict[int, float]] = []
-    sampled, share = None, 0.0
+    posteriors, seconds, sampled, share = list[Posterior](), list[dict[int, float]](), None, 0.0
     if X_sampled is not None:
         # by columns: one for each sample, and one for each of the others
         share = samples / (samples + len(X_new))
@@ -238,7 +236,7 @@ def solve(
             on_plan=on_plan,
             progress=lambda fraction, text: progress(share * fraction, text),
         )
-    observed = int((~np.isnan(y)).sum(axis=(1, 2) if on_grid else 0).max())
+    bounds = bounds_are_cheap(solver, observed=int((~np.isnan(y)).sum(axis=(1, 2) if on_grid else 0).max()))
     for number, columns in enumerate(times):
         clock = {0: 0.0}
         posteriors.append(
@@ -250,7 +248,7 @@ def solve(
                 solver=solver,
                 executor=executor,
                 memory_limit_bytes=memory_limit_bytes,
-                computational_bounds=bounds_are_cheap(solver, observed=observed),
+                computational_bounds=bounds,
                 checkpoints=None if checkpoints is None else checkpoints.within(f"times-{number}"),
                 weights=weights,
                 on_plan=on_plan if number == 0 else None,
