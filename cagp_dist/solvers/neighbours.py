@@ -469,7 +469,8 @@ class _Work:
                 own[:, used],
                 functionals.part(slice(index, index + 1)),
             )
-            tasks.append(self._executor.submit(joint_downdate, self._kernel, *arguments, slice(0, 1)))
+            submit = self._executor.submit
+            tasks.append(submit(joint_downdate, self._kernel, *arguments, slice(0, 1), home=index))
         return np.array([found[0, 0] for found in self._executor.gather(tasks)])
 
     def joint(self, weights: "csr_array") -> Array:
@@ -477,7 +478,10 @@ class _Work:
         used = np.unique(weights.indices)
         arguments = self._gram.X[used], self._gram.noise_variance[used], weights[:, used], self._targets
         rows = [slice(*rows) for rows in block_ranges(weights.shape[0], JOINT_ROWS)]
-        tasks = [self._executor.submit(joint_downdate, self._kernel, *arguments, each) for each in rows]
+        tasks = [
+            self._executor.submit(joint_downdate, self._kernel, *arguments, each, home=home)
+            for home, each in enumerate(rows)
+        ]
         square = np.concatenate([*self._executor.gather(tasks), np.zeros((0, weights.shape[0]))])
         return np.asarray(0.5 * (square + square.T))
 
