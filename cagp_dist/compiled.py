@@ -9,8 +9,10 @@ A kernel comes as ``family, inverse_lengthscale, variance``: a `cagp_dist.profil
 or for a sum of kernels three tuples with an entry for each part, the part that reaches furthest first. Then
 the distances of a row are evaluated once for all parts, and a sub-tile takes only those parts that reach it.
 With a lengthscale for each coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part
-has its own distances. The compiler makes one version of each function for each of these forms. Derivatives by
-the logarithms of lengthscales come in the same way, as profiles of their own.
+has its own distances. Derivatives by the logarithms of lengthscales come in the same way, as profiles of
+their own. The compiler takes seconds for every combination of types that a function is called with. Compiled
+functions therefore see every kernel as two arrays (`_packed`), and arrays as writable also if they are not,
+except stored tiles: the others are small beside what is done with them, and copied.
 
 Points come as (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over
 neighbours in memory and the compiler turns them into vector instructions. All functions release the GIL.
@@ -21,12 +23,10 @@ length alone, hence results do not depend on who calls or on how work is split.
 """
 
 import math
-from typing import Any
+from functools import lru_cache
 
 import numba
 import numpy as np
-from numba import types
-from numba.extending import overload
 
 from cagp_dist.compilation import CONTRACT, compiled
 
@@ -42,6 +42,10 @@ SCALE, FIRST_COEFFICIENT, TERMS = 4, 5, 4
 PIECES = 3
 EDGE, FIRST_POWER, FIRST_PIECE = 4, 5, 9
 FIRST_OCTAVE, PIECES_OF_OCTAVE, DEGREE = -40, 64, 4
+
+# What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
+# variance, one over its lengthscale, and from OWN on the same for each coordinate if each has its own.
+FROM, TO, VARIANCE, INVERSE, OWN = 0, 1, 2, 3, 4
 
 # Rows and columns of a sub-tile in products with one column (rows stay in first-level cache).
 TILE_ROWS = 128
@@ -68,6 +72,34 @@ _Q6 = 1.5252672924850737e-05
 _Q7 = 1.3215451633221434e-06
 _Q8 = 1.0205905413765595e-07
 _Q9 = 7.070977866508138e-09
+
+
+@lru_cache(maxsize=32)
+def _packed(family, inverse_lengthscale, variance):
+    """Profiles of the parts of a kernel, one after the other, and a row of numbers for each part."""
+    if not isinstance(family, tuple):
+        family, inverse_lengthscale, variance = (family,), (inverse_lengthscale,), (variance,)
+    profiles = [np.frombuffer(own, np.float64) for own in family]
+    coordinates = len(inverse_lengthscale[0]) if isinstance(inverse_lengthscale[0], tuple) else 0
+    parts = np.ones((len(profiles), OWN + coordinates))
+    parts[:, TO] = np.cumsum([profile.size for profile in profiles])
+    parts[:, FROM] = np.append(0.0, parts[:-1, TO])
+    parts[:, VARIANCE] = variance
+    parts[:, OWN if coordinates else INVERSE :] = np.reshape(inverse_lengthscale, (len(profiles), -1))
+    numbers = profiles[0] if len(profiles) == 1 else np.concatenate(profiles)
+    return _read_only(numbers), _read_only(parts)
+
+
+def _read_only(array):
+    """Give a view that cannot be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _writable(*arrays):
+    """Give the arrays, or copies of those that cannot be written to."""
+    return [array if array.flags.writeable else array.copy() for array in arrays]
 
 
 # What `_piece_at` takes apart: bits below those that count pieces, the count before the first piece, half a
@@ -139,10 +171,15 @@ def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, out):
             out[j] += d0 * d0
 
 
+@compiled(nogil=True)
+def _numbers(profiles, parts, k):
+    """Profile of a part."""
+    return profiles[int(parts[k, FROM]) : int(parts[k, TO])]
+
+
 @compiled(nogil=True, fastmath=CONTRACT)
-def _profile(family, inverse_lengthscale, variance, row):
+def _profile(numbers, inverse_lengthscale, variance, row):
     """Turn squared distances into values of a profile, in place."""
-    numbers = np.frombuffer(family, np.float64)
     kind = numbers[KIND]
     if kind == PIECES:
         _piecewise(numbers, inverse_lengthscale * inverse_lengthscale, variance, row)
@@ -214,29 +251,25 @@ def _times_squared_difference(scale, x, z, row):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _sum_profile(families, inverse_lengthscales, variances, near, row):
-    """Turn squared distances into the sum of the first ``near`` kernels, in place."""
-    if near == 1:
-        _profile(families[0], inverse_lengthscales[0], variances[0], row)
-        return
+def _sum_profile(profiles, parts, near, row):
+    """Turn squared distances into the sum of the first ``near`` parts of a kernel, at least 2, in place."""
     most = FIRST_LEVEL // 2
     squared, spare = np.empty(min(most, row.size)), np.empty(most if near > 2 else 0)
     for start in range(0, row.size, most):
         values = row[start : min(start + most, row.size)]
         size = values.size
         _copy_row(values, squared[:size])
-        _profile(families[0], inverse_lengthscales[0], variances[0], values)
-        for k in range(1, near):
-            part = squared[:size]
-            if k + 1 < near:  # the last one needs no copy
+        for k in range(near):
+            part = values if k == 0 else squared[:size]
+            if 0 < k < near - 1:  # the last one needs no copy
                 part = spare[:size]
                 _copy_row(squared, part)
-            _profile(families[k], inverse_lengthscales[k], variances[k], part)
-            for j in range(size):
-                values[j] += part[j]
+            _profile(_numbers(profiles, parts, k), parts[k, INVERSE], parts[k, VARIANCE], part)
+            if k > 0:
+                for j in range(size):
+                    values[j] += part[j]
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
 
@@ -251,14 +284,44 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     out : C-contiguous array of float64, shape (n, m)
         Result; about 1 ns per entry and part for p = 3.
     """
+    if not out.flags.c_contiguous:
+        raise ValueError("out is not C-contiguous; expected an array whose rows follow each other in memory")
     if Z.shape[1] > 0:
-        parts = _parts(family)
-        _evaluate_subtile(
-            family, inverse_lengthscale, variance, parts, X, 0, Z, 0, Z.shape[1], out.reshape(out.size)
-        )
+        profiles, parts = _packed(family, inverse_lengthscale, variance)
+        X, Z = _writable(X, Z)
+        _evaluate_subtile(profiles, parts, len(parts), X, 0, Z, 0, Z.shape[1], out.reshape(-1))
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
+def evaluate_subsets(family, inverse_lengthscale, variance, points, members, out):
+    """Write ``out[k] = k(Y, Y)`` with the points ``Y = points[:, members[k]]``, for many small sets.
+
+    Parameters
+    ----------
+    family, inverse_lengthscale, variance
+        As in `evaluate`.
+    points : C-contiguous array of float64, shape (p, n)
+        One row per coordinate.
+    members : C-contiguous array of int, shape (sets, m)
+        Which points each set holds, from 0 to n - 1.
+    out : C-contiguous array of float64, shape (sets, m, m)
+        Result; about 1 ns per entry and part for p = 3.
+    """
+    _evaluate_subsets(*_packed(family, inverse_lengthscale, variance), *_writable(points, members), out)
+
+
+@compiled(nogil=True)
+def _evaluate_subsets(profiles, parts, points, members, out):
+    """`evaluate_subsets`, compiled."""
+    m, start = members.shape[1], np.int64(0)  # a literal would be compiled for itself
+    own = np.empty((points.shape[0], m))
+    for k in range(members.shape[0]):
+        for c in range(points.shape[0]):
+            for j in range(m):
+                own[c, j] = points[c, members[k, j]]
+        tile = out[k].reshape(m * m)
+        _evaluate_subtile(profiles, parts, parts.shape[0], own, start, own, start, m, tile)
+
+
 def evaluate_means(family, inverse_lengthscale, variance, X, row_shares, Z, shares, lower, out):
     """Write ``out[i, j] = sum_rs row_shares[i, r] shares[j, s] k(X[:, i R + r], Z[:, j S + s])``.
 
@@ -277,15 +340,23 @@ def evaluate_means(family, inverse_lengthscale, variance, X, row_shares, Z, shar
     out : array of float64, shape (n, m)
         Result; n R m S evaluations, half of them for a triangle.
     """
-    R, S, parts = row_shares.shape[1], shares.shape[1], _parts(family)
+    packed = _packed(family, inverse_lengthscale, variance)
+    _evaluate_means(*packed, *_writable(X, row_shares, Z, shares), lower, out)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _evaluate_means(profiles, parts, X, row_shares, Z, shares, lower, out):
+    """`evaluate_means`, compiled."""
+    R, S, start = row_shares.shape[1], shares.shape[1], np.int64(0)  # a literal would be compiled for itself
     space = np.empty(R * Z.shape[1])
     for i in range(row_shares.shape[0]):
         columns = min(i + 1, shares.shape[0]) if lower else shares.shape[0]
         width = columns * S
         values = space[: R * width]
-        _evaluate_subtile(family, inverse_lengthscale, variance, parts, X, i * R, Z, 0, width, values)
+        _evaluate_subtile(profiles, parts, parts.shape[0], X, i * R, Z, start, width, values)
         row = values[:width]
-        row *= row_shares[i, 0]
+        for j in range(width):
+            row[j] *= row_shares[i, 0]
         for r in range(1, R):
             share, other = row_shares[i, r], values[r * width : (r + 1) * width]
             for j in range(width):
@@ -297,7 +368,6 @@ def evaluate_means(family, inverse_lengthscale, variance, X, row_shares, Z, shar
             out[i, j] = total
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out):
     """Kernel between pairs of latitudes at every difference in longitude.
 
@@ -316,39 +386,50 @@ def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out)
     out : C-contiguous array of float64, shape (s, pairs)
         Result; about 0.7 ns per entry.
     """
+    _evaluate_rings(*_packed(family, inverse_lengthscale, variance), *_writable(gap, girth, turn), out)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _evaluate_rings(profiles, parts, gap, girth, turn, out):
+    """`evaluate_rings`, compiled."""
+    if parts.shape[1] > OWN:
+        raise ValueError("distances do not tell a kernel that has a lengthscale for each coordinate")
+    numbers, inverse, variance = profiles[: int(parts[0, TO])], parts[0, INVERSE], parts[0, VARIANCE]
     for s in range(turn.size):
         row = out[s]
         for j in range(gap.size):
             row[j] = gap[j] + girth[j] * turn[s]
-        _row_profile(family, inverse_lengthscale, variance, row)
+        if parts.shape[0] == 1:
+            _profile(numbers, inverse, variance, row)
+        else:
+            _sum_profile(profiles, parts, parts.shape[0], row)
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _single_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
-    """`_evaluate_subtile` for one kernel."""
+def _evaluate_subtile(profiles, parts, near, X, first, Z, start, width, out):
+    """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``.
+
+    ``near`` is the number of parts to evaluate, at least 1, over the same distances.
+    """
+    if parts.shape[1] > OWN:
+        _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out)
+        return
     rows = out.size // width
-    step = max(1, FIRST_LEVEL // width)
+    step = max(1, FIRST_LEVEL // min(parts.shape[0], 2) // width)
+    numbers, inverse, variance = profiles[: int(parts[0, TO])], parts[0, INVERSE], parts[0, VARIANCE]
     for group in range(0, rows, step):
         last = min(group + step, rows)
         for i in range(group, last):
             _squared_distances(X, first + i, Z, start, out[i * width : (i + 1) * width])
-        _profile(family, inverse_lengthscale, variance, out[group * width : last * width])
+        values = out[group * width : last * width]
+        if near == 1:
+            _profile(numbers, inverse, variance, values)
+        else:
+            _sum_profile(profiles, parts, near, values)
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _sum_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
-    """`_evaluate_subtile` for the first ``near`` parts of a sum, over the same distances."""
-    rows = out.size // width
-    step = max(1, FIRST_LEVEL // 2 // width)
-    for group in range(0, rows, step):
-        last = min(group + step, rows)
-        for i in range(group, last):
-            _squared_distances(X, first + i, Z, start, out[i * width : (i + 1) * width])
-        _sum_profile(family, inverse_lengthscale, variance, near, out[group * width : last * width])
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
+def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
     """`_evaluate_subtile` with a lengthscale for each coordinate: distances, and slopes, part by part."""
     rows = out.size // width
     step = max(1, FIRST_LEVEL // 2 // width)
@@ -357,124 +438,49 @@ def _scaled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, st
         last = min(group + step, rows)
         target = out[group * width : last * width]
         for k in range(near):
+            scales, numbers = parts[k, OWN:], _numbers(profiles, parts, k)
             part = target if k == 0 else squared[: target.size]
             for i in range(last - group):
                 row = part[i * width : (i + 1) * width]
-                _scaled_squared_distances(inverse_lengthscale[k], X, first + group + i, Z, start, row)
-            _profile(family[k], 1.0, variance[k], part)
-            c = int(np.frombuffer(family[k], np.float64)[COORDINATE])
+                _scaled_squared_distances(scales, X, first + group + i, Z, start, row)
+            _profile(numbers, 1.0, parts[k, VARIANCE], part)
+            c = int(numbers[COORDINATE])
             if c >= 0:
                 for i in range(last - group):
                     row, z = part[i * width : (i + 1) * width], Z[c][start : start + width]
-                    _times_squared_difference(inverse_lengthscale[k][c], X[c, first + group + i], z, row)
+                    _times_squared_difference(scales[c], X[c, first + group + i], z, row)
             if k > 0:
                 for j in range(target.size):
                     target[j] += part[j]
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _single_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
-    """`_near_parts` for one kernel."""
-    reach = np.frombuffer(family, np.float64)[REACH] / inverse_lengthscale
-    return 0 if _apart(lower, upper, other_lower, other_upper, reach) else 1
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _sum_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
-    """`_near_parts` for a sum, whose parts come in the order of their reach."""
-    for k in range(len(family)):
-        reach = np.frombuffer(family[k], np.float64)[REACH] / inverse_lengthscale[k]
-        if _apart(lower, upper, other_lower, other_upper, reach):
-            return k
-    return len(family)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _scaled_near(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
-    """`_near_parts` with a lengthscale for each coordinate: all parts, or none."""
-    for k in range(len(family)):
+def _all_negligible(profiles, parts, lower, upper, other_lower, other_upper):
+    """Whether every part has vanished between two boxes, each in units of its own lengthscales."""
+    for k in range(parts.shape[0]):
         squared = 0.0
         for c in range(lower.size):
             gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
-            squared += (gap * inverse_lengthscale[k][c]) ** 2
-        if squared <= np.frombuffer(family[k], np.float64)[REACH] ** 2:
-            return len(family)
-    return 0
+            squared += (gap * parts[k, OWN + c]) ** 2
+        if squared <= profiles[int(parts[k, FROM]) + REACH] ** 2:
+            return False
+    return True
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _whole_sum_profile(family, inverse_lengthscale, variance, row):
-    """`_row_profile` for a sum."""
-    _sum_profile(family, inverse_lengthscale, variance, len(family), row)
+def _near_parts(profiles, parts, lower, upper, other_lower, other_upper):
+    """Count the parts that are not negligible between two boxes; zero: leave the sub-tile out.
 
-
-def _form(inverse_lengthscale: Any) -> int:
-    """0 for one kernel, 1 for a sum, 2 with a lengthscale for each coordinate."""
-    several: Any = (tuple, types.BaseTuple)
-    depth = 0
-    while isinstance(inverse_lengthscale, several):
-        inverse_lengthscale, depth = inverse_lengthscale[0], depth + 1
-    return depth
-
-
-# Each of these takes the form of the parameters: called from compiled code the compiler chooses, by their
-# types; called without compilation the body does, by their values.
-
-
-def _parts(family):
-    """Count the parts of a kernel."""
-    return len(family) if isinstance(family, tuple) else 1
-
-
-@overload(_parts)
-def _compiled_parts(family):
-    if isinstance(family, types.BaseTuple):
-        return lambda family: len(family)
-    return lambda family: 1
-
-
-def _row_profile(family, inverse_lengthscale, variance, row):
-    """Turn squared distances into values of a kernel or a sum, in place."""
-    (_profile, _whole_sum_profile)[_form(inverse_lengthscale)](family, inverse_lengthscale, variance, row)
-
-
-@overload(_row_profile)
-def _compiled_row_profile(family, inverse_lengthscale, variance, row):
-    chosen = (_profile, _whole_sum_profile)[_form(inverse_lengthscale)]
-    return lambda family, inverse_lengthscale, variance, row: chosen(
-        family, inverse_lengthscale, variance, row
-    )
-
-
-def _evaluate_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
-    """Rows ``first`` .. of the tile, columns ``start`` .. ``start + width``, into the flat ``out``.
-
-    ``near`` is the number of parts to evaluate, at least 1.
+    Parts come in the order of their reach; with a lengthscale for each coordinate all are taken, or none.
     """
-    chosen = (_single_subtile, _sum_subtile, _scaled_subtile)[_form(inverse_lengthscale)]
-    chosen(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out)
-
-
-@overload(_evaluate_subtile)
-def _compiled_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, width, out):
-    chosen = (_single_subtile, _sum_subtile, _scaled_subtile)[_form(inverse_lengthscale)]
-    return lambda family, inverse_lengthscale, variance, near, X, first, Z, start, width, out: chosen(
-        family, inverse_lengthscale, variance, near, X, first, Z, start, width, out
-    )
-
-
-def _near_parts(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
-    """Count the parts that are not negligible between two boxes; zero: leave the sub-tile out."""
-    chosen = (_single_near, _sum_near, _scaled_near)[_form(inverse_lengthscale)]
-    return chosen(family, inverse_lengthscale, lower, upper, other_lower, other_upper)
-
-
-@overload(_near_parts)
-def _compiled_near_parts(family, inverse_lengthscale, lower, upper, other_lower, other_upper):
-    chosen = (_single_near, _sum_near, _scaled_near)[_form(inverse_lengthscale)]
-    return lambda family, inverse_lengthscale, lower, upper, other_lower, other_upper: chosen(
-        family, inverse_lengthscale, lower, upper, other_lower, other_upper
-    )
+    if parts.shape[1] > OWN:
+        vanished = _all_negligible(profiles, parts, lower, upper, other_lower, other_upper)
+        return 0 if vanished else parts.shape[0]
+    for k in range(parts.shape[0]):
+        reach = profiles[int(parts[k, FROM]) + REACH] / parts[k, INVERSE]
+        if _apart(lower, upper, other_lower, other_upper, reach):
+            return k
+    return parts.shape[0]
 
 
 def reach(family, inverse_lengthscale):
@@ -487,20 +493,24 @@ def reach(family, inverse_lengthscale):
 
 
 @compiled
+def _bound(points, start, stop, lower, upper):
+    """Write the bounding box of some points: lower and upper corner, (p,)."""
+    for k in range(points.shape[0]):
+        row = points[k]
+        low = high = row[start]
+        for i in range(start, stop):
+            low, high = min(low, row[i]), max(high, row[i])
+        lower[k], upper[k] = low, high
+
+
+@compiled
 def _boxes(points, size):
     """Bounding boxes of consecutive groups of ``size`` points: lower and upper corners, (groups, p)."""
     p, n = points.shape
     groups = (n + size - 1) // size
     lower, upper = np.empty((groups, p)), np.empty((groups, p))
     for group in range(groups):
-        for k in range(p):
-            row = points[k]
-            low = high = row[group * size]
-            for i in range(group * size, min((group + 1) * size, n)):
-                low = min(low, row[i])
-                high = max(high, row[i])
-            lower[group, k] = low
-            upper[group, k] = high
+        _bound(points, group * size, min((group + 1) * size, n), lower[group], upper[group])
     return lower, upper
 
 
@@ -514,13 +524,19 @@ def _apart(lower, upper, other_lower, other_upper, distance):
     return squared > distance * distance
 
 
-@compiled(nogil=True)
 def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, out):
     """Store the tile ``k(X, Z)`` for `add_product`: sub-tile after sub-tile, each contiguous.
 
     Parameters as in `add_product`, but ``out`` is flat, of shape (n * m,); sub-tiles that
     `add_product` leaves out are not written.
     """
+    packed = _packed(family, inverse_lengthscale, variance)
+    _evaluate_tile(*packed, *_writable(X, Z), height, width, out)
+
+
+@compiled(nogil=True)
+def _evaluate_tile(profiles, parts, X, Z, height, width, out):
+    """`evaluate_tile`, compiled."""
     n, m = X.shape[1], Z.shape[1]
     x_lower, x_upper = _boxes(X, height)
     z_lower, z_upper = _boxes(Z, width)
@@ -529,14 +545,11 @@ def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, ou
         rows = min(height, n - row * height)
         for column in range(z_lower.shape[0]):
             size = rows * min(width, m - column * width)
-            near = _near_parts(
-                family, inverse_lengthscale, x_lower[row], x_upper[row], z_lower[column], z_upper[column]
-            )
+            near = _near_parts(profiles, parts, x_lower[row], x_upper[row], z_lower[column], z_upper[column])
             if near > 0:
                 _evaluate_subtile(
-                    family,
-                    inverse_lengthscale,
-                    variance,
+                    profiles,
+                    parts,
                     near,
                     X,
                     row * height,
@@ -548,7 +561,6 @@ def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, ou
             offset += size
 
 
-@compiled(nogil=True)
 def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed, columns, height, width, out):
     """``out += T @ columns`` or ``out += T' @ columns`` with the tile ``T = k(X, Z)``.
 
@@ -570,6 +582,14 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
     out : C-contiguous array of float64, shape (n, r), or (m, r) if transposed
         Accumulator. Cost at most n m evaluations and 2 n m r flops; memory: one sub-tile.
     """
+    packed = _packed(family, inverse_lengthscale, variance)
+    X, Z, columns = _writable(X, Z, columns)
+    _add_product(*packed, X, Z, _read_only(stored), transposed, columns, height, width, out)
+
+
+@compiled(nogil=True)
+def _add_product(profiles, parts, X, Z, stored, transposed, columns, height, width, out):
+    """`add_product`, compiled."""
     n, m, r = X.shape[1], Z.shape[1], columns.shape[1]
     x_lower, x_upper = _boxes(X, height)
     z_lower, z_upper = _boxes(Z, width)
@@ -584,9 +604,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
             stop = min(start + width, m)
             size = (last - first) * (stop - start)
             offset += size
-            near = _near_parts(
-                family, inverse_lengthscale, x_lower[row], x_upper[row], z_lower[column], z_upper[column]
-            )
+            near = _near_parts(profiles, parts, x_lower[row], x_upper[row], z_lower[column], z_upper[column])
             if near == 0:
                 continue
             entries = scratch[:size]
@@ -596,9 +614,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
                 # one pass in memory order; BLAS would read the transpose against it
                 _copy_row(stored[offset - size : offset], entries)
             else:
-                _evaluate_subtile(
-                    family, inverse_lengthscale, variance, near, X, first, Z, start, stop - start, entries
-                )
+                _evaluate_subtile(profiles, parts, near, X, first, Z, start, stop - start, entries)
             tile = entries.reshape(last - first, stop - start)
             if transposed:
                 np.dot(tile.T, columns[first:last], product[: stop - start])
@@ -611,16 +627,21 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
                     target[i, c] += product[i, c]
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out):
     """``out += k(X, Z) @ column`` for one column: the tile never leaves the first-level cache.
 
     Uses ``k(X, Z) = k(Z, X)'`` to run over the contiguous result. Shapes as in `add_product` with
     r = 1, ``column`` (m,) and ``out`` (n,) float64; each entry of ``out`` is summed in the order of Z.
     """
+    _add_product_vector(*_packed(family, inverse_lengthscale, variance), *_writable(X, Z, column), out)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _add_product_vector(profiles, parts, X, Z, column, out):
+    """`add_product_vector`, compiled."""
     n, m = X.shape[1], Z.shape[1]
-    x_lower, x_upper = _boxes(X, TILE_COLUMNS)
-    z_lower, z_upper = _boxes(Z, TILE_ROWS)
+    x_lower, x_upper = _boxes(X, np.int64(TILE_COLUMNS))  # a literal would be compiled for itself
+    z_lower, z_upper = _boxes(Z, np.int64(TILE_ROWS))
     scratch = np.empty(FIRST_LEVEL)
     for i_group in range(x_lower.shape[0]):
         start = i_group * TILE_COLUMNS
@@ -629,8 +650,8 @@ def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out)
         step = FIRST_LEVEL // size
         for j_group in range(z_lower.shape[0]):
             near = _near_parts(
-                family,
-                inverse_lengthscale,
+                profiles,
+                parts,
                 x_lower[i_group],
                 x_upper[i_group],
                 z_lower[j_group],
@@ -642,7 +663,7 @@ def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out)
             for first in range(j_group * TILE_ROWS, stop, step):
                 last = min(first + step, stop)
                 rows = scratch[: (last - first) * size]
-                _evaluate_subtile(family, inverse_lengthscale, variance, near, Z, first, X, start, size, rows)
+                _evaluate_subtile(profiles, parts, near, Z, first, X, start, size, rows)
                 for j in range(first, last):
                     weight = column[j]
                     row = rows[(j - first) * size : (j - first + 1) * size]
@@ -666,7 +687,6 @@ def _dot(left, right):
     return total
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def add_symmetric_product_vector(
     family, inverse_lengthscale, variance, X, Z, column_x, column_z, out_x, out_z
 ):
@@ -675,9 +695,16 @@ def add_symmetric_product_vector(
     Halves the kernel evaluations of a product with a symmetric Gram matrix. Shapes: X (p, n),
     Z (p, m), ``column_x``, ``out_x`` (n,), ``column_z``, ``out_z`` (m,), all float64.
     """
+    packed = _packed(family, inverse_lengthscale, variance)
+    _add_symmetric_product_vector(*packed, *_writable(X, Z, column_x, column_z), out_x, out_z)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_x, out_z):
+    """`add_symmetric_product_vector`, compiled."""
     n, m = X.shape[1], Z.shape[1]
-    x_lower, x_upper = _boxes(X, TILE_ROWS)
-    z_lower, z_upper = _boxes(Z, TILE_COLUMNS)
+    x_lower, x_upper = _boxes(X, np.int64(TILE_ROWS))  # a literal would be compiled for itself
+    z_lower, z_upper = _boxes(Z, np.int64(TILE_COLUMNS))
     scratch = np.empty(FIRST_LEVEL)
     for j_group in range(z_lower.shape[0]):
         start = j_group * TILE_COLUMNS
@@ -687,8 +714,8 @@ def add_symmetric_product_vector(
         step = FIRST_LEVEL // size
         for i_group in range(x_lower.shape[0]):
             near = _near_parts(
-                family,
-                inverse_lengthscale,
+                profiles,
+                parts,
                 x_lower[i_group],
                 x_upper[i_group],
                 z_lower[j_group],
@@ -700,7 +727,7 @@ def add_symmetric_product_vector(
             for first in range(i_group * TILE_ROWS, stop, step):
                 last = min(first + step, stop)
                 rows = scratch[: (last - first) * size]
-                _evaluate_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, size, rows)
+                _evaluate_subtile(profiles, parts, near, X, first, Z, start, size, rows)
                 for i in range(first, last):
                     weight = column_x[i]
                     row = rows[(i - first) * size : (i - first + 1) * size]
@@ -732,7 +759,6 @@ def _add_scaled(weight, row, out):
         out[j] += weight * row[j]
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def add_block_products(
     family, inverse_lengthscale, variance, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored
 ):
@@ -754,22 +780,30 @@ def add_block_products(
     mirrored : C-contiguous array of float64, shape (a, m) or (0, m)
         Accumulator; with no rows it is left alone. Cost n m evaluations, 2 n m flops on either side.
     """
+    packed = _packed(family, inverse_lengthscale, variance)
+    _add_block_products(*packed, *_writable(X, Z, x_values, x_edges, z_values, z_edges), out, mirrored)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _add_block_products(profiles, parts, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored):
+    """`add_block_products`, compiled."""
     x_lower, x_upper = _block_boxes(X, x_edges)
+    z_lower, z_upper = np.empty(X.shape[0]), np.empty(X.shape[0])
     strips = _strips(z_edges)
     scratch = np.empty(FIRST_LEVEL)
     for strip in range(strips.shape[0]):
         start, stop, block, past = strips[strip]
-        z_lower, z_upper = _box(Z, start, stop)
+        _bound(Z, start, stop, z_lower, z_upper)
         size, values = stop - start, z_values[start:stop]
         step = FIRST_LEVEL // size
         for a in range(x_edges.size - 1):
-            near = _near_parts(family, inverse_lengthscale, x_lower[a], x_upper[a], z_lower, z_upper)
+            near = _near_parts(profiles, parts, x_lower[a], x_upper[a], z_lower, z_upper)
             if near == 0:
                 continue
             for first in range(x_edges[a], x_edges[a + 1], step):
                 last = min(first + step, x_edges[a + 1])
                 rows = scratch[: (last - first) * size]
-                _evaluate_subtile(family, inverse_lengthscale, variance, near, X, first, Z, start, size, rows)
+                _evaluate_subtile(profiles, parts, near, X, first, Z, start, size, rows)
                 for i in range(first, last):
                     row = rows[(i - first) * size : (i - first + 1) * size]
                     for b in range(block, past):
@@ -792,22 +826,11 @@ def _strips(edges):
         while past < edges.size - 1 and edges[past + 1] - edges[block] <= TILE_COLUMNS:
             past += 1
         for start in range(edges[block], edges[past], TILE_COLUMNS):
-            found[count] = start, min(start + TILE_COLUMNS, edges[past]), block, past
+            found[count, 0], found[count, 1] = start, min(start + TILE_COLUMNS, edges[past])
+            found[count, 2], found[count, 3] = block, past
             count += 1
         block = past
     return found[:count]
-
-
-@compiled
-def _box(points, start, stop):
-    """Bounding box of some points: lower and upper corner, (p,)."""
-    lower, upper = np.empty(points.shape[0]), np.empty(points.shape[0])
-    for k in range(points.shape[0]):
-        low = high = points[k, start]
-        for i in range(start, stop):
-            low, high = min(low, points[k, i]), max(high, points[k, i])
-        lower[k], upper[k] = low, high
-    return lower, upper
 
 
 @compiled
@@ -815,17 +838,16 @@ def _block_boxes(points, edges):
     """Bounding boxes of blocks of points: lower and upper corners, (blocks, p)."""
     lower, upper = np.empty((edges.size - 1, points.shape[0])), np.empty((edges.size - 1, points.shape[0]))
     for block in range(edges.size - 1):
-        lower[block], upper[block] = _box(points, edges[block], edges[block + 1])
+        _bound(points, edges[block], edges[block + 1], lower[block], upper[block])
     return lower, upper
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _value_and_share(family, share, variance, squares, values):
+def _value_and_share(of_value, of_share, variance, squares, values):
     """Turn squares of scaled distances u into kernel values, and into ``dk / d log(lengthscale) / u^2``.
 
     The second in place; of closed forms one exponential serves both.
     """
-    of_value, of_share = np.frombuffer(family, np.float64), np.frombuffer(share, np.float64)
     kind = of_share[KIND]
     if kind == PIECES:
         _copy_row(squares, values)
@@ -863,7 +885,6 @@ def _sum_of_squared_differences(weights, scale, x, z):
     return total
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def add_block_gradients(
     families,
     shares,
@@ -906,20 +927,55 @@ def add_block_gradients(
     by_x_value, by_z_value : array of float64, shapes (n,) and (m,)
         Accumulators. Cost n m exponentials for each part and n m (10 + 4 p) flops.
     """
-    parts, p = inverse_lengthscales.shape
+    _add_block_gradients(
+        *_packed_with_shares(families, shares, inverse_lengthscales, variances),
+        *_writable(X, Z, x_values, x_edges, z_values, z_edges, weights, mirrored),
+        by_parameter,
+        by_x_value,
+        by_z_value,
+    )
+
+
+def _packed_with_shares(families, shares, inverse_lengthscales, variances):
+    """Parts of a kernel as compiled functions see them, then their shares."""
+    own, variance = tuple(map(tuple, inverse_lengthscales.tolist())), tuple(variances.tolist())
+    return *_packed(families, own, variance), *_packed(shares, own, variance)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _add_block_gradients(
+    profiles,
+    parts,
+    shares,
+    share_parts,
+    X,
+    Z,
+    x_values,
+    x_edges,
+    z_values,
+    z_edges,
+    weights,
+    mirrored,
+    by_parameter,
+    by_x_value,
+    by_z_value,
+):
+    """`add_block_gradients`, compiled."""
+    p = X.shape[0]
     x_lower, x_upper = _block_boxes(X, x_edges)
+    z_lower, z_upper = np.empty(X.shape[0]), np.empty(X.shape[0])
     strips = _strips(z_edges)
     squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     total, pair = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     for strip in range(strips.shape[0]):
         start, stop, block, past = strips[strip]
-        z_lower, z_upper = _box(Z, start, stop)
+        _bound(Z, start, stop, z_lower, z_upper)
         size = stop - start
         u2, k, sums, w = squares[:size], values[:size], total[:size], pair[:size]
         s, target = z_values[start:stop], by_z_value[start:stop]
         for a in range(x_edges.size - 1):
-            if _all_negligible(shares, inverse_lengthscales, x_lower[a], x_upper[a], z_lower, z_upper):
-                continue
+            if _all_negligible(shares, share_parts, x_lower[a], x_upper[a], z_lower, z_upper):
+                continue  # slopes reach further than values
             across = mirrored[a if mirrored.shape[0] > 0 else 0 :, start:stop]
             for i in range(x_edges[a], x_edges[a + 1]):
                 for b in range(block, past):
@@ -928,10 +984,11 @@ def add_block_gradients(
                 if mirrored.shape[0] > 0:
                     _add_scaled(x_values[i], across[0], w)
                 sums[:] = 0.0
-                for part in range(parts):
-                    scales = inverse_lengthscales[part]
+                for part in range(parts.shape[0]):
+                    scales, value = parts[part, OWN:], _numbers(profiles, parts, part)
+                    share = _numbers(shares, share_parts, part)
                     _scaled_squared_distances(scales, X, i, Z, start, u2)
-                    _value_and_share(families[part], shares[part], variances[part], u2, k)
+                    _value_and_share(value, share, parts[part, VARIANCE], u2, k)
                     by_parameter[part, p] += _sum_of_products(k, w)
                     for j in range(size):
                         sums[j] += k[j]
@@ -947,19 +1004,6 @@ def add_block_gradients(
                     by_x_value[i] += _sum_of_products(sums, across[0])
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
-def _all_negligible(shares, inverse_lengthscales, lower, upper, other_lower, other_upper):
-    """Whether every part, and its slope, has vanished between two boxes; slopes reach further."""
-    for part in range(len(shares)):
-        squared = 0.0
-        for c in range(lower.size):
-            gap = max(lower[c] - other_upper[c], other_lower[c] - upper[c], 0.0)
-            squared += (gap * inverse_lengthscales[part, c]) ** 2
-        if squared <= np.frombuffer(shares[part], np.float64)[REACH] ** 2:
-            return False
-    return True
-
-
 @compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})
 def _sum_of_differences(weights, scale, x, z):
     """Sum of weights times differences ``z - x`` in one coordinate, in units of its lengthscale."""
@@ -969,7 +1013,6 @@ def _sum_of_differences(weights, scale, x, z):
     return total
 
 
-@compiled(nogil=True, fastmath=CONTRACT)
 def add_pair_gradients(
     families, shares, inverse_lengthscales, variances, X, Z, weights, by_parameter, by_point
 ):
@@ -990,16 +1033,24 @@ def add_pair_gradients(
         points that coincide counts for nothing, also with a kernel that has a kink there. Cost n m
         exponentials for each part and n m (8 + 7 p) flops.
     """
-    parts, p = inverse_lengthscales.shape
+    packed = _packed_with_shares(families, shares, inverse_lengthscales, variances)
+    _add_pair_gradients(*packed, *_writable(X, Z, weights), by_parameter, by_point)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _add_pair_gradients(profiles, parts, shares, share_parts, X, Z, weights, by_parameter, by_point):
+    """`add_pair_gradients`, compiled."""
+    p = X.shape[0]
     squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     for i in range(X.shape[1]):
         for start in range(0, Z.shape[1], TILE_COLUMNS):
             size = min(TILE_COLUMNS, Z.shape[1] - start)
             u2, k, w = squares[:size], values[:size], weights[i, start : start + size]
-            for part in range(parts):
-                scales = inverse_lengthscales[part]
+            for part in range(parts.shape[0]):
+                scales, value = parts[part, OWN:], _numbers(profiles, parts, part)
+                share = _numbers(shares, share_parts, part)
                 _scaled_squared_distances(scales, X, i, Z, start, u2)
-                _value_and_share(families[part], shares[part], variances[part], u2, k)
+                _value_and_share(value, share, parts[part, VARIANCE], u2, k)
                 by_parameter[part, p] += _sum_of_products(k, w)
                 for j in range(size):
                     u2[j] *= w[j]

@@ -41,8 +41,7 @@ Lengthscales = float | tuple[float, ...]
 """One for all coordinates, or one for each."""
 
 Parameters: TypeAlias = (
-    "tuple[Profile, float, float] | tuple[tuple[Profile, ...], tuple[float, ...], tuple[float, ...]]"
-    "| tuple[tuple[Profile, ...], tuple[tuple[float, ...], ...], tuple[float, ...]]"
+    "tuple[Profile | tuple[Profile, ...], Lengthscales | tuple[tuple[float, ...], ...], Lengthscales]"
 )
 """``(family, 1 / lengthscale, variance)`` as `cagp_dist.compiled` takes them: of one kernel, of the parts of
 a sum, or of parts with a lengthscale for each coordinate."""

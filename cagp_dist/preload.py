@@ -28,15 +28,18 @@ def dask_setup(worker: object) -> None:
 
 
 def evaluate_every_way() -> None:
-    """Load what `ways_of_evaluation` needs from disk, and compile what is not there, 6 s in all."""
+    """Load what `ways_of_evaluation` needs from disk, and compile what is not there, 9 s in all."""
     for evaluate in ways_of_evaluation():
         evaluate()
 
 
 def ways_of_evaluation() -> list[Callable[[], object]]:
-    """Give functions that evaluate a kernel with one lengthscale at two points, by all ways of tasks."""
+    """Give functions that evaluate a kernel at two points by all ways of solvers, for any kernel to come."""
     # what solvers send to workers is in these modules
+    from cagp_dist import lapack
+    from cagp_dist.compiled import evaluate_rings
     from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product, stored_tile_row
+    from cagp_dist.gram.vecchia_factor import conditional_weights
     from cagp_dist.kernels import Matern32
     from cagp_dist.solvers import projected_tiles, recurrence_tiles, tile_tasks, tiles  # noqa: F401
 
@@ -48,6 +51,9 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
         partial(rows_product, kernel, points, points, columns, 2),
         partial(rows_product, kernel, points, points, column, 2),
         partial(lower_strip_product, kernel, points, column[:, 0], [(0, 1), (1, 2)], (0, 2)),
+        partial(evaluate_rings, *kernel, np.zeros(1), np.zeros(1), np.zeros(1), np.empty((1, 1))),
+        partial(conditional_weights, kernel, points, np.ones(2), np.array([[-1, 0], [0, 1]])),
+        partial(lapack.multiply_lower, np.eye(2)[None], column[None]),
     ]
 
 

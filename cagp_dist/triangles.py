@@ -189,23 +189,25 @@ def whiten(neighbours, weights, deviations, columns, out):
     Shapes: neighbours and weights (n, k), where -1 is no neighbour, deviations (n,), columns and out (n, r).
     """
     for i in range(neighbours.shape[0]):
-        own = out[i]
-        own[:] = columns[i]
+        own, row = out[i], columns[i]
+        for c in range(own.size):
+            own[c] = row[c]
         for j in range(neighbours.shape[1]):
             if neighbours[i, j] >= 0:
                 weight, row = weights[i, j], columns[neighbours[i, j]]
                 for c in range(own.size):
                     own[c] -= weight * row[c]
-        own /= deviations[i]
+        for c in range(own.size):
+            own[c] /= deviations[i]
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
 def unwhiten(neighbours, weights, deviations, white, out):
     """Solve `whiten` for its columns: each row by way of those before it."""
     for i in range(neighbours.shape[0]):
-        own = out[i]
-        own[:] = white[i]
-        own *= deviations[i]
+        own, row = out[i], white[i]
+        for c in range(own.size):
+            own[c] = row[c] * deviations[i]
         for j in range(neighbours.shape[1]):
             if neighbours[i, j] >= 0:
                 weight, row = weights[i, j], out[neighbours[i, j]]
@@ -218,9 +220,10 @@ def scatter(neighbours, weights, deviations, white, out):
     """Add the transpose of `whiten` times ``white`` (n, r) to ``out`` (n, r)."""
     value = np.empty(white.shape[1])
     for i in range(neighbours.shape[0]):
-        value[:] = white[i]
-        value /= deviations[i]
-        out[i] += value
+        row, own = white[i], out[i]
+        for c in range(value.size):
+            value[c] = row[c] / deviations[i]
+            own[c] += value[c]
         for j in range(neighbours.shape[1]):
             if neighbours[i, j] >= 0:
                 weight, row = weights[i, j], out[neighbours[i, j]]

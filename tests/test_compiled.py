@@ -438,17 +438,9 @@ SUMS = [
     KERNELS[2](lengthscale=(0.8, 0.3), variance=1.1),
     KERNELS[2](lengthscale=(0.8, 0.3), variance=1.1) + SHORT,
 ]
-by_sum = pytest.mark.parametrize(
-    "kernel",
-    [
-        # each number of parts is compiled for itself: three for `test_kernels` and `likelihood.test_sums`
-        pytest.param(kernel, id=name, marks=pytest.mark.exhaustive if name == "three" else ())
-        for name, kernel in zip(("two", "three", "by coordinate", "by coordinate, two"), SUMS, strict=True)
-    ],
-)
+by_sum = pytest.mark.parametrize("kernel", SUMS, ids=["two", "three", "by coordinate", "by coordinate, two"])
 
 
-@pytest.mark.exhaustive
 @by_sum
 @pytest.mark.parametrize(
     ("n", "m", "r", "shape", "transposed"), [(9, 14, 3, (4, 5), False), (30, 41, 2, (64, 128), True)]
@@ -465,7 +457,6 @@ def test_products_with_sums_are_those_of_numpy(kernel, n, m, r, shape, transpose
     np.testing.assert_array_equal(again, out)
 
 
-@pytest.mark.exhaustive
 @by_sum
 def test_products_of_sums_with_one_column(kernel):
     X, Z = points(33, 2), points(140, 2, seed=1)
@@ -476,6 +467,36 @@ def test_products_of_sums_with_one_column(kernel):
     compiled.add_symmetric_product_vector(*kernel.parameters, *arrays, column_x, column_z, out_x, out_z)
     for found, matrix, column in ((alone, T, column_z), (out_x, T, column_z), (out_z, T.T, column_x)):
         assert (np.abs(found - matrix @ column) <= 1e-13 * (matrix @ np.abs(column)) + 1e-16).all()
+
+
+@by_sum
+def test_small_sets_of_points_are_evaluated_as_each_alone(kernel):
+    X, members = points(9, 2), np.array([[0, 3, 5], [8, 8, 1]])
+    out = np.empty((2, 3, 3))
+    compiled.evaluate_subsets(*kernel.parameters, coordinates(X), members, out)
+    np.testing.assert_array_equal(out, [kernel(X[row], X[row]) for row in members])
+
+
+@needs_compilation
+def test_kernels_and_read_only_arrays_of_all_kinds_go_through_one_version():
+    x, column, out = coordinates(points(5, 2)), points(5, 1)[:, 0].copy(), np.zeros(5)
+    compiled.add_product_vector(*SHORT.parameters, x, x, column, out)
+    versions = len(compiled._add_product_vector.signatures)
+    x.flags.writeable = column.flags.writeable = False
+    for kernel in (LONG, *SUMS):
+        compiled.add_product_vector(*kernel.parameters, x, x, column, out)
+    assert len(compiled._add_product_vector.signatures) == versions
+
+
+def test_a_tile_that_is_not_contiguous_is_refused():
+    x = coordinates(points(5, 2))
+    with pytest.raises(ValueError, match="out is not C-contiguous; expected an array whose rows follow"):
+        compiled.evaluate(*SHORT.parameters, x, x, np.empty((5, 10))[:, ::2])
+
+
+def test_lengthscales_by_coordinate_are_refused_where_points_are_not_given():
+    with pytest.raises(ValueError, match="a kernel that has a lengthscale for each coordinate"):
+        compiled.evaluate_rings(*SUMS[2].parameters, np.zeros(1), np.zeros(1), np.zeros(1), np.empty((1, 1)))
 
 
 def test_far_apart_a_sum_is_its_parts_that_reach_so_far():

@@ -13,8 +13,8 @@ from .clusters import local_cluster
 PROGRAM = """
 from cagp_dist.preload import dask_setup
 dask_setup(None)
-from cagp_dist.compiled import add_product
-print(len(add_product.signatures), sum(add_product.stats.cache_misses.values()))
+from cagp_dist.compiled import _add_product
+print(len(_add_product.signatures), sum(_add_product.stats.cache_misses.values()))
 """
 
 
@@ -46,9 +46,9 @@ def test_nothing_is_compiled(tmp_path):
 
 
 def versions() -> int:
-    from cagp_dist.compiled import add_product
+    from cagp_dist.compiled import _add_product
 
-    return len(add_product.signatures)
+    return len(_add_product.signatures)
 
 
 @pytest.mark.exhaustive

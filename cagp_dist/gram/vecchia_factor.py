@@ -164,7 +164,7 @@ def conditional_weights(
 
     ``members`` (m, k + 1) are places of the neighbours, -1 for none, then of the point itself.
     """
-    from cagp_dist.compiled import evaluate
+    from cagp_dist.compiled import evaluate_subsets
 
     (m, size), missing = members.shape, members < 0
     at = np.where(missing, members[:, -1:], members)
@@ -172,9 +172,7 @@ def conditional_weights(
     spare, diagonal = np.empty((BATCH, size, size)), np.arange(size)
     for start, stop in block_ranges(m, BATCH):
         stack, gone = spare[: stop - start], missing[start:stop]
-        for matrix, row in zip(stack, at[start:stop], strict=True):
-            near = np.ascontiguousarray(points[:, row])
-            evaluate(*kernel, near, near, matrix)
+        evaluate_subsets(*kernel, points, at[start:stop], stack)
         stack[:, diagonal, diagonal] += noise[at[start:stop]]
         if gone.any():  # independent of all others
             stack[gone] = 0.0

@@ -84,7 +84,7 @@ def coupled_blocks(
     from cagp_dist.compiled import evaluate
 
     between = np.empty((points[0].shape[1], points[1].shape[1]))
-    evaluate(*kernel, *points, between)
+    evaluate(*kernel, points[0], points[1], between)
     stage = Sweep(whole_blocks=True)
     first, second = factors or [
         factor_block(kernel, place, variance, stage) for place, variance in zip(points, noise, strict=True)
