@@ -72,6 +72,18 @@ def test_every_public_name_can_be_imported_and_is_in_the_reference() -> None:
 
 
 @pytest.mark.exhaustive
+def test_functions_are_short() -> None:
+    """At most 80 lines each, without the docstring; how branched they may be is for the linter."""
+    long = []
+    for path in sorted((REPOSITORY / "cagp_dist").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                said = ast.get_docstring(node, clean=False)
+                lines = node.end_lineno - node.lineno + 1 - (len(said.splitlines()) if said else 0)
+                long += [f"{path.name}:{node.lineno} {node.name}: {lines}"] if lines > 80 else []
+    assert long == []
+
+
 def test_modules_import_only_from_the_layers_below_them() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     run = subprocess.run([linter, "--no-cache"], cwd=REPOSITORY, check=False, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """Plans of solvers on points: sweeps over tiles in batches of columns, actions, a dense factor."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
@@ -39,33 +39,12 @@ class ActionCost(NamedTuple):
     has_images: bool = False
 
 
-def plan_sweeps(
-    demand: Demand,
-    *,
-    method: str,
-    iterations: int,
-    block_size: int,
-    stages: int = 1,
-    at_once: bool = False,
-    diagonals_alone: bool = False,
-    products: int = 0,
-    after_solves: int = 0,
-    shuffled: bool = False,
-    coarse: int = 0,
-    projections: int = 0,
-    colours: int = 0,
-    tall: int = 0,
-    beside: ActionCost | None = None,
-    remedies: tuple[Remedy, ...] = (),
-) -> Plan:
-    """Plan the adjoint stages of an affine solver on tiles.
+@dataclass(frozen=True, kw_only=True)
+class Sweeps:
+    """Adjoint stages of an affine solver, in integers.
 
-    Parameters
+    Attributes
     ----------
-    demand : Demand
-        What is asked for.
-    method : str
-        The solver, for people.
     iterations, stages : int
         Cycles of so many stages.
     block_size : int
@@ -85,89 +64,86 @@ def plan_sweeps(
         Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
     tall : int
         Tall matrices that are kept from one stage to the next.
-    beside : ActionCost, optional
-        What stands beside the stages, or is made before them, or applied between them.
-    remedies : tuple of Remedy
-        Settings of the solver that would save memory.
+    """
 
-    Raises
-    ------
-    BudgetError
-        If even one column group at a time does not fit into ``memory_limit_bytes``.
+    iterations: int
+    block_size: int
+    stages: int = 1
+    at_once: bool = False
+    diagonals_alone: bool = False
+    products: int = 0
+    after_solves: int = 0
+    shuffled: bool = False
+    coarse: int = 0
+    projections: int = 0
+    colours: int = 0
+    tall: int = 0
+
+
+def plan_sweeps(
+    demand: Demand,
+    sweeps: Sweeps,
+    *,
+    method: str,
+    beside: ActionCost | None = None,
+    remedies: tuple[Remedy, ...] = (),
+) -> Plan:
+    """Plan sweeps on tiles; `BudgetError` if even one column group at a time does not fit.
+
+    ``beside`` is what stands beside the stages, or is made before them, or applied between them; ``remedies``
+    are settings of the solver that would save memory.
     """
     n, q, workers = demand.n, demand.q, demand.workers
-    beside = beside or ActionCost()
-    size = min(block_size, max(n, 1))
+    beside, iterations, colours = beside or ActionCost(), sweeps.iterations, sweeps.colours
+    size = min(sweeps.block_size, max(n, 1))
     blocks = len(block_ranges(n, size))
     row_tiles = len(block_ranges(n, row_tile_size(size)))
-    if iterations == 0:
-        groups: list[Range] = []
-    else:
+    groups: list[Range] = []
+    if iterations > 0:
         groups = [(0, q)] if demand.full_covariance and q else column_groups(q)
     widest = max((stop - start for start, stop in groups), default=0)
 
-    depth = 1 if diagonals_alone else size  # of a factor
+    depth = 1 if sweeps.diagonals_alone else size  # of a factor
     factor_bytes = DOUBLE * n * depth
     keep_factors = factor_bytes <= demand.memory_limit_bytes // 3
     # a factor is copied while it is made; a solve holds its columns twice, sums after it once more
-    depths = 2 + shuffled + 3 * (colours > 0)  # of a factor; two blocks, what is between them, its squares
-    in_flight = DOUBLE * size * (depths * depth + (2 + at_once + 2 * shuffled) * widest) * workers
+    factors = 2 + sweeps.shuffled + 3 * (colours > 0)  # two blocks, what is between them, its squares
+    columns = (2 + sweeps.at_once + 2 * sweeps.shuffled) * widest
+    in_flight = DOUBLE * size * (factors * depth + columns) * workers
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
-    coarse = min(coarse, n) if iterations > 0 and q > 0 else 0
+    coarse = min(sweeps.coarse, n) if iterations > 0 and q > 0 else 0
     fixed += coarse_bytes(n, coarse, demand.fields) + beside.memory_bytes
-    # panels, their successors, and solutions still in use (between processes, also the panels before);
-    # all tasks of a sweep are handed out at once
-    group_bytes = (
-        3 + at_once + tall + (not demand.shares_memory)
-    ) * DOUBLE * n * widest + stages * blocks * (
-        TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
-    )
+    # panels, their successors, and solutions still in use (between processes, also the panels before)
+    group_bytes = (3 + sweeps.at_once + sweeps.tall + (not demand.shares_memory)) * DOUBLE * n * widest
+    group_bytes += sweeps.stages * blocks * _task_bytes(row_tiles, workers)  # of a sweep all are handed out
     group_bytes += DOUBLE * coarse * widest * (row_tiles + 3)  # products by tile, and their sum
     room = demand.memory_limit_bytes - fixed
     # two groups per worker keep it busy; more would only take memory
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
     if groups and together < 1:
         raise _too_much(demand, method, fixed + group_bytes, widest=widest, remedies=remedies)
-    batches = tuple(
-        tuple(groups[start:stop])
-        for start, stop in (split(len(groups), -(-len(groups) // together)) if groups else [])
-    )
+    batches = _batches(groups, together)
     together = max((len(batch) for batch in batches), default=0)
     panels = panel_count(row_tiles, together, workers)
-
-    repeats = (
-        demand.shares_memory
-        and stages * iterations > 1
-        and 1 < q <= TILE_CACHE_COLUMNS
-        and row_tile_size(size) == size
-    )
-    spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if repeats else 0
+    spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if _repeats(demand, sweeps, size) else 0
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
-    cycle = Cycle(
-        stages=stages,
-        projections=projections,
-        barriers=min(max(colours, 1), blocks) if at_once else 0,
-        depth=depth,
-        coarse=coarse,
-        products=2 * after_solves if coarse else 0,  # each of half the evaluations
-    )
+    cycle = _cycle(sweeps, blocks=blocks, depth=depth, coarse=coarse)
     alike = blocks // min(colours, blocks) if colours else 0
     entries, flops = _work(
         demand,
+        sweeps,
         cycle,
-        iterations=iterations,
         size=size,
         blocks=blocks,
         groups=len(groups),
         stored=stored,
-        factored=0 if diagonals_alone else 1 if keep_factors else stages * iterations,
-        at_once=at_once,
-        products=products,
+        factored=0 if sweeps.diagonals_alone else 1 if keep_factors else sweeps.stages * iterations,
         alike=alike,
     )
     entries, flops = entries + beside.entries, flops + beside.flops
-    tasks = iterations * stages * blocks * (1 + panels + at_once) + projections * (2 * panels + 2)
+    tasks = iterations * sweeps.stages * blocks * (1 + panels + sweeps.at_once)
+    tasks += sweeps.projections * (2 * panels + 2)
     tasks = tasks * len(groups) + cycle.products * (STRIPS + blocks) + blocks * alike // 2 if groups else 0
     return Plan(
         method=method,
@@ -191,6 +167,34 @@ def plan_sweeps(
     )
 
 
+def _cycle(sweeps: Sweeps, *, blocks: int, depth: int, coarse: int) -> Cycle:
+    return Cycle(
+        stages=sweeps.stages,
+        projections=sweeps.projections,
+        barriers=min(max(sweeps.colours, 1), blocks) if sweeps.at_once else 0,
+        depth=depth,
+        coarse=coarse,
+        products=2 * sweeps.after_solves if coarse else 0,  # each of half the evaluations
+    )
+
+
+def _repeats(demand: Demand, sweeps: Sweeps, size: int) -> bool:
+    """Whether tiles are used so often, and by so few columns, that keeping them pays."""
+    again = demand.shares_memory and sweeps.stages * sweeps.iterations > 1
+    return again and 1 < demand.q <= TILE_CACHE_COLUMNS and row_tile_size(size) == size
+
+
+def _batches(groups: list[Range], together: int) -> tuple[tuple[Range, ...], ...]:
+    """Deal groups of columns out to batches of nearly the same size."""
+    parts = split(len(groups), -(-len(groups) // together)) if groups else []
+    return tuple(tuple(groups[start:stop]) for start, stop in parts)
+
+
+def _task_bytes(row_tiles: int, workers: int) -> int:
+    """Bytes of the tasks of a block, which are described beside the columns."""
+    return TASK_BYTES * (1 + panel_count(row_tiles, 1, workers)) + TASK_TILE_BYTES * row_tiles
+
+
 def _too_much(
     demand: Demand, method: str, needed: int, *, widest: int, remedies: tuple[Remedy, ...]
 ) -> BudgetError:
@@ -208,16 +212,14 @@ def _too_much(
 
 def _work(
     demand: Demand,
+    sweeps: Sweeps,
     cycle: Cycle,
     *,
-    iterations: int,
     size: int,
     blocks: int,
     groups: int,
     stored: int,
     factored: int,
-    at_once: bool,
-    products: int,
     alike: int,
 ) -> tuple[int, int]:
     """Count evaluations and flops of sweeps over blocks of a size, of which ``stored`` tiles are kept.
@@ -227,15 +229,14 @@ def _work(
     n, q, coarse = demand.n, demand.q, cycle.coarse
     fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
     # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
-    sweeps = cycle.stages * iterations - (0.0 if at_once or iterations == 0 else 0.5)
-    entries = round(n * n * sweeps * groups * fresh) + stored * size * size + n * demand.target_points
-    entries += products * n * n + blocks * factored * size * size
+    whole = sweeps.stages * sweeps.iterations
+    passes = whole - (0.0 if sweeps.at_once or whole == 0 else 0.5)
+    entries = round(n * n * passes * groups * fresh) + stored * size * size + n * demand.target_points
+    entries += sweeps.products * n * n + blocks * factored * size * size
     entries += n * n + n * coarse if coarse else 0
-    entries += (
-        n * size * alike // 2
-    )  # pairs of blocks of a colour: a tile, two triangular solves, two products
-    entries += cycle.products * n * size
-    flops = round(2 * n * n * q * sweeps) + 2 * n * cycle.depth * q * cycle.stages * iterations
+    # pairs of blocks of a colour: a tile, two triangular solves, two products
+    entries += n * size * alike // 2 + cycle.products * n * size
+    flops = round(2 * n * n * q * passes) + 2 * n * cycle.depth * q * whole
     flops += n * size * size // 3 * factored
     flops += 2 * n * coarse * (n + 5 * coarse + 2 * q * cycle.projections)
     flops += cycle.products * n * (size * size // 3 + 2 * size) + 3 * n * size * size * alike

@@ -275,10 +275,7 @@ def _fitted(
             chosen, reason = _choose(data, room=min(memory, available_bytes()))
         if chosen == "elbo":
             check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
-        kept = None
-        if checkpoints is not None:
-            digest = fingerprint(model, data, (chosen, limits, start, starts))
-            kept = Evaluations(checkpoints.within(digest[:16]).of(digest))
+        kept = _kept(checkpoints, model, data, (chosen, limits, start, starts))
 
         def likelihood_of(model: Model, part: Data, how: Method, curved: bool = False) -> Likelihood:
             made = _likelihood(model, part, how, executor, memory, seed, curved=curved)
@@ -324,6 +321,14 @@ def _fitted(
         bound=bound,
         reason=reason,
     )
+
+
+def _kept(checkpoints: Checkpoints | None, model: Model, data: Data, settings: object) -> Evaluations | None:
+    """Give the evaluations that a search of the same kind has made before, where they are kept."""
+    if checkpoints is None:
+        return None
+    digest = fingerprint(model, data, settings)
+    return Evaluations(checkpoints.within(digest[:16]).of(digest))
 
 
 def _result(

@@ -20,7 +20,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.budget.points import Sweeps, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.tiled import TiledGram, identity, rows_product
@@ -202,7 +202,9 @@ def pathwise_plan(n: int, p: int, *, columns: int, executor: Executor, memory_li
         p=p,
     )
     try:
-        return plan_sweeps(demand, method="the pathwise likelihood", iterations=MOST_SWEEPS, block_size=BLOCK)
+        return plan_sweeps(
+            demand, Sweeps(iterations=MOST_SWEEPS, block_size=BLOCK), method="the pathwise likelihood"
+        )
     except BudgetError as error:
         raise BudgetError(
             f"the pathwise likelihood of {n:,} points with {columns} columns (fields and samples) does not "

@@ -10,7 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grids import plan_ring_sweeps
-from cagp_dist.budget.points import ActionCost, plan_sweeps
+from cagp_dist.budget.points import ActionCost, Sweeps, plan_sweeps
 from cagp_dist.checks import check_between
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.base import Gram
@@ -179,19 +179,21 @@ class Affine(ABC):
         size = self.points_per_block
         return plan_sweeps(
             demand,
+            Sweeps(
+                iterations=self.iterations,
+                block_size=size or POINT_TILE,
+                stages=self.stages,
+                at_once=self.at_once or self.colours_at_once > 0,
+                colours=self.colours_at_once,
+                diagonals_alone=self.at_once and size is None,
+                shuffled=self.shuffled and size is None,
+                products=self.products,
+                after_solves=self.products_after_solves,
+                coarse=self.coarse_columns,
+                projections=self.projections,
+                tall=self.tall + demand.keeps_weights,
+            ),
             method=self.label,
-            iterations=self.iterations,
-            block_size=size or POINT_TILE,
-            stages=self.stages,
-            at_once=self.at_once or self.colours_at_once > 0,
-            colours=self.colours_at_once,
-            diagonals_alone=self.at_once and size is None,
-            shuffled=self.shuffled and size is None,
-            products=self.products,
-            after_solves=self.products_after_solves,
-            coarse=self.coarse_columns,
-            projections=self.projections,
-            tall=self.tall + demand.keeps_weights,
             beside=self.beside(demand),
             remedies=(Remedy.SMALLER_BLOCKS,) if size is not None else (),
         )

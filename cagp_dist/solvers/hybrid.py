@@ -24,7 +24,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE, GridSize
 from cagp_dist.budget.grids import plan_ring_sweeps
 from cagp_dist.budget.plan import rough_seconds
-from cagp_dist.budget.points import ActionCost, plan_sweeps
+from cagp_dist.budget.points import ActionCost, Sweeps, plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
@@ -217,18 +217,20 @@ class Hybrid:
         passes = 2 * stages * self.condition
         plan = plan_sweeps(
             demand,
+            Sweeps(
+                iterations=1,
+                block_size=self.points_per_block,
+                stages=stages,
+                at_once=any(part.at_once or part.colours_at_once for part in affine),
+                colours=max((part.colours_at_once for part in affine), default=0),
+                tall=max((part.tall for part in affine), default=0),
+                shuffled=any(part.shuffled for part in affine),
+                products=sum(part.products for part in affine) + -(-actions // 2) + passes,
+                after_solves=sum(part.products_after_solves for part in affine),
+                coarse=coarse,
+                projections=-(-projected // max(coarse, 1)),
+            ),
             method=self._method,
-            iterations=1,
-            block_size=self.points_per_block,
-            stages=stages,
-            at_once=any(part.at_once or part.colours_at_once for part in affine),
-            colours=max((part.colours_at_once for part in affine), default=0),
-            tall=max((part.tall for part in affine), default=0),
-            shuffled=any(part.shuffled for part in affine),
-            products=sum(part.products for part in affine) + -(-actions // 2) + passes,
-            after_solves=sum(part.products_after_solves for part in affine),
-            coarse=coarse,
-            projections=-(-projected // max(coarse, 1)),
             beside=beside,
             remedies=(Remedy.SMALLER_BLOCKS,),
         )

@@ -23,7 +23,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.budget.points import Sweeps, plan_sweeps
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.base import Gram
@@ -260,7 +260,7 @@ class SymmetricSweep:
         """Plan of two sweeps over one column; what is kept depends on the size of the problem alone."""
         alone = replace(demand, q=1, full_covariance=False, memory_limit_bytes=2**62, mean_targets=0)
         plan = plan_sweeps(
-            alone, method="symmetric sweep", iterations=1, block_size=self.block_size, stages=2
+            alone, Sweeps(iterations=1, block_size=self.block_size, stages=2), method="symmetric sweep"
         )
         factor_bytes = DOUBLE * demand.n * plan.block_size
         if factor_bytes <= FACTORS_KEPT_BYTES:

@@ -6,7 +6,7 @@ from scipy.stats import chi2
 
 import cagp_dist as cagp
 from cagp_dist.budget import Demand
-from cagp_dist.budget.points import plan_sweeps
+from cagp_dist.budget.points import Sweeps, plan_sweeps
 from cagp_dist.likelihood import pathwise
 from cagp_dist.likelihood import sweeps as sweeping
 from cagp_dist.likelihood.bounds import Scales, make_bounds
@@ -124,9 +124,8 @@ def test_a_step_is_the_best_in_its_plane():
             most_sweeps=sweeps,
             plan=plan_sweeps(
                 Demand(n, columns, 0, False, 1, True, 2**30),
+                Sweeps(iterations=sweeps, block_size=block),
                 method="test",
-                iterations=sweeps,
-                block_size=block,
             ),
             executor=SerialExecutor(),
         )
@@ -160,7 +159,7 @@ def test_a_column_of_zeros_is_left_alone():
         tolerance=1e-10,
         most_sweeps=200,
         plan=plan_sweeps(
-            Demand(n, 3, 0, False, 1, True, 2**30), method="test", iterations=200, block_size=20
+            Demand(n, 3, 0, False, 1, True, 2**30), Sweeps(iterations=200, block_size=20), method="test"
         ),
         executor=SerialExecutor(),
     )

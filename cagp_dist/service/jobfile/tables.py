@@ -1,7 +1,7 @@
 """A job file as strict, frozen tables, and what its tables say of each other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -305,57 +305,42 @@ class Job(Table):
         does not say depends on its points: the key of the run has it.
         """
         form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
-        table = form["recalibration"]
-        sharp = {"levels": list(self.recalibration.sharp_levels), "split": self.recalibration.sharp_split}
-        for key, value in sharp.items():
-            if self.recalibration.method == SHARP:
-                table[key] = value
-            else:
-                del table[key]
-        if self.recalibration.method in ("none", RecalibrationTable().method):
-            del form["recalibration"]  # jobs from before there was this table keep their form
-        observations = form["observations"]
-        for key in {
-            "level",
-            "select",
-            "units",
-            "check_range",
-            "missing",
-        } - self.observations.reading().keys():
-            del observations[key]  # jobs from before there were these keys keep their form, and their runs
-        for key in ("std_resolution_degrees", "std_samples"):
-            if form["design"]["map"] is not None and form["design"]["map"][key] is None:
-                del form["design"]["map"][key]
-        if self.design.map is not None and self.design.map.mask == "observed":
-            del form["design"]["map"]["mask"]  # the same; where it leaves cells blank, the run says so
-        if self.observations.columns is not None and self.observations.columns.name is None:
-            del observations["columns"]["name"]
-        if self.observations.gaps == "keep":
-            del observations["gaps"]  # as of tables; where it makes a difference to a field, the run says so
-        if self.design.regions is None:
-            del form["design"]["regions"], form["design"]["regions_resolution_degrees"]
-        if self.prior.hyperparameters != "integrate":
-            del form["prior"][
-                "hyperparameters"
-            ]  # whether "auto" is another depends on the points: the key has it
-        if not self.prior.estimates_mean:
-            del form["prior"]["mean_estimate"]  # as all means were once
-        if not self.prior.covariates:
-            del form["prior"]["covariates"]
-        new = {
-            "noise_std": observations,
-            "columns": observations,
-            "where": observations,
-            "calibration": form["design"],
-            "targets": form["design"],
-            "fit_times": form["prior"],
-            "covariates_missing": form["prior"],
-            "persistence": form["prior"],
-        }
-        for key, owner in new.items():
-            if owner[key] is None:
+        shown, drawn, prior, table = (
+            form[name] for name in ("observations", "design", "prior", "recalibration")
+        )
+        if self.recalibration.method == SHARP:
+            table |= {
+                "levels": list(self.recalibration.sharp_levels),
+                "split": self.recalibration.sharp_split,
+            }
+        # what is newer than jobs without it is left out, so that these keep their form, and their runs; where
+        # "keep", "observed" and "auto" make a difference, the run and its key say so
+        plain, read = self.recalibration.method != SHARP, self.observations.reading().keys()
+        absent: list[tuple[dict[str, Any], str, bool]] = [
+            *((shown, key, key not in read) for key in _NEWER_KEYS),
+            *((shown, key, shown[key] is None) for key in ("noise_std", "columns", "where")),
+            *((drawn, key, drawn[key] is None) for key in ("calibration", "targets")),
+            *((prior, key, prior[key] is None) for key in ("fit_times", "covariates_missing", "persistence")),
+            *((table, key, plain) for key in ("levels", "split")),
+            (form, "recalibration", self.recalibration.method in ("none", RecalibrationTable().method)),
+            (shown, "gaps", self.observations.gaps == "keep"),
+            *((drawn, key, self.design.regions is None) for key in ("regions", "regions_resolution_degrees")),
+            (prior, "hyperparameters", self.prior.hyperparameters != "integrate"),
+            (prior, "mean_estimate", not self.prior.estimates_mean),
+            (prior, "covariates", not self.prior.covariates),
+        ]
+        if (cells := drawn["map"]) is not None:
+            absent += [(cells, key, cells[key] is None) for key in ("std_resolution_degrees", "std_samples")]
+            absent.append((cells, "mask", cells["mask"] == "observed"))
+        if (named := shown["columns"]) is not None:
+            absent.append((named, "name", named["name"] is None))
+        for owner, key, is_absent in absent:
+            if is_absent:
                 del owner[key]
         return form
+
+
+_NEWER_KEYS = ("level", "select", "units", "check_range", "missing")
 
 
 def _linear_names() -> str:
