@@ -213,63 +213,8 @@ def scores(
     >>> round(result.rmse, 4), round(result.nll, 4), result.coverage[-1]
     (0.7071, 1.1689, np.float64(1.0))
     """
-    law, value = _gaussian(mean, predictive_std, observed)
-    return scores_of(law, value, weights=weights, levels=levels)
-
-
-def rmse(mean: ArrayLike, observed: ArrayLike, *, weights: ArrayLike | None = None) -> float:
-    """Root mean square error ``sqrt(mean(w (mean - observed)^2))``, in the unit of the observations."""
-    centre, _, value = checked(mean, np.ones(np.shape(mean)), observed)
-    return float(np.sqrt(_average((centre - value) ** 2, weights)))
-
-
-def nll(
-    mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike, *, weights: ArrayLike | None = None
-) -> float:
-    """Mean Gaussian negative log predictive density, ``mean(w (log(2 pi s^2) + z^2) / 2)``, in nats."""
-    law, value = _gaussian(mean, predictive_std, observed)
-    return _average(-law.log_density(value), weights)
-
-
-def crps(
-    mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike, *, weights: ArrayLike | None = None
-) -> float:
-    """Mean continuous ranked probability score of a Gaussian, in the unit of the observations.
-
-    ``int (F(x) - 1{x >= y})^2 dx = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi))`` (math 13); for
-    ``s -> 0`` it is the absolute error.
-    """
-    law, value = _gaussian(mean, predictive_std, observed)
-    return _average(law.crps(value), weights)
-
-
-def coverage(
-    mean: ArrayLike,
-    predictive_std: ArrayLike,
-    observed: ArrayLike,
-    *,
-    levels: Sequence[float] = LEVELS,
-    weights: ArrayLike | None = None,
-) -> Array:
-    """Fraction of observations inside the central Gaussian interval of each level.
-
-    Returns shape (L,).
-    """
-    law, value = _gaussian(mean, predictive_std, observed)
-    return _inside(law.normal_score(value), _levels(levels), weights)
-
-
-def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:
-    """Share of observations inside the central interval of each level."""
-    distance, half_widths = np.abs(normal_score), ndtri(0.5 + 0.5 * levels)
-    shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
-    return np.minimum(shares, 1.0)  # weights add up to one up to rounding
-
-
-def _gaussian(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> tuple[Gaussian, Array]:
-    """Give a Gaussian prediction as a law, and the observation, both checked."""
     centre, spread, value = checked(mean, predictive_std, observed)
-    return Gaussian(centre, spread), value
+    return scores_of(Gaussian(centre, spread), value, weights=weights, levels=levels)
 
 
 def _observations(law: Predictive, observed: ArrayLike) -> Array:
@@ -297,6 +242,13 @@ def _average(values: Array, weights: ArrayLike | None) -> float:
     if weights is None:
         return float(values.mean())
     return float((values * unit_weights(weights, values.shape)).mean())
+
+
+def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:
+    """Share of observations inside the central interval of each level."""
+    distance, half_widths = np.abs(normal_score), ndtri(0.5 + 0.5 * levels)
+    shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
+    return np.minimum(shares, 1.0)  # weights add up to one up to rounding
 
 
 def _levels(levels: Sequence[float]) -> Array:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Mask, Times
-from cagp_dist.calibration import scores as scoring
-from cagp_dist.calibration.scores import AREA_WEIGHTED
+from cagp_dist.calibration.scores import AREA_WEIGHTED, scores
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import percent, signed, when
@@ -191,11 +190,11 @@ def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, 
     points, values = run.points, run.calibration.values
     mean, observed = points.mean[index, there], points.observed[index, there]
     if values is None:  # a run of before, whose laws are Gaussian
-        row = scoring.scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
+        row = scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
         return row.rmse, row.nll, row.crps, float(row.coverage[0])
     inside = np.abs(values.pit[index, there] - 0.5) <= 0.5 * HEADLINE
     nll, crps = (float(each[index, there].mean()) for each in (values.nll, values.crps))
-    return scoring.rmse(mean, observed), nll, crps, float(inside.mean())
+    return float(np.sqrt(((mean - observed) ** 2).mean())), nll, crps, float(inside.mean())
 
 
 def time_rows(scored: ByTime) -> tuple[list[Row], str]:

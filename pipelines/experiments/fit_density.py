@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import cagp_dist as cagp
-from cagp_dist.calibration.scores import coverage, crps, nll, rmse
+from cagp_dist.calibration.scores import scores
 from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.fit import FittedPrior, fit_prior
@@ -84,13 +84,8 @@ def held_out(task: Task, prior: cagp.Prior) -> list[float]:
     posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
     given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
     observed = task.points.values_kelvin[0, test]
-    weights = task.design.test_weights
-    return [
-        rmse(given[0], observed, weights=weights),
-        nll(*given, observed, weights=weights),
-        crps(*given, observed, weights=weights),
-        float(coverage(*given, observed, levels=(0.95,), weights=weights)[0]),
-    ]
+    found = scores(*given, observed, weights=task.design.test_weights, levels=(0.95,)).by_area
+    return [found.rmse, found.nll, found.crps, float(found.coverage[0])]
 
 
 def table(counts: Sequence[int], seeds: Sequence[int]) -> Iterator[Sequence[str]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import coverage, crps, nll, rmse
+from cagp_dist.calibration.scores import scores
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import MEANS, SampleField
 
@@ -54,13 +54,9 @@ def between(field: SampleField, prior: cagp.Prior) -> list[float]:
 
 def _scores(mean: Array, variance: Array, observed: Array, weights: Array) -> list[float]:
     """RMSE, NLL, CRPS and coverage of 95 % intervals, weighted by area."""
-    given, share = (mean.ravel(), np.sqrt(variance).ravel(), observed.ravel()), weights.ravel()
-    return [
-        rmse(given[0], given[2], weights=share),
-        nll(*given, weights=share),
-        crps(*given, weights=share),
-        float(coverage(*given, levels=(0.95,), weights=share)[0]),
-    ]
+    given = mean.ravel(), np.sqrt(variance).ravel(), observed.ravel()
+    found = scores(*given, weights=weights.ravel(), levels=(0.95,)).by_area
+    return [found.rmse, found.nll, found.crps, float(found.coverage[0])]
 
 
 def table(means: Sequence[str], steps: Sequence[int]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:

@@ -30,7 +30,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.beliefs import conjugate_gradient_beliefs
-from cagp_dist.calibration.scores import nll, rmse
+from cagp_dist.calibration.scores import scores
 from cagp_dist.report.drawing import MUTED
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers.actions import ConjugateGradient
@@ -173,9 +173,10 @@ def scored(problem: Sine, belief: Belief, exact: Array, noise: float) -> tuple[f
     if belief.computational is not None:
         gap = float(np.abs(exact + belief.computational - belief.variance).max())
         share = float(np.mean(belief.computational / belief.variance))
+    score = scores(belief.mean, np.sqrt(belief.variance + noise), problem.y_test)
     return (
-        rmse(belief.mean, problem.y_test),
-        nll(belief.mean, np.sqrt(belief.variance + noise), problem.y_test),
+        score.rmse,
+        score.nll,
         float(belief.products),
         float((belief.variance / exact).min()),
         gap,

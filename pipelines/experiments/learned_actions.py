@@ -38,7 +38,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import coverage, crps, nll, rmse
+from cagp_dist.calibration.scores import scores
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.elbo import Elbo, ProjectedLikelihood
 from cagp_dist.likelihood.inducing import inducing_points
@@ -252,10 +252,8 @@ class Problem:
         ]
 
     def _scored(self, mean: Array, variance: Array, noise_variance: float) -> Scored:
-        deviation = np.sqrt(variance + noise_variance)
-        law = (mean, deviation, self.y_test)
-        scores = np.array([nll(*law), rmse(mean, self.y_test), crps(*law), coverage(*law, levels=[LEVEL])[0]])
-        return Scored(scores, noise_variance)
+        found = scores(mean, np.sqrt(variance + noise_variance), self.y_test, levels=[LEVEL])
+        return Scored(np.array([found.nll, found.rmse, found.crps, found.coverage[0]]), noise_variance)
 
 
 class Results(NamedTuple):

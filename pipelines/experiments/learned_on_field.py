@@ -21,7 +21,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import coverage, crps, nll, rmse
+from cagp_dist.calibration.scores import scores
 from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.optimise import LBFGS, Optimum, Stopping, maximise
 from cagp_dist.likelihood.projected_data import ProjectedData
@@ -84,16 +84,16 @@ def row(
     found = cagp.condition(prior, data.X, data.y, data.X_test, solver=solver, executor=executor)
     spent += time.perf_counter() - begun
     deviation = np.sqrt(found.variance + prior.noise_number)
-    law = found.mean, deviation, data.y_test
+    score = scores(found.mean, deviation, data.y_test, levels=[LEVEL])
     return (
         name,
         f"{products:g}" if np.isfinite(products) else "",
         f"{spent:.1f}",
         f"{prior.noise_number:.3g}",
-        f"{rmse(found.mean, data.y_test):.3f}",
-        f"{nll(*law):.3f}",
-        f"{crps(*law):.3f}",
-        f"{coverage(*law, levels=[LEVEL])[0]:.3f}",
+        f"{score.rmse:.3f}",
+        f"{score.nll:.3f}",
+        f"{score.crps:.3f}",
+        f"{score.coverage[0]:.3f}",
         f"{((data.y_test - found.mean) / deviation).std():.3f}",
     )
 

@@ -26,7 +26,7 @@ from scipy.linalg import eigh, qr, subspace_angles
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import nll, rmse
+from cagp_dist.calibration.scores import scores
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.elbo import Elbo
 from cagp_dist.likelihood.inducing import inducing_points
@@ -222,14 +222,14 @@ def variance_rows(
     for step, name in ((step, name) for step, methods in variances.items() for name in methods):
         found, noise = variances[step][name], learning.prior(step)[1]
         deviation = np.sqrt(found.combined + noise)
-        errors = data.y_test - found.mean
+        errors, score = data.y_test - found.mean, scores(found.mean, deviation, data.y_test)
         yield (
             str(step),
             name,
             f"{found.mathematical.mean():.2f}",
             f"{found.combined.mean() - found.mathematical.mean():+.2f}",
-            f"{rmse(found.mean, data.y_test):.3f}",
-            f"{nll(found.mean, deviation, data.y_test):.3f}",
+            f"{score.rmse:.3f}",
+            f"{score.nll:.3f}",
             f"{(errors / deviation).std():.3f}",
         )
 

@@ -29,7 +29,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import nll, rmse
+from cagp_dist.calibration.scores import scores
 from cagp_dist.kernels import Matern12, Matern32
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
@@ -119,10 +119,9 @@ class Cases:
 
     def scored(self, means: Sequence[Array], variances: Sequence[Array], noise: float, *, rows: int) -> Array:
         """RMSE and NLL of new observations, (2, m), after every iteration; the last goes on to ``rows``."""
-        found = [
-            (rmse(mean, self.y_test), nll(mean, np.sqrt(variance + noise), self.y_test))
-            for mean, variance in zip(means, variances, strict=True)
-        ]
+        beliefs = zip(means, variances, strict=True)
+        each = [scores(mean, np.sqrt(variance + noise), self.y_test) for mean, variance in beliefs]
+        found = [(score.rmse, score.nll) for score in each]
         return np.transpose(found + (rows - len(found)) * found[-1:])
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import coverage, nll
+from cagp_dist.calibration.scores import scores
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LENGTHSCALE, NOISE_VARIANCE, VARIANCE
@@ -119,11 +119,12 @@ class Judge:
         spread = np.sqrt(state.variance).ravel()
         difference = state.mean - self.exact_mean
         mean, truth = state.mean.ravel(), self.truth.ravel()
+        found = scores(mean, spread, truth, levels=(LEVEL,), weights=weights).by_area
         return Row(
             iteration=state.iteration,
             rmse=float(np.sqrt(np.average((mean - truth) ** 2, weights=weights))),
-            nll=nll(mean, spread, truth, weights=weights),
-            coverage=float(coverage(mean, spread, truth, levels=(LEVEL,), weights=weights)[0]),
+            nll=found.nll,
+            coverage=float(found.coverage[0]),
             actual=float(np.sqrt(np.average(difference.ravel() ** 2, weights=weights))),
             stated=_root_average((state.variance - self.exact_variance).ravel(), weights),
             gradient=gradient_rms(state.mean, self.grid),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from cagp_dist.calibration.pit import ks_test, pit
-from cagp_dist.calibration.scores import LEVELS, coverage, crps, nll, rmse, scores, scores_of
+from cagp_dist.calibration.scores import LEVELS, scores, scores_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, QuantileTable, Recalibrated, StudentT
@@ -46,14 +46,14 @@ def test_crps_is_its_integral(mean, std, observed):
     low, high = min(mean - 12 * std, observed), max(mean + 12 * std, observed)
     below = integrate.quad(integrand, low, observed, limit=400, epsabs=1e-12)[0]
     above = integrate.quad(integrand, observed, high, limit=400, epsabs=1e-12)[0]
-    assert crps([mean], [std], [observed]) == pytest.approx(below + above, rel=1e-8)
+    assert scores([mean], [std], [observed]).crps == pytest.approx(below + above, rel=1e-8)
 
 
 @given(mean=st.floats(-50.0, 50.0), std=st.floats(1e-3, 50.0), observed=st.floats(-50.0, 50.0))
 def test_crps_is_positive_and_at_most_the_absolute_error_plus_spread(mean, std, observed):
     # E|X - y| - E|X - X'| / 2 with E|X - X'| = 2 s / sqrt(pi): between |error| - s / sqrt(pi) and
     # |error| + s (sqrt(2 / pi) - 1 / sqrt(pi)).
-    value, error = crps([mean], [std], [observed]), abs(mean - observed)
+    value, error = scores([mean], [std], [observed]).crps, abs(mean - observed)
     assert value > 0.0
     slack = 1e-9 * (1.0 + error + std)
     assert error - std / np.sqrt(np.pi) - slack <= value
@@ -61,21 +61,14 @@ def test_crps_is_positive_and_at_most_the_absolute_error_plus_spread(mean, std, 
 
 
 def test_crps_of_a_sharp_prediction_is_the_absolute_error():
-    assert crps([280.0], [1e-9], [283.0]) == pytest.approx(3.0, rel=1e-9)
+    assert scores([280.0], [1e-9], [283.0]).crps == pytest.approx(3.0, rel=1e-9)
 
 
-def test_nll_is_the_mean_negative_log_density():
+def test_rmse_and_nll_are_those_of_their_definitions():
     mean, std, observed = _prediction(1)
-    assert nll(mean, std, observed) == pytest.approx(
-        -stats.norm.logpdf(observed, mean, std).mean(), rel=1e-13
-    )
-
-
-def test_rmse_is_the_root_mean_square_error():
-    mean, _, observed = _prediction(2)
-    assert rmse(mean, observed) == pytest.approx(
-        np.linalg.norm(mean - observed) / np.sqrt(mean.size), rel=1e-13
-    )
+    found = scores(mean, std, observed)
+    assert found.nll == pytest.approx(-stats.norm.logpdf(observed, mean, std).mean(), rel=1e-13)
+    assert found.rmse == pytest.approx(np.linalg.norm(mean - observed) / np.sqrt(mean.size), rel=1e-13)
 
 
 def test_scores_of_a_true_prediction_have_their_expectations():
@@ -95,14 +88,15 @@ def test_scores_of_a_true_prediction_have_their_expectations():
     assert result.ks_pvalue > 1e-3
 
 
-@pytest.mark.parametrize("score", [nll, crps])
+@pytest.mark.parametrize("score", ["nll", "crps"])
 @pytest.mark.parametrize(("shift", "factor"), [(0.3, 1.0), (0.0, 1.3), (0.0, 0.75)])
 def test_scores_are_proper(score, shift, factor):
     # Mean of 20,000 paired differences: the wrong laws lose 0.0097 to 0.10 on average, each more than a
     # seventh of the sd of one difference (0.06 to 0.56): over twenty standard errors.
     observed = np.random.default_rng(13).normal(size=20_000)
     zero, one = np.zeros_like(observed), np.ones_like(observed)
-    assert score(zero, one, observed) < score(zero + shift, factor * one, observed)
+    right, wrong = scores(zero, one, observed), scores(zero + shift, factor * one, observed)
+    assert getattr(right, score) < getattr(wrong, score)
 
 
 def test_coverage_counts_observations_inside_the_central_interval():
@@ -112,19 +106,18 @@ def test_coverage_counts_observations_inside_the_central_interval():
         np.mean([low <= y <= high for low, high, y in zip(*interval, observed.ravel(), strict=True)])
         for interval in (stats.norm.interval(level, mean.ravel(), std.ravel()) for level in levels)
     ]
-    np.testing.assert_allclose(coverage(mean, std, observed, levels=levels), expected, rtol=1e-14)
+    np.testing.assert_allclose(scores(mean, std, observed, levels=levels).coverage, expected, rtol=1e-14)
 
 
 def test_scores_pools_its_parts():
     mean, std, observed = _prediction(4)
     weights = area_weights(np.linspace(-80.0, 80.0, 50))
     result = scores(mean, std, observed, weights=weights)
-    assert result.rmse == rmse(mean, observed)
-    assert result.by_area.rmse == rmse(mean, observed, weights=weights)
+    assert result.by_area.rmse == pytest.approx(
+        np.sqrt(np.average((mean - observed) ** 2, weights=np.tile(weights, (3, 1))))
+    )
     assert result.by_area.rmse != result.rmse
-    assert (result.nll, result.crps) == (nll(mean, std, observed), crps(mean, std, observed))
     assert result.levels.tolist() == list(LEVELS)
-    np.testing.assert_array_equal(result.coverage, coverage(mean, std, observed))
     assert (result.ks_statistic, result.ks_pvalue) == ks_test(pit(mean, std, observed))
 
 
@@ -196,22 +189,11 @@ def test_without_weights_the_area_weighted_error_is_the_plain_one():
     assert result.by_area.rmse == result.rmse
 
 
-@pytest.mark.parametrize("score", [nll, crps])
-def test_integer_weights_repeat_points(score):
-    mean, std, observed = _prediction(6, shape=(2, 5))
-    times = np.array([1, 2, 3, 1, 2])
-    repeated = [np.repeat(array, times, axis=1) for array in (mean, std, observed)]
-    assert score(mean, std, observed, weights=times) == pytest.approx(score(*repeated), rel=1e-13)
-    np.testing.assert_allclose(coverage(mean, std, observed, weights=times), coverage(*repeated), rtol=1e-13)
-    assert rmse(mean, observed, weights=times) == pytest.approx(rmse(repeated[0], repeated[2]), rel=1e-13)
-
-
 def test_the_scale_of_weights_does_not_matter():
     mean, std, observed = _prediction(7)
     weights = np.linspace(0.0, 1.0, 50)
-    assert crps(mean, std, observed, weights=1e6 * weights) == pytest.approx(
-        crps(mean, std, observed, weights=weights), rel=1e-13
-    )
+    large, small = (scores(mean, std, observed, weights=scale * weights).by_area for scale in (1e6, 1.0))
+    assert large.crps == pytest.approx(small.crps, rel=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -224,15 +206,14 @@ def test_the_scale_of_weights_does_not_matter():
     ],
 )
 def test_wrong_weights_are_refused(weights, text):
-    mean, _, observed = _prediction(8)
     with pytest.raises(ArgumentError, match=text):
-        rmse(mean, observed, weights=weights)
+        scores(*_prediction(8), weights=weights)
 
 
 @pytest.mark.parametrize("levels", [[0.0], [1.0], [95.0], [np.nan], [[0.5]]])
 def test_wrong_levels_are_refused(levels):
     with pytest.raises(ArgumentError, match="numbers between 0 and 1"):
-        coverage(*_prediction(9), levels=levels)
+        scores(*_prediction(9), levels=levels)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan])

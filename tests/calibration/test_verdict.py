@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr
 
-from cagp_dist.calibration.scores import LEVELS, coverage
+from cagp_dist.calibration.scores import LEVELS, scores
 from cagp_dist.calibration.verdict import (
     SIGNIFICANCE,
     compact_cells,
@@ -75,7 +75,7 @@ def test_the_scale_of_the_errors_is_judged(scale, kind, words):
     found = verdict(z, X)
     assert (found.kind, found.ok) == (kind, scale == 1.0)
     assert words in found.statement
-    share = coverage(np.zeros(1000), np.ones(1000), z, levels=[0.9])[0]
+    share = scores(np.zeros(1000), np.ones(1000), z, levels=[0.9]).coverage[0]
     assert (
         f"{100.0 * share:.1f} % of the held-out observations lie inside their 90 % error bars"
         in found.statement
