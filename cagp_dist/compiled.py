@@ -273,16 +273,7 @@ def _sum_profile(profiles, parts, near, row):
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
     """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
 
-    Parameters
-    ----------
-    family : Profile, or tuple of Profile
-        Of the kernel or of its derivative; for each part of a sum.
-    inverse_lengthscale, variance : float, or tuple
-        Kernel parameters, per unit of X and in squared units of y.
-    X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)
-        Points, one row per coordinate.
-    out : C-contiguous array of float64, shape (n, m)
-        Result; about 1 ns per entry and part for p = 3.
+    Shapes: ``X, Z`` (p, n) and (p, m), ``out`` (n, m).
     """
     if not out.flags.c_contiguous:
         raise ValueError("out is not C-contiguous; expected an array whose rows follow each other in memory")
@@ -295,16 +286,7 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
 def evaluate_subsets(family, inverse_lengthscale, variance, points, members, out):
     """Write ``out[k] = k(Y, Y)`` with the points ``Y = points[:, members[k]]``, for many small sets.
 
-    Parameters
-    ----------
-    family, inverse_lengthscale, variance
-        As in `evaluate`.
-    points : C-contiguous array of float64, shape (p, n)
-        One row per coordinate.
-    members : C-contiguous array of int, shape (sets, m)
-        Which points each set holds, from 0 to n - 1.
-    out : C-contiguous array of float64, shape (sets, m, m)
-        Result; about 1 ns per entry and part for p = 3.
+    Shapes: ``points`` (p, n), ``members`` (sets, m), ``out`` (sets, m, m).
     """
     _evaluate_subsets(*_packed(family, inverse_lengthscale, variance), *_writable(points, members), out)
 
@@ -327,18 +309,7 @@ def evaluate_means(family, inverse_lengthscale, variance, X, row_shares, Z, shar
 
     Covariances of weighted means of R points each with means of S points each.
 
-    Parameters
-    ----------
-    family, inverse_lengthscale, variance
-        As in `evaluate`.
-    X, Z : C-contiguous array of float64, shapes (p, n R) and (p, m S)
-        Points of the means, one row per coordinate.
-    row_shares, shares : array of float64, shapes (n, R) and (m, S)
-        Weights in each mean.
-    lower : bool
-        Write the lower triangle alone.
-    out : array of float64, shape (n, m)
-        Result; n R m S evaluations, half of them for a triangle.
+    Shapes: ``X, Z`` (p, n R) and (p, m S), ``row_shares, shares`` (n, R) and (m, S), ``out`` (n, m).
     """
     packed = _packed(family, inverse_lengthscale, variance)
     _evaluate_means(*packed, *_writable(X, row_shares, Z, shares), lower, out)
@@ -375,16 +346,7 @@ def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out)
     formula (math 8): ``gap = 4 sin^2(dphi / 2)``, ``girth = 4 cos(phi) cos(phi')``,
     ``turn = sin^2(dlambda / 2)``.
 
-    Parameters
-    ----------
-    family, inverse_lengthscale, variance
-        As in `evaluate`.
-    gap, girth : array of float64, shape (pairs,)
-        Of the pairs of latitudes.
-    turn : array of float64, shape (s,)
-        Of the differences in longitude.
-    out : C-contiguous array of float64, shape (s, pairs)
-        Result; about 0.7 ns per entry.
+    Shapes: ``gap, girth`` (pairs,), ``turn`` (s,), ``out`` (s, pairs).
     """
     _evaluate_rings(*_packed(family, inverse_lengthscale, variance), *_writable(gap, girth, turn), out)
 
@@ -567,20 +529,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
     Sub-tile by sub-tile through BLAS. Stored and fresh tiles go through the same calls, so the result is
     the same to the last bit.
 
-    Parameters
-    ----------
-    family, inverse_lengthscale, variance, X, Z
-        As in `evaluate`.
-    stored : C-contiguous array of float64, shape (n * m,) or (0,)
-        The tile as `evaluate_tile` leaves it; empty to evaluate it here.
-    transposed : bool
-        Multiply by ``T'``.
-    columns : C-contiguous array of float64, shape (m, r), or (n, r) if transposed
-        Right-hand sides.
-    height, width : int
-        Rows and columns of a sub-tile; see `cagp_dist.tiling.subtile_shape`.
-    out : C-contiguous array of float64, shape (n, r), or (m, r) if transposed
-        Accumulator. Cost at most n m evaluations and 2 n m r flops; memory: one sub-tile.
+    Shapes: ``stored`` (n * m,) or (0,), ``columns`` (m, r), ``out`` (n, r).
     """
     packed = _packed(family, inverse_lengthscale, variance)
     X, Z, columns = _writable(X, Z, columns)
@@ -767,18 +716,8 @@ def add_block_products(
     ``out[i, b] += sum over z in block b of k(x_i, z) s_z``, and where it is asked for
     ``mirrored[a, j] += sum over x in block a of k(x, z_j) s_x``.
 
-    Parameters
-    ----------
-    family, inverse_lengthscale, variance, X, Z
-        As in `evaluate`.
-    x_values, z_values : array of float64, shapes (n,) and (m,)
-        s of each point.
-    x_edges, z_edges : array of int, shapes (a + 1,) and (b + 1,)
-        Where blocks begin and end.
-    out : C-contiguous array of float64, shape (n, b)
-        Accumulator.
-    mirrored : C-contiguous array of float64, shape (a, m) or (0, m)
-        Accumulator; with no rows it is left alone. Cost n m evaluations, 2 n m flops on either side.
+    Shapes: ``x_values, z_values`` (n,) and (m,), ``x_edges, z_edges`` (a + 1,) and (b + 1,), ``out`` (n,
+    b), ``mirrored`` (a, m) or (0, m).
     """
     packed = _packed(family, inverse_lengthscale, variance)
     _add_block_products(*packed, *_writable(X, Z, x_values, x_edges, z_values, z_edges), out, mirrored)
@@ -910,22 +849,8 @@ def add_block_gradients(
     ``by_z_value[j] += sum over i of k(x_i, z_j) weights[i, block of j]``,
     ``by_x_value[i] += sum over j of k(x_i, z_j) mirrored[block of i, j]``.
 
-    Parameters
-    ----------
-    families, shares : tuple of Profile, length parts
-        Of each part of the kernel, and of its share (`cagp_dist.profiles.Part`).
-    inverse_lengthscales : array of float64, shape (parts, p)
-        For each coordinate.
-    variances : array of float64, shape (parts,)
-    X, Z, x_values, x_edges, z_values, z_edges
-        As in `add_block_products`.
-    weights : C-contiguous array of float64, shape (n, b)
-    mirrored : C-contiguous array of float64, shape (a, m) or (0, m)
-        With no rows there is no mirrored tile.
-    by_parameter : array of float64, shape (parts, p + 1)
-        Accumulator: by the lengthscales of a part, then its variance.
-    by_x_value, by_z_value : array of float64, shapes (n,) and (m,)
-        Accumulators. Cost n m exponentials for each part and n m (10 + 4 p) flops.
+    Shapes: ``inverse_lengthscales`` (parts, p), ``variances`` (parts,), ``weights`` (n, b), ``mirrored``
+    (a, m) or (0, m), ``by_parameter`` (parts, p + 1), ``by_x_value, by_z_value`` (n,) and (m,).
     """
     _add_block_gradients(
         *_packed_with_shares(families, shares, inverse_lengthscales, variances),
@@ -1018,20 +943,8 @@ def add_pair_gradients(
 ):
     """Differentiate ``<W, k(X, Z)>`` by the parameters of the kernel, and by the points X.
 
-    Parameters
-    ----------
-    families, shares, inverse_lengthscales, variances
-        As in `add_block_gradients`.
-    X, Z : C-contiguous array of float64, shapes (p, n) and (p, m)
-        Points, one row per coordinate.
-    weights : C-contiguous array of float64, shape (n, m)
-        W.
-    by_parameter : array of float64, shape (parts, p + 1)
-        Accumulator: by the logarithms of the lengthscales of a part, then of its variance.
-    by_point : array of float64, shape (p, n) or (p, 0)
-        Accumulator: by the coordinates of X, per unit of them; with no columns it is left alone. A pair of
-        points that coincide counts for nothing, also with a kernel that has a kink there. Cost n m
-        exponentials for each part and n m (8 + 7 p) flops.
+    Shapes: ``X, Z`` (p, n) and (p, m), ``weights`` (n, m), ``by_parameter`` (parts, p + 1), ``by_point``
+    (p, n) or (p, 0).
     """
     packed = _packed_with_shares(families, shares, inverse_lengthscales, variances)
     _add_pair_gradients(*packed, *_writable(X, Z, weights), by_parameter, by_point)

@@ -220,15 +220,7 @@ class Elementary(Kernel):
 
     @abstractmethod
     def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
-        """Give what compiled functions are told of it besides lengthscale and variance.
-
-        Parameters
-        ----------
-        part : Part
-            The kernel itself, or a derivative by its lengthscale.
-        coordinate : int, optional
-            Whose lengthscale that is, from 0; of a share.
-        """
+        """Give what compiled functions are told of it besides lengthscale and variance."""
 
     @property
     def parts(self) -> "tuple[Elementary, ...]":
@@ -254,13 +246,7 @@ class Elementary(Kernel):
         return self.profile(Part.SLOPE), 1.0 / self.common_lengthscale, float(self.variance)
 
     def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
-        """Give the same for ``dk / d log(lengthscale)`` of one coordinate, from 0, where each has its own.
-
-        Raises
-        ------
-        ArgumentError
-            If all coordinates share one lengthscale.
-        """
+        """Give the same for ``dk / d log(lengthscale)`` of one coordinate, from 0, where each has its own."""
         from cagp_dist.profiles import Part
 
         if not isinstance(self.lengthscale, tuple):
@@ -569,13 +555,7 @@ FORMS = (AUTO, FITTED, *KERNEL_FORMS)
 
 
 def family_of(name: str) -> Family | None:
-    """Give the family that a name of job files stands for, None if it is no such name.
-
-    Raises
-    ------
-    ArgumentError
-        If it holds a smoothness below 0.1 or above 10.
-    """
+    """Give the family that a name of job files stands for, None if it is no such name."""
     if found := OF_SMOOTHNESS.fullmatch(name):
         return MaternOf(float(found[1]))
     return KERNELS.get(name)
@@ -599,13 +579,7 @@ def name_of(kernel: Kernel) -> str:
 
 
 def families_of(name: str) -> tuple[Family, ...]:
-    """Families of the parts of a kernel that is written as in job files, such as "matern32 + matern(0.8)".
-
-    Raises
-    ------
-    ArgumentError
-        If a part is none of `KERNEL_FORMS`.
-    """
+    """Families of the parts of a kernel that is written as in job files, such as "matern32 + matern(0.8)"."""
     families = []
     for part in name.split("+"):
         family = family_of(part.strip())

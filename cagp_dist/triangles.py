@@ -133,21 +133,7 @@ def shared_neighbours(nearest, points, most, at_once):
     Groups are halves of halves of runs of ``most`` targets. One of g targets with m different neighbours
     counts as ``m^3 / 3 + g m^2`` flops, more where rows are short, what kernel values take, and ``at_once``.
 
-    Parameters
-    ----------
-    nearest : array of int, shape (q, k)
-        Neighbours of each target, from 0 to ``points - 1``; -1 is none.
-    most : int
-        Targets of a group, at most.
-
-    Returns
-    -------
-    edges : array of int, shape (groups + 1,)
-        First target of each group, and q.
-    starts : array of int, shape (groups + 1,)
-        Where the neighbours of each begin.
-    members : array of int
-        Different neighbours of each group.
+    Shapes: ``nearest`` (q, k); returns (groups + 1,), (groups + 1,).
     """
     q, k = nearest.shape
     alone = _group_flops(1, k) + at_once

@@ -192,14 +192,6 @@ def range_count(wavenumbers: int, block_bytes: int) -> int:
 
 
 def solves_window(latitudes: int, width: int, *, gaps: int, missing: int) -> bool:
-    """Whether a window of a circle is solved directly: much of the circle is missing, little of the window.
-
-    Parameters
-    ----------
-    latitudes, width : int
-        Rows and columns of the window; no columns if it is not known.
-    gaps, missing : int
-        Points of the window, and of the whole grid, that were not observed.
-    """
+    """Whether a window of a circle is solved alone: much of the circle is missing, little of the window."""
     flops = 2 * width**2 * latitudes**3
     return width > 0 and gaps <= FEW_MISSING < missing and flops <= MOST_WINDOW_FLOPS

@@ -37,11 +37,6 @@ def plan_ring_sweeps(
 
     ``block_size`` is None where points are solved one by one. A cycle has so many ``stages``, all of them
     together ``projections`` on ``coarse`` columns; ``tall`` matrices are kept from one to the next.
-
-    Raises
-    ------
-    BudgetError
-        If they do not fit into ``memory_limit_bytes``.
     """
     width = min(max(1, (block_size or 1) // grid.longitudes), grid.latitudes)
     tasks_of_a_sweep = range_count(grid.wavenumbers, grid.block_bytes)

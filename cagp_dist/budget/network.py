@@ -26,18 +26,7 @@ class Network:
 
     @classmethod
     def parsed(cls, bandwidth: str, latency: str) -> "Network":
-        """Read a bandwidth per second, b for bits and B for bytes, and a latency.
-
-        Raises
-        ------
-        ConfigurationError
-            If either is no positive number with a unit (a latency may be zero).
-
-        Examples
-        --------
-        >>> Network.parsed("10Gb", "1ms")
-        Network(bytes_per_second=1250000000.0, latency_seconds=0.001)
-        """
+        """Read a bandwidth per second, b for bits and B for bytes, and a latency."""
         speed = _number("bandwidth", bandwidth, BIT_UNITS, "10Gb (bits per second) or 1.25GB (bytes)")
         if speed == 0.0:
             raise ConfigurationError(f"bandwidth {bandwidth!r} is zero: nothing would ever arrive; say 10Gb.")

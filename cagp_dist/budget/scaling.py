@@ -124,25 +124,7 @@ def scaling(
     worker_task_seconds: float = WORKER_TASK_SECONDS,
     hop_seconds: float = HOP_SECONDS,
 ) -> Scaling:
-    """Estimate the time of a plan on so many single-threaded workers, whose memory suffices.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of a solve by blocks of points or by products with G; work is what it counts.
-    workers : int
-        At least 1.
-    network : Network
-    task_seconds, worker_task_seconds : float
-        Of the scheduler, and of a worker beside the work itself, for each task.
-    hop_seconds : float
-        Between two tasks of which one waits for the other.
-
-    Raises
-    ------
-    ConfigurationError
-        If the tasks of the solver are not modelled.
-    """
+    """Estimate the time of a plan on so many single-threaded workers, whose memory suffices."""
     if workers < 1:
         raise ConfigurationError(f"there are no solves on {workers} workers; expected at least 1.")
     total, limits, tasks = 0.0, dict.fromkeys(LIMITS, 0.0), 0.0

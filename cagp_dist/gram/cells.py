@@ -148,13 +148,7 @@ def box_means(south: Array, north: Array, west: Array, east: Array, *, nodes_per
 def box_nodes(
     south: Array, north: Array, west: Array, east: Array, *, nodes_per_side: int
 ) -> tuple[Array, Array, Array]:
-    """Latitude and longitude of the nodes of boxes in degrees, and weights, each (q, k^2).
-
-    Raises
-    ------
-    ArgumentError
-        If a box reaches beyond a pole.
-    """
+    """Latitude and longitude of the nodes of boxes in degrees, and weights, each (q, k^2)."""
     if len(south) and not (south.min() >= -90.0 - 1e-9 and north.max() <= 90.0 + 1e-9):
         raise ArgumentError(
             f"cells reach from latitude {south.min():g} to {north.max():g}; expected -90 to 90 degrees."

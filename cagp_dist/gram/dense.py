@@ -162,13 +162,7 @@ def condition_number(factor: Array, *, norm: float) -> float:
 
 
 def cholesky_lower(matrix: Array) -> Array:
-    """Lower Cholesky factor of a symmetric positive definite matrix, zero above the diagonal.
-
-    Raises
-    ------
-    NumericalError
-        If the matrix is not positive definite in floating point.
-    """
+    """Lower Cholesky factor of a symmetric positive definite matrix, zero above the diagonal."""
     from scipy.linalg import LinAlgError, cholesky
 
     try:

@@ -89,20 +89,6 @@ class ExactVariance:
         """Lower and upper bound, shape (2, q), worked out on the first call; latent, without noise.
 
         The same bits for every executor on one kind of processor.
-
-        Parameters
-        ----------
-        executor : Executor
-            Where they are worked out.
-        demand : Demand, optional
-            Size of the problem, and what may be allocated: where that is little, fewer tasks run at once.
-
-        Raises
-        ------
-        BudgetError
-            If not one task fits into what ``demand`` allows, or the factors of a grid do not.
-        NumericalError
-            If the factors of a grid cannot be made.
         """
         if self._found is None:
             at_once = executor.workers
@@ -166,13 +152,7 @@ def bounds_bytes(demand: Demand) -> int:
 
 
 def bounds_workers(demand: Demand) -> int:
-    """Tasks of the bounds that fit side by side into the memory of a demand, at most its workers.
-
-    Raises
-    ------
-    BudgetError
-        If not one does.
-    """
+    """Tasks of the bounds that fit side by side into the memory of a demand, at most its workers."""
     for workers in range(demand.workers, 0, -1):
         if bounds_bytes(replace(demand, workers=workers)) <= demand.memory_limit_bytes:
             return workers
@@ -212,25 +192,7 @@ def neighbour_bounds(
 ) -> Array:
     """Bounds (2, q) of the exact posterior variance at targets (q, p), given points X (n, p).
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Covariance of the field.
-    X, noise : array, shape (n, p) and (n,)
-        Observed points and the variance of the noise at each.
-    targets : array, shape (q, p), or LinearFunctionals
-        Where the variance is wanted; the neighbours of a cell are those of its centre.
-    executor : Executor
-        Where the groups of targets are worked on.
-    at_once : int, optional
-        How many of them at once, at most; by default as many as the executor has workers.
-
-    Returns
-    -------
-    array, shape (2, q)
-        Where at most 1,024 points were observed both are the exact variance up to rounding. Zero and the
-        prior variance where the trial problem is singular in floating point; where the noise is zero the
-        lower bound is zero.
+    Shapes: ``X, noise`` (n, p) and (n,), ``targets`` (q, p); returns (2, q).
     """
     bounds = np.empty((2, len(targets)))
     if len(targets) == 0:

@@ -96,16 +96,7 @@ class FewMissing:
     def inverse_diagonal(self, wanted: Mask | None = None) -> Array:
         """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing at the missing points.
 
-        Parameters
-        ----------
-        wanted : array of bool, shape (P, Q), optional
-            Points at which it is wanted; at others it may be too large.
-
-        Returns
-        -------
-        array
-            Cost P^2 transforms of length Q, 2 r^3 / 3 flops for the inverse of ``[G^-1]_mm``, and 2 c^2 for
-            each point with c missing points so near that their entries of ``G^-1`` are not `NEGLIGIBLE`.
+        Shapes: ``wanted`` (P, Q).
         """
         latitudes, longitudes = self.rings.grid.shape
         diagonal = np.repeat(self.rings.inverse_by_latitude()[:, None], longitudes, axis=1)

@@ -284,19 +284,7 @@ def views_of_functionals(
 ) -> tuple[LinearFunctionals, Indices, Indices]:
     """Functionals that see a grid differently up to rotation by whole grid steps, as `Views` are of points.
 
-    Parameters
-    ----------
-    functionals : LinearFunctionals
-        On the unit sphere.
-    grid : LatLonGrid
-        What is seen.
-
-    Returns
-    -------
-    seeing : LinearFunctionals
-        One functional of each view.
-    view, steps : array of int, shape (k,)
-        View of each functional, and its rotation to the east of that one.
+    Returns shape (k,).
     """
     places, starts = functionals.places, functionals.starts
     turns = Views.of(places[starts], grid).steps

@@ -142,6 +142,28 @@ def leaves(tree: "cKDTree", size: int) -> Iterator[tuple[int, int]]:
             pending += [node.greater, node.lesser]
 
 
+def nearest_points(X: Array, targets: Array, k: int) -> Indices:
+    """Give the k nearest of points X (n, p) to each target (q, p), (q, k), nearest first.
+
+    Of points equally far away the first ones: a tree alone takes those that its cuts bring up first, which
+    depend on what points there are elsewhere.
+    """
+    from scipy.spatial import cKDTree
+
+    tree, n = cKDTree(X, balanced_tree=False), len(X)
+    found, asked, most = np.empty((len(targets), k), dtype=np.intp), np.arange(len(targets)), k + 1
+    while asked.size:
+        most = min(most, n)
+        distance, index = (np.asarray(each) for each in tree.query(targets[asked], np.arange(1, most + 1)))
+        found[asked] = index[:, :k]
+        cut = (distance[:, k - 1] == distance[:, -1]) & (most < n)  # equally far ones may be missing
+        tied = np.flatnonzero(~cut & (distance[:, 1:] == distance[:, :-1]).any(axis=1))
+        order = np.lexsort((index[tied], distance[tied]), axis=1)[:, :k]
+        found[asked[tied]] = np.take_along_axis(index[tied], order, axis=1)
+        asked, most = asked[cut], 2 * most
+    return found
+
+
 def groups(
     X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None
 ) -> Iterator[tuple[Indices, Indices, Indices]]:
@@ -156,7 +178,7 @@ def groups(
 
     n, k = len(X), min(settings.neighbours, len(X))
     order = cKDTree(targets, leafsize=1).indices
-    nearest = cKDTree(X, balanced_tree=False).query(targets[order], k=k)[1].reshape(-1, k)
+    nearest = nearest_points(X, targets[order], k)
     if means is not None:
         beside = means.near(targets[order], nearest, settings.coarse)
         nearest = np.hstack([nearest, np.where(beside >= 0, n + beside, -1)])
@@ -295,13 +317,7 @@ def cell_laws(
 ) -> Laws:
     """Means and variances at targets of a cell: a task of executors.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X, noise, columns : array, shape (m, p), (m,) and (m, T)
-        The halo: points, noise variances and right-hand sides.
-    targets : array, shape (q, p), or LinearFunctionals
-    settings : Settings
+    Shapes: ``X, noise, columns`` (m, p), (m,) and (m, T), ``targets`` (q, p).
     """
     q = len(targets)
     mean, downdate = np.zeros((q, columns.shape[1])), np.empty(q)

@@ -11,30 +11,7 @@ def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, w
     Trees stand for the first points of the order, each for twice as many as the one before. A query asks the
     smallest tree that holds all points before its rank, of which these are at least half.
 
-    Parameters
-    ----------
-    X : array of float64, shape (n, p)
-        Points in their order.
-    centres : array of float64, shape (q, p)
-        Where to look.
-    ranks : array of int, shape (q,)
-        Points ``X[:rank]`` count.
-    count : int
-        How many, at most.
-    workers : int
-        Threads of the search; the result does not depend on them.
-
-    Returns
-    -------
-    array of int, shape (q, count)
-        Places in X, by distance; -1 behind the last where fewer than ``count`` come before. Cost
-        O(n log n + q count log n).
-
-    Examples
-    --------
-    >>> X = np.array([[0.0], [5.0], [1.0], [3.5]])
-    >>> nearest_preceding(X, X, np.arange(4), 2).tolist()
-    [[-1, -1], [0, -1], [0, 1], [1, 2]]
+    Shapes: ``X`` (n, p), ``centres`` (q, p), ``ranks`` (q,); returns (q, count).
     """
     from scipy.spatial import cKDTree
 

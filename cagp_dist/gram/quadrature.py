@@ -39,36 +39,7 @@ def quadrature_bounds(
     counted: T is that of a matrix that differs from A by at most ``ROUNDING`` times its trace, the shift that
     is added to T for the lower bound, and taken from T and from the node for the upper one.
 
-    Parameters
-    ----------
-    product : callable
-        ``G`` applied to columns (n, c).
-    diagonal, noise_variance : array, shape (n,)
-        Diagonal of G, and the noise in it, above zero.
-    columns : array, shape (n, c)
-        Columns y; of a solve the leftover ``Y0``, whose ``Y0' G^-1 Y0`` is the computational variance (T4).
-
-    Yields
-    ------
-    array, shape (2, c)
-        Lower and upper bound, each at least as good as the one before. A step is one product, 2 n^2 c flops
-        with points in tiles; the k-th one takes 8 k n c flops more, and keeps another 8 n c bytes.
-
-    Raises
-    ------
-    ArgumentError
-        If a noise variance is zero: nothing bounds G from below.
-
-    Examples
-    --------
-    >>> G, y = np.diag([1.0, 2.0, 4.0]), np.array([[1.0], [1.0], [1.0]])
-    >>> steps = quadrature_bounds(lambda columns: G @ columns, np.diag(G), np.full(3, 0.5), y)
-    >>> for _ in range(4):
-    ...     print(next(steps)[:, 0].round(3))
-    [0. 6.]
-    [1.286 2.543]
-    [1.686 1.852]
-    [1.75 1.75]
+    Shapes: ``diagonal, noise_variance`` (n,), ``columns`` (n, c); returns (2, c).
     """
     if not noise_variance.min() > 0.0:
         raise ArgumentError("a noise variance is zero; Lanczos quadrature needs every one to be above zero.")

@@ -189,10 +189,7 @@ def lower_strip_product(
 ) -> Array:
     """Contribution of the tile rows ``strip`` of the lower triangle to ``G @ column``, used on both sides.
 
-    Returns
-    -------
-    array of float64, shape (last row of the strip,)
-        To be added to the first rows of the product.
+    Returns shape (last row of the strip,).
     """
     from cagp_dist.compiled import add_product_vector, add_symmetric_product_vector
 
@@ -211,19 +208,7 @@ def lower_strip_product(
 def stored_tile_row(kernel: Parameters, blocks: Sequence[Array], columns: int) -> Array:
     """Evaluate the tiles left of and on the diagonal in one row, to be multiplied many times.
 
-    Parameters
-    ----------
-    kernel : tuple
-        Kernel parameters.
-    blocks : list of arrays, shapes (p, points of the block)
-        Points of the blocks 0 .. a; the last one is the row's own.
-    columns : int
-        Columns of the products to come; they decide the sub-tiles.
-
-    Returns
-    -------
-    array of float64, shape (entries,)
-        Tile after tile, each as `cagp_dist.compiled.evaluate_tile` leaves it.
+    Shapes: ``blocks`` (p, points of the block); returns (entries,).
     """
     from cagp_dist.compiled import evaluate_tile
 
@@ -251,21 +236,7 @@ def add_tile_product(
 ) -> None:
     """``out += k(X, Z) @ columns``, in the one way every executor computes this tile.
 
-    Parameters
-    ----------
-    kernel : tuple
-        Kernel parameters.
-    X, Z : array of float64, shapes (p, n) and (p, m)
-        Points of the tile's rows and columns.
-    columns : array of float64, shape (m, r)
-        Right-hand sides.
-    above : bool
-        Whether the tile lies above the diagonal: it is then used as the transpose of the tile below,
-        so that one stored tile serves both places.
-    stored : array
-        Entries of the tile (or of the one below), or `NOT_STORED`.
-    out : array of float64, shape (n, r)
-        Changed in place.
+    Shapes: ``X, Z`` (p, n) and (p, m), ``columns`` (m, r), ``out`` (n, r).
     """
     from cagp_dist.compiled import add_product, add_product_vector
 

@@ -103,27 +103,7 @@ def vecchia_factor(
 ) -> VecchiaFactor:
     """Work out Vecchia's factor of ``k(X, X) + diag(noise)`` in a random order of the points.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    X : array of float64, shape (n, p)
-    noise_variance : float, or array of float64, shape (n,)
-    neighbours : int
-        k, at most; those that are nearest in units of the lengthscales of the kernel.
-    executor : Executor
-        Where the weights are worked out, in tasks; the result does not depend on it.
-    seed : int
-        Of the order.
-
-    Returns
-    -------
-    VecchiaFactor
-        Cost n (k^3 / 3 + k^2) flops and n k^2 / 2 kernel values; memory 16 n k bytes.
-
-    Raises
-    ------
-    NumericalError
-        If points coincide, or nearly so, and have no noise.
+    Shapes: ``X`` (n, p), ``noise_variance`` (n,).
     """
     n = len(X)
     order = np.random.default_rng(seed).permutation(n)

@@ -276,13 +276,7 @@ class WindowSolve:
 
 
 def refined_solve(gram: BlockToeplitz, fields: Array, tolerance: float) -> Array:
-    """``G^-1 @ fields`` to a relative residual: the direct solve preconditions its repeats.
-
-    Raises
-    ------
-    NumericalError
-        If the matrix is too nearly singular for that.
-    """
+    """``G^-1 @ fields`` to a relative residual: the direct solve preconditions its repeats."""
     shape = fields.shape
     solution = conjugate_gradients(
         lambda rows: gram.product(rows.reshape(shape)).reshape(rows.shape),

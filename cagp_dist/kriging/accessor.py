@@ -60,23 +60,6 @@ class Maps:
         """Draw maps of some variables, with coastlines: grids shaded, places as dots.
 
         Global maps are drawn in the Equal Earth projection, regions in plate carree.
-
-        Parameters
-        ----------
-        variables : sequence of str
-            One map for each.
-        field : int
-            Which time (or sample) is drawn, where there are several: -1 is the last.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Of pyplot, which shows it in a notebook.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such variable or field.
         """
         import matplotlib.pyplot as plt
 
@@ -108,28 +91,7 @@ class Maps:
         return figure
 
     def to_geotiff(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
-        """Write one variable as GeoTIFF: north up, EPSG:4326, float32, a band for each time.
-
-        Parameters
-        ----------
-        path : str or path
-            Replaced whole.
-        variable : str
-            Which one.
-
-        Returns
-        -------
-        Path
-            The path.
-
-        Raises
-        ------
-        ArgumentError
-            If there is no such variable, or it is no map with axes of latitude and longitude, and of times
-            at most beside them.
-        ConfigurationError
-            If tifffile is not installed (extra ``geotiff``), the cells are not equal, or the disk refuses.
-        """
+        """Write one variable as GeoTIFF: north up, EPSG:4326, float32, a band for each time."""
         if variable not in self._dataset.data_vars:
             there = ", ".join(map(repr, self._dataset.data_vars))
             raise ArgumentError(f"there is no variable {variable!r} to write; the dataset has {there}.")

@@ -89,15 +89,7 @@ class Horizontal:
 
 
 def horizontal(given: XarrayObject) -> Horizontal:
-    """Find latitude and longitude of an object.
-
-    Raises
-    ------
-    ArgumentError
-        If one is not there; names the coordinates that are.
-    DataError
-        If they are no latitudes and longitudes.
-    """
+    """Find latitude and longitude of an object."""
     found = {what: _find(given, what) for what in NAMES}
     latitude, longitude = (_checked(name, given[name].variable, what) for what, name in found.items())
     dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
@@ -136,13 +128,7 @@ def time_coordinate(given: xr.DataArray) -> str | None:
 
 
 def field_dimension(values: xr.DataArray, where: Horizontal) -> str | None:
-    """Name of the dimension along which fields follow each other, of a field without dimensions of length 1.
-
-    Raises
-    ------
-    ArgumentError
-        If there are several, or it is neither a time nor a member.
-    """
+    """Name of the dimension along which fields follow each other, where there is one."""
     others = [str(dim) for dim in values.dims if dim not in where.dims]
     if not others:
         return None
@@ -159,13 +145,7 @@ def field_dimension(values: xr.DataArray, where: Horizontal) -> str | None:
 
 
 def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
-    """Find the variable of a dataset that holds the values.
-
-    Raises
-    ------
-    ArgumentError
-        If it cannot be told, or is not there; names the variables that are.
-    """
+    """Find the variable of a dataset that holds the values."""
     names = [str(name) for name in given.data_vars]
     listed = ", ".join(map(repr, names)) or "none"
     if value is not None:

@@ -102,23 +102,7 @@ def named_columns(drift: DriftLike) -> list[str]:
 
 
 def drift_of(drift: DriftLike, observed: Observations) -> EstimatedMean:
-    """Give the drift that is meant.
-
-    Parameters
-    ----------
-    drift : str, DataArray, covariate, several of them, or EstimatedMean
-        "constant", "regional_linear" or another name of `TRENDS`, at most one; fields; and names of columns
-        of the table.
-    observed : Observations
-        Longitudes are counted from their middle, and they have the columns.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such term, or two that do not stand together.
-    DataError
-        If a field is none.
-    """
+    """Give the drift that is meant."""
     if isinstance(drift, EstimatedMean) and not isinstance(drift, str | xr.DataArray):
         return drift
     single = isinstance(drift, str | xr.DataArray) or _is_field(drift)

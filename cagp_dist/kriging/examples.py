@@ -60,38 +60,7 @@ root = {root}
 def write_examples(
     folder: str | PathLike[str], names: Sequence[str] = FILES, *, replace: bool = True
 ) -> list[Path]:
-    """Write example files: by default ``stations.csv``, ``places.csv``, ``era5.nc`` and ``month.nc``.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there. 0.3 MB are written.
-    names : sequence of str
-        Which of them, and of ``job.toml``, a job on the two tables. The job names them and its output by this
-        path, which is relative to the working directory unless it is absolute.
-    replace : bool
-        Whether files that are there already are written anew.
-
-    Returns
-    -------
-    list of Path
-        The files, in the order of ``names``.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no example of such a name.
-    ConfigurationError
-        If one of the files is there already and is not to be replaced.
-    StoreError
-        If they cannot be written.
-
-    Notes
-    -----
-    Stations are points of the built-in field in Europe with an error of their own, in degrees Celsius; the
-    grid is the field at 1.5 degrees where clouds leave a third of it out; the month is the same part of the
-    world with a random field added for each day. Each file is the same, whichever others are written.
-    """
+    """Write example files: by default ``stations.csv``, ``places.csv``, ``era5.nc`` and ``month.nc``."""
     where, known = Path(folder), (*FILES, JOB)
     unknown = [name for name in names if name not in known]
     if unknown:

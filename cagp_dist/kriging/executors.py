@@ -14,15 +14,7 @@ import."""
 
 @contextmanager
 def workers_of(given: Workers) -> Iterator[Executor]:
-    """Open the executor that is meant; what was given open stays open.
-
-    Raises
-    ------
-    ArgumentError
-        If it is nothing that can run tasks.
-    ConfigurationError, ClusterError
-        As for `cagp_dist.open_executor`.
-    """
+    """Open the executor that is meant; what was given open stays open."""
     if given is None:
         with ThreadExecutor() as executor:
             yield executor

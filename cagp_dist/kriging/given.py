@@ -22,18 +22,7 @@ Numbers: TypeAlias = float | Sequence[float] | None
 def fixed_numbers(
     *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers
 ) -> dict[str, list[float]]:
-    """Lengthscales as chords, and variances, of each part of a kernel; without those that are None.
-
-    Raises
-    ------
-    ArgumentError
-        If a number is not above zero, is too long for the sphere, or the lengthscale is given twice.
-
-    Examples
-    --------
-    >>> fixed_numbers(lengthscale=None, lengthscale_km=500.0, variance=[1.0, 2.0])
-    {'lengthscale': [0.0784...], 'variance': [1.0, 2.0]}
-    """
+    """Lengthscales as chords, and variances, of each part of a kernel; without those that are None."""
     if lengthscale is not None and lengthscale_km is not None:
         raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
     chords = _each("lengthscale", lengthscale)

@@ -59,13 +59,7 @@ def with_numbers_integrated(
     solver: "str | Solver",
     narrator: "Narrator",
 ) -> Learned:
-    """Integrate over the numbers of a map where that is asked for, or where they are not known well.
-
-    Raises
-    ------
-    ArgumentError
-        If it is asked for and cannot be done.
-    """
+    """Integrate over the numbers of a map where that is asked for, or where they are not known well."""
     if learned.result is None:
         return learned  # there is none to integrate over
     if asked == "plug-in":
@@ -169,12 +163,7 @@ def law_of_observations(
 ) -> Predictive:
     """Law (T, q) of observations at targets whose known noise, or all noise, is ``noise_variance``.
 
-    Parameters
-    ----------
-    prediction : Prediction
-        Of the field there.
-    noise_variance : array, shape () or (q,)
-        By the numbers that were plugged in.
+    Shapes: ``noise_variance`` () or (q,).
     """
     found = learned.integrated
     if found is None:
@@ -200,15 +189,7 @@ def law_of_observations(
 def drawn_numbers(
     learned: Learned, size: int, generator: np.random.Generator
 ) -> Iterator[tuple[Indices, Learned, Integrated, Array]]:
-    """Draw numbers by their probability, for so many draws of the field.
-
-    Yields
-    ------
-    tuple of array of int (c,), Learned, Integrated, array (c,)
-        Which of the draws have these numbers, a map with them plugged in, the same as an integral over them
-        alone, and by what deviations from its mean are multiplied: the root of a variance that was drawn over
-        that of the map.
-    """
+    """Draw numbers by their probability, for so many draws of the field."""
     found = learned.integrated
     assert found is not None
     chosen = generator.choice(len(found.nodes), size=size, p=found.weights)

@@ -142,13 +142,7 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
 
 
 def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, float]:
-    """Factor and offset that bring the observations to the units of a mean.
-
-    Raises
-    ------
-    ArgumentError
-        If they are not known to convert, or the observations state none and cannot be in those of the mean.
-    """
+    """Factor and offset that bring the observations to the units of a mean."""
     if not family.units:
         return 1.0, 0.0
     units = observed.attributes.get("units", "")
@@ -229,31 +223,7 @@ def learn(
     memory_limit_bytes: int | None,
     narrator: "Narrator",
 ) -> Learned:
-    """Fit what is not known of kernel and noise to the observations, by maximum likelihood.
-
-    Parameters
-    ----------
-    observed : Observations
-        With the noise of each place, where it is known.
-    kernel : str, class of kernel, several of them, or Kernel
-        The numbers of a kernel that has them are kept. "auto": see `cagp_dist.fit`.
-    mean : str, number, callable or EstimatedMean
-        Taken away before the fit; the coefficients of the last are estimated beside it (REML).
-    fixed : mapping of sequences of float
-        "lengthscale" and "variance" of each part of the kernel, if they are to be kept.
-    noise_std : float or None
-        Noise of all observations, where it is known.
-    nugget_std : float or None
-        What is added to a known noise; None has it fitted.
-    executor, memory_limit_bytes
-        As for `cagp_dist.fit`.
-    narrator : Narrator
-        Says what the fit takes before it begins, and how far it is.
-
-    Notes
-    -----
-    Where the noise of each place is known, the likelihood has it, and the nugget on top of it.
-    """
+    """Fit what is not known of kernel and noise to the observations, by maximum likelihood."""
     from cagp_dist.likelihood.duration import FitCourse, FitSize
 
     parts = families(kernel)

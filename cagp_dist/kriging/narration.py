@@ -118,13 +118,7 @@ class Narrator:
         return self._slowness.now * self._nominal_seconds
 
     def announce(self) -> None:
-        """Say what the work is going to take, where that is more than a few seconds.
-
-        Raises
-        ------
-        BudgetError
-            If it is more than the time limit.
-        """
+        """Say what the work is going to take, where that is more than a few seconds."""
         if self.planned_seconds > 0.2 * QUICK_SECONDS:
             self._slowness = slowness(self._workers)
         alone = self._slowness.alone * self._nominal_seconds  # another program may end

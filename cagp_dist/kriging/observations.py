@@ -183,15 +183,7 @@ def observe(
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
 ) -> Observations:
-    """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
-
-    Raises
-    ------
-    ArgumentError
-        If it cannot be told what is what.
-    DataError
-        If values or places are none.
-    """
+    """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`."""
     if is_source(source):
         source = open_named(source, value=value, units=units, missing=missing, where=where)
         value, units, missing, where = None, None, None, None
@@ -252,13 +244,7 @@ def observe(
 
 
 def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> Observations:
-    """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees.
-
-    Raises
-    ------
-    ArgumentError
-        If they have other shapes, or hold what is none.
-    """
+    """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees."""
     places = as_numbers("X", X)
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
     check_pairs(places)

@@ -56,13 +56,7 @@ def with_laws(
     memory_limit_bytes: int | None,
     report: Callable[[float], None],
 ) -> xr.Dataset:
-    """Add the corrected law of an observation at each target: ``predictive_std`` and ``quantile``.
-
-    Raises
-    ------
-    ArgumentError
-        If targets are cells, or the places are too few for the method.
-    """
+    """Add the corrected law of an observation at each target: ``predictive_std`` and ``quantile``."""
     if targets.cells is not None:
         raise ArgumentError(
             f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "

@@ -165,11 +165,6 @@ def plan_solves(
     """Choose the solver of each pattern of gaps, and plan it; of so many right-hand sides for each field.
 
     ``kernel_parts`` are the terms of the kernel.
-
-    Raises
-    ------
-    ArgumentError, BudgetError
-        As for `cagp_dist.condition`.
     """
     named = SOLVERS.get(solver) if isinstance(solver, str) else solver
     return [
@@ -267,11 +262,6 @@ def predict(
 
     Fields with the same gaps share a solve. Each has an observation at least. ``report`` is called with the
     part that is done; ``iterations`` is about how many of them are needed, where that is known.
-
-    Raises
-    ------
-    DataError, BudgetError, NumericalError, ArgumentError
-        As for `cagp_dist.condition`.
     """
     T, q = len(observed.values), targets.latitude_degrees.size
     mean, variance = np.empty((T, q)), np.empty((T, q))
@@ -449,11 +439,6 @@ def sample_fields(
 
     Block Gauss-Seidel that was not asked for with its settings does `USUAL_SWEEPS` sweeps: where to stop
     follows from variances, which are not worked out here.
-
-    Raises
-    ------
-    DataError, BudgetError, NumericalError, ArgumentError
-        As for `cagp_dist.sample_posterior`.
     """
     T, q, names = len(observed.values), targets.latitude_degrees.size, []
     draws = np.empty((size, T, q))

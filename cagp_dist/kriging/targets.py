@@ -82,19 +82,7 @@ class Targets:
 
 
 def find_targets(to: To, observed: Observations) -> Targets:
-    """Read what a map is wanted on.
-
-    Parameters
-    ----------
-    to : see `cagp_dist.krige`
-    observed : Observations
-        Their grid is meant where nothing is said, and the region that they cover where only a resolution is.
-
-    Raises
-    ------
-    ArgumentError
-        If it cannot be told which points are meant.
-    """
+    """Read what a map is wanted on."""
     if to is None:
         if observed.where is None:
             raise ArgumentError(
@@ -206,13 +194,6 @@ def region_of(observed: Observations) -> tuple[float, float, float, float]:
     """North, west, south and east edge of what the observations cover, longitudes in their convention.
 
     Whole degrees, outward; the globe where they lie around it.
-
-    Examples
-    --------
-    >>> from cagp_dist.kriging.observations import observe_arrays
-    >>> import numpy as np
-    >>> region_of(observe_arrays(np.array([[48.1, 11.6], [52.5, -4.3]]), np.zeros(2)))
-    (53.0, -5.0, 48.0, 12.0)
     """
     latitude, longitude = observed.latitude_degrees, observed.longitude_degrees
     start, gap = widest_gap(longitude)
@@ -275,11 +256,6 @@ def as_cells(targets: Targets, observed: Observations) -> Targets:
     """Means over the cells of a grid, with edges half way between its points, in place of values at these.
 
     Cells end at the poles. They have one node more along a side than observed places, two to eight.
-
-    Raises
-    ------
-    ArgumentError
-        If the targets are no grid of at least two latitudes and two longitudes, or one appears twice.
     """
     if targets.axes is None:
         raise ArgumentError(

@@ -86,20 +86,7 @@ class ActionTiles:
     def backward(self, kernel: KernelArrays, values: Array, weights: Array) -> tuple[Array, Array]:
         """Differentiate ``<W, k(X, X) S>``.
 
-        Parameters
-        ----------
-        kernel : KernelArrays
-        values : array of float64, shape (n,)
-            Entries of S, in the order of the blocks.
-        weights : array of float64, shape (n, i)
-            W, likewise.
-
-        Returns
-        -------
-        by_kernel : array of float64, shape (m, p + 1)
-            By the logarithms of the lengthscales and the variance of each part.
-        by_value : array of float64, shape (n,)
-            By each entry of S.
+        Shapes: ``values`` (n,), ``weights`` (n, i); returns (m, p + 1), (n,).
         """
         by_kernel = np.zeros((len(kernel.families), kernel.inverse_lengthscales.shape[1] + 1))
         by_value = np.zeros(len(values))

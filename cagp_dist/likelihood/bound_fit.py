@@ -73,20 +73,7 @@ def fit_bound(
 ) -> BoundFit:
     """Maximise the bound by hyperparameters and actions, which begin as means of blocks; then look around.
 
-    Parameters
-    ----------
-    start : sequence of float
-        Parameters, within the limits.
-    information : array of float64, shape (k, k)
-        By the logarithms of (lengthscales, variance, weights, ratio), near the optimum.
-    limits : Bounds
-        Of the parameters. The noise variance also stays above 1e-8 of the variance of the start.
-    counter : Counter
-        Counts evaluations and tells of steps.
-    actions : int
-        Blocks; at most n are used.
-    seed : int
-        Of the samples of the gradient.
+    Shapes: ``information`` (k, k).
     """
     seen = ProjectedData(
         model,

@@ -136,17 +136,7 @@ class Bounds:
         that of each further part. A part whose range does not meet those before it has its weight changed
         until it does, and this weight then moves with what limits those.
 
-        Parameters
-        ----------
-        x : array of float64, shape (k,)
-            Logarithms of (lengthscales, weights, ratio).
-
-        Returns
-        -------
-        x : array of float64, shape (k,)
-            The same, or with other weights.
-        tied : tuple of (int, int)
-            Each weight that was changed, and which of the numbers it moves with; -1 if with none.
+        Shapes: ``x`` (k,); returns (k,).
         """
         if not self.others:
             return x, ()
@@ -170,22 +160,7 @@ class Bounds:
         return changed, tuple(tied)
 
     def variance_at(self, factors: float | Sequence[float], best: float) -> tuple[float, int]:
-        """Admissible variance (of the first part) nearest to ``best``, and what limits it.
-
-        Parameters
-        ----------
-        factors : float or sequence of float
-            Ratio; of a sum the weights, then the ratio: what the other variances are in units of this one.
-        best : float
-            Where the likelihood is largest.
-
-        Returns
-        -------
-        variance : float
-            Within the limits of this one and of those that follow it.
-        follows : int
-            Which of the factors belongs to the variance that limits it, counted from 1; 0 if none does.
-        """
+        """Admissible variance (of the first part) nearest to ``best``, and what limits it."""
         factors = factors if isinstance(factors, Sequence) else (factors,)
         others = [*(variance for _, variance in self.others), self.noise_variance]
         lows = [self.variance[0], *(low / by for (low, _), by in zip(others, factors, strict=True))]
@@ -215,13 +190,7 @@ class Bounds:
         return all(other == (self.lengthscale, self.variance) for other in self.others)
 
     def above(self, noise_variance: float) -> "Bounds":
-        """Limits with a noise variance above this one.
-
-        Raises
-        ------
-        ArgumentError
-            If it was to be below.
-        """
+        """Limits with a noise variance above this one."""
         low, high = self.noise_variance
         if high <= noise_variance:
             raise ArgumentError(
@@ -262,13 +231,7 @@ Where each coordinate has a lengthscale of its own, several of these in place of
 
 
 def make_bounds(given: Given | None, scales: Scales, *, parts: int = 1) -> Bounds:
-    """Limits that were given, and defaults for the others.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown, or limits are no two numbers above zero, the lower one first.
-    """
+    """Limits that were given, and defaults for the others."""
     chosen = checked_names("bounds", given)
     lengthscales = [_default_lengthscale(scales)] * parts
     variances = [(1e-4 * scales.power, 1e4 * scales.power)] * parts
@@ -332,13 +295,7 @@ def _pair(name: str, pair: object) -> Limits:
 
 
 def checked_names(what: str, given: Mapping[str, T] | None) -> dict[str, T]:
-    """Give what was given, by name.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown.
-    """
+    """Give what was given, by name."""
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not set(given) <= set(NAMES):

@@ -48,16 +48,7 @@ KERNELS_COMPARED = {AUTO: len(CANDIDATES), FITTED: 6}
 
 
 def choose(search: Callable[..., FitResult], *, final: bool) -> FitResult:
-    """Fit every candidate and give the fit of the best, with what there was to choose from.
-
-    Parameters
-    ----------
-    search : callable
-        Fits a family, with settings of `cagp_dist.fit` in place of its own.
-    final : bool
-        Whether the best fit is the result, and no start for one to more data: then a fit that did not end
-        well is the best only if none did.
-    """
+    """Fit every candidate and give the fit of the best, with what there was to choose from."""
     first = search(CANDIDATES[0])
     found = [first]
     missing: list[str] = []

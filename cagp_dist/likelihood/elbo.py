@@ -58,15 +58,7 @@ class _OfActions(ABC):
         return f"{type(self).__name__} {self._data.fingerprint}"
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
-        """Evaluate at logarithms of hyperparameters and entries of S; see `Objective`.
-
-        Raises
-        ------
-        ArgumentError
-            If the vector has another shape or entries that are not finite, or an action none but zeros.
-        NumericalError
-            If ``S'G S`` is not positive definite in floating point.
-        """
+        """Evaluate at logarithms of hyperparameters and entries of S; see `Objective`."""
         with single_threaded_blas():
             return self._evaluate(vector)
 

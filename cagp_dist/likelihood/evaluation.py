@@ -162,23 +162,7 @@ def information(
     form, unless R depends on it. Costs 2 k evaluations. With `cagp_dist.likelihood.model.Numbering.natural`
     it becomes that of the logarithms of the parameters.
 
-    Parameters
-    ----------
-    evaluate : callable
-        From the logarithms of the numbers.
-    x : array, shape (k,)
-        Where.
-    variance : float
-        Where.
-    step : float
-        Of the differences.
-    along_variance : callable, optional
-        From the variance, at x, where R depends on it.
-
-    Returns
-    -------
-    array of float64, shape (k + 1, k + 1)
-        Symmetric; positive definite at a proper optimum.
+    Shapes: ``x`` (k,); returns (k + 1, k + 1).
     """
     columns, quadratic, first = [], 0.0, 0
     for direction in np.eye(x.size):

@@ -76,20 +76,7 @@ class DenseLikelihood:
         self._deviations = deviations
 
     def evaluate(self, *numbers: float) -> Evaluation:
-        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
-
-        Returns
-        -------
-        Evaluation
-            Cost n^3 flops for factor and inverse, 2 n^2 kernel values, 4 n^2 T flops (for k numbers
-            (k - 1) n^2 for the derivatives, m n^2 for a sum of m kernels, and 2 k n^2 T); memory as in
-            `dense_bytes`.
-
-        Raises
-        ------
-        NumericalError
-            If R is not positive definite in floating point.
-        """
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         numbers, scale = without_scale(numbers, self._deviations is not None)
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with blas_threads_for(self.points):
@@ -135,24 +122,7 @@ def dense_sums(
 
     With coefficients of a mean what `cagp_dist.likelihood.restricted.restrict` takes.
 
-    Parameters
-    ----------
-    kernel : tuple
-        Parameters of the kernel, whose first part has variance one.
-    derivatives : sequence of tuple
-        Parameters of its derivatives by the logarithms of lengthscales and weights.
-    ratio : float
-        Noise variance in units of the variance.
-    points : array of float64, shape (p, n)
-        Coordinates.
-    residuals : array of float64, shape (n, T), or (n, T + k)
-        ``b``, and the basis of the mean.
-    deviations : array of float64, shape (n,), optional
-        What is added to the noise variance of each point; its trace and slope come after those of the ratio.
-    scale : float
-        One over the variance, which brings them to its units.
-    coefficients : int
-        How many of the columns are the basis of a mean.
+    Shapes: ``points`` (p, n), ``residuals`` (n, T), ``deviations`` (n,).
     """
     from scipy.linalg.lapack import dpotri
 

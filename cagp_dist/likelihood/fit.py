@@ -447,15 +447,7 @@ def _as_points(data: Data) -> Points:
 
 
 def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) -> tuple[Place, Uncertainty]:
-    """Climb from every start on the first level, then from the best place on each further one.
-
-    Returns
-    -------
-    place : Place
-        Where the search on the last level ended.
-    end : Uncertainty
-        What curvature and gradient say there.
-    """
+    """Climb from every start on the first level, then from the best place on each further one."""
     place = _ordered(levels[0], best_climb(levels[0], starts), model)
     curvature = _curvature(levels[0], place)
     for before, profile in pairwise(levels):

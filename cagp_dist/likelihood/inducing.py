@@ -21,33 +21,7 @@ def inducing_points(
 ) -> Array:
     """Choose inducing points among the observed ones.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        With which numbers the field is expected to vary, for the space-filling placement.
-    X : array of float64, shape (n, p)
-        Observed points.
-    count : int
-        m, at least 1.
-    placement : {"space-filling", "random"}
-        As in `cagp_dist.PseudoInputs`. Space filling: next comes the point whose prior variance, given the
-        field at those before, is largest, among at most 8 m points that are evenly spread. Random: drawn
-        with ``seed``; a larger count begins with the same points.
-    seed : int
-        Of the random placement.
-
-    Returns
-    -------
-    array of float64, shape (m, p)
-        Fewer, if the points are fewer or, space filling, the field at these says all about the others up to
-        rounding. Cost 8 m^3 flops and 64 m^2 bytes.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> X = np.linspace(0.0, 1.0, 9).reshape(-1, 1)
-    >>> inducing_points(cagp.Matern32(0.5), X, 3).ravel()
-    array([0. , 1. , 0.5])
+    Shapes: ``X`` (n, p); returns (m, p).
     """
     points = as_points("X", X)
     check_count("count", count, least=1)

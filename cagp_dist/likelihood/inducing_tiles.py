@@ -25,16 +25,7 @@ def strips_of(n: int) -> list[Range]:
 def strip_sums(kernel: Parameters, inducing: Array, factor: Array, points: Array, residuals: Array) -> Array:
     """Give ``a a'`` and ``a b`` of some points side by side, shape (m, m + T); 2 n m^2 flops for n points.
 
-    Parameters
-    ----------
-    kernel : tuple
-        Kernel parameters.
-    inducing, points : arrays of float64, shapes (p, m) and (p, n)
-        Z and X, by coordinate.
-    factor : array of float64, shape (m, m)
-        L, in the lower triangle.
-    residuals : array of float64, shape (n, T)
-        b.
+    Shapes: ``inducing, points`` (p, m) and (p, n), ``factor`` (m, m), ``residuals`` (n, T).
     """
     m, fields = len(factor), residuals.shape[1]
     out = np.zeros((m, m + fields))
@@ -58,21 +49,7 @@ def strip_gradients(
 ) -> Array:
     """Differentiate by the kernel, and by Z, what some points give, times the noise variance.
 
-    Parameters
-    ----------
-    kernel, inducing, factor, points, residuals
-        As in `strip_sums`.
-    arrays : KernelArrays
-        The parts of the kernel.
-    left, dual : arrays of float64, shapes (m, m) and (m, T)
-        ``L^-T N`` and ``L^-T u``.
-    learns : bool
-        Whether Z is differentiated by.
-
-    Returns
-    -------
-    array of float64
-        As `pair_gradients`. Cost 3 n m^2 flops and 2 n m kernel values for n points.
+    Shapes: ``left, dual`` (m, m) and (m, T).
     """
     left, dual = np.require(left, requirements="A"), np.require(dual, requirements="A")
     out: Array | None = None
@@ -89,20 +66,7 @@ def strip_gradients(
 def pair_gradients(arrays: KernelArrays, Z: Array, X: Array, weights: Array, *, by_points: bool) -> Array:
     """Differentiate ``<W, k(Z, X)>`` by the kernel, and by the points Z where that is asked for.
 
-    Parameters
-    ----------
-    arrays : KernelArrays
-        The parts of the kernel.
-    Z, X : arrays of float64, shapes (p, m) and (p, n)
-        Points, by coordinate.
-    weights : array of float64, shape (m, n)
-        W.
-    by_points : bool
-        Whether Z is differentiated by.
-
-    Returns
-    -------
-    array of float64, shape (parts (p + 1),) or (parts (p + 1) + p m,)
+    Shapes: ``Z, X`` (p, m) and (p, n), ``weights`` (m, n); returns (parts (p + 1).
     """
     from cagp_dist.compiled import add_pair_gradients
 

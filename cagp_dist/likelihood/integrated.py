@@ -247,18 +247,7 @@ class Integrated:
     def predict(self, fields: Fields, targets: Targets, *, noise_variance: Array | None = None) -> Components:
         """Predict fields at targets, by what each node says of them.
 
-        Parameters
-        ----------
-        fields : Fields
-            T fields at the same n points.
-        targets : array (q, p), LatLonGrid or LinearFunctionals
-        noise_variance : array, shape (q,), optional
-            Of observations there, in the unit of `Fields`; None: the field itself is meant.
-
-        Returns
-        -------
-        Components
-            n^2 q flops for each lengthscale, and some n q for each node.
+        Shapes: ``noise_variance`` (q,).
         """
         points = target_points(targets)
         at_targets = averaged(targets, fields.mean.basis_at(points))
@@ -415,13 +404,7 @@ def reason(asked: str, *, values: int, places: int, result: FitResult) -> str | 
 def why_not(
     kernel: Kernel, patterns: Sequence[Fields], held: Held, *, solver: object, exact: bool
 ) -> str | None:
-    """Say why numbers cannot be integrated over; None where they can.
-
-    Parameters
-    ----------
-    solver, exact
-        What solves, and whether its posterior is the exact one: that of numbers that are integrated over is.
-    """
+    """Say why numbers cannot be integrated over; None where they can."""
     if len(kernel.parts) > 1:
         return "the kernel is a sum, which has too many numbers for a grid"
     if not exact:
@@ -456,43 +439,7 @@ def integrate(
     held: Held,
     progress: Callable[[float], None] | None = None,
 ) -> Integrated:
-    """Find the posterior of the numbers of a prior on a grid.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        No sum, with one lengthscale for all coordinates; its numbers do not matter.
-    patterns : sequence of Fields
-        All fields share the numbers; those that were observed at the same points stand together.
-    held : Held
-        Numbers that are known.
-    progress : callable, optional
-        Called with about the part that is done.
-
-    Returns
-    -------
-    Integrated
-        25 to 50 decompositions of n^3 flops, ten or so each, of every pattern; 8 n^2 bytes a few times.
-
-    Raises
-    ------
-    ArgumentError
-        If there is nothing to integrate over, or fewer than 3 observations more than the mean has
-        coefficients.
-    NumericalError
-        If nothing on the grid has a finite likelihood.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> from cagp_dist.likelihood.integrated import Fields, Held, integrate
-    >>> X = np.linspace(0.0, 1.0, 15).reshape(-1, 1)
-    >>> constant = cagp.Prior(cagp.Matern32(1.0), 1.0, cagp.mean_family("constant"))
-    >>> fields = Fields(X, np.sin(6.0 * X) + 0.1 * np.cos(50.0 * X), constant, np.ones(15))
-    >>> found = integrate(cagp.Matern32(1.0), [fields], held=Held())
-    >>> found.degrees, len(found.nodes) < 143
-    (14.0, True)
-    """
+    """Find the posterior of the numbers of a prior on a grid."""
     degrees = degrees_of(patterns)
     if degrees < LEAST_DEGREES:
         count = sum(fields.values.size for fields in patterns)

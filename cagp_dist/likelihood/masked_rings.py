@@ -103,19 +103,7 @@ class MaskedRingLikelihood:
         self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
 
     def evaluate(self, *numbers: float) -> Evaluation:
-        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
-
-        Returns
-        -------
-        Evaluation
-            Cost that of the whole grid, P^3 Q flops for products of blocks, 2 l^2 Fourier transforms of
-            length Q for missing points on l latitudes, and r^3; memory as in `masked_bytes`.
-
-        Raises
-        ------
-        NumericalError
-            If a block, or the matrix of the missing points, is not positive definite in floating point.
-        """
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         executor, ratio, homes = self._executor, numbers[-1], list(enumerate(self._ranges))
         with single_threaded_blas():
@@ -205,18 +193,7 @@ def observed_sums(
 ) -> Array:
     """Contribution of a range of wavenumbers, as of `cagp_dist.likelihood.rings.range_sums`.
 
-    Parameters
-    ----------
-    inverted : Inverted
-        Of the whole grid.
-    blocks : list of array, shape (l_s, l_s, span)
-        ``B_k`` at the rows of each sector that have missing points.
-    rows : list of array of int, shape (l_s,)
-        These rows.
-    extra, columns : list of array, shape (span, size, 2 T)
-        ``e`` and ``b`` in each sector.
-    derivatives, ratio, wavenumbers, span, coefficients
-        As of `range_sums`.
+    Shapes: ``blocks`` (l_s, l_s, span), ``rows`` (l_s,), ``extra, columns`` (span, size, 2 T).
     """
     heads, inverses, solutions = [], [], []
     for (log_determinants, _), inverse, solved, block, chosen, wrong, right in zip(

@@ -123,13 +123,7 @@ class Model:
 
     @classmethod
     def of(cls, kernel: "Families | Model") -> "Model":
-        """Give the model of a class, or of several; a model is its own.
-
-        Raises
-        ------
-        ArgumentError
-            If ``kernel`` is something else.
-        """
+        """Give the model of a class, or of several; a model is its own."""
         if isinstance(kernel, Model):
             return kernel
         if isinstance(kernel, Kernel):

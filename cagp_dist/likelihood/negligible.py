@@ -24,13 +24,6 @@ def noise_is_negligible(result: FitResult, prior: Prior) -> bool:
     On a fine grid of a reanalysis, which has no noise, it is: its logarithm has no standard error, or a
     large one, and the noise variance itself is far below that of the field. A search that looks for it in
     vain may end unconverged; the other numbers are then within a tenth of a standard error.
-
-    Parameters
-    ----------
-    result : FitResult
-        How the fit ended.
-    prior : Prior
-        The numbers that it found.
     """
     noise = prior.noise_number
     variance = float(sum(part.variance for part in prior.kernel.parts))

@@ -19,22 +19,6 @@ def fit_beside_known_noise(
 
     Without the second fit the other numbers would have the status and the standard errors of one that ended
     on a bound, which says nothing against them.
-
-    Parameters
-    ----------
-    search : callable
-        The fit, as a function of its bounds, and with a kernel in place of its own.
-    known : float
-        Variance of the known noise, or the mean of those of the points.
-    most : float
-        Upper bound of the noise variance.
-    others : mapping, optional
-        Bounds of the other numbers.
-
-    Returns
-    -------
-    FitResult
-        Its noise variance minus ``known`` is that of the nugget, zero where none was found.
     """
     bounds = dict(others or {})
     result = search({**bounds, NOISE: (known, most)})

@@ -89,13 +89,7 @@ class Hyperparameters:
         return len(self.names)
 
     def read(self, vector: Array) -> tuple[Kernel, float]:
-        """Kernel and noise variance of a vector.
-
-        Raises
-        ------
-        ArgumentError
-            If an entry is not finite, or so large that its exponential is not.
-        """
+        """Kernel and noise variance of a vector."""
         logarithms = np.asarray(vector[: self.size], dtype=np.float64)
         with np.errstate(over="ignore"):
             values = np.exp(logarithms)
@@ -132,16 +126,7 @@ class Hyperparameters:
     def gradient(self, by_kernel: Array, by_noise: float) -> Array:
         """Put derivatives in the order of the vector.
 
-        Parameters
-        ----------
-        by_kernel : array of float64, shape (m, p + 1)
-            By the logarithm of the lengthscale of each coordinate of each part, then of its variance.
-        by_noise : float
-            By the logarithm of the noise variance.
-
-        Returns
-        -------
-        array of float64, shape (size,)
+        Shapes: ``by_kernel`` (m, p + 1); returns (size,).
         """
         by_lengthscale = by_kernel[:, :-1]
         if self.model.coordinates is None:

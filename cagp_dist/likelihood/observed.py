@@ -204,13 +204,7 @@ class Gridded:
 
 
 def by_coordinate(data: Points | Gridded) -> Points:
-    """Give each coordinate a lengthscale of its own.
-
-    Raises
-    ------
-    ArgumentError
-        If the points lie on the sphere, or a coordinate is the same at all of them.
-    """
+    """Give each coordinate a lengthscale of its own."""
     if isinstance(data, Gridded) or on_unit_sphere(data.X):
         raise ArgumentError(
             f"anisotropic=True asks for a lengthscale for each coordinate, but {SAME_ON_SPHERE} Leave it "
@@ -231,20 +225,7 @@ def observe(
     mean: Mean | Literal["constant"],
     noise_deviations: ArrayLike | None = None,
 ) -> tuple[Points | Gridded, Mean]:
-    """Check the data and take the mean away.
-
-    Returns
-    -------
-    data : Points or Gridded
-        Residuals; of a grid without its pole rows.
-    mean : float or callable
-        What was taken away, as `cagp_dist.Prior` takes it; a mean whose coefficients are estimated, itself.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not match, values are missing, points are too few or y is constant.
-    """
+    """Check the data and take the mean away."""
     if isinstance(where, LatLonGrid):
         if noise_deviations is not None:
             raise ArgumentError(

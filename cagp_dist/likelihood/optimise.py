@@ -50,55 +50,7 @@ def maximise(
 ) -> Optimum:
     """Climb from one start to the highest place that can be reached.
 
-    Parameters
-    ----------
-    objective : Objective
-        A function of a vector that begins with the logarithms of the hyperparameters, with its gradient.
-    start : array of float64, shape (size,)
-        Where to begin.
-    optimiser : Optimiser
-        `LBFGS` or `Adam`, with their settings.
-    bounds : sequence of (float, float), optional
-        Least and largest value of each hyperparameter, in its own unit and in the order of
-        ``objective.names``; equal ones hold it fixed. What else is learnt has no bounds.
-    stopping : Stopping
-        When the search has converged, or rises so little that it ends.
-    callback : callable, optional
-        Called with an `OptimiserStep` at the start and after every step. Of a search that goes on, with the
-        new ones.
-    checkpoints : Checkpoints, optional
-        Where the search keeps what it has reached (`cagp_dist.store.checkpoints.Checkpoints`), so that the
-        same call goes on where it was cut off, with the same bits.
-    fingerprint : str
-        Says, with checkpoints, what the objective is made of: a digest of data, model and settings, such as
-        `cagp_dist.likelihood.sgpr.Sgpr.fingerprint`.
-
-    Returns
-    -------
-    Optimum
-        The highest place that was seen, the status with its remedy, and the trace.
-
-    Raises
-    ------
-    ArgumentError
-        If the start or the bounds make no sense, or checkpoints come without a fingerprint.
-    NumericalError
-        If the objective or its gradient is not finite somewhere; says where.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> from cagp_dist.likelihood.sgpr import Sgpr
-    >>> from cagp_dist.runtime import SerialExecutor
-    >>> rng = np.random.default_rng(0)
-    >>> X, Z = rng.uniform(size=(200, 1)), np.linspace(0.0, 1.0, 12).reshape(-1, 1)
-    >>> b = np.sin(8.0 * X) + 0.1 * rng.normal(size=(200, 1))
-    >>> bound = Sgpr(
-    ...     cagp.Matern52, X, b, inducing=Z, executor=SerialExecutor(), memory_limit_bytes=10**8
-    ... )
-    >>> found = maximise(bound, bound.vector(cagp.Matern52(0.5), 0.1))
-    >>> found.status.ok, round(found.hyperparameters["noise_variance"], 3)
-    (True, 0.011)
+    Shapes: ``start`` (size,).
     """
     course = Course(objective, start, bounds=bounds, stopping=stopping, callback=callback)
     checkpoint = None

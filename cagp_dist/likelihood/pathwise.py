@@ -105,19 +105,7 @@ class PathwiseLikelihood:
         self._weights = np.zeros((self.points, columns))
 
     def evaluate(self, *numbers: float) -> Evaluation:
-        """Estimate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
-
-        Returns
-        -------
-        Evaluation
-            Cost of the sweeps, of two products with T + S columns, and n S m cosines for m waves a sample;
-            for a sum one more product for each lengthscale and weight.
-
-        Raises
-        ------
-        NumericalError
-            If a diagonal block is not positive definite in floating point.
-        """
+        """Estimate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         kernel, ratio = self._model.unit(numbers), numbers[-1]
         with single_threaded_blas():
             right = np.concatenate([self._residuals, self._samples(*numbers)], axis=1)
@@ -184,13 +172,7 @@ class PathwiseLikelihood:
 
 
 def pathwise_plan(n: int, p: int, *, columns: int, executor: Executor, memory_limit_bytes: int) -> Plan:
-    """Plan the sweeps of n points in p dimensions, with as many columns as fields and samples.
-
-    Raises
-    ------
-    BudgetError
-        If they do not fit into memory.
-    """
+    """Plan the sweeps of n points in p dimensions, with as many columns as fields and samples."""
     demand = Demand(
         n=n,
         q=columns,

@@ -219,18 +219,7 @@ class ProjectedData:
     ) -> Array:
         """Carry derivatives of a function of the small matrices back to the vector.
 
-        Parameters
-        ----------
-        seen : Seen
-            Where; its ``image`` is overwritten.
-        by_matrix, by_inverted : arrays, shape (i, i)
-            ``L' D L`` of the derivatives D by A where it stands for itself, and by M. Symmetric.
-        by_projected : array, shape (i, T)
-            ``L'`` times the derivative by S'b.
-        by_noise, by_prior : float
-            By the noise variance and by ``tr(K) / n``, where they stand for themselves.
-        with_residual : bool
-            Whether the function has ``(|r|^2 - T |W|^2) / noise`` in it.
+        Shapes: ``by_matrix, by_inverted`` (i, i), ``by_projected`` (i, T).
         """
         noise, inverse = seen.noise_variance, seen.inverse
         inverted = np.einsum("ji,jk,ki->i", inverse, by_inverted, inverse, optimize=True)

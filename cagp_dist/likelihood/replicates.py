@@ -24,20 +24,7 @@ def effective_fields(kernel: Kernel, noise_variance: float | Array, X: Array, re
 
     independent fields, if space and time are separable. The sum ends with the first rho that chance explains.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    noise_variance : float, or array of float64, shape (n,)
-        The fitted numbers.
-    X : array of float64, shape (n, p)
-        Points; some blocks of neighbours of them are looked at.
-    residuals : array of float64, shape (n, T)
-        ``y - mean``, in the order of time.
-
-    Returns
-    -------
-    float
-        Between 1 and T.
+    Shapes: ``noise_variance`` (n,), ``X`` (n, p), ``residuals`` (n, T).
     """
     from scipy.linalg import solve_triangular
 

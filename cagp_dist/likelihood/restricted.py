@@ -40,16 +40,7 @@ def inner(left: Array, right: Array, coefficients: int) -> float | Array:
 def restrict(total: Array, *, fields: int, coefficients: int) -> Array:
     """Give log determinant, quadratic form, traces and slopes of the restricted likelihood.
 
-    Parameters
-    ----------
-    total : array of float64, shape (1 + m + (1 + m) c^2,)
-        ``log|R|``, m traces, ``C' R^-1 C`` and m times ``C' R^-1 dR R^-1 C``, with c = fields + coefficients.
-    fields, coefficients : int
-        How many columns C has of each.
-
-    Returns
-    -------
-    array of float64, shape (2 + 2 m,)
+    Shapes: ``total`` (1 + m + (1 + m); returns (2 + 2 m,).
     """
     columns = fields + coefficients
     m = (total.size - 1 - columns**2) // (1 + columns**2)

@@ -90,19 +90,7 @@ class RingLikelihood:
         self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
 
     def evaluate(self, *numbers: float) -> Evaluation:
-        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
-
-        Returns
-        -------
-        Evaluation
-            Cost P^2 Q kernel values and P^2 Q^2 / 4 + P^3 Q / 2 flops, a half and a quarter of that on a
-            mirrored grid (for a sum of m kernels up to 2 m times as much); memory as in `ring_bytes`.
-
-        Raises
-        ------
-        NumericalError
-            If a block is not positive definite in floating point.
-        """
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with single_threaded_blas():
             parts = self._executor.gather(
@@ -179,24 +167,7 @@ def range_sums(
 
     With coefficients of a mean what `cagp_dist.likelihood.restricted.restrict` takes.
 
-    Parameters
-    ----------
-    kernel : tuple
-        Parameters of the kernel, whose first part has variance one.
-    derivatives : sequence of tuple
-        Parameters of its derivatives by the logarithms of lengthscales and weights.
-    ratio : float
-        Noise variance in units of the variance.
-    wavenumbers : Wavenumbers
-        Rings and sectors.
-    span : (int, int)
-        First wavenumber, and the one after the last.
-    columns : list of arrays of float64, shape (span, size, 2 T)
-        Transformed residuals of each sector, and the basis of the mean behind them.
-    coefficients : int
-        How many of the fields are the basis of a mean.
-    curved : bool
-        Whether ``tr(R^-1 dR R^-1 dR')`` of every two numbers come at the end: (k^2,).
+    Shapes: ``columns`` (span, size, 2 T).
     """
     inverted = inverted_range(kernel, ratio, wavenumbers, span, columns, coefficients)
     return derivative_sums(inverted, derivatives, ratio, wavenumbers, span, coefficients, curved)

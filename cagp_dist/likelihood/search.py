@@ -57,25 +57,7 @@ def best_climb(profile: Profile, starts: Sequence[Array]) -> Place:
 def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Place:
     """Maximise the profile likelihood by L-BFGS-B from one start, within `REACH` at a time.
 
-    Parameters
-    ----------
-    profile : Profile
-        What to maximise.
-    start : array, shape (k,)
-        (log lengthscale, log ratio), within the bounds; of a sum the logarithms of all its numbers.
-    curvature : array, shape (k + 1, k + 1), optional
-        Information expected at the optimum, by log (lengthscale, variance, ratio): it sets the length of the
-        first step.
-
-    Returns
-    -------
-    Place
-        The highest one seen.
-
-    Raises
-    ------
-    NumericalError
-        If R is singular in floating point at the start, or all around where the way up leads.
+    Shapes: ``start`` (k,), ``curvature`` (k + 1, k + 1).
     """
     values = profile.likelihood.points * profile.likelihood.fields
     unit = np.ones(start.size)
@@ -101,19 +83,7 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
 
     The numbers of a sum trade off against each other; in such a narrow valley a climb ends early.
 
-    Parameters
-    ----------
-    profile : Profile
-        What to maximise.
-    place : Place
-        Where to begin.
-    curvature : array, shape (k + 1, k + 1)
-        Information there, by log (lengthscales, variance, weights, ratio).
-
-    Returns
-    -------
-    Place
-        A higher one, or the same.
+    Shapes: ``curvature`` (k + 1, k + 1).
     """
     matrix = profile_information(profile, curvature)
     if not np.isfinite(matrix).all() or np.linalg.eigvalsh(matrix).min() <= 0.0:
@@ -179,21 +149,7 @@ def score(profile: Profile, start: Array, variance: float | None = None) -> tupl
     It is corrected by how the slope fell with the last step, which is more or less than expected where the
     field is none of the model.
 
-    Parameters
-    ----------
-    profile : Profile
-        Its likelihood has evaluations with ``squares``.
-    start : array, shape (k,)
-        Logarithms of the numbers, within the bounds.
-    variance : float, optional
-        With which to begin, where the best one has no closed form; else it is searched for.
-
-    Returns
-    -------
-    place : Place
-        The highest one.
-    there : bool
-        Whether it is level there, or twice the step left is small (`arrived`).
+    Shapes: ``start`` (k,).
     """
     plain = not profile.deviating and profile.bounds.numbering.parts == 1
     chart: _Profiled | _Whole = _Profiled(profile) if plain else _Whole(profile)
@@ -287,14 +243,7 @@ def profile_information(profile: Profile, information: Array) -> Array:
 def arrived(step: Array, inverse: Array, noise: Array) -> bool:
     """Whether a step is small beside what the estimates are uncertain by anyway.
 
-    Parameters
-    ----------
-    step : array, shape (k,)
-        What the search would do next, in log parameters.
-    inverse : array, shape (k, k)
-        Inverse information: covariance of the estimates.
-    noise : array, shape (k, k)
-        Covariance of the sampled part of the gradient; zero where the gradient is exact.
+    Shapes: ``step`` (k,), ``inverse`` (k, k), ``noise`` (k, k).
     """
     scale = ARRIVED**2 * inverse + ARRIVED_SAMPLED**2 * inverse @ noise @ inverse
     return bool(step @ np.linalg.solve(scale, step) <= 1.0)
@@ -306,20 +255,7 @@ def settle(profile: Profile, start: Array, curvature: Array) -> Place:
     With the curvature of a subset this takes three to six evaluations; from a start a third off and a rough
     curvature eight to eleven, where Adam takes thirty to forty (measured, n = 2,000).
 
-    Parameters
-    ----------
-    profile : Profile
-        A likelihood whose gradient alone is known.
-    start : array, shape (k,)
-        (log lengthscale, log ratio), within the bounds; of a sum the logarithms of all its numbers.
-    curvature : array, shape (k + 1, k + 1)
-        Information expected at the root, by log (lengthscale, variance, ratio).
-
-    Returns
-    -------
-    Place
-        The last one. The search ends where twice the next step is small (`arrived`), or after
-        `MOST_ROOT_STEPS`.
+    Shapes: ``start`` (k,), ``curvature`` (k + 1, k + 1).
     """
     low, high = profile.box
     place = profile.at(start)

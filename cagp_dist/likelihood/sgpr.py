@@ -204,15 +204,7 @@ class Sgpr:
         return np.concatenate([logarithms, self.inducing.ravel()]) if self._learns else logarithms
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
-        """Evaluate at logarithms of hyperparameters, and coordinates of Z; see `Objective`.
-
-        Raises
-        ------
-        ArgumentError
-            If the vector has another shape, or entries that are not finite.
-        NumericalError
-            If ``k(Z, Z)`` is not positive definite in floating point.
-        """
+        """Evaluate at logarithms of hyperparameters, and coordinates of Z; see `Objective`."""
         with single_threaded_blas():
             seen = self._at(vector)
             return self._value(seen), self._gradient(seen)
@@ -221,11 +213,6 @@ class Sgpr:
         """Give mean and variance of the field at targets (q, p), in 2 m^2 (n + q) flops.
 
         ``mean = k(x, Z) L^-T R^-T c`` and ``variance = k(x, x) - |L^-1 k(Z, x)|^2 + |R^-1 L^-1 k(Z, x)|^2``.
-
-        Raises
-        ------
-        ArgumentError, NumericalError
-            As `__call__`; also if a variance is negative beyond rounding.
         """
         with single_threaded_blas():
             seen = self._at(vector)

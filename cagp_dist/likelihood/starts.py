@@ -28,11 +28,6 @@ def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: 
     extent and ratios from 0.001 to 1, by multiples of irrational numbers, so that any number of them is
     spread evenly. A noise within narrower limits has ratios that leave the field most of its power. Where
     each coordinate has a lengthscale of its own, they are the same parts of the extents of all coordinates.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown, or a start is no number above zero, or outside its bounds.
     """
     check_count("starts", starts, least=1)
     low = np.log([2.0 * scales.spacing, 1e-3])
@@ -70,17 +65,7 @@ def without_nugget(
     points with little noise counting most. Where few points carry most of the mean noise, that is
     many times the variance of the field, to which a fit of one noise for all points does not come near.
 
-    Parameters
-    ----------
-    spread : sequence of array, shape (k,)
-        Starts of `make_starts` or `make_sum_starts`.
-    bounds : Bounds
-        Of all numbers.
-    noise_variance : float
-        Mean of the known noise.
-    residuals : array, shape (n, T)
-    deviations : array, shape (n,)
-        By how much the noise of each point differs from the mean.
+    Shapes: ``spread`` (k,), ``residuals`` (n, T), ``deviations`` (n,).
     """
     own = noise_variance + deviations
     squares = np.mean(residuals**2, axis=1)
@@ -99,25 +84,6 @@ def make_sum_starts(
 
     The fit of one kernel is taken apart: its lengthscale lies between those of the parts, its variance is
     shared equally, and some of its noise becomes a part of the field.
-
-    Parameters
-    ----------
-    given : mapping, optional
-        A guess, tried first: a sequence for lengthscale and variance, one number for each part.
-    bounds : Bounds
-        Of the sum.
-    single : sequence of float
-        Lengthscale (or one for each coordinate), variance and noise variance of one kernel alone.
-    starts : int
-        Number of starts.
-    mixed : bool
-        Whether the parts are of several families; then each start is tried in both orders.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown, or a start is no number above zero, outside its bounds, or not one for each
-        part.
     """
     check_count("starts", starts, least=1)
     parts = bounds.numbering.parts

@@ -32,27 +32,7 @@ def solve_by_sweeps(
 ) -> LinearSolution:
     """Solve ``R v = right`` for every column.
 
-    Parameters
-    ----------
-    gram : TiledGram
-        R, points in an order in which neighbours stand together.
-    right : array of float64, shape (n, r)
-        Right-hand sides.
-    start : array of float64, shape (n, r)
-        Where to begin.
-    tolerance : float
-        Of the norm of each residual, beside that of its right-hand side.
-    most_sweeps : int
-        After these the solve ends.
-    plan : Plan
-        Blocks and panels, from `cagp_dist.budget.points.plan_sweeps`.
-    executor : Executor
-        Where tasks run; the result does not depend on it.
-
-    Returns
-    -------
-    LinearSolution
-        A solution in each row. Cost n^2 evaluations and 2 n^2 r flops for each sweep, and as much to begin.
+    Shapes: ``right`` (n, r), ``start`` (n, r).
     """
     nothing = Problem(gram, right[:, :0], gram.X[:0], full_covariance=False)  # no sums are wanted
     system = TileSystem(nothing, plan=plan, executor=executor)

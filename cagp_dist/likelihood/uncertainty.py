@@ -49,22 +49,7 @@ class Uncertainty:
 def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertainty:
     """Judge the end of a search.
 
-    Parameters
-    ----------
-    profile : Profile
-        What was maximised, with its bounds.
-    place : Place
-        Where the search ended.
-    information : array of float64, shape (k + 1, k + 1)
-        Observed information by the logarithms of (lengthscale, variance, ratio); of a sum (lengthscales,
-        variance of the first part, weights, ratio).
-
-    Returns
-    -------
-    Uncertainty
-        The covariance is that of the free directions, parameters on bounds being held there. Where the
-        gradient is estimated by sampling, or from some conditionals, the variance this leaves in the
-        estimates is added.
+    Shapes: ``information`` (k + 1, k + 1).
     """
     bounds, names, size = profile.bounds, profile.bounds.names, len(information)
     numbering = bounds.numbering

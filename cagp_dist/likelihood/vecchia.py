@@ -109,19 +109,7 @@ class VecchiaLikelihood:
         ]
 
     def evaluate(self, *numbers: float) -> Evaluation:
-        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum.
-
-        Returns
-        -------
-        Evaluation
-            Cost for each group of m points, g of them in its cell, k numbers and c columns: m^3 / 3 flops
-            for the factor, (2 k + 2) m^2 g and 6 m^2 c, and k m^2 kernel values.
-
-        Raises
-        ------
-        NumericalError
-            If R of a group is not positive definite in floating point.
-        """
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         numbers, scale = without_scale(numbers, self._deviate)
         kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with single_threaded_blas():
@@ -208,11 +196,7 @@ def piece_sums(
 ) -> Array:
     """Add up the sums of the groups of a task, each as `cagp_dist.likelihood.exact.dense_sums` has it.
 
-    Returns
-    -------
-    array of float64, shape (2, size)
-        With their weights, and with what the squares of these are beyond them. Where it is ``curved``,
-        ``tr(R^-1 dR R^-1 dR')`` of every two numbers come at the end.
+    Returns shape (2, size).
     """
     total: Array = np.zeros(())
     for group in piece.groups:
@@ -283,18 +267,6 @@ def _group_sums(
 
 
 def vecchia_bytes(points: int, *, columns: int, numbers: int, workers: int) -> int:
-    """Bytes of an evaluation: points and fields of all tasks, and for each worker the matrices of a group.
-
-    Parameters
-    ----------
-    points : int
-        Of all tasks together.
-    columns : int
-        Numbers of each point.
-    numbers : int
-        Of the kernel.
-    workers : int
-        Tasks at a time.
-    """
+    """Bytes of an evaluation: points and fields of all tasks, and for each worker the matrices of a group."""
     m = GROUP + NEIGHBOURS
     return DOUBLE * (points * columns + workers * (3 * m * m + m * (4 * columns + 3 * GROUP * numbers)))

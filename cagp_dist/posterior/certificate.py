@@ -42,11 +42,6 @@ class Certificate:
 
         What rounding makes of a difference of nearly equal variances, about 1e-15 of that of the prior, is
         in neither bound.
-
-        Raises
-        ------
-        BudgetError
-            If they do not fit into what may be allocated.
         """
         if self.exact_variance is None:
             return np.zeros((2, len(self.variance)))

@@ -204,34 +204,7 @@ class CountedMean:
 def coefficients_of(
     prior: Prior, problem: Problem, solver: Solver, *, plan: Plan | None, executor: Executor
 ) -> tuple[Coefficients, Problem]:
-    """Find the weights of the coefficients of a mean.
-
-    Parameters
-    ----------
-    prior : Prior
-        With a mean whose coefficients are estimated.
-    problem : Problem
-        Observed points and targets.
-    solver : Solver
-        What the problem is to be solved by. If it is exact the weights are ``G^-1 H``; else they are those of
-        generalised least squares as far as `SWEEPS` of the basis and the basis itself can tell,
-        ``W = Z (Z'GZ)^-1 Z'H`` with ``Z = [H, A_s H]``: never worse than ordinary least squares.
-    plan : Plan or None
-        Of `plan_of_weights`; None where the solver is exact.
-    executor : Executor
-        Where it is solved.
-
-    Returns
-    -------
-    coefficients : Coefficients
-    problem : Problem
-        The same, with the exact solve that was opened.
-
-    Raises
-    ------
-    ArgumentError
-        If there are fewer points than coefficients, or columns of the basis depend on each other there.
-    """
+    """Find the weights of the coefficients of a mean."""
     given = prior.basis_at(problem.gram.X)
     there = averaged(problem.targets, prior.basis_at(target_points(problem.targets)))
     basis, triangle = orthonormal(given, prior.coefficient_names)
@@ -299,13 +272,7 @@ def joined_coefficients(
 
 
 def plan_of_weights(solver: Solver, demand: Demand, *, coefficients: int) -> Plan | None:
-    """Plan what `coefficients_of` does beside the solve; None where the solve does all of it.
-
-    Raises
-    ------
-    BudgetError
-        If it does not fit.
-    """
+    """Plan what `coefficients_of` does beside the solve; None where the solve does all of it."""
     k = coefficients
     if k == 0 or isinstance(solver, DirectSolver):
         return None
@@ -381,13 +348,7 @@ def check_estimable(given: Array, names: Sequence[str]) -> None:
 
 
 def orthonormal(given: Array, names: Sequence[str]) -> tuple[Array, Array]:
-    """Orthonormal columns (n, k) and the triangle T (k, k) of what was given.
-
-    Raises
-    ------
-    ArgumentError
-        If a column depends on others at these points; it is named.
-    """
+    """Orthonormal columns (n, k) and the triangle T (k, k) of what was given."""
     n, k = given.shape
     if n < k:
         raise ArgumentError(

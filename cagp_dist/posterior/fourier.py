@@ -47,13 +47,7 @@ class Waves:
 
 
 def degrees_of_freedom(kernel: Family) -> float:
-    """Degrees of freedom of the t distribution that is the spectral density, infinite for a normal.
-
-    Raises
-    ------
-    ArgumentError
-        If the kernel does not say.
-    """
+    """Degrees of freedom of the t distribution that is the spectral density, infinite for a normal."""
     degrees = kernel.degrees_of_freedom
     if degrees is None:
         raise ArgumentError(
@@ -64,17 +58,7 @@ def degrees_of_freedom(kernel: Family) -> float:
 
 
 def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generator) -> Waves:
-    """Draw m waves in p dimensions.
-
-    Parameters
-    ----------
-    kernel : type of Kernel
-        Family.
-    p, waves : int
-        Coordinates of a point; m.
-    generator : numpy.random.Generator
-        Source of randomness.
-    """
+    """Draw m waves in p dimensions."""
     from scipy.special import fdtri, gammaincinv
 
     level = (np.arange(waves) + generator.random(waves)) / waves
@@ -146,17 +130,7 @@ class Spectrum:
 def draw_spectrum(
     kernel: Elementary, p: int, waves: int, draws: int, generator: np.random.Generator
 ) -> Spectrum:
-    """Draw m frequencies in p dimensions, and the amplitudes of some draws.
-
-    Parameters
-    ----------
-    kernel : Elementary
-        Covariance of the field.
-    p, waves, draws : int
-        Coordinates of a point; m; draws that share the frequencies.
-    generator : numpy.random.Generator
-        Source of randomness.
-    """
+    """Draw m frequencies in p dimensions, and the amplitudes of some draws."""
     from scipy.special import betaincinv, gammainccinv
 
     plain = max(1, round(PLAIN_PART * waves))

@@ -30,33 +30,6 @@ def each_left_out(
     coefficients of the mean are estimated with the field, ``G^-1 - G^-1 H (H' G^-1 H)^-1 H' G^-1`` stands in
     place of ``G^-1``, and they are those without the value [Dubrule 1983]. All else of the prior is taken as
     it comes: a mean or numbers that were fitted to y know of each value.
-
-    Parameters
-    ----------
-    prior, X, y, executor, memory_limit_bytes
-        As for `cagp_dist.condition`.
-
-    Returns
-    -------
-    LeaveOneOut
-        Mean and variance, noise included, each of shape (T, n) or (T, P, Q); NaN where nothing was observed.
-        The Q copies of a pole of a grid are one observation. Cost of the factor, n^3 / 3 flops, and of the
-        diagonal of the inverse, as much again; on a grid of the inverse of its blocks, r^3 flops for r
-        missing points (T28), and 2 c^2 n where c of them are near a point.
-
-    Raises
-    ------
-    ArgumentError, BudgetError, NumericalError
-        As `cagp_dist.condition`; also if without one of the points coefficients cannot be estimated.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> from cagp_dist.posterior.left_out import each_left_out
-    >>> X = np.linspace(0.0, 1.0, 5).reshape(-1, 1)
-    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.5), noise_variance=0.01)
-    >>> each_left_out(prior, X, X[:, 0]).mean.round(2).tolist()
-    [[0.11, 0.22, 0.47, 0.79, 0.61]]
     """
     parts = patterns(X, y)
     shape = (len(parts[0].y), *parts[0].given.shape)

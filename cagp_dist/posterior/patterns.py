@@ -27,20 +27,7 @@ Steps = list[tuple[int, Array, Array]]
 def fields_by_pattern(present: Mask) -> list[Indices]:
     """Group fields by where they were observed.
 
-    Parameters
-    ----------
-    present : array of bool, shape (T, ...)
-        Where each field was observed.
-
-    Returns
-    -------
-    list of arrays of int
-        Fields of each pattern, ascending; patterns in the order of their first fields.
-
-    Examples
-    --------
-    >>> [group.tolist() for group in fields_by_pattern(np.array([[1, 1], [1, 0], [1, 1]]) > 0)]
-    [[0, 2], [1]]
+    Shapes: ``present`` (T, ...).
     """
     patterns: dict[bytes, list[int]] = {}
     for field, mask in enumerate(present):
@@ -58,22 +45,7 @@ def shared_places(present: Mask) -> tuple[Mask, Indices]:
     Fields are added from the fullest one on, those with the same gaps together; of what their points have in
     common, the largest number of values is chosen that has at least half of the points of the fullest field.
 
-    Parameters
-    ----------
-    present : array of bool, shape (T, n)
-        Where each field was observed.
-
-    Returns
-    -------
-    places : array of bool, shape (n,)
-    fields : array of int
-        Ascending.
-
-    Examples
-    --------
-    >>> places, fields = shared_places(np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1]]) > 0)
-    >>> places.tolist(), fields.tolist()
-    ([True, True, True], [0, 2])
+    Shapes: ``present`` (T, n); returns (n,).
     """
     groups = fields_by_pattern(present)
     groups.sort(key=lambda group: (int(present[group[0]].sum()), group.size), reverse=True)
@@ -168,22 +140,7 @@ def joined(parts: Sequence[Solved]) -> Solved:
 
 
 def plan_together(solver: Solver, demands: Sequence[Demand]) -> tuple[list[Demand], list[Plan], Plan]:
-    """Plan the solve of each pattern in the memory that the results of all leave; and all of them as one.
-
-    Returns
-    -------
-    demands : list of Demand
-        With what may be allocated for each.
-    plans : list of Plan
-        Of each.
-    plan : Plan
-        Of all.
-
-    Raises
-    ------
-    BudgetError
-        If one of them does not fit.
-    """
+    """Plan the solve of each pattern in the memory that the results of all leave; and all of them as one."""
     if len(demands) == 1:
         plan = replace(solver.plan(demands[0]), full_covariance=demands[0].full_covariance)
         return list(demands), [plan], plan

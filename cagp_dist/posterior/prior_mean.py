@@ -76,24 +76,7 @@ def remove_mean(
     variances: bool = True,
     known: Coefficients | None = None,
 ) -> PriorMean:
-    """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.make_problem`.
-
-    Parameters
-    ----------
-    prior, problem, pattern, solver, executor
-        What is solved, where, and by what.
-    plan : Plan or None
-        Of `plan_of_weights`.
-    variances : bool
-        Whether right-hand sides are to ride along from which variances count the estimate.
-    known : Coefficients, optional
-        How coefficients are estimated, where that was worked out before.
-
-    Raises
-    ------
-    ArgumentError
-        As `coefficients_of`.
-    """
+    """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.make_problem`."""
     if not prior.estimates_mean:
         points = target_points(problem.targets)
         return PriorMean(problem, averaged(problem.targets, pattern.mean_at(prior, points)))

@@ -63,13 +63,7 @@ class Pattern:
         return np.asarray(~np.isnan(self.y[self.fields[0]]))
 
     def mean_at(self, prior: Prior, points: Array) -> Array:
-        """Prior mean of these fields at points (q, p): shape (q, 1), or (q, t) where it differs between them.
-
-        Raises
-        ------
-        ArgumentError
-            If the prior mean has neither one column nor one for each field that was given.
-        """
+        """Prior mean of these fields at points (q, p), (q, 1), or (q, t) where it differs."""
         mean = prior.mean_at(points)
         if mean.shape[1] not in (1, len(self.y)):
             raise ArgumentError(
@@ -116,18 +110,7 @@ class Observed:
 
 
 def patterns(X: ArrayLike | LatLonGrid, y: ArrayLike) -> tuple[Pattern, ...]:
-    """Check points (n, p) and values (n,) or (n, T), or a grid and fields (P, Q) or (T, P, Q).
-
-    Returns
-    -------
-    tuple of Pattern
-        Fields with the same gaps, which are NaN in y; one pattern where there are no gaps.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not fit, values are infinite, or a field has no value.
-    """
+    """Check points (n, p) and values (n,) or (n, T), or a grid and fields (P, Q) or (T, P, Q)."""
     if isinstance(X, LatLonGrid):
         points: Array | LatLonGrid = X
         fields, single = _fields_of_grid(X, y)
@@ -208,11 +191,6 @@ def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
     """Noise variance of every observation (n,), from one number, or one for each point that was given.
 
     A pole of which several copies were observed has the mean of their noise variances.
-
-    Raises
-    ------
-    ArgumentError
-        If there is not one for each point.
     """
     if not isinstance(noise_variance, np.ndarray):
         return np.full(len(seen.X), float(noise_variance))
@@ -230,13 +208,7 @@ def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
 
 
 def as_targets(X_test: ArrayLike | LatLonGrid | LinearFunctionals, *, columns: int) -> Targets:
-    """Check targets: points with ``columns`` coordinates, a grid, or means over cells.
-
-    Raises
-    ------
-    ArgumentError
-        If they have other coordinates than the observed points.
-    """
+    """Check targets: points with ``columns`` coordinates, a grid, or means over cells."""
     targets: Targets = (
         X_test if isinstance(X_test, LatLonGrid | LinearFunctionals) else as_points("X_test", X_test)
     )
@@ -263,12 +235,6 @@ def make_problem(
 
     That of a problem ``like`` it, a whole grid of rings with the same noise, is taken from there: its factors
     are made once.
-
-    Raises
-    ------
-    ArgumentError
-        If the prior mean has neither one column nor one for each field, or the noise not one variance for
-        each point.
     """
     seen = pattern.observed()
     # coefficients of a mean that are estimated need the Gram matrix first
@@ -374,13 +340,7 @@ def demand_of(
 
 
 def plan_of_mean(solver: Solver, demand: Demand) -> Plan:
-    """Plan what a solver does for its mean alone; an affine one carries a column for each field.
-
-    Raises
-    ------
-    BudgetError
-        If it does not fit.
-    """
+    """Plan what a solver does for its mean alone; an affine one carries a column for each field."""
     if not isinstance(solver, Affine):
         return solver.plan(demand)
     # plan the columns as if each field were a target

@@ -133,11 +133,6 @@ def plans_of_draws(
 
     ``draw_bytes`` says what so many draws of the prior take, as `PriorDraws.bytes` does, and ``held_bytes``
     what is kept beside all groups.
-
-    Raises
-    ------
-    BudgetError
-        If one does not fit.
     """
     n, q, plans = demand.n, demand.q, []
     for number, (first, last) in enumerate(groups):
@@ -238,11 +233,6 @@ class Sampler:
 
         The first ``begun`` groups are left out: the generator is as they left it.
         ``done`` is called with the group and the iteration that is handed out.
-
-        Raises
-        ------
-        NumericalError
-            If a draw is not finite.
         """
         fields = self.problem.residuals
         for number, ((first, last), plan) in list(enumerate(zip(groups, plans, strict=True)))[begun:]:

@@ -75,13 +75,7 @@ class Trace:
         return step
 
     def add(self, state: State) -> None:
-        """Take a state; it replaces what was known after its iteration for its targets.
-
-        Raises
-        ------
-        NumericalError
-            If its mean is not finite, or a variance is negative beyond rounding.
-        """
+        """Take a state; it replaces what was known after its iteration for its targets."""
         mean, variance = self._steps.get(state.iteration) or self._add_step(state.iteration)
         full = state.downdate.ndim == 2  # of states from a checkpoint the last one alone
         downdate = state.downdate.diagonal() if full else state.downdate

@@ -157,16 +157,7 @@ def ordered_factor(matrix: Array) -> tuple[Array, Indices]:
 
     Their order stays: the factor of the first ones is its upper left corner.
 
-    Parameters
-    ----------
-    matrix : array of float64, shape (m, m)
-        Symmetric, positive semidefinite.
-
-    Returns
-    -------
-    factor : array of float64, shape (k, k)
-    kept : array of int, shape (k,)
-        Ascending. Row j is left out where less than 1e-12 of its diagonal is left beside earlier ones.
+    Shapes: ``matrix`` (m, m); returns (k, k), (k,).
     """
     from scipy.linalg import solve_triangular
 

@@ -30,25 +30,7 @@ def projected(
 ) -> Projected:
     """Look at a problem through actions.
 
-    Parameters
-    ----------
-    gram : Gram
-        Of n points.
-    residuals : array of float64, shape (n, T)
-        b.
-    targets : Targets
-        q of them.
-    layout : BlockLayout
-        Blocks of the points.
-    values : array of float64, shape (n,)
-        Entries of S, in the order of the points.
-    executor : Executor
-        Where the tiles are worked on; the result does not depend on it.
-
-    Returns
-    -------
-    Projected
-        ``S'G S`` (i, i), ``V S`` (q, i) and ``S'b`` (i, T).
+    Shapes: ``residuals`` (n, T), ``values`` (n,).
     """
     entries = values[layout.order]
     matrix = kernel_of_actions(gram.kernel, gram.X, layout, entries, executor=executor)

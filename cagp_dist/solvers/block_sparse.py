@@ -52,14 +52,7 @@ class BlockLayout:
     def of(cls, X: Array, actions: int, *, order: Order = "space-filling") -> "BlockLayout":
         """Cut points X (n, p) into as many blocks as there are actions, at most n.
 
-        Parameters
-        ----------
-        X : array of float64, shape (n, p)
-            Points.
-        actions : int
-            Blocks, at least 1.
-        order : {"space-filling", "given"}
-            Blocks of neighbours, or of points that follow each other in X.
+        Shapes: ``X`` (n, p).
         """
         check_count("actions", actions, least=1)
         check_word("order", order, get_args(Order))

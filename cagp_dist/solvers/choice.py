@@ -37,15 +37,6 @@ def chosen_solver(demand: Demand, on_grid: Demand | None = None, *, solves: int 
     Exact solvers first: a dense factor for up to `MOST_DENSE` points, and on a grid its rings, whichever is
     planned to be quicker; a complete grid always by its rings, one with gaps unless neighbours are quicker.
     Otherwise neighbours.
-
-    Parameters
-    ----------
-    demand : Demand
-        Of a solve by points.
-    on_grid : Demand, optional
-        With the grid, where the observed points lie on one.
-    solves : int
-        How many such solves there are, one for each pattern of gaps.
     """
 
     def planned(solver: Solver, asked: Demand) -> list[tuple[float, Solver]]:

@@ -23,20 +23,6 @@ def coarse_projection(gram: Gram, *, columns: int, executor: Executor) -> Projec
 
     These are chosen one by one, each where the variance given the others is largest (`partial_cholesky`):
     they lie all over the region, and no two of them tell the same.
-
-    Parameters
-    ----------
-    gram : Gram
-        n points.
-    columns : int
-        k, at least 1; fewer where they say all there is to say.
-    executor : Executor
-        Where the product with G runs.
-
-    Returns
-    -------
-    Projection
-        One product of G with k columns, 8 n k^2 flops in this thread, and 48 n k bytes while it is made.
     """
     factor = partial_cholesky(gram.kernel, gram.X, rank=columns).factor
     basis, _ = np.linalg.qr(factor)

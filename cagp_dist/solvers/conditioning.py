@@ -44,16 +44,7 @@ def condition_on(
 ) -> Conditioned:
     """Make the stage that conditions the belief of others on actions; two passes with k columns.
 
-    Parameters
-    ----------
-    system : System
-        What the stages are applied to.
-    actions : Projection
-        S with ``S' G S = I``, and ``G S``.
-    forward, transposed : sequences of Stage
-        The stages before it, first to last, as they stand in a forward pass and in an adjoint one.
-    right, residual : array, shape (n, T)
-        b, and what the stages leave of it.
+    Shapes: ``right, residual`` (n, T).
     """
     work = system.forward(actions.image)
     for stage in reversed(transposed):

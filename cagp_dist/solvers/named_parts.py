@@ -11,22 +11,7 @@ T = TypeVar("T")
 def parts_of_text(
     text: str, make: Mapping[str, Callable[[int], T]], *, numbers: str, example: str
 ) -> list[T]:
-    """Make the parts of a text like ``"block-gauss-seidel 2, conjugate-gradient 20"``.
-
-    Parameters
-    ----------
-    text : str
-        A name and a count for each part, with commas between them.
-    make : mapping
-        Makes a part from its count, by name.
-    numbers, example : str
-        What is counted, and a valid text, for the message of an error.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown, or a count is none.
-    """
+    """Make the parts of a text like ``"block-gauss-seidel 2, conjugate-gradient 20"``."""
     parts = []
     for part in text.split(","):
         name, _, count = part.strip().partition(" ")

@@ -339,13 +339,7 @@ PRECONDITIONERS: Mapping[
 
 
 def find_preconditioner(name: str, size: int | None = None) -> PreconditionerSettings:
-    """Find a preconditioner by name, with its rank, block size or neighbours, or with its own default.
-
-    Raises
-    ------
-    ArgumentError
-        If there is none of that name, or the size is not one.
-    """
+    """Find a preconditioner by name, with its rank, block size or neighbours, or with its own default."""
     if not isinstance(name, str) or name not in PRECONDITIONERS:
         raise ArgumentError(f"preconditioner is {name!r}; expected one of {', '.join(PRECONDITIONERS)}.")
     made = PRECONDITIONERS[name]

@@ -55,22 +55,7 @@ def choose_waves(
 ) -> Waves:
     """Choose waves of a range of wavenumbers one by one, each where the variance given the others is largest.
 
-    Parameters
-    ----------
-    sectors : list of Whitened
-        G of the range.
-    noise, copies : sequence of arrays, each (size,)
-        Noise variance of the rows, and how many copies of one observation they are.
-    weights : array, shape (wavenumbers,)
-        Columns of each wave, 1 or 2.
-    columns : int
-        At least so many columns are chosen, if the range has them; and one wave of a single column more, for
-        a last place in which a pair does not fit.
-
-    Returns
-    -------
-    Waves
-        c (c + bands) / 2 rows of ``K_k`` in flops, for c waves; 8 P c bytes.
+    Shapes: ``weights`` (wavenumbers,).
     """
     left = [
         (_diagonal(sector) - variances) / copy

@@ -407,13 +407,7 @@ def _name(columns: Range, index: int) -> str:
 
 
 def copies_by_latitude(rings: RingGram, layout: Layout) -> Array:
-    """How many points of each row are copies of one observation, (P,): all of a pole that was observed once.
-
-    Raises
-    ------
-    ArgumentError
-        If that differs between mirrored rows whose parities separate.
-    """
+    """Points of each row that are copies of one observation, (P,): all of a pole that was observed once."""
     copies = np.ones(rings.grid.shape[0])
     copies[layout.poles] = rings.grid.n_longitudes
     if rings.wavenumbers.mirrored and not np.array_equal(copies, copies[::-1]):

@@ -83,24 +83,6 @@ def admissible(system: System[Any], stage: Stage, *, gram: Gram, executor: Execu
     Costs nothing where the relaxation is known to be safe, else `LANCZOS_STEPS` stages on one column. Blocks
     of one colour are damped as their coupling asks: ``w = 2 / (1 + bound)`` of ``lambda_max``, which is one
     for blocks that do not know of each other, and always below ``2 / lambda_max``.
-
-    Parameters
-    ----------
-    system : System
-        What the stage works on.
-    stage : Stage
-        With a relaxation to check.
-    gram : Gram
-        G, of which points, noise and kernel are used.
-    executor : Executor
-        Where products with it run.
-    setting : str
-        What users call the relaxation.
-
-    Raises
-    ------
-    ArgumentError
-        If the iteration diverges: the relaxation is not below 2 over a lower bound of ``lambda_max``.
     """
     if isinstance(stage, CoarseSpace):
         return system.coarse(stage)

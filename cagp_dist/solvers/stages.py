@@ -380,15 +380,6 @@ def stages_of_cycle(cycle: Sequence[Stage], number: int, *, place: int, adjoint:
     """Give the stages of one cycle in the order in which a pass goes through them.
 
     Without the projection that a cycle begins with if the one before it has ended with the same.
-
-    Parameters
-    ----------
-    cycle : sequence of Stage
-        In the order of the forward pass; at least one of them is not idempotent.
-    number, place : int
-        Of the cycle, counted from the end of the solve and from the beginning of the pass, from 1.
-    adjoint : bool
-        Whether the pass is the adjoint one, which goes through the stages in reverse order.
     """
     stages = [stage.at(number, place=place) for stage in (reversed(cycle) if adjoint else cycle)]
     return without_repeats(stages, after=stages[-1] if place > 1 else None)

@@ -297,11 +297,6 @@ class TileSystem:
 
         After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
         updated: half the work. Solving ahead updates the tile of the next block itself.
-
-        Yields
-        ------
-        block, handle of Solved
-            Per visited block, its solution; the last one holds the sums over the whole sweep.
         """
         panels, sums, home = work.rows, work.sums, work.home
         steps = list(stage.order(self.blocks, adjoint=adjoint))

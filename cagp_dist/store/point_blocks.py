@@ -85,15 +85,7 @@ class PointSource:
         return self.columns + 3
 
     def opened(self) -> xr.Dataset:
-        """Open the variables, of which nothing is read yet.
-
-        Raises
-        ------
-        ArgumentError
-            If one is missing, or they do not lie along one dimension.
-        StoreError
-            If there is no store.
-        """
+        """Open the variables, of which nothing is read yet."""
         if not Path(self.path).is_dir():
             raise StoreError(f"there is no folder {self.path}; expected a Zarr store with observations.")
         try:
@@ -134,11 +126,6 @@ class PointSource:
         """Read some observations: rows (m, p + 3) of point, value, noise variance and number.
 
         Those without a value are left out.
-
-        Raises
-        ------
-        ArgumentError
-            Naming the first observation with a coordinate, value or noise that cannot be.
         """
         opened = self.opened()
         found = opened.isel({next(iter(opened.sizes)): slice(start, stop)})
@@ -277,13 +264,7 @@ class SortedPoints:
         return np.sort(order[: max(enough, inside)])
 
     def read(self, pieces: Indices) -> Array:
-        """Read rows (m, p + 3) of some pieces.
-
-        Raises
-        ------
-        StoreError
-            If a chunk is missing or damaged.
-        """
+        """Read rows (m, p + 3) of some pieces."""
         found = []
         runs = np.split(pieces, np.flatnonzero(np.diff(pieces) != 1) + 1) if len(pieces) else []
         for run in runs:

@@ -1,0 +1,23 @@
+"""Which observed points are the neighbours of a target."""
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+import cagp_dist as cagp
+from cagp_dist.gram.neighbourhoods import nearest_points
+
+
+def test_of_points_equally_far_away_the_first_ones_are_neighbours():
+    """Whatever points there are elsewhere: on a grid, where many are equally far away."""
+    latitude, longitude = np.meshgrid(np.arange(-20.0, 21.0, 2.0), np.arange(0.0, 40.0, 2.0), indexing="ij")
+    X = cagp.unit_sphere(latitude.ravel(), longitude.ravel())
+    targets = X[::7]
+    found = nearest_points(X, targets, 20)
+    distance = cdist(targets, X)
+    taken = np.take_along_axis(distance, found, axis=1)
+    np.testing.assert_allclose(taken, np.sort(distance, axis=1)[:, :20], rtol=1e-12)
+    for some in (np.unique(found), np.arange(found.max() + 1)):
+        np.testing.assert_array_equal(some[nearest_points(X[some], targets, 20)], found)
+    tied = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]])
+    np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 3), [[0, 1, 2]])
+    np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 4), [[0, 1, 2, 3]])
