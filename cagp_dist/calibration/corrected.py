@@ -14,18 +14,11 @@ LAWS_AT_ONCE = 100_000
 
 
 class Corrected(NamedTuple):
-    """Numbers of laws of T times and q points.
+    """Numbers of laws of T times and q points."""
 
-    Attributes
-    ----------
-    std : array, shape (T, q)
-    quantiles : array, shape (T, L, q)
-    scale : array, shape (T, q)
-        Of Student t laws, their scale over the standard deviation of the Gaussian law; else ones.
-    """
-
-    std: Array
-    quantiles: Array
+    std: Array  # (T, q)
+    quantiles: Array  # (T, L, q)
+    # (T, q): of Student t laws, their scale over the standard deviation of the Gaussian law; else ones
     scale: Array
 
 

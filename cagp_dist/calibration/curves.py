@@ -27,14 +27,9 @@ from cagp_dist.predictive import Predictive, Recalibrated
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A curve that was fitted: ``fitted(law)`` gives the recalibrated laws of other points.
+    """A curve that was fitted: ``fitted(law)`` gives the recalibrated laws of other points."""
 
-    Attributes
-    ----------
-    scores, levels : array, shape (K,)
-        Knots: normal scores, and the probabilities that they get.
-    """
-
+    # scores, levels: (K,), knots: normal scores, and the probabilities that they get
     scores: Array
     levels: Array
 

@@ -38,30 +38,18 @@ class Training:
 
 @dataclass(frozen=True, eq=False)
 class NearBy:
-    """Errors and values of calibration points, found by place: T times, N places that have some.
+    """Errors and values of calibration points, found by place: T times, N places that have some."""
 
-    Attributes
-    ----------
-    points : array, shape (N, p)
-    values, errors : array, shape (T, N)
-        NaN where nothing was observed.
-    training : Training or None
-        What the predictions were made from; None where that is these points themselves.
-    groups : array of int, shape (N,), or None
-        Which block each place lies in; a place's own block is left out with it. None: each is its own.
-    neighbours : tuple of int
-        Numbers of places whose errors are averaged, ascending.
-    contrast : int
-        Number of values that are compared with a prediction.
-    """
-
-    points: Array
+    points: Array  # (N, p)
+    # values, errors: (T, N), NaN where nothing was observed
     values: Array
     errors: Array
+    # What the predictions were made from; None where that is these points themselves
     training: Training | None
+    # (N,): which block each place lies in; a place's own block is left out with it. None: each is its own
     groups: Indices | None
-    neighbours: tuple[int, ...]
-    contrast: int
+    neighbours: tuple[int, ...]  # Numbers of places whose errors are averaged, ascending
+    contrast: int  # Number of values that are compared with a prediction
 
     @cached_property
     def typical(self) -> float:

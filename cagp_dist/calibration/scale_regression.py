@@ -23,27 +23,14 @@ _PARTS = 5
 
 
 class ScaleRegression(NamedTuple):
-    """What :func:`regress_scale` finds.
+    """What :func:`regress_scale` finds."""
 
-    Attributes
-    ----------
-    coefficients : array, shape (F + 1,)
-        Of the logarithm of the scale: the constant, and one number for each feature.
-    centre : float
-        Median of the errors in units of their scale.
-    degrees : float
-        Degrees of freedom.
-    log_score : float
-        Mean log density of the errors, nats.
-    share : float
-        Of what the errors lean to by themselves; 0 where that is not known.
-    """
-
+    # (F + 1,): of the logarithm of the scale: the constant, and one number for each feature
     coefficients: Array
-    centre: float
-    degrees: float
-    log_score: float
-    share: float = 0.0
+    centre: float  # Median of the errors in units of their scale
+    degrees: float  # Degrees of freedom
+    log_score: float  # Mean log density of the errors, nats
+    share: float = 0.0  # Of what the errors lean to by themselves; 0 where that is not known
 
     def log_density(self, features: Array, errors: Array, *, lean: Array | None = None) -> Array:
         """Log density of each error, shape (n,), under the law of its features (n, F)."""

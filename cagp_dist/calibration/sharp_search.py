@@ -34,21 +34,12 @@ ENOUGH = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """What is known at the calibration points.
+    """What is known at the calibration points."""
 
-    Attributes
-    ----------
-    errors : array, shape (M,)
-        ``y - mu`` wherever there is an observation.
-    extra : array, shape (M,)
-        What the predictive variance has beside the latent one: the noise.
-    places : array of int, shape (M,)
-        Which variance is that of each error: the number of its calibration point, or where fields have
-        variances of their own, of the field and point.
-    """
-
-    errors: Array
-    extra: Array
+    errors: Array  # (M,): ``y - mu`` wherever there is an observation
+    extra: Array  # (M,): what the predictive variance has beside the latent one: the noise
+    # (M,): which variance is that of each error: the number of its calibration point, or where fields have
+    # variances of their own, of the field and point
     places: Indices
 
     def side(self, level: float) -> int:
@@ -75,16 +66,10 @@ class Width(NamedTuple):
 
 @dataclass(eq=False)
 class Visit:
-    """One stretch, with all that the levels ask of it.
+    """One stretch, with all that the levels ask of it."""
 
-    Attributes
-    ----------
-    x : array, shape (P,)
-    latent : array, shape (N,), or (T N,) where fields have variances of their own
-        Variances at the calibration points.
-    """
-
-    x: Array
+    x: Array  # (P,)
+    # (N,), or (T N,) where fields have variances of their own: variances at the calibration points
     latent: Array
     search: "Search"
     _widths: dict[float, Width] = field(default_factory=dict)
@@ -141,28 +126,17 @@ class Visit:
 
 @dataclass(eq=False)
 class Search:
-    """Stretches of a model that were visited, and the way from level to level.
+    """Stretches of a model that were visited, and the way from level to level."""
 
-    Attributes
-    ----------
-    model, targets, stretch
-        Whose variances they are.
-    known : Errors
-        At the targets.
-    reach : float
-        No number of a stretch is larger, either way.
-    report : callable
-        Called with how many stretches were visited, after each.
-    visits : dict
-        What was evaluated, by the bytes of the stretch.
-    """
-
+    # model, targets, stretch: whose variances they are
     model: StretchedModel
     targets: Array
     stretch: Stretch
-    known: Errors
-    reach: float
+    known: Errors  # At the targets
+    reach: float  # No number of a stretch is larger, either way
+    # Called with how many stretches were visited, after each
     report: Callable[[int], None] = lambda visited: None
+    # What was evaluated, by the bytes of the stretch
     visits: dict[bytes, Visit] = field(default_factory=dict)
     _latest: "OrderedDict[bytes, Variances]" = field(default_factory=OrderedDict)
 

@@ -28,18 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stretch:
-    """What of a kernel is moved.
+    """What of a kernel is moved."""
 
-    Attributes
-    ----------
-    by_coordinate : int or None
-        Number of coordinates, each with a lengthscale of its own; None if all are divided by one number.
-    variance : bool
-        Whether the variance is moved as well.
-    """
-
+    # Number of coordinates, each with a lengthscale of its own; None if all are divided by one number
     by_coordinate: int | None = None
-    variance: bool = False
+    variance: bool = False  # Whether the variance is moved as well
 
     @property
     def lengths(self) -> int:
@@ -130,21 +123,12 @@ class DenseModel(StretchedModel):
 
 @dataclass(frozen=True, eq=False)
 class DenseVariances(Variances):
-    """Variances by a Cholesky factor, made when they are asked for.
+    """Variances by a Cholesky factor, made when they are asked for."""
 
-    Attributes
-    ----------
-    kernel : Elementary
-        After the stretch.
-    X, targets : array, shape (n, p), (N, p)
-    noise_variance : array, shape () or (n,)
-    stretch : Stretch
-    """
-
-    kernel: Elementary
-    X: Array
-    noise_variance: Array
-    targets: Array
+    kernel: Elementary  # After the stretch
+    X: Array  # (n, p)
+    noise_variance: Array  # () or (n,)
+    targets: Array  # (N, p)
     stretch: Stretch
 
     @cached_property

@@ -1,58 +1,43 @@
 """Scores of a run by stratum of its test points, and its reliability: read, and put into words and rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.strata import CHANCE, FEWEST_OBSERVATIONS
 from cagp_dist.report.reading import Group
 from cagp_dist.report.wording import percent
-from cagp_dist.store.layout import PLAIN, RELIABILITY_LEVEL, STRATUM, STRATUM_DEFINITION, STRATUM_KIND
+from cagp_dist.store.layout import PLAIN, RELIABILITY_LEVEL, STRATUM, STRATUM_DEFINITION, STRATUM_KIND, table
+from cagp_dist.variables import T2M
 from cagp_dist.variables.units import amount
 
 HEADLINE = 0.9
 """The level of which the table speaks."""
 
-_OF_LAW = (
-    *(f"stratum_{name}" for name in ("coverage", "coverage_standard_error", "mean_width", "interval_score")),
-    *("stratum_crps", "stratum_pit_count", "reliability", "reliability_standard_error"),
-)
-"""Arrays of `OfLaw`."""
-
 KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness"}
 
 
 @dataclass(frozen=True, eq=False)
-class OfLaw:
-    """What S strata say of one law, at the headline level; and all observations at many levels."""
-
-    coverage: Array  # (S,)
-    standard_error: Array  # (S,)
-    width: Array  # (S,)
-    interval_score: Array  # (S,)
-    crps: Array  # (S,)
-    pit_counts: Array  # (S, k)
-    reliability: Array  # (L,)
-    reliability_error: Array  # (L,)
-
-    def explained(self, level: float) -> Mask:
-        """Whether chance explains the difference of each stratum from the level, 95 times of 100."""
-        return np.abs(self.coverage - level) <= CHANCE * self.standard_error
-
-
-@dataclass(frozen=True, eq=False)
 class ByStratum:
-    """Strata of the test points; the first is all of them."""
+    """Strata of the test points, S of them; the first is all of them."""
 
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     definitions: tuple[str, ...]
-    count: Array  # (S,): observations
-    level: float  # Of the coverage
+    level: float  # Of the intervals
     reliability_levels: Array  # (L,)
-    law: OfLaw  # The published one
-    plain: OfLaw | None  # The Gaussian one, where the published one was recalibrated
+    measures: Mapping[str, Array]  # (S, ...), or (L,) of the reliability: by their published names
+    distributions: tuple[str, ...]  # Suffixes of these: of the published one, then of the one before
+
+    def inside(self, distribution: str = "") -> Array:
+        """Share of the observations of each stratum inside the intervals, shape (S,)."""
+        return self.measures[f"stratum_coverage{distribution}"]
+
+    def reach(self, distribution: str = "") -> Array:
+        """How far from the level these shares are by chance, 95 times of 100, shape (S,)."""
+        return CHANCE * self.measures[f"stratum_coverage_standard_error{distribution}"]
 
 
 @dataclass(frozen=True)
@@ -84,20 +69,16 @@ def by_stratum_of(calibration: Group) -> ByStratum | None:
     levels = calibration.values("level")
     nearest = int(np.argmin(np.abs(levels - HEADLINE)))
     at = calibration.at(level=nearest)
-
-    def of_law(suffix: str) -> OfLaw:
-        return OfLaw(*(at.values(f"{name}{suffix}") for name in _OF_LAW))
-
+    measured = [name for name in table(T2M)["calibration"] if name.startswith((STRATUM, "reliability"))]
     kinds, names, definitions = map(calibration.texts, (STRATUM_KIND, STRATUM, STRATUM_DEFINITION))
     return ByStratum(
         kinds=kinds,
         names=names,
         definitions=definitions,
-        count=calibration.values("stratum_observations"),
         level=float(levels[nearest]),
         reliability_levels=calibration.values(RELIABILITY_LEVEL),
-        law=of_law(""),
-        plain=of_law(PLAIN) if f"reliability{PLAIN}" in calibration else None,
+        measures={name: at.values(name) for name in measured if name in at},
+        distributions=("", PLAIN) if f"reliability{PLAIN}" in at else ("",),
     )
 
 
@@ -127,17 +108,19 @@ def statement(found: ByStratum, noun: str) -> str:
         f"held-out observations are divided by what was known before they were seen: {divided}. "
     )
     level = f"{100.0 * found.level:g} %"
-    text += f"{_held(found, found.law, level)}"
-    if found.plain is not None:
-        text += f" Without recalibration: {_held(found, found.plain, level, again=True)}"
+    text += f"{_held(found, '', level)}"
+    for before in found.distributions[1:]:
+        text += f" Without recalibration: {_held(found, before, level, again=True)}"
     return text
 
 
-def _held(found: ByStratum, law: OfLaw, level: str, *, again: bool = False) -> str:
-    parts = slice(1, None)
-    explained = law.explained(found.level)[parts]
-    furthest = 1 + int(np.argmax(np.abs(law.coverage[parts] - found.level)))
-    share = f"{100.0 * law.coverage[furthest]:.0f} %"
+def _held(found: ByStratum, distribution: str, level: str, *, again: bool = False) -> str:
+    """Say in how many parts the error bars hold, and which is furthest off."""
+    inside = found.inside(distribution)
+    off = np.abs(inside - found.level)
+    explained = (off <= found.reach(distribution))[1:]
+    furthest = 1 + int(np.argmax(off[1:]))
+    share = f"{100.0 * inside[furthest]:.0f} %"
     counts = f"{np.count_nonzero(explained)} of {explained.size}"
     if again:
         return f"{counts}; furthest off is {found.names[furthest]} with {share}."
@@ -149,15 +132,15 @@ def _held(found: ByStratum, law: OfLaw, level: str, *, again: bool = False) -> s
 
 def rows_of(found: ByStratum, units: str) -> list[StratumRow]:
     """Rows of the table, one for each stratum."""
-    laws = [law for law in (found.plain, found.law) if law is not None]
-    rows: list[StratumRow] = []
+    rows, measures = list[StratumRow](), found.measures
+    both = found.distributions[::-1]
     for index, (kind, name) in enumerate(zip(found.kinds, found.names, strict=True)):
         cells = (
-            f"{found.count[index]:,.0f}",
-            *(percent(law.coverage[index]) for law in laws),
-            f"±{100.0 * found.law.standard_error[index]:.1f}",
-            *(amount(law.width[index], units, 2) for law in laws),
-            *(amount(law.crps[index], units, 2) for law in laws),
+            f"{measures['stratum_observations'][index]:,.0f}",
+            *(percent(found.inside(each)[index]) for each in both),
+            f"±{100.0 * measures['stratum_coverage_standard_error'][index]:.1f}",
+            *(amount(measures[f"stratum_mean_width{each}"][index], units, 2) for each in both),
+            *(amount(measures[f"stratum_crps{each}"][index], units, 2) for each in both),
         )
         rows.append(
             StratumRow(
@@ -165,7 +148,7 @@ def rows_of(found: ByStratum, units: str) -> list[StratumRow]:
                 name="all observations" if kind == "all" else name,
                 definition=found.definitions[index],
                 cells=cells,
-                bars=_bars(found.law.pit_counts[index]),
+                bars=_bars(measures["stratum_pit_count"][index]),
             )
         )
     return rows

@@ -255,11 +255,12 @@ def _strata(run: PublishedRun) -> dict[str, object] | None:
     found = run.calibration.by_stratum
     if found is None:
         return None
-    before = "" if found.plain is None else " Before and after recalibration."
+    compared = len(found.distributions) > 1
+    before = " Before and after recalibration." if compared else ""
     weighted = "" if run.calibration.by_area_is_the_same else f" {_BY_AREA}"
     return {
         "statement": by_stratum.statement(found, run.variable.noun),
-        "compared": found.plain is not None,
+        "compared": compared,
         "inside": f"inside {100.0 * found.level:g} % error bars",
         "rows": by_stratum.rows_of(found, run.variable.units),
         "note": "Chance is one standard error in percentage points, which allows for neighbours that err "

@@ -21,8 +21,9 @@ def draw_reliability(found: ByStratum) -> Drawing:
     )
     axes = figure.add_axes((0.105, 0.52 / height, 0.875, 1.0 - 1.1 / height))
     quiet_grid(axes)
-    levels, law, plain = 100.0 * found.reliability_levels, found.law, found.plain
-    reach = 100.0 * CHANCE * law.reliability_error
+    levels, reliability = 100.0 * found.reliability_levels, found.measures["reliability"]
+    chance = CHANCE * found.measures["reliability_standard_error"]
+    reach = 100.0 * chance
     axes.fill_between(
         levels,
         np.maximum(levels - reach, 0.0),
@@ -34,22 +35,22 @@ def draw_reliability(found: ByStratum) -> Drawing:
     )
     axes.plot([0.0, 100.0], [0.0, 100.0], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
     mark = partial(axes.plot, levels, marker="o", markersize=4.0)
-    if plain is not None:
+    for before in found.distributions[1:]:
         mark(
-            100.0 * plain.reliability,
+            100.0 * found.measures[f"reliability{before}"],
             color=MUTED,
             markerfacecolor="none",
             linewidth=1.0,
             label="before recalibration",
             zorder=3,
         )
-    name = "this run" if plain is None else "after"
-    mark(100.0 * law.reliability, color=ACCENT, linewidth=1.4, label=name, zorder=4)
+    name = "after" if found.distributions[1:] else "this run"
+    mark(100.0 * reliability, color=ACCENT, linewidth=1.4, label=name, zorder=4)
     axes.set(xlim=(0.0, 100.0), ylim=(0.0, 103.0))
     axes.set_xlabel("level of the error bars [%]")
     axes.set_ylabel("observations inside [%]")
     axes.legend(frameon=False, fontsize=8, loc="lower right", labelcolor=INK)
-    outside = np.abs(law.reliability - found.reliability_levels) > CHANCE * law.reliability_error
+    outside = np.abs(reliability - found.reliability_levels) > chance
     return Drawing(
         "reliability",
         figure,
@@ -74,18 +75,18 @@ def draw_strata(found: ByStratum) -> Drawing:
     axes.grid(axis="x", color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
     rows = _rows_of(found)
-    law, plain = found.law, found.plain
-    reach = 100.0 * CHANCE * law.standard_error
+    reach = 100.0 * found.reach()
     low, high = np.maximum(level - reach, 0.0), np.minimum(level + reach, 100.0)
     axes.barh(rows, high - low, left=low, height=0.72, color=BAND, linewidth=0, zorder=1, label="chance")
     axes.axvline(level, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
-    shown = [law.coverage]
     mark = partial(axes.plot, marker="o", markersize=5.0, linestyle="none")
-    if plain is not None:
-        shown.append(plain.coverage)
-        mark(100.0 * plain.coverage, rows, color=MUTED, markerfacecolor="none", label="before", zorder=3)
-    name = "this run" if plain is None else "after"
-    mark(100.0 * law.coverage, rows, color=ACCENT, label=name, zorder=4)
+    for before in found.distributions[1:]:
+        mark(
+            100.0 * found.inside(before), rows, color=MUTED, markerfacecolor="none", label="before", zorder=3
+        )
+    name = "after" if found.distributions[1:] else "this run"
+    mark(100.0 * found.inside(), rows, color=ACCENT, label=name, zorder=4)
+    shown = [found.inside(each) for each in found.distributions]
     left = min(float(low.min()), 100.0 * float(np.min(shown)))
     axes.set(xlim=(max(0.0, left - 3.0), 101.0), ylim=(rows.max() + 0.7, rows.min() - 0.7))
     axes.set_yticks(
@@ -103,7 +104,8 @@ def draw_strata(found: ByStratum) -> Drawing:
         borderpad=0.0,
     )
     said = "; ".join(
-        f"{name} {100.0 * share:.0f} per cent" for name, share in zip(found.names, law.coverage, strict=True)
+        f"{name} {100.0 * share:.0f} per cent"
+        for name, share in zip(found.names, found.inside(), strict=True)
     )
     return Drawing("strata", figure, f"Share inside the {level:g} per cent error bars: {said}.")
 

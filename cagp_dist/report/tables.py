@@ -89,16 +89,20 @@ def _interval_rows(run: PublishedRun) -> list[Row]:
     found = run.calibration.by_stratum
     if found is None:
         return []
-    laws = [found.law, *([] if found.plain is None else [found.plain])]
     by_area = "" if run.calibration.by_area_is_the_same else ", by area"
     units, level = run.variable.units, f"{100.0 * found.level:g} %"
     factor = f"{2.0 / (1.0 - found.level):.3g}"
+
+    def of_all(measure: str) -> list[str]:
+        """Write it of all observations, for each distribution."""
+        values = [found.measures[f"stratum_{measure}{each}"][0] for each in found.distributions]
+        return [amount(float(value), units) for value in values]
+
     outside = f"their width and {factor} times how far observations lie outside; smaller is better"
     return [
-        (f"Width, {level}{by_area}", *(amount(float(law.width[0]), units) for law in laws), "",
+        (f"Width, {level}{by_area}", *of_all("mean_width"), "",
          f"of the {level} error bars from end to end"),
-        (f"Interval score, {level}{by_area}", *(amount(float(law.interval_score[0]), units) for law in laws),
-         "", outside),
+        (f"Interval score, {level}{by_area}", *of_all("interval_score"), "", outside),
     ]  # fmt: skip
 
 
