@@ -99,7 +99,7 @@ def _read_only(array):
 
 def _writable(*arrays):
     """Give the arrays, or copies of those that cannot be written to."""
-    return [array if array.flags.writeable else array.copy() for array in arrays]
+    return tuple(array if array.flags.writeable else array.copy() for array in arrays)
 
 
 # What `_piece_at` takes apart: bits below those that count pieces, the count before the first piece, half a
@@ -279,7 +279,7 @@ def evaluate(family, inverse_lengthscale, variance, X, Z, out):
         raise ValueError("out is not C-contiguous; expected an array whose rows follow each other in memory")
     if Z.shape[1] > 0:
         profiles, parts = _packed(family, inverse_lengthscale, variance)
-        X, Z = _writable(X, Z)
+        X, Z = (X if X.flags.writeable else X.copy()), (Z if Z.flags.writeable else Z.copy())
         _evaluate_subtile(profiles, parts, len(parts), X, 0, Z, 0, Z.shape[1], out.reshape(-1))
 
 

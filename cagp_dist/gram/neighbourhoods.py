@@ -456,7 +456,7 @@ def _solved(
         own.reshape(-1)[:: m + 1] += noise[members]
         table[size : size + T, c:] = columns[members].T
         table[size + T : size + r, c:] = at_members.T
-        table[size + r :, c:] = _panel(kernel, some, near)
+        table[size + r :, c:] = _panel(parameters, some, near)
         if means is not None and of_columns is not None:
             table[c:size, c:] = own
             means.square(coarse, table[:c, :c])
@@ -464,7 +464,7 @@ def _solved(
             table[size : size + T, :c] = of_columns[coarse].T
             if d:
                 table[size + T : size + r, :c] = means.of_function(coarse, drift_at).T
-            table[size + r :, :c] = means.seen(coarse, partial(_panel, kernel, some))
+            table[size + r :, :c] = means.seen(coarse, partial(_panel, parameters, some))
         inverses = np.empty(size)
         left_out = (complete_rows if size < LONG else complete_long_rows)(table, ROUNDING, inverses)
         drift = _Drift(at_targets, table[size + T : size + r]) if d else None
@@ -481,11 +481,11 @@ def _evaluated(parameters: Parameters, rows: Array, points: Array) -> Array:
     return out
 
 
-def _panel(kernel: Kernel, targets: Array | LinearFunctionals, points: Array) -> Array:
+def _panel(parameters: Parameters, targets: Array | LinearFunctionals, points: Array) -> Array:
     """Covariances (g, w) of targets with points (p, w)."""
     if isinstance(targets, LinearFunctionals):
-        return functional_panel(kernel.parameters, points, targets).T
-    return _evaluated(kernel.parameters, coordinates(targets), points)
+        return functional_panel(parameters, points, targets).T
+    return _evaluated(parameters, coordinates(targets), points)
 
 
 def _drift(drift: str, middle: Array, *, sphere: bool) -> Callable[[Array], Array]:
