@@ -78,7 +78,8 @@ class Maps:
         down = -(-len(names) // across)
         whole = WIDTH_INCHES if across == 2 or aspect > BESIDE_ASPECT else 0.65 * WIDTH_INCHES
         width = whole / across
-        tall = (width - 0.6) / aspect + 1.25
+        beside = 0.6  # inches for the latitudes, left of a panel
+        tall = (width - beside) / aspect + 1.25
         figure, panels = plt.subplots(
             down, across, figsize=(whole, down * tall), squeeze=False, layout="compressed"
         )
@@ -86,7 +87,7 @@ class Maps:
             panel.remove()
         for name, panel in zip(names, panels.flat, strict=False):
             values, heading = _one_field(self._dataset[name], where, field)
-            wrapped = fill(heading, width=round(LETTERS_PER_INCH * width))
+            wrapped = fill(heading, width=round(LETTERS_PER_INCH * (width - beside)))
             _draw(figure, panel, frame, where, values, name=name, heading=wrapped)
         return figure
 
