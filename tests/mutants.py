@@ -105,6 +105,12 @@ TESTS = {
         "conformance/test_grams.py",
     ),
     "cagp_dist/gram/leave_one_out.py": ("gram/test_dense.py", "gram/test_rings.py"),
+    "cagp_dist/gram/neighbourhoods.py": (
+        "gram/test_neighbourhoods.py",
+        "conformance/test_identities_of_neighbours.py",
+    ),
+    "cagp_dist/mapping/fitting.py": ("mapping/test_two_doors.py", "service/test_fit.py"),
+    "cagp_dist/posterior/conditioning.py": ("test_gp.py", "posterior/test_patterns.py"),
     "cagp_dist/krylov.py": ("gram/test_masked.py",),
     "cagp_dist/gram/masked.py": (*_GRIDS, "conformance/test_grams.py"),
 }
