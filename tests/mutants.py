@@ -80,9 +80,14 @@ TESTS = {
     "cagp_dist/solvers/engine.py": (
         "solvers/test_going_on.py",
         "conformance/test_identities.py",
+        "conformance/test_checkpoints.py",
         "posterior/test_computational_variance.py",
     ),
-    "cagp_dist/solvers/tiles.py": ("solvers/test_dense_formulas.py", "solvers/test_executors_agree.py"),
+    "cagp_dist/solvers/tiles.py": (
+        "solvers/test_dense_formulas.py",
+        "solvers/test_executors_agree.py",
+        "solvers/test_going_on.py",
+    ),
     "cagp_dist/solvers/rings.py": (
         "solvers/test_on_rings.py",
         "solvers/test_bands_of_rings.py",
@@ -108,6 +113,7 @@ TESTS = {
     "cagp_dist/gram/neighbourhoods.py": (
         "gram/test_neighbourhoods.py",
         "conformance/test_identities_of_neighbours.py",
+        "budget/test_bytes_on_points.py",
     ),
     "cagp_dist/mapping/fitting.py": ("mapping/test_two_doors.py", "service/test_fit.py"),
     "cagp_dist/posterior/conditioning.py": ("test_gp.py", "posterior/test_patterns.py"),

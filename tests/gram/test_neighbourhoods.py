@@ -4,7 +4,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import cagp_dist as cagp
-from cagp_dist.gram.neighbourhoods import nearest_points
+from cagp_dist.gram.neighbourhoods import least_bytes, nearest_points
 
 
 def test_of_points_equally_far_away_the_first_ones_are_neighbours():
@@ -21,3 +21,15 @@ def test_of_points_equally_far_away_the_first_ones_are_neighbours():
     tied = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]])
     np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 3), [[0, 1, 2]])
     np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 4), [[0, 1, 2, 3]])
+
+
+def test_more_of_anything_takes_more_bytes():
+    few = {"n": 10**5, "q": 10**5, "p": 3, "fields": 2, "neighbours": 64, "coarse": 32, "workers": 2}
+
+    def bytes_of(sizes):
+        keywords = {name: sizes[name] for name in ("neighbours", "coarse", "workers")}
+        return least_bytes(*(sizes[name] for name in ("n", "q", "p", "fields")), **keywords)
+
+    for name, size in few.items():
+        assert bytes_of({**few, name: 2 * size}) > bytes_of(few), name
+    assert bytes_of(few) > 8 * 3 * 2 * 10**5  # points and targets themselves
