@@ -151,16 +151,21 @@ def nearest_points(X: Array, targets: Array, k: int) -> Indices:
     from scipy.spatial import cKDTree
 
     tree, n = cKDTree(X, balanced_tree=False), len(X)
-    found, asked, most = np.empty((len(targets), k), dtype=np.intp), np.arange(len(targets)), k + 1
-    while asked.size:
-        most = min(most, n)
+    found, asked = np.empty((len(targets), k), dtype=np.intp), np.arange(len(targets))
+    for most in (min(k + 1, n), min(2 * k + 2, n)):
         distance, index = (np.asarray(each) for each in tree.query(targets[asked], np.arange(1, most + 1)))
         found[asked] = index[:, :k]
         cut = (distance[:, k - 1] == distance[:, -1]) & (most < n)  # equally far ones may be missing
         tied = np.flatnonzero(~cut & (distance[:, 1:] == distance[:, :-1]).any(axis=1))
         order = np.lexsort((index[tied], distance[tied]), axis=1)[:, :k]
         found[asked[tied]] = np.take_along_axis(index[tied], order, axis=1)
-        asked, most = asked[cut], 2 * most
+        asked, reach = asked[cut], distance[cut, k - 1] * (1.0 + 1e-12)
+        if not asked.size:
+            return found
+    for target, radius in zip(asked, reach, strict=True):  # many points at one place
+        near = np.sort(tree.query_ball_point(targets[target], radius))
+        distances = np.linalg.norm(X[near] - targets[target], axis=1)
+        found[target] = near[np.argsort(distances, kind="stable")[:k]]
     return found
 
 

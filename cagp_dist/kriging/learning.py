@@ -18,7 +18,7 @@ from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observations import Observations, points_of
 from cagp_dist.likelihood.choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.model import is_family
-from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
+from cagp_dist.mapping.fitting import NO_NUGGET, Sites, choose_sites, fit_numbers
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error, variable_named
@@ -281,12 +281,13 @@ def learn(
             sites,
             mean=estimated,
             known=known if known.ndim == 0 else known[sites.chosen],
+            least=least,
             held=cast("Given", bounds),
             executor=executor,
             memory_limit_bytes=memory_limit_bytes,
             progress=lambda state: report(course.fraction(state.points)),
         )
-    if least > 0.0 and level is None and result.prior.noise_number == least:
+    if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
     noise = known + nugget
     return Learned(result.prior.kernel, noise, mean, result, sites.where, reasons, known_noise=known)

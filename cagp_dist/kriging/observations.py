@@ -185,6 +185,11 @@ def observe(
 ) -> Observations:
     """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`."""
     if is_source(source):
+        if isinstance(noise_std, str):
+            raise ArgumentError(
+                f"noise_std is {noise_std!r}, and sources have no noise for each place; expected a number. "
+                "Open the file with xarray, and pass the dataset."
+            )
         source = open_named(source, value=value, units=units, missing=missing, where=where)
         value, units, missing, where = None, None, None, None
     if isinstance(source, str) and source.startswith("table:"):

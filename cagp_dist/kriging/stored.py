@@ -9,6 +9,7 @@ Blocks and regions are tasks of executors, which read and write the stores thems
 """
 
 import datetime as dt
+import hashlib
 import json
 import logging
 import os
@@ -89,6 +90,9 @@ SORT_FLOPS, READ_FLOPS = 60_000, 35_000
 """What sorting an observation takes, and reading it for a region, in flops."""
 
 NAMES = ("mean", "std")
+
+MEANS_OF_KEY = 65_536
+"""Targets whose prior means tell one mean from another."""
 MAP = "map.zarr"
 
 AXES = {
@@ -194,7 +198,8 @@ def krige_store(
     check_memory_limit(memory_limit_bytes)
     output = Path(os.path.abspath(output))
     opened = source.opened()
-    n = next(iter(opened.sizes.values()))
+    if (n := next(iter(opened.sizes.values()))) == 0:
+        raise ArgumentError(f"{source.path} has no observations; expected at least one.")
     shape = tuple(len(values) for values in axes.values())
     cells = _cells_of_region(shape, n, tuple(axes), chunks or {})
     key = _key(source, prior, solver, axes, cells)
@@ -253,6 +258,10 @@ def _checked(
         raise ArgumentError(
             "the noise_variance of the prior is an array; expected a number, or noise_std="
             "the variable that has the noise of each observation."
+        )
+    if taken := set(NAMES) & set(axes):
+        raise ArgumentError(
+            f"to has the axis {taken.pop()!r}, the name of a result; rename it in the store too."
         )
     for name, values in axes.items():
         if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
@@ -386,10 +395,15 @@ def _stored_chunk(opened: xr.Dataset) -> int:
 def _key(
     source: PointSource, prior: Prior, solver: Neighbours, axes: Mapping[str, Array], cells: tuple[int, ...]
 ) -> str:
-    """Digest of all that the map depends on but the observations; of a mean, values at some targets."""
-    ends = np.stack([values[np.linspace(0, len(values) - 1, 64).astype(int)] for values in axes.values()], 1)
-    mean = prior.mean_at(points_at(tuple(axes), ends))
-    parts = (version("cagp-dist"), source, solver, prior.kernel, cells, sorted(axes), mean.tolist())
+    """Digest of all that the map depends on but the observations; of a mean, its values at many targets."""
+    rng, shape = np.random.default_rng(0), [len(values) for values in axes.values()]
+    q = prod(shape)
+    chosen = np.arange(q) if q <= MEANS_OF_KEY else rng.integers(q, size=MEANS_OF_KEY)
+    picked = np.unravel_index(chosen, shape)
+    points = np.stack([values[at] for values, at in zip(axes.values(), picked, strict=True)], axis=1)
+    mean = np.ascontiguousarray(prior.mean_at(points_at(tuple(axes), points)))
+    digest = hashlib.sha256(mean.tobytes()).hexdigest()
+    parts = (version("cagp-dist"), source, solver, prior.kernel, cells, sorted(axes), digest)
     return text_sha256(repr(parts) + json.dumps([values.tolist() for values in axes.values()]))
 
 

@@ -164,6 +164,7 @@ def fit_numbers(
     *,
     mean: EstimatedMean | None,
     known: Array,
+    least: float,
     held: "Given | None" = None,
     executor: "Executor",
     memory_limit_bytes: int | None,
@@ -173,17 +174,16 @@ def fit_numbers(
     """Fit what is not held of kernel and noise.
 
     All times are replicates of one prior. Where the noise of the measurements is known, what is fitted of the
-    noise variance is the least of the known ones with a nugget on top. Coefficients of a mean that is
-    estimated count as unknown (REML); the values are centred by least squares before, which changes
-    rounding alone.
+    noise variance is ``least``, the known one of the least noisy place, with a nugget on top; that place may
+    not be among the sites. Coefficients of a mean that is estimated count as unknown (REML); the values are
+    centred by least squares before, which changes rounding alone.
 
-    Shapes: ``X`` (n, 3) and ``values`` (T, n) at the sites, ``known`` () or (n,), 0 where no noise is known.
+    Shapes: ``X`` (n, 3) and ``values`` (T, n) at the sites, ``known`` () or (n,) there, 0 where unknown.
     """
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
 
     values = centred(values, X, mean)
-    least = float(known.min())
     bounds = dict(held or {})
 
     def fitted(bounds: "Given | None", kernel: "Families" = kernel) -> "FitResult":

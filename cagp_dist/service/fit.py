@@ -191,11 +191,14 @@ def fit_prior(
     """
     from cagp_dist.likelihood.replicates import effective_fields
 
-    points, _, mean = values_of_fit(task)
+    points, observed, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
     X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
     values = points.values[np.ix_(sites.times, sites.chosen)]
-    known = np.zeros(()) if points.noise_variance is None else points.noise_variance[sites.chosen]
+    known, least = np.zeros(()), 0.0
+    if points.noise_variance is not None:
+        known = points.noise_variance[sites.chosen]
+        least = float(min(known.min(), points.noise_variance[observed].min()))
     estimated = mean if isinstance(mean, EstimatedMean) else None
     if not isinstance(mean, EstimatedMean):
         values = values - mean(X).T[sites.times]
@@ -206,13 +209,14 @@ def fit_prior(
         sites,
         mean=estimated,
         known=known,
+        least=least,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
         progress=lambda state: progress(None, _shown(state)),
         checkpoints=checkpoints,
     )
     prior = Prior(result.prior.kernel, nugget, task.mean)
-    noise = np.full(len(X), result.prior.noise_number) + (known - known.min())
+    noise = np.full(len(X), result.prior.noise_number) + (known - least)
     worth = effective_fields(prior.kernel, noise, X, centred(values, X, estimated).T)
     return FittedPrior(
         prior=prior,

@@ -1,22 +1,42 @@
 """Observations of a job that are in memory: written down once, under a name that is a digest of them."""
 
-import hashlib
+import json
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
 from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.files import whole_file
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
     import xarray as xr
 
 
 def with_observations(job: Job, observations: "xr.DataArray | xr.Dataset") -> Job:
     """Give a job observations of xarray in place of those of its source, as a file in its output folder.
 
-    The same observations are the same file, so that a run that was done is found and one that was interrupted
-    goes on.
+    The same values, coordinates and attributes are the same file, so that a run that was done is found and
+    one that was interrupted goes on.
     """
+    dataset = _plain(observations, job.observations.variable)
+    attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
+    digest = text_sha256(content_sha256(dataset) + json.dumps(attributes, sort_keys=True, default=repr))
+    path = job.root / "downloads" / f"observations-{digest[:16]}.nc"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as temporary:
+            dataset.to_netcdf(temporary, engine="h5netcdf")
+    table = job.observations.model_copy(update={"source": f"file:{path}"})
+    return job.model_copy(update={"observations": table})
+
+
+def _plain(observations: "xr.DataArray | xr.Dataset", variable: str) -> "xr.Dataset":
+    """Give the variable in memory, with what a file can hold, and not packed as the file it came from."""
     import xarray as xr
 
     if not isinstance(observations, xr.DataArray | xr.Dataset):
@@ -24,21 +44,36 @@ def with_observations(job: Job, observations: "xr.DataArray | xr.Dataset") -> Jo
             f"observations is of type {type(observations).__name__}; expected an object of xarray with the "
             'variable of the job. A table is given by its path, source = "table:PATH".'
         )
-    variable = job.observations.variable
     dataset = observations
     if isinstance(dataset, xr.DataArray):
-        dataset = dataset.rename(variable).to_dataset()
+        dataset = dataset.to_dataset(name=variable if dataset.name is None else str(dataset.name))
     if variable not in dataset:
         there = ", ".join(map(repr, dataset.data_vars))
         raise ArgumentError(
-            f"observations have no variable {variable!r}, that of the job; they have {there}."
+            f"observations have no variable {variable!r}, that of the job; they have {there}. Rename it, "
+            "or the variable in [observations] of the job."
         )
-    # as it is, and not as the file was packed from which it may have come
-    content = bytes(dataset[[variable]].drop_encoding().to_netcdf(engine="h5netcdf"))
-    path = job.root / "downloads" / f"observations-{hashlib.sha256(content).hexdigest()[:16]}.nc"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as temporary:
-            temporary.write_bytes(content)
-    table = job.observations.model_copy(update={"source": f"file:{path}"})
-    return job.model_copy(update={"observations": table})
+    kept = dataset[[variable]].compute().drop_encoding()
+    others = [name for name, held in kept.coords.items() if held.dtype.kind not in "fiubMU"]
+    if set(others) & set(map(str, kept.dims)):
+        raise ArgumentError(
+            f"observations have coordinates {', '.join(map(repr, others))} of objects; expected numbers, "
+            "dates or text along each dimension. Unstack them, or give dates as datetime64."
+        )
+    kept = kept.drop_vars(others)
+    kept.attrs = {}
+    for held in kept.variables.values():
+        held.attrs = _writable(held.attrs)
+    return kept
+
+
+def _writable(attributes: "Mapping[Hashable, object]") -> "dict[Hashable, object]":
+    """Leave out attributes that a NetCDF file cannot hold."""
+    simple = (str, int, float, np.number, np.ndarray)
+    return {
+        name: value
+        for name, value in attributes.items()
+        if isinstance(value, simple)
+        and not isinstance(value, bool)
+        and np.asarray(value).dtype.kind in "fiuU"
+    }

@@ -18,6 +18,9 @@ def test_of_points_equally_far_away_the_first_ones_are_neighbours():
     np.testing.assert_allclose(taken, np.sort(distance, axis=1)[:, :20], rtol=1e-12)
     for some in (np.unique(found), np.arange(found.max() + 1)):
         np.testing.assert_array_equal(some[nearest_points(X[some], targets, 20)], found)
+    many = np.repeat(X[:3], 100, axis=0)[np.random.default_rng(0).permutation(300)]
+    at_first = np.flatnonzero((many == X[0]).all(axis=1))
+    np.testing.assert_array_equal(nearest_points(many, X[:1], 20), at_first[None, :20])
     tied = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, -1.0], [-1.0, 0.0]])
     np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 3), [[0, 1, 2]])
     np.testing.assert_array_equal(nearest_points(tied, np.zeros((1, 2)), 4), [[0, 1, 2, 3]])

@@ -187,11 +187,23 @@ def test_observations_that_cannot_be(tmp_path, name, value, text):
         mapped(tmp_path / "swath.zarr")
 
 
+def test_a_store_without_observations_is_refused_and_another_mean_is_another_call(tmp_path):
+    empty = {key: ("obs", values[:0]) for key, values in SWATH.items()}
+    xr.Dataset(empty).to_zarr(tmp_path / "empty.zarr", consolidated=False)
+    with pytest.raises(ArgumentError, match="has no observations; expected at least one"):
+        mapped(tmp_path / "empty.zarr")
+    source = stored.PointSource("", tuple(TO), "sst", None, 0.1)
+    corner = cagp.Prior(PRIOR.kernel, 0.04, mean=lambda X: PRIOR.mean(X) + (X[:, 2] > 0.7) * (X[:, 1] > 0.5))
+    keys = {stored._key(source, prior, SOLVER, TO, (6, 7)) for prior in (PRIOR, PRIOR, corner)}
+    assert len(keys) == 2
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "text"),
     [
         ({"solver": cagp.Neighbours("auto")}, ArgumentError, "with a number of neighbours"),
         ({"to": {**TO, "time": [0.0]}}, ArgumentError, "expected latitude and longitude, or others alone"),
+        ({"to": {"mean": [0.0]}}, ArgumentError, "to has the axis 'mean', the name of a result"),
         ({"chunks": {"lat": 3}}, ArgumentError, "chunks has 'lat'; expected axes of the map: latitude"),
         ({"prior": cagp.Prior(PRIOR.kernel, 0.1, cagp.mean_family("constant"))}, ArgumentError, "is known"),
         ({"prior": cagp.Prior(PRIOR.kernel, [0.1]), "noise_std": None}, ArgumentError, "is an array"),

@@ -164,7 +164,8 @@ def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
     with xr.open_dataset(folder / "region.nc", engine="h5netcdf") as dataset:
         field = dataset["t2m"].load()
     field.encoding = {"dtype": "int16", "scale_factor": 0.5, "add_offset": 280.0}
-    outcome = cagp.run(path, observations=field.rename("air"))
+    field.attrs |= {"history": None, "steps": {"a": 1}, "checked": True}  # which no file can hold
+    outcome = cagp.run(path, observations=field.rename(None))
     asked = {"kernel": "matern32", "drift": "constant", "progress": False, "noise_std": 0.3, **NUMBERS}
     source, places = f"file:{folder / 'region.nc'}", folder / "places.csv"
     assert_same(outcome.path, cagp.krige(source, to=places, **asked), "t2m")
@@ -172,7 +173,30 @@ def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
     alone = cagp.krige(field.isel(time=[1]), to=places, **asked)
     np.testing.assert_array_equal(day["mean"], alone["mean"])
     with pytest.raises(ArgumentError, match="observations have no variable 't2m'"):
-        cagp.run(path, observations=field.to_dataset(name="air"))
+        cagp.run(path, observations=field.rename("air"))
     with pytest.raises(ArgumentError, match="expected an object of xarray"):
         cagp.run(path, observations=[1.0])
-    assert cagp.run(path, observations=field).already_done
+    assert cagp.run(path, observations=field.chunk(time=1)).already_done
+
+
+def test_the_least_noisy_place_may_have_no_part_in_a_fit(folder):
+    """Of fields with gaps, where a fit uses the places that many of them share: the noise given is kept."""
+    rng, n = np.random.default_rng(0), 60
+    latitude, longitude = rng.uniform(38.0, 62.0, n), rng.uniform(0.0, 30.0, n)
+    times = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "M8[ns]")
+    seen = [(t, k) for t in range(3) for k in range(n) if k > 2 or t == 0]
+    error = np.where(np.arange(n) < 3, 1.0, 1.2)
+    table = {
+        "lat": [latitude[k] for _, k in seen],
+        "lon": [longitude[k] for _, k in seen],
+        "time": [times[t] for t, _ in seen],
+        "v": [np.sin(latitude[k] / 3.0) * 5.0 + t + error[k] * rng.standard_normal() for t, k in seen],
+        "err": [error[k] for _, k in seen],
+    }
+    asked = {"kernel": "matern32", "value": "v", "noise_std": "err", "progress": False}
+    for nugget_std in (0.0, None):
+        model = cagp.Kriging(**asked, nugget_std=nugget_std, hyperparameters="plug-in").fit(table)
+        noise = np.unique(model.prior_.noise_variance)
+        np.testing.assert_allclose(noise[1] - noise[0], 0.44, rtol=1e-9)
+        assert noise[0] >= 1.0 - 1e-9
+        assert nugget_std is None or noise[0] < 1.0 + 1e-9
