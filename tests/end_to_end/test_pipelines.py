@@ -104,7 +104,9 @@ def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
     table = capsys.readouterr().out
     assert load("regress")([str(path)]) == 0
     without = Path(capsys.readouterr().out.strip())
-    path.write_text(text.replace('[prior]\nmean = "constant"\n', table))
+    given = '[prior]\nkernel = "matern32"\nmean = "constant"\n'
+    assert given in text
+    path.write_text(text.replace(given, table))
     assert load("regress")([str(path)]) == 0
     pasted = Path(capsys.readouterr().out.strip())
     assert without != pasted  # another job, with nearly the same result: six digits were printed

@@ -120,7 +120,8 @@ def test_every_model_and_executor(kernel, tmp_path):
         assert other.prior == whole.prior
         assert other.bound.value == whole.bound.value
         np.testing.assert_array_equal(other.bound.weights, whole.bound.weights)
-        assert other.bound.bias == whole.bound.bias
+        assert other.bound.bias.keys() == whole.bound.bias.keys()
+        np.testing.assert_array_equal(list(other.bound.bias.values()), list(whole.bound.bias.values()))
 
 
 def test_the_bound_is_that_of_the_actions_that_are_given_in_any_units():

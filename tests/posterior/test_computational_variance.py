@@ -229,6 +229,7 @@ def test_quadrature_ends_a_solve_where_neighbours_do_not_tell(smooth, name, shar
 
 
 @pytest.mark.exhaustive
+@pytest.mark.filterwarnings("ignore:lanczos_steps=.* brought no bound")
 @pytest.mark.usefixtures("many_points")
 def test_bounds_hold_and_shares_are_kept_in_random_problems(monkeypatch):
     """Any registered affine solver, noise by point from 1e-5 on, observations of the same place."""
