@@ -11,20 +11,20 @@ from cagp_dist.accessors import register_accessor
 from cagp_dist.versions import version
 
 if TYPE_CHECKING:
-    from cagp_dist.calibration.laboratory import Calibration, calibrate
+    from cagp_dist.calibration.simulation.laboratory import Calibration, calibrate
     from cagp_dist.era5.covariates import covariate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram
     from cagp_dist.gram.area_means import area_means
-    from cagp_dist.gram.cells import CellMeans, cell_means
+    from cagp_dist.gram.cell_means import CellMeans, cell_means
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.gradients import gradients
     from cagp_dist.kernels import Matern, Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige, krige_store
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
     from cagp_dist.likelihood.fit import fit
-    from cagp_dist.likelihood.result import FitResult, FitStatus, StandardErrors
+    from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, BasisMean, LatitudeMean, LatitudePolynomial, mean_family
     from cagp_dist.posterior.result import Posterior, Progress
     from cagp_dist.posterior.trace import Step
@@ -69,16 +69,16 @@ _HOME = {
     "area_weights": "geometry",
     "space_filling_order": "geometry",
     "unit_sphere": "geometry",
-    "Calibration": "calibration.laboratory",
-    "calibrate": "calibration.laboratory",
+    "Calibration": "calibration.simulation.laboratory",
+    "calibrate": "calibration.simulation.laboratory",
     "Posterior": "posterior.result",
     "Prior": "prior",
     "Progress": "posterior.result",
     "Step": "posterior.trace",
     "condition": "gp",
     "posterior_mean": "gp",
-    "CellMeans": "gram.cells",
-    "cell_means": "gram.cells",
+    "CellMeans": "gram.cell_means",
+    "cell_means": "gram.cell_means",
     "covariate": "era5.covariates",
     "LinearFunctionals": "gram.functionals",
     "area_means": "gram.area_means",
@@ -102,9 +102,9 @@ _HOME = {
     "SquaredExponential": "kernels",
     "Sum": "kernels",
     "fit": "likelihood.fit",
-    "FitResult": "likelihood.result",
-    "FitStatus": "likelihood.result",
-    "StandardErrors": "likelihood.result",
+    "FitResult": "likelihood.fit_result",
+    "FitStatus": "likelihood.fit_result",
+    "StandardErrors": "likelihood.fit_result",
     "MEANS": "means",
     "BasisMean": "means",
     "LatitudeMean": "means",

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.checkpoints import Checkpoints
-    from cagp_dist.solvers.kept_weights import WeightStore
+    from cagp_dist.solvers.engine.kept_weights import WeightStore
+    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
 
 
 def condition(
@@ -142,11 +142,11 @@ def condition(
     check_count("lanczos_steps", lanczos_steps, least=0)
 
     from cagp_dist.posterior.conditioning import plan_conditioning, posterior_of, solve_pattern
-    from cagp_dist.posterior.kept_weights import keeps_weights
+    from cagp_dist.posterior.kept_solves import keeps_weights
     from cagp_dist.posterior.problem import as_targets, patterns
     from cagp_dist.runtime import given_or_threads
-    from cagp_dist.solvers.affine import Affine
-    from cagp_dist.solvers.base import check_one_field, check_solver
+    from cagp_dist.solvers.engine.affine import Affine
+    from cagp_dist.solvers.interface import check_one_field, check_solver
 
     check_solver(solver)
     if lanczos_steps > 0 and not isinstance(solver, Affine):
@@ -241,8 +241,8 @@ def posterior_mean(
     from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import given_or_threads
-    from cagp_dist.solvers.affine import Affine
-    from cagp_dist.solvers.base import LinearMean, check_solver, settled
+    from cagp_dist.solvers.engine.affine import Affine
+    from cagp_dist.solvers.interface import LinearMean, check_solver, settled
 
     check_solver(solver)
     if iterations_by_target is not None and not isinstance(solver, Affine):

@@ -41,7 +41,6 @@ def ways_of_evaluation() -> list[Callable[[], object]]:
     from cagp_dist.gram.tiled import kernel_panel, lower_strip_product, rows_product, stored_tile_row
     from cagp_dist.gram.vecchia_factor import conditional_weights
     from cagp_dist.kernels import Matern32
-    from cagp_dist.solvers import projected_tiles, recurrence_tiles, tile_tasks, tiles  # noqa: F401
 
     kernel, points = Matern32(1.0).parameters, np.zeros((3, 2))
     column, columns = np.zeros((2, 1)), np.zeros((2, 2))

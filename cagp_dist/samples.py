@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cagp_dist.posterior.sampling import Sampler
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.checkpoints import Checkpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
     from cagp_dist.tiling import Range
 
 
@@ -208,7 +208,7 @@ def posterior_by_samples(
     (True, True)
     """
     from cagp_dist.posterior.kept_sums import KeptSums
-    from cagp_dist.solvers.base import check_solver
+    from cagp_dist.solvers.interface import check_solver
 
     check_solver(solver)
     if not solver.many_fields:
@@ -263,8 +263,8 @@ class _Work:
         from cagp_dist.gram.targets import target_count
         from cagp_dist.posterior.problem import as_targets, patterns
         from cagp_dist.posterior.sampling import check_generator
-        from cagp_dist.solvers.affine import Affine
-        from cagp_dist.solvers.base import check_one_field, check_solver
+        from cagp_dist.solvers.engine.affine import Affine
+        from cagp_dist.solvers.interface import check_one_field, check_solver
 
         check_prior(prior)
         check_solver(solver)
@@ -292,7 +292,7 @@ class _Work:
         from cagp_dist.posterior.problem import Problems, demand_of
         from cagp_dist.posterior.sampling import Sampler
         from cagp_dist.runtime import given_or_threads
-        from cagp_dist.solvers.base import settled
+        from cagp_dist.solvers.interface import settled
 
         executor, limit = stack.enter_context(given_or_threads(executor, self._limit))
         problems = Problems(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cagp_dist.errors import CagpError
 from cagp_dist.service.events import logged
-from cagp_dist.service.fit import check_fit, prior_table
+from cagp_dist.service.job_fit import check_fit, prior_table
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.run import fit
 

@@ -214,7 +214,7 @@ def sample_is_decoded_once() -> Iterator[None]:
     In `tests.era5` every call has its own child process, and so it has in every other process.
     """
     from cagp_dist.era5 import sample
-    from cagp_dist.era5.files import open_file, scratch_folder
+    from cagp_dist.era5.local_files import open_file, scratch_folder
 
     def opened(path: Path, *, scratch: Path, **selection: object) -> "xr.Dataset":
         key = repr(sorted(selection.items()))
@@ -234,7 +234,8 @@ def decoder_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
     `tests.era5.test_files` has that process, and what it costs when a file crashes or delays it.
     """
-    from cagp_dist.era5 import _decode, files
+    from cagp_dist.era5 import _decode
+    from cagp_dist.era5 import local_files as files
 
     start = subprocess.run
 

@@ -3,7 +3,7 @@
 By hand, in the root of the repository, as often as tests are thinned or rewritten::
 
     python -m tests.mutants --count 30 --seed 0
-    python -m tests.mutants --count 30 --modules cagp_dist/gram/rings.py --tests ../before/tests tests
+    python -m tests.mutants --count 30 --modules cagp_dist/gram/ring_gram.py --tests ../before/tests tests
 
 A mistake is a comparison turned round, ``+`` for ``-`` or ``*`` for ``/`` and the reverse, an integer raised
 by one, or a ``not`` left out. Which ones are made follows from the seed. Each is put into a copy of the
@@ -36,70 +36,73 @@ TESTS = {
     "cagp_dist/tiling.py": ("test_tiling.py", "conformance/test_grams.py"),
     "cagp_dist/kernels.py": ("test_kernels.py", "test_compiled.py"),
     "cagp_dist/lapack.py": ("test_lapack.py",),
-    "cagp_dist/calibration/pit.py": ("calibration/test_pit.py",),
-    "cagp_dist/calibration/scores.py": ("calibration/test_scores.py",),
-    "cagp_dist/calibration/beliefs.py": ("calibration/test_laboratory.py", "calibration/test_simulation.py"),
-    "cagp_dist/calibration/laboratory.py": ("calibration/test_laboratory.py",),
-    "cagp_dist/calibration/simulated_verdict.py": ("calibration/test_laboratory.py",),
-    "cagp_dist/calibration/draws.py": (
+    "cagp_dist/calibration/verification/pit.py": ("calibration/test_pit.py",),
+    "cagp_dist/calibration/verification/scores.py": ("calibration/test_scores.py",),
+    "cagp_dist/calibration/simulation/beliefs.py": (
+        "calibration/test_laboratory.py",
+        "calibration/test_simulation.py",
+    ),
+    "cagp_dist/calibration/simulation/laboratory.py": ("calibration/test_laboratory.py",),
+    "cagp_dist/calibration/simulation/simulated_verdict.py": ("calibration/test_laboratory.py",),
+    "cagp_dist/calibration/simulation/field_draws.py": (
         "calibration/test_simulation.py",
         "calibration/test_laboratory.py",
     ),
-    "cagp_dist/calibration/strong.py": ("calibration/test_laboratory.py",),
+    "cagp_dist/calibration/simulation/strong.py": ("calibration/test_laboratory.py",),
     "cagp_dist/store/manifest.py": ("store/test_publish.py", "store/test_publish_trouble.py"),
     "cagp_dist/store/plain.py": ("era5/test_hostile_stores.py",),
     "cagp_dist/store/schema.py": ("store/test_schema.py", "store/test_publish.py"),
     "cagp_dist/store/prune.py": ("store/test_prune.py",),
     "cagp_dist/store/series.py": ("service/test_daily.py",),
     "cagp_dist/era5/canonical.py": ("era5/test_canonical.py", "era5/test_damage.py"),
-    "cagp_dist/service/draws.py": ("service/test_design.py",),
-    "cagp_dist/service/fit.py": ("service/test_fit.py",),
-    "cagp_dist/service/grids.py": ("service/test_places.py",),
+    "cagp_dist/service/point_draws.py": ("service/test_design.py",),
+    "cagp_dist/service/job_fit.py": ("service/test_fit.py",),
+    "cagp_dist/service/observed_grids.py": ("service/test_places.py",),
     "cagp_dist/service/previous.py": ("service/test_previous.py",),
     "cagp_dist/service/disk.py": ("service/test_disk.py",),
-    "cagp_dist/likelihood/rings.py": (
+    "cagp_dist/likelihood/exact/ring_likelihood.py": (
         "likelihood/test_rings.py",
         "likelihood/test_memory.py",
         "likelihood/test_scoring.py",
     ),
-    "cagp_dist/likelihood/exact.py": (
+    "cagp_dist/likelihood/exact/dense_likelihood.py": (
         "likelihood/test_exact.py",
         "likelihood/test_anisotropic.py",
         "likelihood/test_scoring.py",
     ),
-    "cagp_dist/likelihood/profile.py": (
+    "cagp_dist/likelihood/exact/profile_likelihood.py": (
         "likelihood/test_fit.py",
         "likelihood/test_sums.py",
         "likelihood/test_own_noise.py",
     ),
-    "cagp_dist/likelihood/sgpr.py": (
+    "cagp_dist/likelihood/learned/sgpr.py": (
         "conformance/test_identities_of_inducing_points.py",
         "likelihood/test_sgpr.py",
     ),
-    "cagp_dist/likelihood/elbo.py": ("conformance/test_identities_of_bounds.py",),
-    "cagp_dist/solvers/engine.py": (
+    "cagp_dist/likelihood/learned/elbo.py": ("conformance/test_identities_of_bounds.py",),
+    "cagp_dist/solvers/engine/adjoint.py": (
         "solvers/test_going_on.py",
         "conformance/test_identities.py",
         "conformance/test_checkpoints.py",
         "posterior/test_computational_variance.py",
     ),
-    "cagp_dist/solvers/tiles.py": (
+    "cagp_dist/solvers/engine/tiles.py": (
         "solvers/test_dense_formulas.py",
         "solvers/test_executors_agree.py",
         "solvers/test_going_on.py",
     ),
-    "cagp_dist/solvers/rings.py": (
+    "cagp_dist/solvers/engine/ring_system.py": (
         "solvers/test_on_rings.py",
         "solvers/test_bands_of_rings.py",
         "solvers/test_going_on.py",
     ),
-    "cagp_dist/solvers/projection.py": (
+    "cagp_dist/solvers/actions/projection.py": (
         "solvers/test_actions.py",
         "conformance/test_identities_of_actions.py",
     ),
-    "cagp_dist/gram/rings.py": (*_GRIDS, "conformance/test_grams.py"),
+    "cagp_dist/gram/ring_gram.py": (*_GRIDS, "conformance/test_grams.py"),
     "cagp_dist/latlon/wavenumbers.py": _GRIDS,
-    "cagp_dist/latlon/layout.py": ("latlon/test_layout.py", *_GRIDS),
+    "cagp_dist/latlon/grid_layout.py": ("latlon/test_layout.py", *_GRIDS),
     "cagp_dist/gram/gaps.py": ("gram/test_gaps.py", "posterior/test_on_grids.py"),
     "cagp_dist/latlon/views.py": ("latlon/test_views.py", "gram/test_gaps.py"),
     "cagp_dist/posterior/left_out.py": ("posterior/test_left_out.py",),

@@ -174,11 +174,11 @@ def test_run_prints_both_weightings_and_the_verdict(done):
 
 
 def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
-    from cagp_dist.calibration.pit import pit
-    from cagp_dist.calibration.scores import scores
+    from cagp_dist.calibration.verification.pit import pit
+    from cagp_dist.calibration.verification.scores import scores
     from cagp_dist.cli.display import show_outcome
     from cagp_dist.solvers.status import Status
-    from cagp_dist.store.evaluation import calibration_group
+    from cagp_dist.store.scored_groups import calibration_group
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     rng = np.random.default_rng(0)
@@ -429,7 +429,7 @@ def test_a_fit_that_does_not_end_well_exits_with_3(fit_job, tmp_path, monkeypatc
     import dataclasses
 
     import cagp_dist.service.run as service
-    from cagp_dist.likelihood.result import FitStatus, StandardErrors
+    from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
 
     fit_prior = service.fit_prior
 

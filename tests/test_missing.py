@@ -11,7 +11,7 @@ from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.covariates import covariate
 from cagp_dist.era5.remote import open_zarr
 from cagp_dist.errors import DataError
-from cagp_dist.kriging.observations import observe, observe_arrays
+from cagp_dist.kriging.observed_objects import observe, observe_arrays
 from cagp_dist.missing import observations
 
 WARM = 280.0 + np.arange(12.0).reshape(3, 4)

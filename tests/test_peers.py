@@ -16,7 +16,7 @@ import psutil
 import pytest
 import scipy.stats
 
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from pipelines.benchmarks.peers import __main__ as command
 from pipelines.benchmarks.peers import reference, running
 from pipelines.benchmarks.peers.adapters.harness import Clock, Fit, Prediction, Problem

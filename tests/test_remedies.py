@@ -9,8 +9,8 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError, CagpError, in_words_of_the_job
 from cagp_dist.remedies import Remedy, advice
-from cagp_dist.service.jobfile.solver import SOLVER_TABLES
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES
 
 
 def solve(solver, **settings):

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
-from cagp_dist.cli import clusters, runs
+from cagp_dist.cli import clusters
+from cagp_dist.cli import run_commands as runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
 from cagp_dist.cli.options import (
@@ -30,7 +31,7 @@ from cagp_dist.cli.options import (
 from cagp_dist.cli.options import examples as _examples
 
 if TYPE_CHECKING:
-    from cagp_dist.service.jobfile.tables import Job
+    from cagp_dist.service.jobfile.job import Job
     from cagp_dist.service.metrics import Metrics
     from cagp_dist.service.task import Simulations
 
@@ -226,7 +227,7 @@ def plan(
     with reported_errors(debug=debug):
         from cagp_dist.budget.network import Network
         from cagp_dist.budget.scaling import scaling_lines
-        from cagp_dist.service.plan import JobPlan, plan_job
+        from cagp_dist.service.job_plan import JobPlan, plan_job
 
         def show(found: JobPlan) -> None:
             typer.echo("\n".join([found.size.line(), *found.lines()]))
@@ -321,7 +322,7 @@ def verify(
     with reported_errors(debug=debug):
         from cagp_dist.service.run import verify_runs
         from cagp_dist.service.verification import NotSolvedAgainError, solve_again
-        from cagp_dist.store.files import read_unless_removed
+        from cagp_dist.store.atomic_files import read_unless_removed
         from cagp_dist.store.series_check import check_series
 
         runs, not_again = verify_runs(output), list[NotSolvedAgainError]()

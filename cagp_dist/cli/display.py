@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from cagp_dist.arrays import Times
     from cagp_dist.service.events import Event
-    from cagp_dist.service.fit import FittedPrior
-    from cagp_dist.service.jobfile.tables import Job
+    from cagp_dist.service.job_fit import FittedPrior
+    from cagp_dist.service.jobfile.job import Job
+    from cagp_dist.service.published_runs import RunEntry
     from cagp_dist.service.run import Outcome
-    from cagp_dist.service.runs import RunEntry
 
 UNEXPECTED = 1
 INTERRUPTED, TERMINATED = 130, 143
@@ -317,7 +317,7 @@ def _span(times: "Times") -> str:
 def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     """Print the fitted numbers, how well they are known, and a table for the job file."""
     from cagp_dist.geometry import kilometres_of_chord
-    from cagp_dist.service.fit import LEVEL, prior_table
+    from cagp_dist.service.job_fit import LEVEL, prior_table
 
     out, result = Console(highlight=False), fitted.result
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)

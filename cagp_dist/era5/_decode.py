@@ -22,9 +22,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.era5.axis_layout import AbsentVariableError
 from cagp_dist.era5.calendars import decode, is_other
 from cagp_dist.era5.canonical import canonical, joined, time_axis
-from cagp_dist.era5.layout import AbsentVariableError
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError

@@ -12,9 +12,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Times
-from cagp_dist.era5.calendars import noting
-from cagp_dist.era5.damage import check_axis, check_jumps, check_times
-from cagp_dist.era5.layout import (
+from cagp_dist.era5.axis_layout import (
     LEVEL,
     PLACE,
     SELECTED,
@@ -26,7 +24,9 @@ from cagp_dist.era5.layout import (
     held_times,
     standard_fields,
 )
-from cagp_dist.era5.points import Points, field_variable, observation_points
+from cagp_dist.era5.calendars import noting
+from cagp_dist.era5.damage import check_axis, check_jumps, check_times
+from cagp_dist.era5.field_points import Points, field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
     Choice,

@@ -13,7 +13,7 @@ import xarray as xr
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.cds_client import Results
 from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_of
-from cagp_dist.era5.files import open_file
+from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.selection import Selection, shown
 from cagp_dist.era5.sources import FINAL_AFTER_DAYS
 from cagp_dist.errors import ConfigurationError, NotReadyError

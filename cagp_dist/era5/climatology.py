@@ -8,15 +8,15 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
+from cagp_dist.era5.axis_layout import find_variable
 from cagp_dist.era5.bilinear import BilinearGrid, closed
 from cagp_dist.era5.canonical import canonical, field_variable
-from cagp_dist.era5.layout import find_variable
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import ArgumentError, BudgetError, ConfigurationError, DataError
 from cagp_dist.geometry import area_weights
 from cagp_dist.means import as_columns, latitude_of
 from cagp_dist.memory import available_bytes
-from cagp_dist.store.arrays import content_sha256
+from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import bytes_text, counted
 
 logger = logging.getLogger(__name__)

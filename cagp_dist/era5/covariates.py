@@ -9,13 +9,13 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.axis_units import in_degrees
+from cagp_dist.era5.axis_layout import listed
 from cagp_dist.era5.bilinear import BilinearGrid, closed
-from cagp_dist.era5.layout import listed
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
 from cagp_dist.means import latitude_of
 from cagp_dist.missing import Marks, observations
-from cagp_dist.store.arrays import content_sha256
+from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import counted, without_secrets
 
 _AXES = {"latitude": ("latitude", "lat"), "longitude": ("longitude", "lon", "long")}

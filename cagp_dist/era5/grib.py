@@ -21,7 +21,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.era5.layout import PLACE, SELECTED, absent, choose_level, selection_words, unit_of_levels
+from cagp_dist.era5.axis_layout import PLACE, SELECTED, absent, choose_level, selection_words, unit_of_levels
 from cagp_dist.era5.selection import Choice, chosen, parse_times, shown, written
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary

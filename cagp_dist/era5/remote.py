@@ -17,8 +17,8 @@ from cagp_dist.era5.selection import Choice, FileSelection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
-from cagp_dist.store.arrays import content_sha256
 from cagp_dist.store.plain import check_all_arrays, plain_store
+from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import without_secrets
 
 

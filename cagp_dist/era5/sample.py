@@ -7,7 +7,7 @@ from typing import Unpack
 import xarray as xr
 
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.files import open_file
+from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.selection import Selection
 from cagp_dist.errors import DataError
 

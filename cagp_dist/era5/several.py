@@ -12,9 +12,10 @@ import xarray as xr
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, joint_sha256, open_regular
+from cagp_dist.era5.axis_layout import absent
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import joined
-from cagp_dist.era5.files import (
+from cagp_dist.era5.local_files import (
     DECODE_SECONDS,
     check_file,
     decoded,
@@ -23,7 +24,6 @@ from cagp_dist.era5.files import (
     run_child,
     scratch_folder,
 )
-from cagp_dist.era5.layout import absent
 from cagp_dist.era5.selection import Choice, FileSelection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import DataError

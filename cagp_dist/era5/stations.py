@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.layout import PLACE
+from cagp_dist.era5.axis_layout import PLACE
 from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.missing import Marks
-from cagp_dist.store.layout import STATION_NAME
+from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.tables import IGNORED, Fields, Table, by_time_and_place, read_table
 from cagp_dist.variables import Variable, described, range_error
 

@@ -19,7 +19,7 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.era5.canonical import assemble
 from cagp_dist.era5.selection import Area, inside_area, parse_times
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.text import bytes_text

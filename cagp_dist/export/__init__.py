@@ -15,7 +15,8 @@ from typing import TypeAlias
 import xarray as xr
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.export.files import refuse_existing
+from cagp_dist.export.export_files import refuse_existing
+from cagp_dist.export.flat_table import write_csv
 from cagp_dist.export.groups import (
     GRIDDED,
     PLACED,
@@ -27,9 +28,8 @@ from cagp_dist.export.groups import (
     opened,
 )
 from cagp_dist.export.netcdf import write_netcdf
-from cagp_dist.export.table import write_csv
-from cagp_dist.store.arrays import verify_chunks
 from cagp_dist.store.geotiff import geotiff_variables, write_geotiff
+from cagp_dist.store.zarr_arrays import verify_chunks
 from cagp_dist.text import alternatives, nearest
 
 __all__ = ["FORMATS", "export_run"]

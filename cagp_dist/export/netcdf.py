@@ -7,8 +7,8 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.export.groups import GRIDDED, kind_of
-from cagp_dist.store.arrays import chunk_shape
-from cagp_dist.store.files import whole_file
+from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.zarr_arrays import chunk_shape
 
 FILL = 9.969209968386869e36
 """What the netCDF library itself fills floats with; NaN is compared wrongly by some programs."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram.base import ExactSolve, check_noise
+from cagp_dist.gram.gram_matrix import ExactSolve, check_noise
 from cagp_dist.gram.targets import Targets, covariance_with, seen_from
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE, cholesky_in_place, inverse_diagonals

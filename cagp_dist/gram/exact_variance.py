@@ -18,15 +18,15 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.budget.grids import plan_exact_grid
+from cagp_dist.budget.grid_plans import plan_exact_grid
 from cagp_dist.budget.plan import common_bytes
 from cagp_dist.errors import BudgetError, NumericalError
-from cagp_dist.gram.base import Gram
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.neighbourhoods import metric
-from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
 from cagp_dist.gram.tiled import identity
 from cagp_dist.kernels import Kernel

@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.budget.grids import GRID_COLUMNS
+from cagp_dist.budget.grid_plans import GRID_COLUMNS
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
-from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import part, prior_variance, seen_from
 from cagp_dist.lapack import inverse_diagonals, invert_in_place, mirror_lower
 from cagp_dist.latlon.entries import PlacesOnGrid

@@ -6,7 +6,7 @@ few missing
     ``v = G^-1 (b - e)``, with e chosen on the missing points m so that v vanishes there:
     ``[G^-1]_mm e = [G^-1 b]_m`` (`cagp_dist.gram.few_missing`).
 many missing, few of them inside a window that holds all observed points
-    the window is solved directly (`cagp_dist.gram.window`).
+    the window is solved directly (`cagp_dist.gram.window_solves`).
 many missing, or noise that varies along a latitude
     conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
 
@@ -24,11 +24,11 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.gram.few_missing import FewMissing, batches
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.masked import MaskedRings
-from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import Targets, as_list, part, seen_from, target_points
-from cagp_dist.gram.window import WindowSolve
+from cagp_dist.gram.window_solves import WindowSolve
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
 
 TOLERANCE = 1e-10
@@ -43,7 +43,7 @@ difference of the inverse's diagonal; it then comes from solves, as that of poin
 
 
 class GridSolve:
-    """Exact solves with the observed points of a grid; an `cagp_dist.gram.base.ExactSolve`.
+    """Exact solves with the observed points of a grid; an `cagp_dist.gram.gram_matrix.ExactSolve`.
 
     Parameters
     ----------

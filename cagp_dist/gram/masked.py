@@ -20,15 +20,15 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget.demand import MOST_PRODUCTS
 from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.base import ExactSolve, Gram
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.rings import RingGram, many_places
+from cagp_dist.gram.gram_matrix import ExactSolve, Gram
+from cagp_dist.gram.ring_gram import RingGram, many_places
 from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
 

@@ -19,7 +19,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget import Demand
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import Gram
+from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.tiled import TiledGram
 from cagp_dist.runtime import Executor
 

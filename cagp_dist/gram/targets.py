@@ -7,7 +7,7 @@ from typing import overload
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget.grids import LEAST_ALIKE
+from cagp_dist.budget.grid_plans import LEAST_ALIKE
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel, views_of_functionals
 from cagp_dist.kernels import Kernel, coordinates
 from cagp_dist.latlon.grid import LatLonGrid

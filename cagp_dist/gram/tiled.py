@@ -13,7 +13,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.gram.base import ExactSolve, check_noise
+from cagp_dist.gram.gram_matrix import ExactSolve, check_noise
 from cagp_dist.gram.targets import Targets, averaged, target_points
 from cagp_dist.kernels import Kernel, Parameters, coordinates
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas

@@ -21,9 +21,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.era5.covariates import covariate, open_covariate
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees, widest_gap
-from cagp_dist.kriging.columns import StaticColumn
-from cagp_dist.kriging.observations import Observations, points_of
-from cagp_dist.kriging.targets import Targets
+from cagp_dist.kriging.drift_columns import StaticColumn
+from cagp_dist.kriging.map_targets import Targets
+from cagp_dist.kriging.observed_objects import Observations, points_of
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.text import alternatives

@@ -10,11 +10,11 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary
 from cagp_dist.kriging.learning import Learned, mean_of
+from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observations import Observations, points_of
+from cagp_dist.kriging.observed_objects import Observations, points_of
 from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, predict
-from cagp_dist.kriging.targets import Targets
-from cagp_dist.likelihood.integrated import (
+from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
     Components,
     Fields,
@@ -31,8 +31,8 @@ from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Cholesky, Rings, Solver, Status
-from cagp_dist.solvers.base import nothing_said
-from cagp_dist.store.layout import QUANTILE_LEVELS
+from cagp_dist.solvers.interface import nothing_said
+from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.text import alternatives, counted
 
 if TYPE_CHECKING:

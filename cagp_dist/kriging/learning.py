@@ -13,11 +13,11 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
-from cagp_dist.kriging.given import check_chords
+from cagp_dist.kriging.given_numbers import check_chords
 from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observations import Observations, points_of
-from cagp_dist.likelihood.choice import CANDIDATES, KERNELS_COMPARED
-from cagp_dist.likelihood.model import is_family
+from cagp_dist.kriging.observed_objects import Observations, points_of
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
+from cagp_dist.likelihood.numbering import is_family
 from cagp_dist.mapping.fitting import NO_NUGGET, Sites, choose_sites, fit_numbers
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Mean, Prior
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from cagp_dist.kriging.narration import Narrator
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.duration import FitSize
-    from cagp_dist.likelihood.integrated import Integrated
-    from cagp_dist.likelihood.result import FitResult
+    from cagp_dist.likelihood.exact.integrated import Integrated
+    from cagp_dist.likelihood.fit_result import FitResult
     from cagp_dist.runtime import Executor
 
 KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel

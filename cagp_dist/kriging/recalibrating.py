@@ -6,21 +6,21 @@ from math import sqrt
 import numpy as np
 import xarray as xr
 
-from cagp_dist.calibration.corrected import corrected_laws
-from cagp_dist.calibration.recalibration import RECALIBRATIONS, REMOVED, SHARP
+from cagp_dist.calibration.recalibration.corrected import corrected_laws
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.kriging.dataset import field_dims, shaped
 from cagp_dist.kriging.integrating import usual_noise_variance
 from cagp_dist.kriging.learning import Learned
-from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.map_dataset import field_dims, shaped
+from cagp_dist.kriging.map_targets import Targets
+from cagp_dist.kriging.observed_objects import Observations
 from cagp_dist.kriging.solving import Prediction
-from cagp_dist.kriging.targets import Targets
 from cagp_dist.kriging.validation import FOLDS, cross_validate
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
-from cagp_dist.store.layout import QUANTILE_LEVEL, QUANTILE_LEVELS
+from cagp_dist.store.published_variables import QUANTILE_LEVEL, QUANTILE_LEVELS
 from cagp_dist.text import alternatives
 
 LATENT = (
@@ -35,7 +35,7 @@ def check_method(method: str) -> None:
         raise ArgumentError(
             f'recalibration is "{SHARP}", which needs one model behind all errors, and here each tenth of '
             f"the places is predicted by its own; expected {alternatives(RECALIBRATIONS)}. Jobs with "
-            "calibration points have it, and cagp_dist.calibration.sharp.Sharp."
+            "calibration points have it, and cagp_dist.calibration.recalibration.sharp.Sharp."
         )
     if method in REMOVED:
         raise ArgumentError(f"recalibration is {method!r}, which was removed; {REMOVED[method]}.")

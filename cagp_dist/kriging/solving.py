@@ -11,23 +11,23 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
-from cagp_dist.gram.cells import CellMeans
+from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.exact_variance import is_known
 from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import HOUR_SECONDS, Outlook
-from cagp_dist.kriging.observations import Observations, points_of
-from cagp_dist.kriging.targets import Targets
+from cagp_dist.kriging.observed_objects import Observations, points_of
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, SerialExecutor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.base import check_solver, nothing_said
-from cagp_dist.solvers.choice import NEIGHBOURS, chosen_solver
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.interface import check_solver, nothing_said
+from cagp_dist.solvers.solver_choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
 
 MOST_CERTIFIED = 5e7

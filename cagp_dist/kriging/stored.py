@@ -38,15 +38,14 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, BudgetError, StoreError
 from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
-from cagp_dist.kriging.dataset import CONVENTIONS
 from cagp_dist.kriging.executors import Workers, workers_of
+from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, SerialExecutor
 from cagp_dist.solvers import Neighbours, Status
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import ZSTD_LEVEL, missing_chunks, open_group, write_group
 from cagp_dist.store.lock import held
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.point_blocks import (
@@ -58,6 +57,7 @@ from cagp_dist.store.point_blocks import (
     prepare,
     sort_block,
 )
+from cagp_dist.store.zarr_arrays import ZSTD_LEVEL, missing_chunks, open_group, write_group
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import block_ranges
 from cagp_dist.versions import version

@@ -6,12 +6,12 @@ from math import sqrt
 import numpy as np
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
-from cagp_dist.kriging.dataset import BEYOND, INTERVAL
-from cagp_dist.kriging.given import LONGEST_CHORD
+from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.learning import Learned
-from cagp_dist.kriging.observations import Observations
-from cagp_dist.likelihood.model import NAMES, Numbering
-from cagp_dist.likelihood.result import FitResult, each
+from cagp_dist.kriging.map_dataset import BEYOND, INTERVAL
+from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.likelihood.fit_result import FitResult, each
+from cagp_dist.likelihood.numbering import NAMES, Numbering
 from cagp_dist.text import counted
 
 

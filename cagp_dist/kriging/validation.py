@@ -6,19 +6,19 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.folds import block_folds
-from cagp_dist.calibration.scores import PointScores, point_scores, unscored
+from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
+from cagp_dist.calibration.verification.spatial_folds import block_folds
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.dataset import field_dims, shaped
 from cagp_dist.kriging.integrating import law_of_observations, predict_fields
 from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.map_dataset import field_dims, shaped
+from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observations import Observations
+from cagp_dist.kriging.observed_objects import Observations
 from cagp_dist.kriging.solving import OFTEN_SWEEPS, outlook_of, plan_solves
-from cagp_dist.kriging.targets import Targets, of_places
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.base import nothing_said
+from cagp_dist.solvers.interface import nothing_said
 
 FOLDS = 10
 """Where nothing else is asked for: each place is predicted from nine tenths of the others."""

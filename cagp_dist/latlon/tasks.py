@@ -1,7 +1,7 @@
 """Tasks of a Gram matrix on a grid: make, factor and apply the blocks of a range of wavenumbers.
 
-Plain functions of arrays, to be run by executors; `cagp_dist.gram.rings.RingGram` combines them. None of them
-changes its arguments.
+Plain functions of arrays, to be run by executors; `cagp_dist.gram.ring_gram.RingGram` combines them. None of
+them changes its arguments.
 """
 
 from collections.abc import Callable, Sequence

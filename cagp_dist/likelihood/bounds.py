@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood.model import NAMES, Numbering
+from cagp_dist.likelihood.numbering import NAMES, Numbering
 
 T = TypeVar("T")
 

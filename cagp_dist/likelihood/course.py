@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.likelihood.bounds import TOUCHING, Limits
-from cagp_dist.likelihood.objective import Objective
+from cagp_dist.likelihood.learned.objective import Objective
 from cagp_dist.likelihood.optimum import OptimiserStep, Optimum, OptimumStatus
 
 

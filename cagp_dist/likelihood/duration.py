@@ -8,8 +8,6 @@ Vecchia's likelihood 33 microseconds for each conditional; and on a grid of P la
 from math import sqrt
 from typing import NamedTuple
 
-from cagp_dist.likelihood.choice import MOST_COMPARED
-from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
 from cagp_dist.likelihood.fit import (
     FIRST_DENSE_POINTS,
     FIRST_RING_POINTS,
@@ -17,6 +15,8 @@ from cagp_dist.likelihood.fit import (
     GROWTH,
     Method,
 )
+from cagp_dist.likelihood.kernel_choice import MOST_COMPARED
+from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS
 
 CLIMBS, LATER = 66, 8
 """Evaluations of the first level from three starts, and of each further one, for one kernel."""

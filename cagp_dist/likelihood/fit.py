@@ -25,27 +25,27 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.bounds import Bounds, Given, Scales, make_bounds
-from cagp_dist.likelihood.choice import CHOICES, MOST_COMPARED, start_of
-from cagp_dist.likelihood.conditionals import conditionals_of
-from cagp_dist.likelihood.evaluation import Likelihood
-from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
-from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
-from cagp_dist.likelihood.model import Families, Model
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
+from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, Profile
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
+from cagp_dist.likelihood.fit_result import BoundOptimum, FitProgress, FitResult, FitStatus
+from cagp_dist.likelihood.kernel_choice import CHOICES, MOST_COMPARED, start_of
+from cagp_dist.likelihood.learned.bound_fit import check_bound_fits, fit_bound
+from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observe
-from cagp_dist.likelihood.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.profile import Counter, Place, Profile
-from cagp_dist.likelihood.recalled import Evaluations, fingerprint
-from cagp_dist.likelihood.result import BoundOptimum, FitProgress, FitResult, FitStatus
-from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.likelihood.replay_cache import Evaluations, fingerprint
+from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
-from cagp_dist.likelihood.vecchia import VecchiaLikelihood
+from cagp_dist.likelihood.vecchia.conditionals import conditionals_of
+from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.solvers.checkpoints import Checkpoints
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.likelihood.course import Course
 from cagp_dist.likelihood.optimum import OptimumStatus
-from cagp_dist.solvers.checkpoints import Checkpoint, Draft, Kept, add_arrays
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, Kept, add_arrays
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 """As SciPy has it."""

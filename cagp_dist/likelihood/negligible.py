@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cagp_dist.likelihood.result import FitResult
+from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.prior import Prior
 
 NEGLIGIBLE = 1e-3

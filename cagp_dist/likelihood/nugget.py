@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cagp_dist.likelihood.result import FitResult
+from cagp_dist.likelihood.fit_result import FitResult
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given

@@ -14,7 +14,7 @@ from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
-from cagp_dist.likelihood.model import in_extents
+from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.posterior.coefficients import orthonormal
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.text import counted

@@ -7,7 +7,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import NumericalError
 from cagp_dist.likelihood.bounds import TOUCHING
-from cagp_dist.likelihood.profile import Place, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Place, Profile
 
 GAIN = 1e-5
 """A climb pauses when a step raises the log likelihood by less: half a percent of a standard error."""

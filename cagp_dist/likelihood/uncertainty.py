@@ -6,8 +6,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import TOUCHING
-from cagp_dist.likelihood.profile import Place, Profile
-from cagp_dist.likelihood.result import FitStatus, StandardErrors, grouped
+from cagp_dist.likelihood.exact.profile_likelihood import Place, Profile
+from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors, grouped
 from cagp_dist.likelihood.search import arrived
 
 LOOSE = 3.0

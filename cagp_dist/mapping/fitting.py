@@ -16,10 +16,10 @@ from cagp_dist.prior import EstimatedMean
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.fit import Method
-    from cagp_dist.likelihood.model import Families
-    from cagp_dist.likelihood.result import FitProgress, FitResult
+    from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+    from cagp_dist.likelihood.numbering import Families
     from cagp_dist.runtime import Executor
-    from cagp_dist.solvers.checkpoints import Checkpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
 
 MOST_DENSE = 2_000
 """Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's."""
@@ -76,7 +76,7 @@ class Sites:
         if self.method == "dense":
             return "exact"
         if self.method == "vecchia":
-            from cagp_dist.likelihood.conditionals import conditionals_text
+            from cagp_dist.likelihood.vecchia.conditionals import conditionals_text
 
             return f"Vecchia's, by {conditionals_text(self.chosen.size)}"
         gaps = f", {self.missing:,} points of which are missing" if self.missing else ""
@@ -104,7 +104,7 @@ def choose_sites(latitude_degrees: Array, longitude_degrees: Array, present: Mas
 
     Shapes: ``latitude_degrees, longitude_degrees`` (n,), ``present`` (T, n).
     """
-    from cagp_dist.likelihood.conditionals import MOST_CONDITIONALS
+    from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS
 
     chosen, times = np.arange(latitude_degrees.size), np.arange(len(present))
     if not present.all():

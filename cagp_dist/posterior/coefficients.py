@@ -36,9 +36,9 @@ from cagp_dist.posterior.patterns import in_order
 from cagp_dist.posterior.problem import Pattern, plan_of_mean
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
-from cagp_dist.solvers.base import SOME_POINTS, DirectSolver, Local, Problem, Solver, State
-from cagp_dist.solvers.batch import ordered_factor
-from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel
+from cagp_dist.solvers.actions.batch_projection import ordered_factor
+from cagp_dist.solvers.interface import SOME_POINTS, DirectSolver, Local, Problem, Solver, State
+from cagp_dist.solvers.stationary.gauss_seidel import BlockGaussSeidel
 from cagp_dist.text import counted
 
 SWEEPS = BlockGaussSeidel(iterations=3, block_size=1024)

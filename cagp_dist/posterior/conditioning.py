@@ -11,7 +11,7 @@ from cagp_dist.gram.exact_variance import beside_posterior
 from cagp_dist.gram.targets import Targets
 from cagp_dist.posterior.certificate import Certificate
 from cagp_dist.posterior.coefficients import joined_coefficients, with_weights
-from cagp_dist.posterior.kept_weights import (
+from cagp_dist.posterior.kept_solves import (
     found_weights,
     kept_coefficients,
     made_weights,
@@ -25,9 +25,9 @@ from cagp_dist.posterior.trace import Step, Trace
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver, Stats, Status
-from cagp_dist.solvers.base import State, settled
-from cagp_dist.solvers.checkpoints import Checkpoints, Kept, fingerprint
-from cagp_dist.solvers.kept_weights import WeightStore, kept_states
+from cagp_dist.solvers.engine.kept_weights import WeightStore, kept_states
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints, Kept, fingerprint
+from cagp_dist.solvers.interface import State, settled
 
 Fitted = tuple[Pattern, Array, Array]
 """A pattern, and values and covariance of the coefficients of its mean."""

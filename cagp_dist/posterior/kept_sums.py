@@ -12,8 +12,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
-from cagp_dist.solvers.base import Problem, Solver
-from cagp_dist.solvers.checkpoints import Checkpoint, Draft, add_arrays, fingerprint
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, add_arrays, fingerprint
+from cagp_dist.solvers.interface import Problem, Solver
 
 
 class KeptSums:

@@ -7,7 +7,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import LeaveOneOut
-from cagp_dist.gram.base import Gram
+from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.lapack import cholesky_in_place, inverse_diagonals, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.posterior.coefficients import COLLINEAR, orthonormal

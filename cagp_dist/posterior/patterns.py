@@ -16,7 +16,7 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.posterior.certificate import Certificate, JointCertificate
 from cagp_dist.remedies import Remedy
-from cagp_dist.solvers.base import Solver
+from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.status import Status
 from cagp_dist.text import bytes_text
 

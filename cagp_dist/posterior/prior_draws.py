@@ -27,10 +27,10 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.gram.base import Gram
 from cagp_dist.gram.functionals import LinearFunctionals, runs
+from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.masked import MaskedRings
-from cagp_dist.gram.rings import RingGram
+from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import (
     Targets,
     as_list,

@@ -15,7 +15,7 @@ from cagp_dist.posterior.coefficients import Coefficients, CountedMean, coeffici
 from cagp_dist.posterior.problem import Pattern
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.base import Problem, Solver, State
+from cagp_dist.solvers.interface import Problem, Solver, State
 from cagp_dist.solvers.status import Status
 
 

@@ -21,13 +21,13 @@ from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
 from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
 from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.base import Problem, Solver
-from cagp_dist.solvers.neighbours import Neighbours
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.interface import Problem, Solver
+from cagp_dist.solvers.local.neighbours import Neighbours
 from cagp_dist.text import counted
 
 

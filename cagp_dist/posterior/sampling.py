@@ -27,8 +27,8 @@ from cagp_dist.posterior.prior_draws import PriorDraws
 from cagp_dist.posterior.problem import plan_of_mean
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.base import LinearMean, Problem, Solver, nothing_said
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.interface import LinearMean, Problem, Solver, nothing_said
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 

@@ -7,7 +7,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.targets import prior_covariance, prior_variance, variance_scale
-from cagp_dist.solvers.base import Problem, State
+from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
 
 VARIANCE_ROUNDING = 1e-8

@@ -9,7 +9,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive.base import Predictive
+from cagp_dist.predictive.distribution import Predictive
 
 
 @dataclass(frozen=True, eq=False)

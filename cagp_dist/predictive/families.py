@@ -9,7 +9,7 @@ from scipy.special import betaln, ndtr, ndtri, stdtr, stdtrit
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.predictive.base import Predictive
+from cagp_dist.predictive.distribution import Predictive
 
 
 @dataclass(frozen=True, eq=False)

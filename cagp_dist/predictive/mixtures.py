@@ -12,12 +12,12 @@ from scipy.special import gammaln, logsumexp, ndtr, ndtri, stdtr, stdtrit
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import part
-from cagp_dist.predictive.base import NODES, WEIGHTS, Predictive
+from cagp_dist.predictive.distribution import NODES, WEIGHTS, Predictive
 from cagp_dist.predictive.families import Gaussian, StudentT
 
 if TYPE_CHECKING:
     from cagp_dist.gram.functionals import LinearFunctionals
-    from cagp_dist.likelihood.integrated import Fields, Integrated
+    from cagp_dist.likelihood.exact.integrated import Fields, Integrated
 
 TARGETS_AT_ONCE = 4096
 """Targets whose laws are in memory at a time."""
@@ -235,7 +235,7 @@ def mixtures(
 ) -> Iterator[tuple[slice, Mixture]]:
     """Yield the laws (T, q') of fields at some targets after others, where numbers are integrated over.
 
-    Arguments as of `cagp_dist.likelihood.integrated.Integrated.predict`.
+    Arguments as of `cagp_dist.likelihood.exact.integrated.Integrated.predict`.
     """
     for start in range(0, len(targets), TARGETS_AT_ONCE):
         some = slice(start, min(start + TARGETS_AT_ONCE, len(targets)))

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.store.files import replacing
+from cagp_dist.store.atomic_files import replacing
 from cagp_dist.store.lock import refuse_linked_folders
 
 __all__ = ["report_page", "write_report"]

@@ -6,10 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.strata import CHANCE, FEWEST_OBSERVATIONS
-from cagp_dist.report.reading import Group
+from cagp_dist.calibration.verification.strata import CHANCE, FEWEST_OBSERVATIONS
+from cagp_dist.report.run_reader import Group
 from cagp_dist.report.wording import percent
-from cagp_dist.store.layout import PLAIN, RELIABILITY_LEVEL, STRATUM, STRATUM_DEFINITION, STRATUM_KIND, table
+from cagp_dist.store.published_variables import (
+    PLAIN,
+    RELIABILITY_LEVEL,
+    STRATUM,
+    STRATUM_DEFINITION,
+    STRATUM_KIND,
+    table,
+)
 from cagp_dist.variables import T2M
 from cagp_dist.variables.units import amount
 

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.pit import Histogram, histogram
+from cagp_dist.calibration.verification.pit import Histogram, histogram
 from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, WIDTH_INCHES, Drawing, quiet_grid, title
 from cagp_dist.report.published import PublishedRun, Trace
+from cagp_dist.report.report_tables import ByTime, by_time
 from cagp_dist.report.strata_charts import draw_reliability, draw_strata
-from cagp_dist.report.tables import ByTime, by_time
 from cagp_dist.variables.units import amount, spoken, symbol
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
-from cagp_dist.store.files import replacing
+from cagp_dist.store.atomic_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

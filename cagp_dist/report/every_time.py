@@ -18,7 +18,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import resample
 from cagp_dist.report.maps import Scale, drawing_order, map_frame, map_scales, shown_mean
 from cagp_dist.report.published import Grid, Points, PublishedRun, each_map
-from cagp_dist.report.tables import UNSCORED, by_time
+from cagp_dist.report.report_tables import UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
 from cagp_dist.variables.units import amount
 

@@ -15,8 +15,8 @@ from cagp_dist.report.page import BROKEN_DOWN
 from cagp_dist.report.templates import fill
 from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, thumbnail
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
-from cagp_dist.service.runs import COVERAGE_LEVEL, RunEntry, list_runs
-from cagp_dist.store.files import whole_file
+from cagp_dist.service.published_runs import COVERAGE_LEVEL, RunEntry, list_runs
+from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.outputs import readable
 from cagp_dist.text import counted
 from cagp_dist.variables.units import amount

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, histogram
-from cagp_dist.calibration.scores import AREA_WEIGHTED
-from cagp_dist.report import by_stratum, tables
+from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS, histogram
+from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
+from cagp_dist.report import by_stratum
+from cagp_dist.report import report_tables as tables
 from cagp_dist.report.every_time import Gallery
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.templates import fill

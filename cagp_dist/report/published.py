@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.arrays import Array, Times
-from cagp_dist.calibration.scores import AREA_WEIGHTED
+from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
-from cagp_dist.report.reading import Group, open_group
-from cagp_dist.store.layout import (
+from cagp_dist.report.run_reader import Group, open_group
+from cagp_dist.store.layout_check import variable_in
+from cagp_dist.store.published_variables import (
     FORMAT_VERSION,
     LOCAL_SCALE,
     NODES_PER_CELL,
@@ -25,7 +26,6 @@ from cagp_dist.store.layout import (
     STATION_NAME,
     table,
 )
-from cagp_dist.store.layout_check import variable_in
 from cagp_dist.variables import T2M, Variable
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.strata import CHANCE
+from cagp_dist.calibration.verification.strata import CHANCE
 from cagp_dist.report.by_stratum import KINDS, ByStratum
 from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, RULE, WIDTH_INCHES, Drawing, quiet_grid, title
 

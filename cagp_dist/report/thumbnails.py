@@ -13,7 +13,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.cartography.frame import Frame, coastlines, frame_of
 from cagp_dist.errors import StoreError
 from cagp_dist.report.drawing import MUTED, PANEL, drawing_style
-from cagp_dist.store.arrays import open_group
+from cagp_dist.store.zarr_arrays import open_group
 
 if TYPE_CHECKING:
     import xarray as xr

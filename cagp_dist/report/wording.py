@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cagp_dist.calibration.pit import Histogram
+from cagp_dist.calibration.verification.pit import Histogram
 from cagp_dist.solvers.status import Status
 from cagp_dist.text import counted
 from cagp_dist.variables.units import symbol
@@ -30,7 +30,7 @@ COVERAGE_WORDS = {
     "too-wide": "error bars too wide",
     "wrong-shape": "error bars of the wrong shape",
 }
-"""The verdict on a run (`cagp_dist.calibration.verdict`) in a few words."""
+"""The verdict on a run (`cagp_dist.calibration.verification.verdict`) in a few words."""
 
 SIMULATION_WORDS = {
     "consistent": "no fault found in the error bars",
@@ -40,7 +40,7 @@ SIMULATION_WORDS = {
     "wrong-shape": "errors of another law",
     "biased": "errors lean to one side",
 }
-"""The verdict on simulated fields (`cagp_dist.calibration.simulated_verdict`) in a few words."""
+"""The verdict on simulated fields (`cagp_dist.calibration.simulation.simulated_verdict`) in a few words."""
 
 NOT_EXACTLY_CALIBRATED = {
     "approximate": "This solver looks at the observations when it chooses its steps, so that no theorem says "

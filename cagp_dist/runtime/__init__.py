@@ -1,13 +1,13 @@
 """Where tasks run: in this thread, in threads of this process, or on a Dask cluster."""
 
-from cagp_dist.runtime.base import (
+from cagp_dist.runtime.default_executor import given_or_threads
+from cagp_dist.runtime.executor import (
     Executor,
     Handle,
     blas_threads_for,
     single_threaded_blas,
     single_threaded_steps,
 )
-from cagp_dist.runtime.given import given_or_threads
 from cagp_dist.runtime.schedulers import open_executor
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor

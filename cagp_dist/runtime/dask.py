@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from cagp_dist.errors import ArgumentError, ClusterError, ClusterLostError, ConfigurationError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Remedy
-from cagp_dist.runtime.base import Handle, limit_blas_of_this_process
-from cagp_dist.runtime.batch import (
+from cagp_dist.runtime.batch_system import (
     BATCH_SYSTEMS,
     WORKER_JOB_BYTES,
     WORKER_JOBS,
@@ -26,6 +25,7 @@ from cagp_dist.runtime.batch import (
 )
 from cagp_dist.runtime.counting import array_bytes, count
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.executor import Handle, limit_blas_of_this_process
 from cagp_dist.runtime.spilling import free_bytes, spilling_of
 from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
 from cagp_dist.text import counted
@@ -112,7 +112,7 @@ class DaskExecutor:
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
     ) -> Handle[T]:
-        """Send ``function`` to the cluster; see `cagp_dist.runtime.base.Executor.submit`."""
+        """Send ``function`` to the cluster; see `cagp_dist.runtime.executor.Executor.submit`."""
         from distributed.client import ClosedClientError
 
         count(tasks=1, moved_bytes=array_bytes(arguments))

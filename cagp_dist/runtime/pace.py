@@ -9,7 +9,7 @@ import numpy as np
 
 from cagp_dist.budget.plan import ENTRY_NANOSECONDS, FLOP_NANOSECONDS
 from cagp_dist.kernels import Matern32
-from cagp_dist.runtime.base import single_threaded_blas
+from cagp_dist.runtime.executor import single_threaded_blas
 from cagp_dist.tiling import subtile_shape
 
 MEASURED_SECONDS = 0.3

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.runtime.base import Executor
-from cagp_dist.runtime.batch import BATCH_SYSTEMS
+from cagp_dist.runtime.batch_system import BATCH_SYSTEMS
 from cagp_dist.runtime.dask import check, connect
 from cagp_dist.runtime.deadlines import Deadlines
+from cagp_dist.runtime.executor import Executor
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives

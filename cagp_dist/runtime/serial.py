@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar, cast
 
 from cagp_dist.memory import available_bytes
-from cagp_dist.runtime.base import Handle
 from cagp_dist.runtime.counting import count
+from cagp_dist.runtime.executor import Handle
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from typing import Generic, Self, TypeVar, cast
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.memory import available_bytes
-from cagp_dist.runtime.base import Handle, single_threaded_blas
 from cagp_dist.runtime.counting import count
+from cagp_dist.runtime.executor import Handle, single_threaded_blas
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class ThreadExecutor:
     def submit(
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
     ) -> Handle[T]:
-        """Queue ``function``; see `cagp_dist.runtime.base.Executor.submit`."""
+        """Queue ``function``; see `cagp_dist.runtime.executor.Executor.submit`."""
         count(tasks=1)
         task: Task[T] = Task(self, function, arguments)
         with self._changed:

@@ -11,11 +11,11 @@ from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.service.events import Clock, Observer, silent
 from cagp_dist.service.ingest import available_times, ingest
 from cagp_dist.service.jobfile.config import job_of_fit_times, with_listed_times
-from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.jobfile.times import Newest
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.times_key import Newest
+from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
-from cagp_dist.service.times import resolved
 from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published

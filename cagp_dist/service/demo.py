@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
 
 DEMO_JOB = """\
 [observations]

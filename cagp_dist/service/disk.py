@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cagp_dist.budget import Plan
-from cagp_dist.calibration.beliefs import errors_bytes
+from cagp_dist.calibration.simulation.beliefs import errors_bytes
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import Executor
 from cagp_dist.store.checkpoints import KEPT

@@ -14,9 +14,9 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.service.fit import fit_prior
+from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.task import Task, fit_mean
-from cagp_dist.solvers.checkpoints import Checkpoints
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
 
 FEW_PLACES = 400
 """Observed places up to which each fold has a fit of its own: a second for all of them, or two."""

@@ -13,13 +13,13 @@ from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import sample_posterior
-from cagp_dist.service.plan import size_of_task
+from cagp_dist.service.job_plan import size_of_task
 from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.solve import LeftOut, Solution, Step, solve
 from cagp_dist.service.task import Task
 from cagp_dist.solvers import Neighbours, Status
-from cagp_dist.solvers.checkpoints import Checkpoints
-from cagp_dist.solvers.kept_weights import WeightStore
+from cagp_dist.solvers.engine.kept_weights import WeightStore
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
 
 
 def solve_task(

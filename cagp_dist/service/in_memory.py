@@ -7,9 +7,9 @@ import numpy as np
 
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
-from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.store.arrays import content_sha256
-from cagp_dist.store.files import whole_file
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.zarr_arrays import content_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

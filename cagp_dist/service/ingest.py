@@ -16,8 +16,8 @@ from cagp_dist.errors import CagpError, DataError
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.inputs import note_input
 from cagp_dist.service.jobfile.config import with_listed_times
-from cagp_dist.service.jobfile.observations import Observations, SyntheticTable
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.observations_table import Observations, SyntheticTable
 from cagp_dist.text import without_secrets
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
 
 def _ingest(job: Job, report: Report) -> "xr.Dataset":
-    from cagp_dist.store.observations import append, open_observations
+    from cagp_dist.store.ingested import append, open_observations
     from cagp_dist.store.preliminary import preliminary_times
     from cagp_dist.store.superseded import remove_old_preliminary, set_aside_preliminary
 
@@ -115,7 +115,7 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
 def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
     """Add the stored times that share a batch with a preliminary field that is replaced."""
     from cagp_dist.era5.canonical import joined
-    from cagp_dist.store.observations import open_observations
+    from cagp_dist.store.ingested import open_observations
     from cagp_dist.store.superseded import times_set_aside
 
     times = np.setdiff1d(times_set_aside(store, field), field["time"].values)
@@ -166,7 +166,7 @@ def stored_observations(job: Job) -> "xr.Dataset | None":
 
     None for a file, whose content is known only once it was read.
     """
-    from cagp_dist.store.observations import open_observations
+    from cagp_dist.store.ingested import open_observations
 
     table, content = job.observations, None
     times = table.listed_times
@@ -203,7 +203,7 @@ def available_times(job: Job, *, report: Report) -> Times:
 
 def ingested_times(job: Job) -> Times | None:
     """Return the times of a remote source that were ingested before, ascending; None if there are none."""
-    from cagp_dist.store.observations import stored_times
+    from cagp_dist.store.ingested import stored_times
 
     path = _store_path(job.root, job.observations, content=None)
     found = stored_times(path) if path.exists() else np.empty(0, dtype="datetime64[ns]")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.errors import CagpError
-from cagp_dist.store.files import whole_file
+from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def note_input(store: Path, field: "xr.Dataset", *, reading: str, report: Callab
 
 def _compared(before: Path, field: "xr.Dataset") -> str:
     """Say how the values of a field differ from those of a store at the times that both have."""
-    from cagp_dist.store.observations import open_observations
+    from cagp_dist.store.ingested import open_observations
 
     try:
         old = open_observations(before)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.local_scale import LocalScale
-from cagp_dist.calibration.recalibration import Fitted, Recalibration
+from cagp_dist.calibration.recalibration.local_scale import LocalScale
+from cagp_dist.calibration.recalibration.methods import Fitted, Recalibration
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.solve import Solution
 from cagp_dist.service.task import Task

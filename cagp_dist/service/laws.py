@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.corrected import corrected_laws, in_parts
-from cagp_dist.calibration.local_scale import FittedLocalScale
-from cagp_dist.calibration.recalibration import RECALIBRATIONS, Fitted, Unchanged
-from cagp_dist.calibration.scores import PointScores, point_scores, unscored
-from cagp_dist.calibration.sharp import FittedSharp
+from cagp_dist.calibration.recalibration.corrected import corrected_laws, in_parts
+from cagp_dist.calibration.recalibration.local_scale import FittedLocalScale
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, Fitted, Unchanged
+from cagp_dist.calibration.recalibration.sharp import FittedSharp
+from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.predictive import Gaussian, Predictive
 from cagp_dist.service.known_errors import KnownErrors
-from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating
-from cagp_dist.store.layout import QUANTILE_LEVELS
+from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating
+from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.text import counted
 

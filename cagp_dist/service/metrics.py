@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cagp_dist.runtime.counting import Work
 from cagp_dist.service.events import Event
-from cagp_dist.store.files import whole_file
+from cagp_dist.store.atomic_files import whole_file
 
 if TYPE_CHECKING:
     from cagp_dist.service.run import Outcome

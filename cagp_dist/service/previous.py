@@ -24,12 +24,12 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.service.cell_values import CellGrid
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.solve import LeftOut, Solution, Step
-from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.earlier import EarlierRuns
-from cagp_dist.store.layout import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.publish import verify
+from cagp_dist.store.published_variables import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
+from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
 

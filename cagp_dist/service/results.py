@@ -9,30 +9,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import PointScores, Scores, scores
+from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
 from cagp_dist.era5.canonical import Points
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kernels import name_of
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
-from cagp_dist.service.design import blocks_of_folds
 from cagp_dist.service.events import Clock
-from cagp_dist.service.fit import FittedPrior, by_name
 from cagp_dist.service.fold_fits import FEW_PLACES
-from cagp_dist.service.jobfile.design import BlockPoints, FoldPoints
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.job_fit import FittedPrior, by_name
+from cagp_dist.service.job_strata import strata_of_test
+from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
+from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.known_errors import known_errors, predictive_std
 from cagp_dist.service.laws import Laws, learnt, unchanged
 from cagp_dist.service.map_cells import MapCells
+from cagp_dist.service.point_roles import blocks_of_folds
 from cagp_dist.service.previous import described
-from cagp_dist.service.simulation import Simulated
+from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, Step
-from cagp_dist.service.strata import strata_of_test
 from cagp_dist.service.task import Task, gaps_of, spacing_of
 from cagp_dist.solvers.registry import solver_name
-from cagp_dist.store import evaluation, schema
-from cagp_dist.store.layout import ERROR_DRAWS, ERRORS_OF
+from cagp_dist.store import schema
+from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.preliminary import PRELIMINARY
+from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.tables import Places

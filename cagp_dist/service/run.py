@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cagp_dist.budget import Plan
-from cagp_dist.calibration.recalibration import SHARP
+from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior
@@ -29,37 +29,37 @@ from cagp_dist.service.disk import (
     weights_folder,
 )
 from cagp_dist.service.events import Clock, Observer, Stage, silent
-from cagp_dist.service.fit import FittedPrior, check_fit, fit_prior, sites_of
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.in_memory import with_observations
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.integrated import (
+from cagp_dist.service.integrated_jobs import (
     GIVEN,
     IntegratedNumbers,
     attributes_of_numbers,
     integrate_numbers,
     with_mixtures,
 )
+from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior, sites_of
+from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, size_of_task
 from cagp_dist.service.jobfile.config import job_of_fit_times, load_job
-from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.plan import JobPlan, kept_bytes, plan_fold, size_of_task
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
-from cagp_dist.service.sharp import FACTORS, sharpened
-from cagp_dist.service.simulation import MOST_POINTS, simulate_task
+from cagp_dist.service.sharp_jobs import FACTORS, sharpened
+from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task
 from cagp_dist.service.solve import Sharpened, Solution
 from cagp_dist.service.task import Simulations, Task, choice_line, prepare
-from cagp_dist.service.times import resolved
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.atomic_files import READS, read_unless_removed
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
-from cagp_dist.store.files import READS, read_unless_removed
 from cagp_dist.store.outputs import Output, output_at, readable
 from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.weights import KeptWeights
+from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.service.jobfile.tables import RecalibrationTable
-from cagp_dist.service.sharp import FACTORS
+from cagp_dist.service.jobfile.job import RecalibrationTable
+from cagp_dist.service.sharp_jobs import FACTORS
 from cagp_dist.text import bytes_text, counted, rough_duration
 
 MUCH_LONGER = 3.0

@@ -8,25 +8,25 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
-from cagp_dist.calibration.scores import PointScores
-from cagp_dist.calibration.sharp import FittedSharp
+from cagp_dist.calibration.recalibration.sharp import FittedSharp
+from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.model import Model
-from cagp_dist.likelihood.result import each
+from cagp_dist.likelihood.fit_result import each
+from cagp_dist.likelihood.numbering import Model
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import posterior_by_samples
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
 from cagp_dist.solvers import Solver, Status
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.base import LinearMean
-from cagp_dist.solvers.checkpoints import Checkpoints
-from cagp_dist.solvers.kept_weights import WeightStore
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.engine.kept_weights import WeightStore
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.solvers.interface import LinearMean
 from cagp_dist.store.schema import PublishedLaw
 
 SAMPLES_OF_MAP = 0x6D6170
@@ -154,11 +154,12 @@ class Solution:
     left_out : LeftOut or None
         Each observation as all others predict it, where that was asked for.
     sharp : Sharpened or None
-        Quantiles with lengthscales of their own, where the job asks for them (`cagp_dist.service.sharp`).
+        Quantiles with lengthscales of their own, where the job asks for them
+        (`cagp_dist.service.sharp_jobs`).
     error_draws : array, shape (N, r), or None
         Draws of the error of the mean at the cells of the map, where a later time is to start from it.
     mixed : MixedLaws or None
-        Where the numbers of the prior are integrated over (`cagp_dist.service.integrated`).
+        Where the numbers of the prior are integrated over (`cagp_dist.service.integrated_jobs`).
     """
 
     steps: tuple[Step, ...]

@@ -19,27 +19,27 @@ from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.integrated import MOST_FLAT
-from cagp_dist.mapping.solving import block_size
+from cagp_dist.likelihood.exact.integrated import MOST_FLAT
+from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
-from cagp_dist.service.design import Design, design_points
-from cagp_dist.service.grids import found_grid, places_on_grid, size_of_grid
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.map_cells import MapCells, samples_of_map
+from cagp_dist.service.observed_grids import found_grid, places_on_grid, size_of_grid
+from cagp_dist.service.point_roles import Design, design_points
 from cagp_dist.service.previous import Previous, check_covers, previous_of
-from cagp_dist.service.recalibration import NOT_ASKED, Recalibrating, with_errors
+from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating, with_errors
 from cagp_dist.service.solve import prior_of
 from cagp_dist.solvers import Neighbours, Solver
-from cagp_dist.solvers.choice import chosen_solver, demand_of_choice
 from cagp_dist.solvers.registry import solver_name
-from cagp_dist.store.arrays import content_sha256
+from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import run_key
+from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.tables import Places, read_places
 from cagp_dist.versions import version
 

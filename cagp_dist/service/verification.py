@@ -13,15 +13,15 @@ from cagp_dist.runtime import open_executor
 from cagp_dist.service.folds import solve_part
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.config import parse_job, with_listed_times
-from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.recalibration import NOT_ASKED
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.recalibration_plan import NOT_ASKED
 from cagp_dist.service.task import Task, prepare
 from cagp_dist.solvers import Neighbours
-from cagp_dist.store.arrays import content_sha256, read_group
 from cagp_dist.store.earlier import run_at
-from cagp_dist.store.layout import ERROR_DRAWS
 from cagp_dist.store.layout_check import check
 from cagp_dist.store.publish import verify
+from cagp_dist.store.published_variables import ERROR_DRAWS
+from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import Protocol, Self, TypeVar
 
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, open_executor
-from cagp_dist.runtime.batch import WORKER_JOB_BYTES, WORKER_JOBS
+from cagp_dist.runtime.batch_system import WORKER_JOB_BYTES, WORKER_JOBS
 from cagp_dist.runtime.counting import count
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import find_scheduler
-from cagp_dist.service.jobfile.tables import Job
+from cagp_dist.service.jobfile.job import Job
 from cagp_dist.text import counted
 
 T = TypeVar("T")

@@ -1,22 +1,22 @@
 """The solvers by the names that job files give them: a new solver is one class and one line here."""
 
-from cagp_dist.solvers.actions import ConjugateGradient, RandomActions
-from cagp_dist.solvers.base import Solver
-from cagp_dist.solvers.chebyshev import Chebyshev
-from cagp_dist.solvers.eigenvectors import Eigenvectors
-from cagp_dist.solvers.exact import Cholesky, Rings
-from cagp_dist.solvers.gauss_seidel import BlockGaussSeidel, GaussSeidel
-from cagp_dist.solvers.hybrid import Hybrid
-from cagp_dist.solvers.jacobi import BlockJacobi, Jacobi
-from cagp_dist.solvers.krylov_actions import KrylovActions
-from cagp_dist.solvers.mixed import MixedActions
-from cagp_dist.solvers.neighbours import Neighbours
-from cagp_dist.solvers.pseudo_inputs import PseudoInputs
-from cagp_dist.solvers.relaxation import SOR, SSOR
-from cagp_dist.solvers.richardson import Richardson
-from cagp_dist.solvers.sparse_actions import SparseActions
-from cagp_dist.solvers.subsets import SubsetOfData, UnitVectors
-from cagp_dist.solvers.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
+from cagp_dist.solvers.actions.action_solvers import ConjugateGradient, RandomActions
+from cagp_dist.solvers.actions.eigenvectors import Eigenvectors
+from cagp_dist.solvers.actions.krylov_actions import KrylovActions
+from cagp_dist.solvers.actions.mixed import MixedActions
+from cagp_dist.solvers.actions.pseudo_inputs import PseudoInputs
+from cagp_dist.solvers.actions.sparse_actions import SparseActions
+from cagp_dist.solvers.actions.subsets import SubsetOfData, UnitVectors
+from cagp_dist.solvers.engine.hybrid import Hybrid
+from cagp_dist.solvers.exact.exact_solvers import Cholesky, Rings
+from cagp_dist.solvers.interface import Solver
+from cagp_dist.solvers.local.neighbours import Neighbours
+from cagp_dist.solvers.stationary.chebyshev import Chebyshev
+from cagp_dist.solvers.stationary.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.stationary.jacobi import BlockJacobi, Jacobi
+from cagp_dist.solvers.stationary.relaxation import SOR, SSOR
+from cagp_dist.solvers.stationary.richardson import Richardson
+from cagp_dist.solvers.stationary.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
 
 SOLVERS: dict[str, type[Solver]] = {
     "gauss-seidel": GaussSeidel,

@@ -16,10 +16,10 @@ from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import chunk_shape, open_group, verify_chunks, write_group
-from cagp_dist.store.files import identity
+from cagp_dist.store.atomic_files import identity
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.preliminary import preliminary_times
+from cagp_dist.store.zarr_arrays import chunk_shape, open_group, verify_chunks, write_group
 from cagp_dist.variables.units import cf_units
 
 CHUNK_BYTES = 2 * 2**20

@@ -28,7 +28,7 @@ from zarr.codecs import Crc32cCodec
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import StoreError
-from cagp_dist.solvers.checkpoints import About, Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept
 from cagp_dist.store import manifest
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.termination import termination_requested

@@ -9,8 +9,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.store.layout import FORMAT_VERSION, Attributes
 from cagp_dist.store.layout_check import variable_in
+from cagp_dist.store.published_variables import FORMAT_VERSION, Attributes
 from cagp_dist.variables import T2M
 
 _WHOLE_CIRCLE_GAP_DEGREES = 15.0

@@ -10,7 +10,7 @@ import numpy as np
 
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import open_group
+from cagp_dist.store.zarr_arrays import open_group
 
 
 @dataclass(frozen=True, eq=False)

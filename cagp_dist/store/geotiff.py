@@ -15,7 +15,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import cell_edges
 from cagp_dist.remedies import installation
-from cagp_dist.store.files import whole_file
+from cagp_dist.store.atomic_files import whole_file
 
 _MODEL_PIXEL_SCALE, _MODEL_TIEPOINT, _GEO_KEY_DIRECTORY = 33550, 33922, 34735
 _GDAL_METADATA, _GDAL_NODATA = 42112, 42113

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout import (
+from cagp_dist.store.published_variables import (
     ERROR_DRAWS,
     GROUPS,
     MISSING,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cagp_dist.errors import BusyError, ConfigurationError, StoreError
-from cagp_dist.store.files import open_lock
+from cagp_dist.store.atomic_files import open_lock
 from cagp_dist.store.manifest import disk_errors
 
 _POLL_SECONDS = 0.2

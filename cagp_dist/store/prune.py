@@ -8,10 +8,10 @@ from pathlib import Path
 
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import open_group
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.publish import current_run
+from cagp_dist.store.zarr_arrays import open_group
 
 
 def old_runs(root: Path, *, keep: int) -> list[Path]:

@@ -30,13 +30,14 @@ from zarr.errors import ZarrUserWarning
 
 from cagp_dist.digest import read_regular, text_sha256
 from cagp_dist.errors import ArgumentError, StoreError
-from cagp_dist.store import layout, manifest
-from cagp_dist.store.arrays import read_group, write_group
+from cagp_dist.store import manifest
+from cagp_dist.store import published_variables as layout
+from cagp_dist.store.atomic_files import READS, exchange
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.files import READS, exchange
 from cagp_dist.store.layout_check import check
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.zarr_arrays import read_group, write_group
 from cagp_dist.text import without_secrets
 
 __all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify"]
@@ -59,7 +60,7 @@ def publish(
     root : path
         Output root.
     groups : mapping of str to Dataset
-        Groups as `cagp_dist.store.schema` and `cagp_dist.store.evaluation` build them.
+        Groups as `cagp_dist.store.schema` and `cagp_dist.store.scored_groups` build them.
     run_key : str
         16 to 64 hexadecimal digits, from `run_key`.
     attributes : mapping of str to object

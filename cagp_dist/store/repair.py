@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cagp_dist.store import manifest
 from cagp_dist.store.batches import DamagedStoreError, check_batch
+from cagp_dist.store.ingested import check_root, stage_root, writing
 from cagp_dist.store.manifest import disk_errors
-from cagp_dist.store.observations import check_root, stage_root, writing
 
 
 def set_aside(store: Path, *, now: datetime | None = None) -> Path | None:

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
-from cagp_dist.store.dataset import coordinate, coordinates_of, counting_missing, dataset
-from cagp_dist.store.layout import (
+from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset
+from cagp_dist.store.published_variables import (
     ERROR_DRAW,
     ERROR_DRAWS,
     GROUPS,
@@ -37,7 +37,7 @@ class PublishedLaw:
     """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q)."""
 
     std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
-    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.store.layout.QUANTILE_LEVELS`
+    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.store.published_variables.QUANTILE_LEVELS`
     quantiles: Array
     # (T, q), or (T, P, Q): what the scale of the errors was multiplied by; None where the method has no such
     # thing

@@ -11,8 +11,8 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.errors import StoreError
 from cagp_dist.store import series
-from cagp_dist.store.arrays import open_group, read_group
-from cagp_dist.store.files import read_unless_removed
+from cagp_dist.store.atomic_files import read_unless_removed
+from cagp_dist.store.zarr_arrays import open_group, read_group
 
 _ADVICE = (
     "Remove the link OUT/series.zarr, and run the daily job for all times that are to be in the series: "

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.store import manifest
 from cagp_dist.store.batches import list_batches
+from cagp_dist.store.ingested import writing
 from cagp_dist.store.manifest import disk_errors
-from cagp_dist.store.observations import writing
 from cagp_dist.store.preliminary import preliminary_times
 from cagp_dist.store.repair import free_name
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cagp_dist.errors import StoreError
-from cagp_dist.solvers.checkpoints import About, Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept
 from cagp_dist.store import manifest
 from cagp_dist.store.checkpoints import Folder, FolderKept, folder_manifest, verified
 from cagp_dist.store.manifest import disk_errors

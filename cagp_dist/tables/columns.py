@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.tables.files import Frame, TableLike, frame_row, index_levels, read_file, read_words
-from cagp_dist.tables.names import DATE, EMPTY, NO_VALUE, VALUE, plain
+from cagp_dist.tables.column_names import DATE, EMPTY, NO_VALUE, VALUE, plain
+from cagp_dist.tables.table_files import Frame, TableLike, frame_row, index_levels, read_file, read_words
 from cagp_dist.text import counted, nearest, printable
 
 _DECIMAL_COMMA = re.compile(r"\d,\d")

@@ -6,8 +6,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
+from cagp_dist.tables.column_names import EMPTY
 from cagp_dist.tables.columns import Columns
-from cagp_dist.tables.names import EMPTY
 
 _NUMBER = r"\d+(?:[.,]\d+)?"
 _WRITTEN = re.compile(

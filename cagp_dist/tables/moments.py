@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.tables.column_names import DATE, EMPTY, TIME, plain
 from cagp_dist.tables.columns import Columns, such
-from cagp_dist.tables.names import DATE, EMPTY, TIME, plain
 
 IGNORED = "none"
 """In place of a column of times: all rows are of one field."""

@@ -7,14 +7,14 @@ import numpy as np
 
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
-from cagp_dist.tables.cells import check_finite, noise_of, places_of, static_of
+from cagp_dist.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
 from cagp_dist.tables.columns import Columns, value_column
 from cagp_dist.tables.contents import Places, Table
-from cagp_dist.tables.files import TableLike
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
-from cagp_dist.tables.names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
 from cagp_dist.tables.notes import far_places, repeated_rows, words_for_missing
+from cagp_dist.tables.number_cells import check_finite, noise_of, places_of, static_of
 from cagp_dist.tables.repeats import check_repeats, chosen
+from cagp_dist.tables.table_files import TableLike
 from cagp_dist.text import counted
 
 

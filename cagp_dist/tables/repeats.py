@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import ArgumentError
+from cagp_dist.tables.column_names import NAME, plain
 from cagp_dist.tables.columns import Columns
-from cagp_dist.tables.names import NAME, plain
 from cagp_dist.text import counted
 
 ANY = "*"

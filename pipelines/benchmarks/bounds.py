@@ -9,10 +9,10 @@ import threadpoolctl
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.projected_data import ProjectedData
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import ThreadExecutor
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from pipelines.benchmarks import reference
 
 Figures = dict[str, float]

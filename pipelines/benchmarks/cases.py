@@ -199,8 +199,8 @@ def calibration() -> Figures:
 
 def sharp() -> Figures:
     """Sharp calibrated GP: 25 levels, 2,000 training and 1,000 calibration points, four coordinates."""
-    from cagp_dist.calibration.sharp import Sharp
-    from cagp_dist.calibration.stretched import DenseModel
+    from cagp_dist.calibration.recalibration.sharp import Sharp
+    from cagp_dist.calibration.recalibration.stretched import DenseModel
     from cagp_dist.predictive import Gaussian
 
     generator = np.random.default_rng(0)

@@ -13,8 +13,8 @@ from cagp_dist.arrays import Array
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.runtime import ThreadExecutor, single_threaded_blas
 from cagp_dist.solvers import Problem
-from cagp_dist.solvers.engine import forward_passes
-from cagp_dist.solvers.rings import RingSystem
+from cagp_dist.solvers.engine.adjoint import forward_passes
+from cagp_dist.solvers.engine.ring_system import RingSystem
 from pipelines.benchmarks import reference
 
 Figures = dict[str, float]
@@ -93,8 +93,8 @@ def whole_grid() -> Figures:
 
 def grid_likelihood() -> Figures:
     """Likelihood and gradient on 72 x 144 points: ours, and dense Cholesky of the same 10,368 points."""
-    from cagp_dist.likelihood.evaluation import NATURAL
-    from cagp_dist.likelihood.rings import RingLikelihood
+    from cagp_dist.likelihood.exact.likelihood_evaluation import NATURAL
+    from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 
     _warm()
     grid = cagp.LatLonGrid(np.linspace(-88.75, 88.75, 72), 144)

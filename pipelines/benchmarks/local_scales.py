@@ -6,8 +6,8 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.local_scale import LocalScale
-from cagp_dist.calibration.strata import surface_terms
+from cagp_dist.calibration.recalibration.local_scale import LocalScale
+from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.predictive import Gaussian
 
 Figures = dict[str, float]

@@ -78,7 +78,7 @@ def map_job() -> Figures:
     """Run a job from the built-in field, 10,000 points observed: mean and error bars at 1 degree."""
     from cagp_dist.service.jobfile.config import parse_job
     from cagp_dist.service.run import run
-    from cagp_dist.store.arrays import read_group
+    from cagp_dist.store.zarr_arrays import read_group
 
     def job(root: Path, resolution: float) -> object:
         outcome = run(
@@ -114,7 +114,7 @@ def map_job() -> Figures:
 def held_out_job() -> Figures:
     """Exact job on a synthetic 721 x 1440 field, 5,000 points held out, from its store; and its fit alone."""
     from cagp_dist.service.jobfile.config import parse_job
-    from cagp_dist.service.jobfile.tables import Job
+    from cagp_dist.service.jobfile.job import Job
     from cagp_dist.service.run import fit, ingest_only, run
 
     def job(root: Path, degrees: float, count: int, numbers: str) -> Job:

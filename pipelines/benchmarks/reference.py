@@ -100,8 +100,8 @@ def elbo(
     """Evidence lower bound of block-sparse actions with all of K stored, Matern 3/2, and its gradient.
 
     By the logarithms of the p lengthscales, of variance and noise variance, then by the n entries of the
-    actions; formulae as in `cagp_dist.likelihood.elbo`. ``room`` (3, n, n) is overwritten: whoever calls
-    again and again does not wait for new memory.
+    actions; formulae as in `cagp_dist.likelihood.learned.elbo`. ``room`` (3, n, n) is overwritten: whoever
+    calls again and again does not wait for new memory.
     """
     n, scaled = len(X), X / lengthscales
     S = scipy.sparse.csr_array((values, (np.arange(n), block_of)))

@@ -9,7 +9,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine.affine import Affine
 
 N, TARGETS, BLOCK = 8192, 256, 512
 LATITUDES, LONGITUDES = 181, 360

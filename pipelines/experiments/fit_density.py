@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import cagp_dist as cagp
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
-from cagp_dist.service.fit import FittedPrior, fit_prior
+from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.task import Task, prepare
 from pipelines.experiments.output import parser, print_table

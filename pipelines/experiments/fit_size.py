@@ -15,7 +15,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import MEANS, SampleField
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import Scores, scores
+from cagp_dist.calibration.verification.scores import Scores, scores
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.split import LATITUDES, LENGTHSCALE, QUICK_LATITUDES, Split
 

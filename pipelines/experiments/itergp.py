@@ -29,13 +29,13 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.beliefs import conjugate_gradient_beliefs
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.simulation.beliefs import conjugate_gradient_beliefs
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.report.drawing import MUTED
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
-from cagp_dist.solvers.actions import ConjugateGradient
-from cagp_dist.solvers.known_actions import KnownActions
-from cagp_dist.solvers.projection import project
+from cagp_dist.solvers.actions.action_solvers import ConjugateGradient
+from cagp_dist.solvers.actions.known_actions import KnownActions
+from cagp_dist.solvers.actions.projection import project
 from pipelines.experiments.output import (
     COLOURS,
     count_ticks,

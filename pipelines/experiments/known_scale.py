@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.local_scale import LocalScale
+from cagp_dist.calibration.recalibration.local_scale import LocalScale
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian
 from pipelines.experiments.output import drawn, few_colours, parser, print_table, save

@@ -21,14 +21,14 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import scores
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.optimise import LBFGS, Optimum, Stopping, maximise
-from cagp_dist.likelihood.projected_data import ProjectedData
+from cagp_dist.calibration.verification.scores import scores
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.optimise import LBFGS, Optimum, Stopping, maximise
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.text import counted
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import SampleField

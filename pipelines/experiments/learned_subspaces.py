@@ -26,16 +26,16 @@ from scipy.linalg import eigh, qr, subspace_angles
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.kernels import Kernel
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.inducing import inducing_points
-from cagp_dist.likelihood.optimise import LBFGS
-from cagp_dist.likelihood.projected_data import ProjectedData
-from cagp_dist.likelihood.sgpr import Sgpr
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.inducing import inducing_points
+from cagp_dist.likelihood.learned.optimise import LBFGS
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
+from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from pipelines.experiments.climbing import Way, climb
 from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
 from pipelines.experiments.sample_field import SampleField

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.order_statistics import (
+from cagp_dist.calibration.recalibration.order_statistics import (
     SMALLEST_LEVEL,
     calibration_scores,
     check_resolved,

@@ -49,7 +49,7 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def save(path: Path, results: "xr.Dataset") -> None:
     """Write results as a Zarr store, in place of one that is there."""
-    from cagp_dist.store.arrays import ROOT, write_group
+    from cagp_dist.store.zarr_arrays import ROOT, write_group
 
     if path.exists():
         shutil.rmtree(path)

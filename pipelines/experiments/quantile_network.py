@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.order_statistics import calibration_scores, check_resolved
-from cagp_dist.calibration.sharp import table_with_tails
+from cagp_dist.calibration.recalibration.order_statistics import calibration_scores, check_resolved
+from cagp_dist.calibration.recalibration.sharp import table_with_tails
 from cagp_dist.checks import check_count, check_positive
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.predictive import Gaussian, QuantileTable
@@ -68,7 +68,7 @@ class QuantileNetwork:
     quantiles never cross, with the outputs a of the network. It starts as the law that was predicted, in
     place of the pretraining of the paper, and goes down the mean of the pinball loss over all levels and
     calibration points by steps of Adam over all points at once. Beyond the levels, tails as of
-    `cagp_dist.calibration.sharp.table_with_tails`.
+    `cagp_dist.calibration.recalibration.sharp.table_with_tails`.
 
     **Nothing is guaranteed at new points**, and the more it is trained (``epochs`` times ``rate``), the
     closer it fits the calibration points. With some hundred of them a rate of 0.01 makes intervals far too

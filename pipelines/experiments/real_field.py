@@ -32,12 +32,18 @@ from scipy.stats import kstest
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.curves import Kuleshov
-from cagp_dist.calibration.local_scale import FittedLocalScale, LocalScale
-from cagp_dist.calibration.recalibration import Fitted, Recalibration, Unchanged
-from cagp_dist.calibration.sharp import Sharp
-from cagp_dist.calibration.strata import Strata, by_roughness, roughness_of, strata_of, surface_terms
-from cagp_dist.calibration.stretched import DenseModel
+from cagp_dist.calibration.recalibration.local_scale import FittedLocalScale, LocalScale
+from cagp_dist.calibration.recalibration.methods import Fitted, Recalibration, Unchanged
+from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
+from cagp_dist.calibration.recalibration.sharp import Sharp
+from cagp_dist.calibration.recalibration.stretched import DenseModel
+from cagp_dist.calibration.verification.strata import (
+    Strata,
+    by_roughness,
+    roughness_of,
+    strata_of,
+    surface_terms,
+)
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian, Predictive, StudentT

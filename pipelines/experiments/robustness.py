@@ -23,7 +23,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.beliefs import conjugate_gradient_beliefs
+from cagp_dist.calibration.simulation.beliefs import conjugate_gradient_beliefs
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from pipelines.experiments.limits import HALF_WIDTH, NOISE_VARIANCE, Points, draw_fields, prior_of

@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from pipelines.experiments.output import parser, print_table
 
 DATA = Path("../shared/data/heaton")

@@ -19,7 +19,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.kernels import coordinates
-from cagp_dist.likelihood.model import Families
+from cagp_dist.likelihood.numbering import Families
 from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.sample_field import SampleField

@@ -42,8 +42,8 @@ from scipy.stats import norm
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.sharp_search import Errors, Search, Visit
-from cagp_dist.calibration.stretched import DenseModel, Stretch
+from cagp_dist.calibration.recalibration.sharp_search import Errors, Search, Visit
+from cagp_dist.calibration.recalibration.stretched import DenseModel, Stretch
 from pipelines.experiments.output import parser, print_table, save
 from pipelines.experiments.sharp import PRINTED, SETS, add_sets, given_sets
 from pipelines.experiments.uci import numbers

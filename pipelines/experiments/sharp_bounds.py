@@ -28,8 +28,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.sharp import Sharp
-from cagp_dist.calibration.stretched import DenseModel
+from cagp_dist.calibration.recalibration.sharp import Sharp
+from cagp_dist.calibration.recalibration.stretched import DenseModel
 from cagp_dist.predictive import Gaussian
 from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
 from pipelines.experiments.sharp import Cases, add_sets, fitted_prior, given_sets

@@ -27,9 +27,9 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.order_statistics import q_lin
-from cagp_dist.calibration.sharp import Sharp
-from cagp_dist.calibration.stretched import DenseModel
+from cagp_dist.calibration.recalibration.order_statistics import q_lin
+from cagp_dist.calibration.recalibration.sharp import Sharp
+from cagp_dist.calibration.recalibration.stretched import DenseModel
 from cagp_dist.predictive import Gaussian
 from pipelines.experiments.output import COLOURS, drawn, few_colours, parser, print_table, save
 

@@ -13,8 +13,8 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.solvers.policies import residuals
-from cagp_dist.solvers.projection import project
+from cagp_dist.solvers.actions.policies import residuals
+from cagp_dist.solvers.actions.projection import project
 from pipelines.experiments.held_out import SEED
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.solvers.policies import residuals
-from cagp_dist.solvers.projection import project
+from cagp_dist.solvers.actions.policies import residuals
+from cagp_dist.solvers.actions.projection import project
 
 LATITUDES, QUICK_LATITUDES = 180, 24
 HELD_OUT = 100

@@ -19,8 +19,8 @@ import numpy as np
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.beliefs import Fields
-from cagp_dist.calibration.draws import draw
+from cagp_dist.calibration.simulation.beliefs import Fields
+from cagp_dist.calibration.simulation.field_draws import draw
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table, save

@@ -29,7 +29,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.kernels import Matern12, Matern32
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver

@@ -22,7 +22,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from pipelines.experiments.output import COLOURS, count_ticks, drawn, parser, plain_ticks, print_table
 from pipelines.experiments.smoothness import gradient_rms, zonal_power
 from pipelines.experiments.split import LENGTHSCALE, NOISE_VARIANCE, VARIANCE

@@ -12,9 +12,9 @@ spans that climb one climb the other. But S is drawn towards zero, where the wro
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.projected_data import ProjectedData
-from cagp_dist.solvers.block_sparse import block_sums
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
+from cagp_dist.solvers.actions.block_sparse import block_sums
 
 
 class WrongDeterminant:

@@ -9,7 +9,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine.affine import Affine
 
 from .allocation import GRID, MIB, gaussian_problem, with_workers
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.budget import Demand, GridSize, Plan
-from cagp_dist.budget.points import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS
+from cagp_dist.budget.point_plans import TILE_CACHE_BYTES, TILE_CACHE_COLUMNS
 from cagp_dist.errors import BudgetError
 from cagp_dist.text import counted
 from cagp_dist.tiling import COLUMN_GROUP, POINT_TILE, block_ranges, row_tile_size

@@ -11,8 +11,8 @@ import pytest
 from scipy.stats import binom, chi2, kstest
 
 import cagp_dist as cagp
-from cagp_dist.calibration.pit import NormalTests, normal_tests
-from cagp_dist.calibration.simulation import simulate
+from cagp_dist.calibration.simulation.simulation_based import simulate
+from cagp_dist.calibration.verification.pit import NormalTests, normal_tests
 from cagp_dist.runtime import SerialExecutor
 
 from ..conformance.registered import POINT_SOLVERS

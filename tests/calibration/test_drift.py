@@ -5,8 +5,8 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import t
 
-from cagp_dist.calibration.drift import BATCHES, FALSE_ALARMS, drift
-from cagp_dist.calibration.verdict import compact_cells
+from cagp_dist.calibration.verification.calibration_drift import BATCHES, FALSE_ALARMS, drift
+from cagp_dist.calibration.verification.verdict import compact_cells
 from cagp_dist.errors import ArgumentError
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")

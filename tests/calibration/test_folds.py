@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cagp_dist.calibration.folds import block_folds, fitting_blocks
+from cagp_dist.calibration.verification.spatial_folds import block_folds, fitting_blocks
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 

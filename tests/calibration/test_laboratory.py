@@ -7,16 +7,16 @@ import pytest
 from scipy.stats import chi2
 
 import cagp_dist as cagp
-from cagp_dist.calibration import beliefs
-from cagp_dist.calibration.beliefs import Standardised, of_one_covariance, standardised
-from cagp_dist.calibration.draws import draw
-from cagp_dist.calibration.laboratory import judged
-from cagp_dist.calibration.simulated_verdict import POWER, SIGNIFICANCE, revealed_ratio
-from cagp_dist.calibration.simulation import errors_of, simulate
-from cagp_dist.calibration.strong import strong_calibration
+from cagp_dist.calibration.simulation import beliefs
+from cagp_dist.calibration.simulation.beliefs import Standardised, of_one_covariance, standardised
+from cagp_dist.calibration.simulation.field_draws import draw
+from cagp_dist.calibration.simulation.laboratory import judged
+from cagp_dist.calibration.simulation.simulated_verdict import POWER, SIGNIFICANCE, revealed_ratio
+from cagp_dist.calibration.simulation.simulation_based import errors_of, simulate
+from cagp_dist.calibration.simulation.strong import strong_calibration
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine.affine import Affine
 
 from ..conformance.registered import POINT_SOLVERS
 from ..faulty import Altered, OffByOne, OneField

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import cagp_dist as cagp
-from cagp_dist.calibration.local_scale import FEWEST_POINTS, FittedLocalScale, LocalScale
-from cagp_dist.calibration.near_by import without_own
-from cagp_dist.calibration.scale_regression import gain_elsewhere, regress_scale
-from cagp_dist.calibration.strata import surface_terms
+from cagp_dist.calibration.recalibration.local_scale import FEWEST_POINTS, FittedLocalScale, LocalScale
+from cagp_dist.calibration.recalibration.near_by import without_own
+from cagp_dist.calibration.recalibration.scale_regression import gain_elsewhere, regress_scale
+from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Gaussian, StudentT

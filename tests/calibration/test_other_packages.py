@@ -7,7 +7,7 @@ lock file.
 import numpy as np
 import pytest
 
-from cagp_dist.calibration.scores import scores_of
+from cagp_dist.calibration.verification.scores import scores_of
 from cagp_dist.predictive import Gaussian
 
 N, NEW = 99, 300

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from cagp_dist.calibration.pit import (
+from cagp_dist.calibration.verification.pit import (
     CORRELATED_TEST_POINTS,
     histogram,
     ks_test,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cagp_dist.calibration.curves import Kuleshov
-from cagp_dist.calibration.order_statistics import between, fewest, q_lin
-from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS
+from cagp_dist.calibration.recalibration.order_statistics import between, fewest, q_lin
+from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from cagp_dist.calibration.pit import ks_test, pit
-from cagp_dist.calibration.scores import LEVELS, scores, scores_of
+from cagp_dist.calibration.verification.pit import ks_test, pit
+from cagp_dist.calibration.verification.scores import LEVELS, scores, scores_of
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, QuantileTable, Recalibrated, StudentT

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.calibration.order_statistics import q_lin
-from cagp_dist.calibration.sharp import Sharp, table_with_tails
-from cagp_dist.calibration.sharp_search import Errors, Search
-from cagp_dist.calibration.stretched import DenseModel, FieldByField, SolvedModel, Stretch
+from cagp_dist.calibration.recalibration.order_statistics import q_lin
+from cagp_dist.calibration.recalibration.sharp import Sharp, table_with_tails
+from cagp_dist.calibration.recalibration.sharp_search import Errors, Search
+from cagp_dist.calibration.recalibration.stretched import DenseModel, FieldByField, SolvedModel, Stretch
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.predictive import Gaussian
 

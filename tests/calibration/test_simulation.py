@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.calibration import draws
-from cagp_dist.calibration.beliefs import of_one_covariance
-from cagp_dist.calibration.draws import _factor, draw
-from cagp_dist.calibration.pit import normal_tests
-from cagp_dist.calibration.simulation import simulate
+from cagp_dist.calibration.simulation import field_draws as draws
+from cagp_dist.calibration.simulation.beliefs import of_one_covariance
+from cagp_dist.calibration.simulation.field_draws import _factor, draw
+from cagp_dist.calibration.simulation.simulation_based import simulate
+from cagp_dist.calibration.verification.pit import normal_tests
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 
 from ..faulty import OneField

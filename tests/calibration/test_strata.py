@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from cagp_dist.calibration.strata import (
+from cagp_dist.calibration.verification.strata import (
     FEWEST_OBSERVATIONS,
     ROUGHNESS_POINTS,
     Strata,
@@ -15,7 +15,7 @@ from cagp_dist.calibration.strata import (
     roughness_of,
     strata_of,
 )
-from cagp_dist.calibration.verdict import compact_cells, coverage_test
+from cagp_dist.calibration.verification.verdict import compact_cells, coverage_test
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 

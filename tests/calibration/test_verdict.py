@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 from scipy.special import ndtr
 
-from cagp_dist.calibration.scores import LEVELS, scores
-from cagp_dist.calibration.verdict import (
+from cagp_dist.calibration.verification.scores import LEVELS, scores
+from cagp_dist.calibration.verification.verdict import (
     SIGNIFICANCE,
     compact_cells,
     coverage_test,

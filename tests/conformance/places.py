@@ -19,8 +19,8 @@ from cagp_dist.posterior.problem import demand_of, plan_of_mean
 from cagp_dist.runtime import Executor, SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers import Problem, Solver, State
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.known_actions import KnownActions
+from cagp_dist.solvers.actions.known_actions import KnownActions
+from cagp_dist.solvers.engine.affine import Affine
 
 from ..oracle import Dense, assert_close, kernel_matrix
 from ..solvers.engine import LIMIT, states_of

@@ -22,9 +22,9 @@ from cagp_dist.solvers import (
     TwoLevelBlockGaussSeidel,
     TwoLevelBlockJacobi,
 )
-from cagp_dist.solvers.ordered import Ordered
-from cagp_dist.solvers.preconditioned import Preconditioned
 from cagp_dist.solvers.registry import SOLVERS as REGISTRY
+from cagp_dist.solvers.stationary.ordered import Ordered
+from cagp_dist.solvers.stationary.preconditioned import Preconditioned
 
 ITERATIONS = 5
 LARGEST = 40

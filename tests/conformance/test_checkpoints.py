@@ -18,15 +18,15 @@ import pytest
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 import cagp_dist as cagp
-from cagp_dist.calibration import beliefs
+from cagp_dist.calibration.simulation import beliefs
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.posterior.prior_draws import CovarianceDraws
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers import neighbours
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.rings import RingSystem
-from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.engine.ring_system import RingSystem
+from cagp_dist.solvers.engine.tiles import TileSystem
+from cagp_dist.solvers.local import neighbours
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run, verified
 
 from ..clusters import local_cluster
@@ -545,7 +545,9 @@ def test_simulations_go_on_after_each_part(solver, mean, parts, tmp_path, applie
     (n, q), solves, plans = (90, 12), [], []
     problem = regression_problem(n, q=q)
     # as many bytes as two fields take
-    monkeypatch.setattr("cagp_dist.calibration.beliefs.TOGETHER_BYTES", 16 * (4 * (2 * n + q) + 4 * (n + q)))
+    monkeypatch.setattr(
+        "cagp_dist.calibration.simulation.beliefs.TOGETHER_BYTES", 16 * (4 * (2 * n + q) + 4 * (n + q))
+    )
     for original in (beliefs.conjugate_gradient_beliefs, beliefs.condition):
 
         def counted(*arguments, original=original, **settings):
@@ -746,7 +748,7 @@ class Ended(SchedulerPlugin):
 
 
 def test_workers_that_do_not_see_the_folder_keep_nothing_and_say_so(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("cagp_dist.solvers.kept_panels.write_rows", lambda draft, name, rows: False)
+    monkeypatch.setattr("cagp_dist.solvers.engine.kept_panels.write_rows", lambda draft, name, rows: False)
     condition = of_points(cagp.BlockGaussSeidel(4, 40))
     found = condition(checkpoints=Checkpoints(tmp_path, seconds=0.0))
     assert_same_bits(found, condition())

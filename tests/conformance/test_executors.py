@@ -12,7 +12,7 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor
 from cagp_dist.runtime.counting import counted_work
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers.panel_layout import PanelLayout
+from cagp_dist.solvers.engine.panel_layout import PanelLayout
 
 from ..oracle import assert_same_bits
 from ..problems import regression_problem

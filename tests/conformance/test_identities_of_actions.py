@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.solvers.preconditioners import find_preconditioner
+from cagp_dist.solvers.stationary.preconditioners import find_preconditioner
 
 from ..oracle import assert_close, conjugate_gradients
 from ..solvers.policies import with_count

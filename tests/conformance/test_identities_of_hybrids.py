@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine.affine import Affine
 
 from ..oracle import assert_close, compose, conjugate_gradients, downdate
 from ..solvers.stages import dense_cycles, hybrid_stages, projection_stage

@@ -1,7 +1,7 @@
 """Identity T35 of the mathematics page: Titsias' bound of the likelihood, by inducing points.
 
-Here the bound is written out as it stands in the source, with the matrix Q; `cagp_dist.likelihood.sgpr` has
-another formula, and tiles.
+Here the bound is written out as it stands in the source, with the matrix Q;
+`cagp_dist.likelihood.learned.sgpr` has another formula, and tiles.
 """
 
 import itertools
@@ -12,8 +12,8 @@ from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.likelihood import inducing_tiles, sgpr
-from cagp_dist.likelihood.sgpr import Sgpr
+from cagp_dist.likelihood.learned import inducing_tiles, sgpr
+from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 

@@ -13,7 +13,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.neighbourhoods import LeafMeans, Settings, cells, groups
 from cagp_dist.kernels import coordinates
-from cagp_dist.solvers.base import SOME_POINTS
+from cagp_dist.solvers.interface import SOME_POINTS
 
 from ..oracle import assert_close, kernel_matrix
 from .everywhere import everywhere
@@ -131,7 +131,7 @@ def test_a_linear_drift_gives_planes_back_t42():
 
 def test_an_estimated_mean_is_counted_where_it_comes_from_some_of_the_points(monkeypatch):
     """T37 with coefficients from a hundred points of four hundred."""
-    monkeypatch.setattr("cagp_dist.solvers.neighbours.SOME_POINTS", 100)
+    monkeypatch.setattr("cagp_dist.solvers.local.neighbours.SOME_POINTS", 100)
     assert SOME_POINTS > 1000
     mean = cagp.BasisMean(lambda Z: np.column_stack([np.ones(len(Z)), Z[:, 0]]), ("one", "x"))
     prior = dataclasses.replace(PRIOR, mean=mean)

@@ -8,11 +8,11 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import StoreError
-from cagp_dist.posterior.kept_weights import bytes_of_weights
+from cagp_dist.posterior.kept_solves import bytes_of_weights
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store.weights import KeptWeights
 
 from ..oracle import assert_same_bits
@@ -110,13 +110,13 @@ def test_other_data_cost_a_sparse_product_of_neighbours_t37(solver, tmp_path, mo
     targets = cagp.LinearFunctionals(PROBLEM.X_test, means)
     plane = replace(PROBLEM.prior, mean=Plane())
     monkeypatch.setattr("cagp_dist.gram.neighbourhoods.FEWEST_OF_CELL", 8)
-    monkeypatch.setattr("cagp_dist.solvers.kept_weights.SPARSE_BYTES", 1500)  # several parts
+    monkeypatch.setattr("cagp_dist.solvers.engine.kept_weights.SPARSE_BYTES", 1500)  # several parts
     for number, changes in enumerate(({}, {"X_test": targets}, {"prior": plane})):
         first, second = (replace(each, **changes) for each in (PROBLEM, OTHER))
         kept, expected = KeptWeights(tmp_path / str(number)), solved(second, solver)
         assert_same_numbers(solved(first, solver, weights=kept), solved(first, solver))
         with monkeypatch.context() as patch:
-            patch.setattr("cagp_dist.solvers.neighbours.cells", unsolved)
+            patch.setattr("cagp_dist.solvers.local.neighbours.cells", unsolved)
             found = solved(second, solver, weights=kept)
         assert found.stats.gram_entries == 0
         assert_same_numbers(found, expected)

@@ -12,8 +12,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.base import Calibrated
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.interface import Calibrated
 
 from ..oracle import assert_close, assert_same_bits
 from ..pairwise import by_turns

@@ -11,7 +11,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine.affine import Affine
 
 from ..oracle import assert_close, assert_same_bits, dense, ring_points
 from ..pairwise import by_turns, pairwise

@@ -117,7 +117,7 @@ def test_fit_prints_a_prior_that_regress_takes(tmp_path, capsys):
 
 
 def test_fit_exits_with_3_when_it_does_not_end_well(job, capsys, monkeypatch, caplog):
-    from cagp_dist.likelihood.result import FitStatus
+    from cagp_dist.likelihood.fit_result import FitStatus
 
     monkeypatch.setattr(FitStatus, "ok", False)
     assert load("fit")([job]) == 3

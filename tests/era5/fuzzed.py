@@ -1,8 +1,9 @@
 """Decode damaged copies of a file, each in a fork of a process in which the decoders are imported already.
 
 Run as ``python -m tests.era5.fuzzed FILE FOLDER COUNT SEED``: flips bits, cuts the file off, takes bytes out
-or puts some in, and decodes what is left as the child of `cagp_dist.era5.files` does. One line per copy:
-what was done to it, and ``refused``, ``crashed``, ``hung``, ``same``, or ``other`` with the differences.
+or puts some in, and decodes what is left as the child of `cagp_dist.era5.local_files` does. One line per
+copy: what was done to it, and ``refused``, ``crashed``, ``hung``, ``same``, or ``other`` with the
+differences.
 """
 
 import io

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.era5.calendars import dates_of, standard_times
-from cagp_dist.era5.files import open_file
+from cagp_dist.era5.local_files import open_file
 from cagp_dist.errors import DataError
 
 USUAL = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -6,8 +6,8 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cagp_dist.era5.axis_layout import standard_fields
 from cagp_dist.era5.canonical import canonical, joined
-from cagp_dist.era5.layout import standard_fields
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.store.preliminary import PRELIMINARY
 

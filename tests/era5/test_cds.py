@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import _decode, cds, cds_cache, files
+from cagp_dist.era5 import _decode, cds, cds_cache
+from cagp_dist.era5 import local_files as files
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds import open_cds
 from cagp_dist.era5.cds_client import Patience, open_store

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import _decode, files
+from cagp_dist.era5 import _decode
+from cagp_dist.era5 import local_files as files
 from cagp_dist.era5.canonical import canonical, observation_points
-from cagp_dist.era5.files import open_file
+from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.sniff import FileKind, file_kind
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError
@@ -213,7 +214,7 @@ def test_a_decoder_that_dies_or_hangs_costs_one_error(
 JOB_THAT_IS_KILLED = """
 import os, sys
 from pathlib import Path
-from cagp_dist.era5.files import run_child
+from cagp_dist.era5.local_files import run_child
 folder = Path(sys.argv[1])
 job = {"path": str(folder / "pipe"), "folder": str(folder), "selection": {}}
 run_child(job, "a pipe that nobody writes to", 60.0)

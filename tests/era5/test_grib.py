@@ -4,7 +4,7 @@ import eccodes
 import numpy as np
 import pytest
 
-from cagp_dist.era5.files import file_times, open_file
+from cagp_dist.era5.local_files import file_times, open_file
 from cagp_dist.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("decoder_in_this_process")

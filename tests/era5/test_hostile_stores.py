@@ -21,8 +21,8 @@ from cagp_dist.era5.climatology import open_climatology
 from cagp_dist.era5.remote import open_zarr
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
-from cagp_dist.store.arrays import open_group, read_group, write_group
 from cagp_dist.store.plain import check_metadata
+from cagp_dist.store.zarr_arrays import open_group, read_group, write_group
 
 HOSTILE = {
     "zarr_format": 2,

@@ -6,9 +6,9 @@ import pytest
 import xarray as xr
 
 from cagp_dist.era5.canonical import canonical, observation_points
-from cagp_dist.era5.files import open_file
+from cagp_dist.era5.local_files import open_file
 from cagp_dist.errors import ConfigurationError, DataError
-from cagp_dist.kriging.observations import observe
+from cagp_dist.kriging.observed_objects import observe
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 

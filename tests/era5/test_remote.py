@@ -13,7 +13,7 @@ from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.remote import PUBLIC_STORES, open_zarr
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.store import plain
-from cagp_dist.store.arrays import content_sha256
+from cagp_dist.store.zarr_arrays import content_sha256
 
 from .fields import raw_dataset
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.sgpr import Sgpr
+from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor
 
 from .scripts import script

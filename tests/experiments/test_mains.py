@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from .scripts import FIGURE_BYTES, REPOSITORY, printed_rows, script
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cagp_dist.calibration.curves import Kuleshov
+from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian
 from pipelines.experiments.other_recalibrations import Marx, SplitConformal, Vovk

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cagp_dist.calibration.curves import Kuleshov
+from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.remedies import installation

@@ -8,7 +8,7 @@ from scipy.spatial import cKDTree
 
 import cagp_dist as cagp
 from cagp_dist.predictive import Gaussian
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from .scripts import FIGURE_BYTES, printed_rows, script
 

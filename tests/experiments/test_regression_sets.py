@@ -8,11 +8,11 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.projected_data import ProjectedData
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 
 from .scripts import FIGURE_BYTES, printed_rows, script
 

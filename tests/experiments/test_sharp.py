@@ -8,9 +8,9 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.order_statistics import between
-from cagp_dist.calibration.sharp import Sharp
-from cagp_dist.calibration.stretched import DenseModel
+from cagp_dist.calibration.recalibration.order_statistics import between
+from cagp_dist.calibration.recalibration.sharp import Sharp
+from cagp_dist.calibration.recalibration.stretched import DenseModel
 from cagp_dist.predictive import Gaussian
 
 from .scripts import REPOSITORY, script

@@ -11,8 +11,8 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.export import export_run
 from cagp_dist.export.groups import opened
 from cagp_dist.remedies import installation
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.geotiff import westmost_first
+from cagp_dist.store.zarr_arrays import read_group
 
 from .make_group import KEY, NOISE, REGIONS, cells, publish_run
 from .test_netcdf import program

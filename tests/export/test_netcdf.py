@@ -10,8 +10,8 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.export import FORMATS, export_run
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import publish
+from cagp_dist.store.zarr_arrays import read_group
 
 from .make_group import KEY, NOISE, REGIONS, publish_run
 
@@ -173,9 +173,9 @@ def test_a_damaged_run_is_not_exported(tmp_path):
 
 
 def test_a_group_without_numbers_that_csv_holds_is_named(run, tmp_path):
-    from cagp_dist.calibration.scores import scores
-    from cagp_dist.store.evaluation import trace_group
+    from cagp_dist.calibration.verification.scores import scores
     from cagp_dist.store.publish import output_lock
+    from cagp_dist.store.scored_groups import trace_group
 
     step = scores(np.zeros((1, 9)), np.ones(9), np.linspace(-2.0, 2.0, 9)[None])
     with output_lock(tmp_path):

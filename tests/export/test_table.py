@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from cagp_dist.export import export_run
+from cagp_dist.export.flat_table import write_csv
 from cagp_dist.export.groups import opened
-from cagp_dist.export.table import write_csv
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from .make_group import NOISE, REGIONS, publish_run
 

@@ -457,7 +457,7 @@ def test_stacks_of_fields_are_taken_a_few_at_a_time(monkeypatch):
     rings = cagp.RingGram(grid, cagp.Matern32(0.5), noise_variance=0.1)
     fields = np.random.default_rng(0).standard_normal((7, *grid.shape))
     whole = rings.solve(fields)
-    monkeypatch.setattr("cagp_dist.gram.rings.TASK_COLUMN_BYTES", 2 * 8 * grid.size)
+    monkeypatch.setattr("cagp_dist.gram.ring_gram.TASK_COLUMN_BYTES", 2 * 8 * grid.size)
     sizes = []
     batch = cagp.RingGram._batch
     monkeypatch.setattr(

@@ -9,9 +9,9 @@ import cagp_dist as cagp
 from cagp_dist.budget import GridSize
 from cagp_dist.budget.demand import FEW_MISSING, solves_window
 from cagp_dist.errors import NumericalError
-from cagp_dist.gram import window
-from cagp_dist.gram.window import WindowSolve
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.gram import window_solves as window
+from cagp_dist.gram.window_solves import WindowSolve
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.latlon.toeplitz import BlockToeplitz
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor

@@ -65,7 +65,7 @@ def test_what_cannot_be_integrated_over_is_plugged_in_or_refused(few, settings, 
 
 
 def test_many_observations_are_plugged_in_unless_the_likelihood_is_flat(monkeypatch, few):
-    from cagp_dist.likelihood import integrated
+    from cagp_dist.likelihood.exact import integrated
 
     monkeypatch.setattr(integrated, "FEW", 19)
     flat = cagp.krige(_plain(few), to=TO)

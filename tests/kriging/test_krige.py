@@ -6,11 +6,11 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.curves import Kuleshov
-from cagp_dist.calibration.recalibration import RECALIBRATIONS
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS
+from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
-from cagp_dist.gram.cells import nodes_per_side
+from cagp_dist.gram.cell_means import nodes_per_side
 from cagp_dist.kriging.solving import SOLVERS
 from cagp_dist.predictive import Gaussian
 

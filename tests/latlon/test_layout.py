@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import SerialExecutor
 
 LATITUDE = np.array([-90.0, -20.0, 35.0, 90.0])

@@ -7,12 +7,12 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.optimise import maximise
-from cagp_dist.likelihood.projected_data import ProjectedData
-from cagp_dist.likelihood.result import FitStatus
+from cagp_dist.likelihood.fit_result import FitStatus
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.optimise import maximise
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.store.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -167,7 +167,7 @@ def test_parts_of_one_family_come_with_the_shortest_lengthscale_first(monkeypatc
         numbers = [optimum.hyperparameters[name] for name in [*names[1::-1], *names[3:1:-1], names[4]]]
         return replace(optimum, hyperparameters=dict(zip(names, numbers, strict=True)))
 
-    monkeypatch.setattr("cagp_dist.likelihood.bound_fit.maximise", swapped)
+    monkeypatch.setattr("cagp_dist.likelihood.learned.bound_fit.maximise", swapped)
     other = cagp.fit(families, X, y, **settings)
     for result in (found, other):
         lengths = [part.lengthscale for part in result.prior.kernel.parts]

@@ -8,7 +8,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
 from cagp_dist.kernels import MaternOf
-from cagp_dist.likelihood import choice
+from cagp_dist.likelihood import kernel_choice as choice
 
 MATERNS = [cagp.Matern12, cagp.Matern32, cagp.Matern52]
 

@@ -5,8 +5,8 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError, NumericalError
-from cagp_dist.likelihood.evaluation import NATURAL, information
-from cagp_dist.likelihood.exact import STRIP_ROWS, DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.exact.dense_likelihood import STRIP_ROWS, DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.exact.likelihood_evaluation import NATURAL, information
 
 from ..oracle import KERNELS, assert_close
 from .textbook import curvature, log_likelihood, slope

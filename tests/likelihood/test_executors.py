@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
-from cagp_dist.likelihood.model import Model
-from cagp_dist.likelihood.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.rings import RingLikelihood
-from cagp_dist.likelihood.vecchia import VecchiaLikelihood
+from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
+from cagp_dist.likelihood.numbering import Model
+from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
+from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 
@@ -77,7 +77,7 @@ def vecchia(executor):
     ],
 )
 def test_bits_do_not_depend_on_the_executor(executor, make, lengthscales, monkeypatch):
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)  # several blocks
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.WAVES", 16)
-    monkeypatch.setattr("cagp_dist.likelihood.vecchia.TASK_GROUPS", 5)
+    monkeypatch.setattr("cagp_dist.likelihood.sampled.pathwise.BLOCK", 256)  # several blocks
+    monkeypatch.setattr("cagp_dist.likelihood.sampled.pathwise.WAVES", 16)
+    monkeypatch.setattr("cagp_dist.likelihood.vecchia.vecchia_likelihood.TASK_GROUPS", 5)
     assert numbers(make(executor), *lengthscales) == numbers(make(SerialExecutor()), *lengthscales)

@@ -13,10 +13,10 @@ from cagp_dist.likelihood.bounds import (
     Scales,
     make_bounds,
 )
-from cagp_dist.likelihood.evaluation import Evaluation
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
 from cagp_dist.likelihood.fit import FIRST_RING_POINTS, GROWTH, _levels
 from cagp_dist.likelihood.observed import Gridded, Points
-from cagp_dist.likelihood.profile import Counter, Profile
 from cagp_dist.likelihood.search import climb
 from cagp_dist.likelihood.starts import make_starts
 

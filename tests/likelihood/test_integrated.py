@@ -6,9 +6,9 @@ from scipy.special import ndtr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood import integrated
-from cagp_dist.likelihood.hyperprior import log_prior_of_lengthscale, log_prior_of_ratio
-from cagp_dist.likelihood.integrated import Fields, Held, integrate
+from cagp_dist.likelihood.exact import integrated
+from cagp_dist.likelihood.exact.hyperprior import log_prior_of_lengthscale, log_prior_of_ratio
+from cagp_dist.likelihood.exact.integrated import Fields, Held, integrate
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Mixture
 

@@ -5,13 +5,13 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.latlon.wavenumbers import Wavenumbers
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.exact import DenseLikelihood, dense_bytes
-from cagp_dist.likelihood.pathwise import KEPT_ARRAYS, SAMPLES, PathwiseLikelihood
-from cagp_dist.likelihood.projected_data import ProjectedData, projection_bytes
-from cagp_dist.likelihood.rings import RingLikelihood, ring_bytes
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood, dense_bytes
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood, ring_bytes
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.projected_data import ProjectedData, projection_bytes
+from cagp_dist.likelihood.sampled.pathwise import KEPT_ARRAYS, SAMPLES, PathwiseLikelihood
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -71,7 +71,7 @@ def test_dense(n, fields, peak_bytes):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("fields", [pytest.param(1, marks=pytest.mark.exhaustive), 30])
 def test_pathwise(fields, monkeypatch, peak_bytes):
-    monkeypatch.setattr("cagp_dist.likelihood.pathwise.BLOCK", 256)
+    monkeypatch.setattr("cagp_dist.likelihood.sampled.pathwise.BLOCK", 256)
     rng = np.random.default_rng(0)
     X, residuals = rng.uniform(size=(1200, 3)), rng.normal(size=(1200, fields))
 

@@ -7,12 +7,12 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.likelihood.elbo import Elbo
-from cagp_dist.likelihood.optimise import LBFGS, Adam, OptimumStatus, Stopping, maximise
-from cagp_dist.likelihood.projected_data import ProjectedData
-from cagp_dist.likelihood.sgpr import Sgpr
+from cagp_dist.likelihood.learned.elbo import Elbo
+from cagp_dist.likelihood.learned.optimise import LBFGS, Adam, OptimumStatus, Stopping, maximise
+from cagp_dist.likelihood.learned.projected_data import ProjectedData
+from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.solvers.block_sparse import BlockLayout
+from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.store.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood.exact import DenseLikelihood
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.nugget import fit_beside_known_noise
 
 from ..oracle import assert_close, kernel_matrix

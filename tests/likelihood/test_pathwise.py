@@ -6,13 +6,13 @@ from scipy.stats import chi2
 
 import cagp_dist as cagp
 from cagp_dist.budget import Demand
-from cagp_dist.budget.points import Sweeps, plan_sweeps
-from cagp_dist.likelihood import pathwise
-from cagp_dist.likelihood import sweeps as sweeping
+from cagp_dist.budget.point_plans import Sweeps, plan_sweeps
 from cagp_dist.likelihood.bounds import Scales, make_bounds
-from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.profile import Counter, Profile
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.sampled import pathwise
+from cagp_dist.likelihood.sampled import sweeps as sweeping
+from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.search import climb, settle
 from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from cagp_dist.runtime import SerialExecutor

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood
-from cagp_dist.likelihood.rings import RingLikelihood
-from cagp_dist.likelihood.vecchia import VecchiaLikelihood
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
+from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
+from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.store.checkpoints import Checkpoints
 

@@ -11,10 +11,10 @@ from scipy.stats import binom, multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.model import Numbering
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
+from cagp_dist.likelihood.numbering import Numbering
 from cagp_dist.likelihood.observed import observe
-from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, kernel_matrix

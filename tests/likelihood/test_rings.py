@@ -7,9 +7,9 @@ import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
 from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
-from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.masked_rings import MaskedRingLikelihood, masked_bytes
-from cagp_dist.likelihood.rings import RingLikelihood, ring_bytes
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
+from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood, masked_bytes
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood, ring_bytes
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import LAYOUTS

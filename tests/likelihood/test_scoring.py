@@ -7,9 +7,9 @@ import cagp_dist as cagp
 from cagp_dist.likelihood import fit as fit_module
 from cagp_dist.likelihood import search, uncertainty
 from cagp_dist.likelihood.bounds import make_bounds
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.observed import Gridded
-from cagp_dist.likelihood.profile import Counter, Profile
-from cagp_dist.likelihood.rings import RingLikelihood
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import kernel_matrix

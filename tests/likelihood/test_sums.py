@@ -6,12 +6,12 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
-from cagp_dist.likelihood.evaluation import information
-from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.model import Model, Numbering
-from cagp_dist.likelihood.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.profile import Counter, Profile
-from cagp_dist.likelihood.rings import RingLikelihood
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
+from cagp_dist.likelihood.exact.likelihood_evaluation import information
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
+from cagp_dist.likelihood.numbering import Model, Numbering
+from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.starts import make_sum_starts
 from cagp_dist.likelihood.uncertainty import uncertainty
 from cagp_dist.runtime import SerialExecutor

@@ -5,8 +5,8 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.likelihood.bounds import Bounds
-from cagp_dist.likelihood.evaluation import NATURAL, Evaluation
-from cagp_dist.likelihood.profile import Counter, Profile
+from cagp_dist.likelihood.exact.likelihood_evaluation import NATURAL, Evaluation
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
 from cagp_dist.likelihood.uncertainty import uncertainty
 
 from ..oracle import assert_close

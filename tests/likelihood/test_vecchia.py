@@ -9,12 +9,12 @@ from scipy.stats import multivariate_normal
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.preceding import nearest_preceding
-from cagp_dist.likelihood import conditionals
-from cagp_dist.likelihood.conditionals import conditionals_of, group_conditionals
-from cagp_dist.likelihood.exact import DenseLikelihood
-from cagp_dist.likelihood.model import Model
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
+from cagp_dist.likelihood.numbering import Model
 from cagp_dist.likelihood.observed import spread_cells
-from cagp_dist.likelihood.vecchia import VecchiaLikelihood
+from cagp_dist.likelihood.vecchia import conditionals
+from cagp_dist.likelihood.vecchia.conditionals import conditionals_of, group_conditionals
+from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, kernel_matrix

@@ -11,8 +11,8 @@ from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram import exact_variance as module
 from cagp_dist.gram.quadrature import tile_product
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
-from cagp_dist.solvers import stopping
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine import stopping
+from cagp_dist.solvers.engine.affine import Affine
 
 from ..conformance.registered import FURTHER, POINT_SOLVERS, kinds
 from ..oracle import assert_same_bits, block_stage, compose

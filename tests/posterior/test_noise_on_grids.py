@@ -8,7 +8,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.gaps import GridSolve
-from cagp_dist.latlon.layout import Layout
+from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.posterior.problem import demand_of, make_problem, patterns
 from cagp_dist.runtime import SerialExecutor
 

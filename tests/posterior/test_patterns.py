@@ -15,7 +15,7 @@ from cagp_dist.posterior.certificate import Certificate
 from cagp_dist.posterior.patterns import Solved, fields_by_pattern, joined, shared_places
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers.affine import Affine
+from cagp_dist.solvers.engine.affine import Affine
 
 from ..conformance.registered import POINT_SOLVERS, SOLVERS, kinds
 from ..oracle import assert_close, assert_same_bits, dense

@@ -10,13 +10,13 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from cagp_dist.calibration.laboratory import Calibration
-from cagp_dist.calibration.scores import LEVELS, point_scores, scores
-from cagp_dist.calibration.strata import strata_of
+from cagp_dist.calibration.simulation.laboratory import Calibration
+from cagp_dist.calibration.verification.scores import LEVELS, point_scores, scores
+from cagp_dist.calibration.verification.strata import strata_of
 from cagp_dist.geometry import area_weights
 from cagp_dist.predictive import Gaussian, StudentT
-from cagp_dist.store.evaluation import calibration_group, simulation_group
-from cagp_dist.store.layout import FORMAT_VERSION, SCORES
+from cagp_dist.store.published_variables import FORMAT_VERSION, SCORES
+from cagp_dist.store.scored_groups import calibration_group, simulation_group
 
 Array = NDArray[np.float64]
 Field = Callable[[Array, Array, int], Array]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cagp_dist.cli import app
 from cagp_dist.report.index import write_index
 from cagp_dist.report.thumbnails import nearest_cells, picture_of, scales_of, thumbnail
-from cagp_dist.service.runs import list_runs
+from cagp_dist.service.published_runs import list_runs
 
 from .make_run import make_run
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from cagp_dist.calibration.pit import histogram
-from cagp_dist.calibration.verdict import Kind
+from cagp_dist.calibration.verification.pit import histogram
+from cagp_dist.calibration.verification.verdict import Kind
 from cagp_dist.report.wording import (
     COVERAGE_WORDS,
     computed,

@@ -20,7 +20,7 @@ from cagp_dist.report.charts import draw_charts
 from cagp_dist.report.maps import map_frame, spanning, symmetric
 from cagp_dist.report.page import render
 from cagp_dist.report.published import read_run
-from cagp_dist.report.tables import seconds_by_stage
+from cagp_dist.report.report_tables import seconds_by_stage
 
 from .make_run import HOURS, make_run
 

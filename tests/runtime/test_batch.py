@@ -11,8 +11,9 @@ import pytest
 from distributed import LocalCluster, Security
 
 from cagp_dist.errors import ClusterError, ConfigurationError, TimeLimitError
-from cagp_dist.runtime import batch, open_executor
-from cagp_dist.runtime.batch import (
+from cagp_dist.runtime import batch_system as batch
+from cagp_dist.runtime import open_executor
+from cagp_dist.runtime.batch_system import (
     BATCH_SYSTEMS,
     check_batch_system,
     lifetime_seconds,

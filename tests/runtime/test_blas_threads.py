@@ -5,9 +5,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import cagp_dist as cagp
-from cagp_dist.likelihood import exact
+from cagp_dist.likelihood.exact import dense_likelihood as exact
 from cagp_dist.runtime import blas_threads_for
-from cagp_dist.runtime.base import FEWEST_FOR_THREADS
+from cagp_dist.runtime.executor import FEWEST_FOR_THREADS
 
 
 def blas_threads():
@@ -32,7 +32,7 @@ def test_a_dense_likelihood_follows_its_size(fewest, threads, monkeypatch):
         return dense_sums(*arguments)
 
     monkeypatch.setattr(exact, "dense_sums", watched)
-    monkeypatch.setattr("cagp_dist.runtime.base.FEWEST_FOR_THREADS", fewest)
+    monkeypatch.setattr("cagp_dist.runtime.executor.FEWEST_FOR_THREADS", fewest)
     rng = np.random.default_rng(0)
     X, residuals = rng.normal(size=(80, 3)), rng.normal(size=(80, 1))
     with threadpool_limits(limits=2, user_api="blas"):

@@ -7,7 +7,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, open_executor, single_threaded_blas
-from cagp_dist.runtime.base import limit_blas_of_this_process
+from cagp_dist.runtime.executor import limit_blas_of_this_process
 
 
 def blas_threads() -> set[int]:

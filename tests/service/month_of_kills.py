@@ -27,7 +27,7 @@ import xarray as xr
 
 from cagp_dist.service import run as running
 from cagp_dist.store import manifest, series
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 from pipelines import daily
 
 from ..jobs import job_text, map_grid, random_points

@@ -14,7 +14,7 @@ from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.service.jobfile.config import parse_job, with_runtime
 from cagp_dist.service.run import run
 from cagp_dist.service.workers import Workers
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
 

@@ -8,11 +8,11 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.budget import GridSize
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.results import _solver_said
 from cagp_dist.service.task import solver_of
-from cagp_dist.solvers.choice import chosen_solver, demand_of_choice
+from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 
 from ..jobs import job_text
 

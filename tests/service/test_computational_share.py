@@ -9,7 +9,7 @@ from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.solvers import Status
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import load_job, parse_job
-from cagp_dist.service.jobfile.prior import Numbers
+from cagp_dist.service.jobfile.prior_table import Numbers
 
 from ..jobs import job_text as written
 from ..jobs import map_grid, random_points

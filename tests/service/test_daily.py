@@ -15,12 +15,12 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, NotReadyError, S
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job, with_times
-from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
-from cagp_dist.store.arrays import read_group, write_group
 from cagp_dist.store.prune import prune
 from cagp_dist.store.publish import output_lock
 from cagp_dist.store.series_check import check_series
+from cagp_dist.store.zarr_arrays import read_group, write_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature

@@ -4,16 +4,16 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cagp_dist.calibration.folds import bands_and_pieces
+from cagp_dist.calibration.verification.spatial_folds import bands_and_pieces
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.report import write_report
-from cagp_dist.service.design import cell_areas, design_points
-from cagp_dist.service.draws import inclusion_probabilities, systematic_sample
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.design import DesignTable, MapGrid
+from cagp_dist.service.jobfile.design_table import DesignTable, MapGrid
 from cagp_dist.service.map_cells import map_cells, points_area
+from cagp_dist.service.point_draws import inclusion_probabilities, systematic_sample
+from cagp_dist.service.point_roles import cell_areas, design_points
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
 

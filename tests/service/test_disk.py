@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cagp_dist.calibration.beliefs import errors_bytes
+from cagp_dist.calibration.simulation.beliefs import errors_bytes
 from cagp_dist.errors import BudgetError
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
@@ -20,8 +20,8 @@ from cagp_dist.service.disk import (
     disk_need,
     folder_bytes,
 )
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 
 from ..jobs import job_text, map_grid, random_points

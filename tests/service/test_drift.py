@@ -8,13 +8,13 @@ import xarray as xr
 from scipy.special import ndtr
 from typer.testing import CliRunner
 
-from cagp_dist.calibration.drift import drift
-from cagp_dist.calibration.verdict import compact_cells
+from cagp_dist.calibration.verification.calibration_drift import drift
+from cagp_dist.calibration.verification.verdict import compact_cells
 from cagp_dist.cli import app
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.service.drift import FEWEST_TIMES, drift_of_series
+from cagp_dist.service.drift_check import FEWEST_TIMES, drift_of_series
 from cagp_dist.store import series
-from cagp_dist.store.arrays import write_group
+from cagp_dist.store.zarr_arrays import write_group
 
 DAYS, STATIONS = 14, 60
 

@@ -15,21 +15,21 @@ from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError, DataError, FitError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
-from cagp_dist.likelihood.result import FitStatus, StandardErrors
+from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
 from cagp_dist.mapping.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.events import Event
-from cagp_dist.service.fit import (
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_fit import (
     check_fit,
     fit_prior,
     fit_sites,
     prior_table,
     sites_of,
 )
-from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.task import prepare
 
@@ -354,7 +354,7 @@ def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
     said = fitted.attributes()["likelihood"]
     assert said == "Vecchia's, by conditionals of groups of 20 on 180 neighbours"
     assert_within(fitted, standard_errors=4.0)
-    monkeypatch.setattr("cagp_dist.likelihood.conditionals.MOST_CONDITIONALS", 100)
+    monkeypatch.setattr("cagp_dist.likelihood.vecchia.conditionals.MOST_CONDITIONALS", 100)
     some = fit_sites(task.points, task.design.train, fit_to="observed").likelihood
     assert some == "Vecchia's, by a sample of 90 of 250 conditionals, in groups of 20 on 180 neighbours"
 

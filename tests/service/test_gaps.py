@@ -8,19 +8,19 @@ import pytest
 import xarray as xr
 
 from cagp_dist import tiling
-from cagp_dist.calibration.pit import pit
+from cagp_dist.calibration.verification.pit import pit
 from cagp_dist.errors import BudgetError, DataError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
 from cagp_dist.report import write_report
-from cagp_dist.service.fit import fit_sites
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_fit import fit_sites
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.task import prepare
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import run_key
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..oracle import universal_kriging

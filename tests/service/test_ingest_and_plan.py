@@ -8,10 +8,10 @@ import xarray as xr
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
 from cagp_dist.service.ingest import ingest, peek, stored_observations
 from cagp_dist.service.inputs import note_input
+from cagp_dist.service.job_plan import plan_job, size_of_job
 from cagp_dist.service.jobfile.config import parse_job, with_scheduler
-from cagp_dist.service.plan import plan_job, size_of_job
 from cagp_dist.service.workers import scheduler_of
-from cagp_dist.store.observations import append
+from cagp_dist.store.ingested import append
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature

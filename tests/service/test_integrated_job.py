@@ -9,7 +9,7 @@ import xarray as xr
 from scipy.special import ndtri
 
 import cagp_dist as cagp
-from cagp_dist.calibration.folds import block_folds
+from cagp_dist.calibration.verification.spatial_folds import block_folds
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run

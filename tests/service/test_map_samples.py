@@ -7,10 +7,10 @@ from scipy.stats import norm
 from cagp_dist.errors import BudgetError, ConfigurationError
 from cagp_dist.report import write_report
 from cagp_dist.service import map_cells
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.era5.points import Points
+from cagp_dist.era5.field_points import Points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.grids import grid_of, places_on_grid
+from cagp_dist.service.observed_grids import grid_of, places_on_grid
 
 from ..oracle import assert_close
 

@@ -19,19 +19,19 @@ from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.daily import daily
-from cagp_dist.service.fit import prior_table
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_fit import prior_table
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.task import Simulations, prepare
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.earlier import earlier_runs
 from cagp_dist.store.publish import make_current
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..conformance.registered import POINT_SOLVERS
 from ..jobs import job_text, map_grid, random_points

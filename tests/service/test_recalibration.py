@@ -6,29 +6,29 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.calibration import corrected
-from cagp_dist.calibration.local_scale import LocalScale
-from cagp_dist.calibration.recalibration import SHARP, SHARP_LEVELS
-from cagp_dist.calibration.scores import scores_of
-from cagp_dist.calibration.strata import surface_terms
+from cagp_dist.calibration.recalibration import corrected
+from cagp_dist.calibration.recalibration.local_scale import LocalScale
+from cagp_dist.calibration.recalibration.methods import SHARP, SHARP_LEVELS
+from cagp_dist.calibration.verification.scores import scores_of
+from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_plan import plan_job, size_of_task
+from cagp_dist.service.job_strata import roughness_of_test, strata_of_test
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.tables import METHOD_NAMES
-from cagp_dist.service.plan import plan_job, size_of_task
-from cagp_dist.service.recalibration import FEWEST_ERRORS
+from cagp_dist.service.jobfile.job import METHOD_NAMES
+from cagp_dist.service.recalibration_plan import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
-from cagp_dist.service.sharp import sharpened
-from cagp_dist.service.strata import roughness_of_test, strata_of_test
+from cagp_dist.service.sharp_jobs import sharpened
 from cagp_dist.service.task import prepare
-from cagp_dist.store.arrays import read_group
-from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.store.layout_check import check
+from cagp_dist.store.published_variables import QUANTILE_LEVELS
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature

@@ -12,12 +12,12 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.export import export_run
 from cagp_dist.report import write_report
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import verify
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
 

@@ -19,11 +19,11 @@ from cagp_dist.kernels import KERNELS
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler, find_scheduler
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.solver import SOLVER_TABLES, solver_table
+from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES, solver_table
 from cagp_dist.service.task import block_size
 from cagp_dist.solvers import BlockJacobi, ConjugateGradient, Hybrid
-from cagp_dist.solvers.options import ITERATIONS
 from cagp_dist.solvers.registry import SOLVERS
+from cagp_dist.solvers.setting_metadata import ITERATIONS
 from cagp_dist.tiling import POINT_TILE
 
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from cagp_dist.errors import ArgumentError
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.solver import SOLVER_TABLES
-from cagp_dist.service.plan import plan_job
+from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES
 from cagp_dist.service.run import run
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..regional import EUROPE

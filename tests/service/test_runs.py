@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from cagp_dist.cli import app
 from cagp_dist.cli.display import show_runs
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.service.published_runs import list_runs
 from cagp_dist.service.run import find_run
-from cagp_dist.service.runs import list_runs
 
 from ..report.make_run import make_run
 

@@ -9,25 +9,25 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.recalibration import SHARP_LEVELS
-from cagp_dist.calibration.sharp import Sharp
-from cagp_dist.calibration.stretched import DenseModel, FieldByField, SolvedModel
+from cagp_dist.calibration.recalibration.methods import SHARP_LEVELS
+from cagp_dist.calibration.recalibration.sharp import Sharp
+from cagp_dist.calibration.recalibration.stretched import DenseModel, FieldByField, SolvedModel
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.service import sharp as service
+from cagp_dist.service import sharp_jobs as service
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.plan import plan_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
-from cagp_dist.service.sharp import FACTORS, _alone, sharpened
+from cagp_dist.service.sharp_jobs import FACTORS, _alone, sharpened
 from cagp_dist.service.task import prepare
-from cagp_dist.store.arrays import read_group
-from cagp_dist.store.layout import QUANTILE_LEVELS
 from cagp_dist.store.layout_check import check
+from cagp_dist.store.published_variables import QUANTILE_LEVELS
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..clusters import local_cluster
 from ..jobs import job_text, map_grid, random_points

@@ -10,14 +10,14 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.service import simulation
+from cagp_dist.service import simulated_jobs as simulation
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.simulation import simulate_task
+from cagp_dist.service.simulated_jobs import simulate_task
 from cagp_dist.service.task import Simulations, prepare
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import verify
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
 from ..sources import save, temperature

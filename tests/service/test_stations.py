@@ -11,18 +11,18 @@ import xarray as xr
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
-from cagp_dist.calibration.folds import block_folds
-from cagp_dist.calibration.pit import pit
+from cagp_dist.calibration.verification.pit import pit
+from cagp_dist.calibration.verification.spatial_folds import block_folds
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.export import export_run
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Matern32
 from cagp_dist.kriging.examples import PLACES, write_examples
 from cagp_dist.report import write_report
-from cagp_dist.service.fit import fit_sites
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_fit import fit_sites
+from cagp_dist.service.job_plan import plan_fold, plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
-from cagp_dist.service.plan import plan_fold, plan_job
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
 from cagp_dist.service.workers import Crew

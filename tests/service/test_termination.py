@@ -12,11 +12,11 @@ import pytest
 import typer
 
 from cagp_dist.cli.display import reported_errors
-from cagp_dist.likelihood.exact import DenseLikelihood
+from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.solvers.tiles import TileSystem
-from cagp_dist.store.arrays import read_group
+from cagp_dist.solvers.engine.tiles import TileSystem
+from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.termination import TerminationError, orderly_termination
 
 from ..jobs import job_text, random_points
@@ -152,7 +152,7 @@ def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
 WAITING = """
 import sys, time
 from cagp_dist.cli import main
-from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.engine.tiles import TileSystem
 
 read, swept = TileSystem.read, []
 

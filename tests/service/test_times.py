@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.era5 import cds
-from cagp_dist.era5.files import file_times
+from cagp_dist.era5.local_files import file_times
 from cagp_dist.era5.remote import open_zarr, store_times
 from cagp_dist.era5.sample import SAMPLE_TIME, open_sample
 from cagp_dist.era5.sources import source_times
@@ -15,12 +15,12 @@ from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service.events import silent
 from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_plan import size_of_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
-from cagp_dist.service.jobfile.times import MOST_TIMES, parse_times, times, written
-from cagp_dist.service.plan import size_of_job
+from cagp_dist.service.jobfile.times_key import MOST_TIMES, parse_times, times, written
+from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare
-from cagp_dist.service.times import resolved
 
 from ..jobs import job_text as job_of
 from ..jobs import random_points

@@ -12,7 +12,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.verification import TOLERANCE, solve_again, verify_run
 from cagp_dist.store import manifest
-from cagp_dist.store.arrays import read_group, write_group
+from cagp_dist.store.zarr_arrays import read_group, write_group
 
 from ..jobs import TABLES, job_text, map_grid, random_points
 

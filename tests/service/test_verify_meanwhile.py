@@ -8,8 +8,9 @@ import pytest
 from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.service import run as running
 from cagp_dist.service.run import verify_runs
-from cagp_dist.store import files, manifest, publish, series, series_check
-from cagp_dist.store.files import exchange, read_unless_removed
+from cagp_dist.store import atomic_files as files
+from cagp_dist.store import manifest, publish, series, series_check
+from cagp_dist.store.atomic_files import exchange, read_unless_removed
 from cagp_dist.store.prune import prune
 from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.series_check import check_series

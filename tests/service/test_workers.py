@@ -9,9 +9,9 @@ from cagp_dist.errors import BudgetError, ClusterError, ConfigurationError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.jobfile.solver import SOLVER_TABLES
-from cagp_dist.service.plan import plan_job
+from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES
 from cagp_dist.service.run import fit, run
 from cagp_dist.service.workers import workers_of
 from cagp_dist.solvers.registry import SOLVERS

@@ -9,10 +9,10 @@ from cagp_dist.gram import Gram, TiledGram
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Problem, State
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.engine import forward_passes
-from cagp_dist.solvers.spectrum import admissible
-from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.engine.adjoint import forward_passes
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.engine.tiles import TileSystem
+from cagp_dist.solvers.stationary.spectrum import admissible
 
 from ..problems import RegressionProblem
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.known_actions import KnownActions
+from cagp_dist.solvers.actions.known_actions import KnownActions
 
 
 def policies(actions: int, *, rank: int, block: int, first: tuple[int, int]) -> dict[str, Solver]:

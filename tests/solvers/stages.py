@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.stages import Simultaneous
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.engine.stages import Simultaneous
 
 from ..oracle import compose, conjugate_gradients, point_stage
 

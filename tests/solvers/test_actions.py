@@ -9,9 +9,9 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Problem
-from cagp_dist.solvers.batch import DenseActions, belief_states
-from cagp_dist.solvers.eigenvectors import settled
-from cagp_dist.solvers.preconditioners import PRECONDITIONERS
+from cagp_dist.solvers.actions.batch_projection import DenseActions, belief_states
+from cagp_dist.solvers.actions.eigenvectors import settled
+from cagp_dist.solvers.stationary.preconditioners import PRECONDITIONERS
 
 from ..oracle import assert_close, kernel_matrix
 from ..problems import RegressionProblem, regression_problem
@@ -263,7 +263,7 @@ def test_eigenvectors_of_one_eigenvalue_do_not_depend_on_rounding():
 def test_leading_eigenvectors_are_found_by_products(problem, monkeypatch):
     """Where points are many G is not decomposed as a whole."""
     whole = problem.condition(cagp.Eigenvectors(6))
-    monkeypatch.setattr("cagp_dist.solvers.eigenvectors.DENSE_POINTS", 10)
+    monkeypatch.setattr("cagp_dist.solvers.actions.eigenvectors.DENSE_POINTS", 10)
     assert_close(problem.condition(cagp.Eigenvectors(6)).covariance, whole.covariance, relative=1e-8)
 
 

@@ -8,7 +8,7 @@ from scipy.linalg import eigh
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.solvers.spectrum import lanczos
+from cagp_dist.solvers.stationary.spectrum import lanczos
 
 from ..grids import grid_problem
 from ..oracle import assert_close, block_diagonal

@@ -12,8 +12,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.posterior.problem import demand_of
 from cagp_dist.solvers import Problem
-from cagp_dist.solvers.affine import Affine
-from cagp_dist.solvers.stages import CoarseSpace
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.engine.stages import CoarseSpace
 
 from ..grids import grid_problem
 from ..oracle import assert_close, compose, kernel_matrix

@@ -8,7 +8,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.runtime.counting import counted_work
-from cagp_dist.solvers.preconditioners import find_preconditioner
+from cagp_dist.solvers.stationary.preconditioners import find_preconditioner
 
 from ..oracle import assert_close, compose, downdate
 from ..problems import RegressionProblem, regression_problem
@@ -148,7 +148,7 @@ def test_few_steps_bound_a_spectrum_and_promise_nothing(problem, monkeypatch):
     solver = cagp.Chebyshev(3, preconditioner="vecchia", preconditioner_size=30)
     with counted_work() as sure:
         expected = problem.condition(solver)
-    monkeypatch.setattr("cagp_dist.solvers.spectrum.SURE_POINTS", 0)
+    monkeypatch.setattr("cagp_dist.solvers.stationary.spectrum.SURE_POINTS", 0)
     with counted_work() as counted:
         found = problem.condition(solver)
     assert 2 * (counted.products - 60) < sure.products - 60
@@ -160,7 +160,7 @@ def test_few_steps_bound_a_spectrum_and_promise_nothing(problem, monkeypatch):
 @pytest.mark.parametrize("bounds", [(0.95, 0.95), (0.1, 0.2), (1e-6, 40.0)])
 def test_error_bars_are_exact_with_bounds_that_are_wrong(problem, bounds, monkeypatch):
     """``D = A + A' - A G A'`` (T5) whatever the polynomial is: bounds only decide how good it is."""
-    monkeypatch.setattr("cagp_dist.solvers.spectrum._around_one", lambda *_: (*bounds, False))
+    monkeypatch.setattr("cagp_dist.solvers.stationary.spectrum._around_one", lambda *_: (*bounds, False))
     dense = problem.dense
     solver = cagp.Chebyshev(2, preconditioner="vecchia", preconditioner_size=2)
     P, stage = preconditioned(problem, solver)

@@ -15,8 +15,8 @@ import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers import spectrum
-from cagp_dist.solvers.tile_tasks import Solved, add_to_sums, no_sums
+from cagp_dist.solvers.engine.tile_tasks import Solved, add_to_sums, no_sums
+from cagp_dist.solvers.stationary import spectrum
 
 from ..oracle import assert_same_bits
 from ..problems import RegressionProblem

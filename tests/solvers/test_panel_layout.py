@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers.kept_panels import read_rows
-from cagp_dist.solvers.panel_layout import PanelLayout
+from cagp_dist.solvers.engine.kept_panels import read_rows
+from cagp_dist.solvers.engine.panel_layout import PanelLayout
 
 CUTS = [
     (1, 1, 1),  # n, block size, panels

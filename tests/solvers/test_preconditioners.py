@@ -9,8 +9,8 @@ from cagp_dist.budget import Demand
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import TiledGram
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor, single_threaded_blas
-from cagp_dist.solvers.low_rank import nystrom, partial_cholesky
-from cagp_dist.solvers.preconditioners import (
+from cagp_dist.solvers.stationary.low_rank import nystrom, partial_cholesky
+from cagp_dist.solvers.stationary.preconditioners import (
     PRECONDITIONERS,
     DiagonalPlusLowRank,
     Nystrom,
@@ -140,7 +140,7 @@ def test_factors_are_kept_or_made_again_with_the_same_result(monkeypatch):
     demand = Demand(N, 5, 1, False, 2, True, 2**30)
     with single_threaded_blas():
         kept, cost = settings.of(gram, executor=SERIAL).solve(right), settings.cost(demand)
-        monkeypatch.setattr("cagp_dist.solvers.preconditioners.FACTORS_KEPT_BYTES", 0)
+        monkeypatch.setattr("cagp_dist.solvers.stationary.preconditioners.FACTORS_KEPT_BYTES", 0)
         np.testing.assert_array_equal(settings.of(gram, executor=SERIAL).solve(right), kept)
     assert settings.cost(demand).memory_bytes < cost.memory_bytes
     assert settings.cost(demand).flops_of_solve > cost.flops_of_solve

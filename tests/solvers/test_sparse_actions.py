@@ -5,8 +5,8 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.service.jobfile.solver import SOLVER_TABLES
-from cagp_dist.solvers.block_sparse import BlockLayout, block_sums
+from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES
+from cagp_dist.solvers.actions.block_sparse import BlockLayout, block_sums
 
 from ..oracle import assert_close
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.budget import Demand, points
-from cagp_dist.solvers.base import Solver
+from cagp_dist.budget import Demand
+from cagp_dist.budget import point_plans as points
+from cagp_dist.solvers.interface import Solver
 
 
 @pytest.mark.parametrize("solver", [cagp.Cholesky(), cagp.SubsetOfData(20)], ids=repr)

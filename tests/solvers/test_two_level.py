@@ -6,9 +6,9 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import TiledGram
-from cagp_dist.solvers.coarse import coarse_projection, largest_eigenvalue
-from cagp_dist.solvers.rings import RingSystem
-from cagp_dist.solvers.tiles import TileSystem
+from cagp_dist.solvers.engine.ring_system import RingSystem
+from cagp_dist.solvers.engine.tiles import TileSystem
+from cagp_dist.solvers.stationary.coarse import coarse_projection, largest_eigenvalue
 
 from ..oracle import assert_close, block_diagonal, block_stage, compose
 from ..problems import regression_problem

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.store.observations import append
+from cagp_dist.store.ingested import append
 
 STEP = 3  # odd, so that tries with and without a store take turns; 1 tries every moment in a minute
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT

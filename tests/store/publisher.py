@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.calibration.pit import pit
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.pit import pit
+from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.errors import StoreError
-from cagp_dist.store.evaluation import calibration_group, trace_group
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
 from cagp_dist.store.schema import prediction_group, values_group
+from cagp_dist.store.scored_groups import calibration_group, trace_group
 
 EVENTS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate"}
 INSIDE = 40

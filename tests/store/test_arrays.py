@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist.errors import ArgumentError, StoreError
-from cagp_dist.store.arrays import (
+from cagp_dist.store.zarr_arrays import (
     chunk_shape,
     content_sha256,
     missing_chunks,

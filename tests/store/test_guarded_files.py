@@ -11,17 +11,17 @@ import xarray as xr
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5._decode import _open_netcdf
 from cagp_dist.era5.covariates import open_covariate
-from cagp_dist.era5.files import open_file
+from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.several import files_at
 from cagp_dist.era5.synthetic import synthetic_grid
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
-from cagp_dist.export.table import _harmless
+from cagp_dist.export.flat_table import _harmless
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import load_job, parse_job
-from cagp_dist.store.files import whole_file
+from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.publish import current_run
-from cagp_dist.tables.files import read_file
+from cagp_dist.tables.table_files import read_file
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store import bucket as bucket_module
 from cagp_dist.store import marks
 from cagp_dist.store.addresses import folder_of, parse_address
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.bucket import Bucket, Marker
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.object_removal import prune, remove_abandoned
@@ -31,6 +30,7 @@ from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.schema import values_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
 from ..ports import closed_port

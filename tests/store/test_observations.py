@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError, StoreError
 from cagp_dist.store import batches
-from cagp_dist.store.arrays import missing_chunks
 from cagp_dist.store.batches import DamagedStoreError
-from cagp_dist.store.observations import Appended, append, open_observations, stored_times
+from cagp_dist.store.ingested import Appended, append, open_observations, stored_times
 from cagp_dist.store.superseded import set_aside_preliminary
+from cagp_dist.store.zarr_arrays import missing_chunks
 
 from .killed_append import STEP, field
 

@@ -16,7 +16,6 @@ import xarray as xr
 import zarr
 
 from cagp_dist.errors import ArgumentError, BusyError, StoreError
-from cagp_dist.store.arrays import read_group
 from cagp_dist.store.publish import (
     current_run,
     make_current,
@@ -26,6 +25,7 @@ from cagp_dist.store.publish import (
     run_key,
     verify,
 )
+from cagp_dist.store.zarr_arrays import read_group
 
 from . import publisher
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cagp_dist.errors import ConfigurationError, StoreError
-from cagp_dist.store import files
+from cagp_dist.store import atomic_files as files
 from cagp_dist.store.publish import current_run, output_lock, publish, verify
 
 from . import publisher

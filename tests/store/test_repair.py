@@ -14,7 +14,7 @@ from cagp_dist.errors import DataError
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store.batches import DamagedStoreError
-from cagp_dist.store.observations import append, open_observations
+from cagp_dist.store.ingested import append, open_observations
 from cagp_dist.store.repair import set_aside
 
 from ..jobs import job_text

@@ -7,15 +7,15 @@ import pytest
 import xarray as xr
 from scipy import stats
 
-from cagp_dist.calibration.pit import CORRELATED_TEST_POINTS, pit
-from cagp_dist.calibration.scores import point_scores, scores
-from cagp_dist.calibration.strata import RELIABILITY_LEVELS, Strata
+from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS, pit
+from cagp_dist.calibration.verification.scores import point_scores, scores
+from cagp_dist.calibration.verification.strata import RELIABILITY_LEVELS, Strata
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.evaluation import calibration_group, trace_group
 from cagp_dist.store.layout_check import check, variable_in
 from cagp_dist.store.schema import prediction_group, values_group
+from cagp_dist.store.scored_groups import calibration_group, trace_group
 
 T, Q = 3, 40
 RNG = np.random.default_rng(0)

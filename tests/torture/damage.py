@@ -17,7 +17,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.verification import verify_run
 from cagp_dist.store.batches import DamagedStoreError
 from cagp_dist.store.checkpoints import Checkpoints, verified
-from cagp_dist.store.observations import append, open_observations
+from cagp_dist.store.ingested import append, open_observations
 from cagp_dist.store.publish import published
 from cagp_dist.store.repair import set_aside
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cagp_dist.era5.layout import AbsentVariableError
+from cagp_dist.era5.axis_layout import AbsentVariableError
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import load_job
 

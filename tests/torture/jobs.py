@@ -20,7 +20,7 @@ import numpy as np
 
 from cagp_dist.errors import CagpError
 from cagp_dist.service.verification import verify_run
-from cagp_dist.store.arrays import read_group
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..clusters import Processes
 from ..jobs import job_text, random_points

@@ -12,9 +12,9 @@ from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.explain import explain
-from cagp_dist.service.jobfile.observations import Observations
-from cagp_dist.service.jobfile.tables import Job
-from cagp_dist.service.jobfile.times import TimeRule, parse_times, written
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.observations_table import Observations
+from cagp_dist.service.jobfile.times_key import TimeRule, parse_times, written
 from cagp_dist.text import without_secrets
 
 MOST_BYTES = 256 * 2**10

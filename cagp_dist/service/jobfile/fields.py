@@ -9,8 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.times import TimeRule
-from cagp_dist.service.jobfile.times import times as check_times
+from cagp_dist.service.jobfile.times_key import TimeRule
+from cagp_dist.service.jobfile.times_key import times as check_times
 
 LARGEST_COUNT = 10**9
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from cagp_dist.calibration.scores import scores
+from cagp_dist.calibration.verification.scores import scores
 from pipelines.benchmarks.peers import reference
 from pipelines.benchmarks.peers.adapters.harness import Array, Fit, Prediction, Problem
 from pipelines.benchmarks.peers.catalogue import Method, Peer

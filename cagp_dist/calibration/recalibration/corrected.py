@@ -1,0 +1,46 @@
+"""What is said of many recalibrated laws, a part of them in memory at a time."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.recalibration.methods import Fitted
+from cagp_dist.predictive import Gaussian, StudentT
+
+LAWS_AT_ONCE = 100_000
+"""Laws that are in memory at a time: of a map of a million cells no more than a part."""
+
+
+class Corrected(NamedTuple):
+    """Numbers of laws of T times and q points."""
+
+    std: Array  # (T, q)
+    quantiles: Array  # (T, L, q)
+    # (T, q): of Student t laws, their scale over the standard deviation of the Gaussian law; else ones
+    scale: Array
+
+
+def corrected_laws(fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequence[float]) -> Corrected:
+    """Give standard deviations and quantiles of the laws that correct Gaussian ones.
+
+    Shapes: ``plain`` (T, q).
+    """
+    std, scale = np.empty(plain.shape), np.ones(plain.shape)
+    quantiles = np.empty((plain.shape[0], len(levels), plain.shape[1]))
+    for some in in_parts(np.arange(plain.shape[1]), times=plain.shape[0]):
+        of_some = plain[:, some]
+        law = fitted(of_some, X[some])
+        std[:, some] = law.std
+        quantiles[:, :, some] = np.moveaxis(law.quantile(levels), 0, 1)
+        if isinstance(law, StudentT):
+            scale[:, some] = law.scale / of_some.scale
+    return Corrected(std, quantiles, scale)
+
+
+def in_parts(chosen: Indices, *, times: int) -> Iterator[Indices]:
+    """Yield points after others, so many that their laws at all times are in memory together."""
+    step = max(1, LAWS_AT_ONCE // max(times, 1))
+    for start in range(0, chosen.size, step):
+        yield chosen[start : start + step]

@@ -1,0 +1,81 @@
+"""Recalibration methods by the names that job files give them: a new method is one module and one line here.
+
+A method corrects Gaussian laws by the errors of calibration points, whose predictions did not use their own
+values: ``method.fit(law, observed, X)`` learns from N of them, ``fitted(law, X_new)`` gives the corrected
+laws at others. Nothing of it is imported before it is asked for: methods need SciPy, and job files are
+checked without it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from cagp_dist.calibration.recalibration.local_scale import LocalScale
+    from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
+    from cagp_dist.predictive import Gaussian, Predictive
+
+SHARP = "sharp"
+"""Sharp calibrated GPs (`recalibration.sharp`), which need the observed points and a solver beside errors."""
+
+SHARP_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
+"""Levels of a sharp GP where a job does not say: the quantiles that runs publish."""
+
+
+class Fitted(Protocol):
+    """What a method learnt; ``law`` has shape (q,) or (T, q), ``X_new`` (q, p)."""
+
+    def __call__(self, law: "Gaussian", X_new: ArrayLike | None) -> "Predictive": ...
+
+
+class Recalibration(Protocol):
+    """Settings of a method; ``law`` and ``observed`` have shape (N,) or (T, N), ``X`` (N, p).
+
+    Observed values that are NaN are not there.
+    """
+
+    def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> Fitted: ...
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """The laws as they are: ``method = "none"``."""
+
+    def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> "Unchanged":
+        """Learn nothing."""
+        return self
+
+    def __call__(self, law: "Gaussian", X_new: ArrayLike | None) -> "Gaussian":
+        """Give the law back."""
+        return law
+
+
+def _local_scale() -> "LocalScale":
+    """Let the scale depend on land and coast too, as of unit vectors: places on the globe."""
+    from cagp_dist.calibration.recalibration.local_scale import LocalScale
+    from cagp_dist.calibration.verification.strata import surface_terms
+
+    return LocalScale(terms=surface_terms)
+
+
+def _kuleshov() -> "Kuleshov":
+    from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
+
+    return Kuleshov()
+
+
+RECALIBRATIONS: dict[str, Callable[[], Recalibration]] = {
+    "local-scale": _local_scale,
+    "kuleshov": _kuleshov,
+    "none": Unchanged,
+}
+"""By their names in job files, where `SHARP` is one more."""
+
+REMOVED = {
+    "conformal": 'write "kuleshov", which has the same laws',
+    "marx": 'write "kuleshov", or "local-scale" where widths should vary with the place',
+    "split-conformal": 'write "local-scale", whose widths follow the errors near by, too',
+}
+"""Names that runs of earlier versions may have, and what to use instead."""

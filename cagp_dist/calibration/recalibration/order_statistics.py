@@ -1,0 +1,147 @@
+"""Quantiles of N calibration scores: between order statistics, whose levels are ``l / (N + 1)``.
+
+Of N + 1 exchangeable scores without ties, the last is at most the l-th smallest of the others with
+probability ``l / (N + 1)``, exactly, whatever their law. All that a finite number of calibration points can
+guarantee is built on this; it says nothing of levels below ``1 / (N + 1)``.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.recalibration.fewest import fewest, outermost
+from cagp_dist.errors import ArgumentError
+from cagp_dist.predictive import Predictive
+from cagp_dist.text import counted
+
+SMALLEST_LEVEL = 0.05
+"""Tail probability that the points of a curve must resolve: 20 points at least."""
+
+ROUNDING = 1e-10
+"""Of the largest value: errors that differ by less are those of arithmetic."""
+
+
+def q_lin(levels: ArrayLike, scores: ArrayLike) -> Array:
+    """Quantiles of scores, linear between order statistics (math 12).
+
+    For ``l / (N + 1) <= level <= (l + 1) / (N + 1)`` and scores ``a_(1) <= ... <= a_(N)``::
+
+        a_(l) + (level (N + 1) - l) (a_(l + 1) - a_(l))
+
+    Parameters
+    ----------
+    levels : array_like, any shape
+        Between 0 and 1.
+    scores : array_like, shape (N,)
+        In any order; N log N flops.
+
+    Returns
+    -------
+    array of float64, the shape of ``levels``
+        A new exchangeable score lies at or below it with a probability within ``1 / (N + 1)`` of the level.
+
+    Raises
+    ------
+    ArgumentError
+        If N points do not resolve a level (`check_resolved`), or a score is not finite.
+
+    Examples
+    --------
+    >>> q_lin([0.25, 0.5], [3.0, 1.0, 2.0, 5.0, 7.0]).tolist()
+    [1.5, 3.0]
+    """
+    ordered = np.sort(_finite(scores))
+    check_resolved(levels, ordered.size)
+    below, share = between(levels, ordered.size)
+    return np.asarray(ordered[below] + share * (ordered[below + 1] - ordered[below]), dtype=np.float64)
+
+
+def between(levels: ArrayLike, count: int) -> tuple[Indices, Array]:
+    """Find levels among ``count`` order statistics: index of the lower one, from 0, and share of the gap."""
+    place = np.asarray(levels, dtype=np.float64) * (count + 1)
+    below = np.clip(np.floor(place).astype(np.intp), 1, max(count - 1, 1))
+    return below - 1, np.clip(place - below, 0.0, 1.0)
+
+
+def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> None:
+    """Raise `ArgumentError` unless ``count`` calibration points resolve every level.
+
+    ``shared``: they are one part of those that were given, and the text says so.
+    """
+    chosen = np.asarray(levels, dtype=np.float64).ravel()
+    if not chosen.size or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
+        raise ArgumentError(
+            f"levels are {np.array2string(chosen, threshold=8)}; expected numbers between 0 and 1."
+        )
+    extreme = outermost(chosen.tolist())
+    if count < (needed := fewest(extreme)):
+        raise ArgumentError(
+            f"{counted(count, 'calibration point')} cannot resolve the level {extreme:g}; expected at least "
+            f"{needed} (1 over the probability of its tail){' in each part of the split' if shared else ''}. "
+            "Keep more points for calibration, or ask for levels nearer to the middle."
+        )
+
+
+def calibration_scores(law: Predictive, observed: ArrayLike) -> Array:
+    """Give normal scores of the calibration points that were observed, shape (N,); NaN is not there."""
+    values = np.asarray(observed, dtype=np.float64)
+    if values.shape != law.shape:
+        raise ArgumentError(
+            f"observed has shape {values.shape} and the predictions {law.shape}; expected one value, or NaN, "
+            "for each prediction."
+        )
+    there = ~np.isnan(values)
+    scores = _finite(law[there].normal_score(values[there]))
+    if scores.size > 1 and np.ptp(scores) <= 1e-12 * np.abs(scores).max():
+        raise ArgumentError(
+            f"the errors of all {scores.size} calibration points are the same multiple, {scores[0]:g}, of "
+            "their standard deviations: they tell no width. Look for calibration values that are copies "
+            "of their predictions, or for a constant field."
+        )
+    check_not_constant(law[there].quantile(0.5), values[there])
+    return scores
+
+
+def check_not_constant(predicted: Array, observed: Array) -> None:
+    """Raise `ArgumentError` if all values differ from the predicted ones by one number, up to rounding.
+
+    What is left of a constant field after its mean is rounding, of which any scale can be learnt.
+    """
+    errors = observed - predicted
+    if errors.size > 1 and np.ptp(errors) <= ROUNDING * np.abs(observed).max():
+        raise ArgumentError(
+            f"the errors of all {errors.size} calibration values are {errors.mean():g}, up to rounding: they "
+            "tell no width. Look for calibration values that are copies of their predictions, or for a "
+            "constant field."
+        )
+
+
+def knots_through(scores: Array, *, most: int, smallest_level: float = SMALLEST_LEVEL) -> tuple[Array, Array]:
+    """Give some order statistics and their levels ``l / (N + 1)``, for a curve through them.
+
+    Spread evenly, and towards each end also the l-th from it with l = 1, 2, 4, 8, ...; of equal scores one is
+    left, with the middle of their levels.
+
+    Shapes: ``scores`` (N,); returns (K,).
+    """
+    check_resolved(smallest_level, scores.size)
+    count = scores.size
+    chosen = np.linspace(0.0, count - 1.0, min(most, count)).round().astype(np.intp)
+    doubling = 2 ** np.arange(int(np.log2(count))) - 1
+    ranks = np.unique(np.concatenate([chosen, doubling, count - 1 - doubling]))
+    ordered = np.sort(scores)
+    values = np.unique(ordered[ranks])
+    first, last = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return values, np.asarray(0.5 * (first + 1 + last) / (count + 1), dtype=np.float64)
+
+
+def _finite(scores: Any) -> Array:
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise ArgumentError(
+            f"calibration scores have shape {values.shape}, {np.count_nonzero(~np.isfinite(values))} of "
+            "them not finite; expected (N,) finite numbers."
+        )
+    return values

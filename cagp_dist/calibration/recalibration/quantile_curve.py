@@ -1,0 +1,90 @@
+"""One curve for all points: Kuleshov et al. (2018).
+
+The score of a calibration point is the probability that the prediction gave to smaller values (the PIT
+value). The l-th smallest of N is the quantile of level ``l / (N + 1)`` of the score of a new point (math 12).
+
+**If the score of the new point is exchangeable with those of the calibration points, its probability is
+right at every knot, and in between within the distance of the knots.** That holds on average over places:
+one curve moves the error bars of all points alike, and leaves them too wide where they were widest.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.recalibration.order_statistics import (
+    SMALLEST_LEVEL,
+    calibration_scores,
+    check_resolved,
+    knots_through,
+    q_lin,
+)
+from cagp_dist.checks import check_count
+from cagp_dist.predictive import Predictive, Recalibrated
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A curve that was fitted: ``fitted(law)`` gives the recalibrated laws of other points."""
+
+    # scores, levels: (K,), knots: normal scores, and the probabilities that they get
+    scores: Array
+    levels: Array
+
+    def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> Recalibrated:
+        """Laws of new points, of the shape of ``law``; where they are makes no difference."""
+        return Recalibrated(law, self.scores, self.levels)
+
+
+@dataclass(frozen=True)
+class Kuleshov:
+    """Recalibration by the distribution of PIT values [Kuleshov, Fenner & Ermon 2018].
+
+    The curve R of ``F = R(F_prediction)`` goes through the PIT values of calibration points, in order, at the
+    levels ``l / (N + 1)``. That is the isotonic regression of the paper, whose data ascend, with N + 1 in
+    place of N, so that something is left for the tails; of normal predictions it is the curve of quantiles of
+    standardised errors, too.
+
+    Parameters
+    ----------
+    knots : int
+        Of more calibration points, so many are spread evenly, and more of them towards the tails. A curve
+        through all of them has the same quantiles and a rough density.
+    levels : tuple of float, optional
+        The curve goes through the quantiles of these levels instead (`q_lin`).
+    smallest_level : float
+        Tail probability that the calibration points must resolve: N below its inverse is refused.
+
+    Raises
+    ------
+    ArgumentError
+        If there are too few calibration points, or all have the same standardised error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
+    >>> from cagp_dist.predictive import Gaussian
+    >>> errors = 0.5 * np.random.default_rng(0).standard_normal(2000)
+    >>> fitted = Kuleshov().fit(Gaussian(np.zeros(2000), 1.0), errors)
+    >>> fitted(Gaussian([280.0], 1.0)).std.round(2).tolist()
+    [0.5]
+    """
+
+    knots: int = 99
+    levels: tuple[float, ...] | None = None
+    smallest_level: float = SMALLEST_LEVEL
+
+    def fit(self, law: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> Curve:
+        """Fit the curve to predictions of calibration points and their values, each (N,) or (T, N)."""
+        check_count("knots", self.knots, least=2)
+        scores = calibration_scores(law, observed)
+        if self.levels is None:
+            return Curve(*knots_through(scores, most=self.knots, smallest_level=self.smallest_level))
+        levels = np.sort(np.asarray(self.levels, dtype=np.float64))
+        check_resolved([*levels, self.smallest_level], scores.size)
+        values, first = np.unique(q_lin(levels, scores), return_index=True)
+        last = np.append(first[1:], levels.size) - 1
+        return Curve(values, 0.5 * (levels[first] + levels[last]))

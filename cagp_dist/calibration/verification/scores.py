@@ -1,0 +1,261 @@
+"""Scores of predictions against observations: accuracy, sharpness and calibration in numbers.
+
+A prediction is any law (`cagp_dist.predictive`), or the mean and standard deviation of a Gaussian one. Its
+spread here is always the *predictive* one, noise included (math 13): an observation is compared, not the
+unseen field. The log score, the CRPS and the interval score are proper: no prediction beats the true law on
+average [Gneiting & Raftery 2007].
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.verification.pit import checked, ks_test, unit_weights
+from cagp_dist.errors import ArgumentError
+from cagp_dist.predictive import Gaussian, Predictive
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+
+AREA_WEIGHTED = "_area_weighted"
+"""Suffix of the published name of a measure in which each point counts with the area that it stands for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measures:
+    """Means over observations in one weighting; units of the observations where not said otherwise.
+
+    Attributes
+    ----------
+    rmse : float
+        Root mean square error of the mean against the (noisy) observations.
+    nll : float
+        Mean negative log predictive density, nats; smaller is better.
+    crps : float
+        Mean continuous ranked probability score; smaller is better.
+    coverage : array, shape (L,)
+        Fraction of observations inside the central interval of each level; near the level if calibrated.
+    mean_width : array, shape (L,)
+        Mean width of the central intervals, the sharpness: smaller is better where the coverage is right.
+    interval_score : array, shape (L,)
+        Mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
+        interval; smaller is better.
+    ks_statistic, ks_pvalue : float
+        Distance of the PIT values from uniform, no unit; the p-value presumes independent test points
+        (see ``cagp_dist.calibration.verification.pit.CORRELATED_TEST_POINTS``).
+    """
+
+    rmse: float
+    nll: float
+    crps: float
+    coverage: Array
+    mean_width: Array
+    interval_score: Array
+    ks_statistic: float
+    ks_pvalue: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scores(Measures):
+    """What `scores_of` and `scores` measure: of each value counted once, and ``by_area``.
+
+    Attributes
+    ----------
+    by_area : Measures
+        With the weights given; without weights the same as with each value counted once.
+    levels : array, shape (L,)
+        Levels of the central intervals, in (0, 1).
+    """
+
+    by_area: Measures
+    levels: Array
+
+    def named(self, *, suffix: str = "") -> dict[str, float | Array]:
+        """Each measure in both weightings, by its published name."""
+        return {
+            f"{measure.name}{weighting}{suffix}": getattr(found, measure.name)
+            for weighting, found in (("", self), (AREA_WEIGHTED, self.by_area))
+            for measure in fields(Measures)
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class PointScores:
+    """Scores of each observation, of which `Scores` are the means."""
+
+    # S: standard normal number of the observation's probability; it lies in the central interval of a level
+    # if that of the interval's end is larger
+    normal_score: Array
+    # squared_error, nll, crps: S, squared error of the mean, negative log density in nats, and continuous
+    # ranked probability score
+    squared_error: Array
+    nll: Array
+    crps: Array
+    # width, interval_score: (L, *S), width of the central interval of each level, and its score
+    width: Array
+    interval_score: Array
+    levels: Array  # (L,)
+
+    @property
+    def pit(self) -> Array:
+        """Probability of a value no larger than the observation, shape S."""
+        return np.asarray(ndtr(self.normal_score), dtype=np.float64)
+
+    def __getitem__(self, index: Any) -> "PointScores":
+        """Scores of some of the observations, as an array of shape S would be indexed."""
+        return replace(self, **{name: values[at] for name, values, at in self._at(index)})
+
+    def put(self, at: Any, scored: "PointScores") -> None:
+        """Write scores of some of the observations, an index of arrays of shape S."""
+        for name, values, index in self._at(at):
+            values[index] = getattr(scored, name)
+
+    def _at(self, index: Any) -> Iterator[tuple[str, Array, Any]]:
+        """Each score with its array, and the index of some of the observations in that."""
+        index = index if isinstance(index, tuple) else (index,)
+        for name in ("normal_score", "squared_error", "nll", "crps"):
+            yield name, getattr(self, name), index
+        for name in ("width", "interval_score"):
+            yield name, getattr(self, name), (slice(None), *index)
+
+    def pooled(self, *, weights: ArrayLike | None = None) -> Scores:
+        """Pool over points and fields; ``weights`` as for `scores_of`, one for each of the last axis."""
+        return Scores(**vars(self._measures(None)), by_area=self._measures(weights), levels=self.levels)
+
+    def _measures(self, weights: ArrayLike | None) -> Measures:
+        statistic, pvalue = ks_test(self.pit, weights=weights)
+        return Measures(
+            rmse=float(np.sqrt(_average(self.squared_error, weights))),
+            nll=_average(self.nll, weights),
+            crps=_average(self.crps, weights),
+            coverage=_inside(self.normal_score, self.levels, weights),
+            mean_width=np.array([_average(each, weights) for each in self.width]),
+            interval_score=np.array([_average(each, weights) for each in self.interval_score]),
+            ks_statistic=statistic,
+            ks_pvalue=pvalue,
+        )
+
+
+def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS) -> PointScores:
+    """Score each observation by its law; arguments and errors as of `scores_of`."""
+    value, chosen = _observations(law, observed), _levels(levels)
+    widths, losses = np.empty((2, chosen.size, *value.shape))
+    for index, level in enumerate(chosen):
+        lower, upper = law.interval(level)
+        outside = np.maximum(lower - value, 0.0) + np.maximum(value - upper, 0.0)
+        widths[index] = upper - lower
+        losses[index] = widths[index] + 2.0 / (1.0 - level) * outside
+    return PointScores(
+        normal_score=law.normal_score(value),
+        squared_error=(law.mean - value) ** 2,
+        nll=-law.log_density(value),
+        crps=law.crps(value),
+        width=widths,
+        interval_score=losses,
+        levels=chosen,
+    )
+
+
+def unscored(shape: tuple[int, ...], *, levels: Sequence[float] = LEVELS) -> PointScores:
+    """Room for the scores of observations of this shape: NaN."""
+    each, by_level = np.full((4, *shape), np.nan), np.full((2, len(levels), *shape), np.nan)
+    return PointScores(each[0], each[1], each[2], each[3], by_level[0], by_level[1], np.asarray(levels))
+
+
+def scores_of(
+    law: Predictive,
+    observed: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> Scores:
+    """All scores of predictive laws, pooled over points and fields.
+
+    Shapes: ``weights`` (q,).
+    """
+    return point_scores(law, observed, levels=levels).pooled(weights=weights)
+
+
+def scores(
+    mean: ArrayLike,
+    predictive_std: ArrayLike,
+    observed: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> Scores:
+    """All scores of a Gaussian prediction, pooled over points and fields.
+
+    Parameters
+    ----------
+    mean, observed : array_like, shape (q,) or (T, q)
+        Prediction and noisy observation, one unit.
+    predictive_std : array_like, the shape of ``mean``, or (q,) when all T fields share it
+        ``sqrt(latent variance + noise variance)``, **noise included**.
+    weights : array_like, shape (q,), optional
+        Area that each point stands for, on any positive scale (it is normalised to mean 1).
+    levels : sequence of float
+        Levels of the central intervals whose coverage is counted.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes disagree, a value is not finite, a standard deviation is not positive, weights are
+        negative or all zero, or a level lies outside (0, 1).
+
+    Examples
+    --------
+    >>> result = scores([280.0, 290.0], [1.0, 1.0], [281.0, 290.0])
+    >>> round(result.rmse, 4), round(result.nll, 4), result.coverage[-1]
+    (0.7071, 1.1689, np.float64(1.0))
+    """
+    centre, spread, value = checked(mean, predictive_std, observed)
+    return scores_of(Gaussian(centre, spread), value, weights=weights, levels=levels)
+
+
+def _observations(law: Predictive, observed: ArrayLike) -> Array:
+    """Observations of a law, of its shape and finite."""
+    value = np.asarray(observed, dtype=np.float64)
+    if len(law.shape) not in (1, 2) or value.shape != law.shape:
+        raise ArgumentError(
+            f"laws have shape {law.shape} and observed {value.shape}; expected one shape, (q,) for q points "
+            "or (T, q) for T fields of q points."
+        )
+    if value.size == 0:
+        raise ArgumentError(
+            f"laws have shape {law.shape}: there is nothing to score; pass at least one point."
+        )
+    if not np.isfinite(value).all():
+        raise ArgumentError(
+            f"{np.count_nonzero(~np.isfinite(value))} of {value.size} values of observed are NaN or "
+            "infinite; score only points that were observed: law[there], observed[there]."
+        )
+    return value
+
+
+def _average(values: Array, weights: ArrayLike | None) -> float:
+    """Mean over all fields and points, each point weighted by its share of the area."""
+    if weights is None:
+        return float(values.mean())
+    return float((values * unit_weights(weights, values.shape)).mean())
+
+
+def _inside(normal_score: Array, levels: Array, weights: ArrayLike | None) -> Array:
+    """Share of observations inside the central interval of each level."""
+    distance, half_widths = np.abs(normal_score), ndtri(0.5 + 0.5 * levels)
+    shares = [_average(1.0 * (distance <= half_width), weights) for half_width in half_widths]
+    return np.minimum(shares, 1.0)  # weights add up to one up to rounding
+
+
+def _levels(levels: Sequence[float]) -> Array:
+    """Levels as a vector, each in (0, 1)."""
+    chosen = np.asarray(levels, dtype=np.float64)
+    if chosen.ndim != 1 or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
+        raise ArgumentError(
+            f"levels are {list(levels)}; expected a list of numbers between 0 and 1, such as 0.95."
+        )
+    return chosen

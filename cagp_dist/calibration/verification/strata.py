@@ -1,0 +1,300 @@
+"""Where error bars hold: test points in strata, and the coverage of each with what chance explains.
+
+Error bars can be right on average and wrong everywhere: too wide where the field is smooth, too narrow where
+it is rough. So the observations are divided by what was known before they were seen
+
+latitude
+    bands of equal height.
+surface
+    sea, land, or within 50 km of a coastline.
+roughness
+    fifths by the standard deviation of the values at the ten *observed* points nearest to the test point, at
+    the same time. No value of a test point has a part in it.
+
+and the shares inside their central intervals are counted by stratum. The observations of a stratum count with
+the area that each stands for, and the standard error comes from compact cells of the stratum's own points, as
+in `cagp_dist.calibration.verification.verdict`: neighbours err together.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.calibration.verification.pit import Histogram, histogram
+from cagp_dist.calibration.verification.verdict import CoverageTest, compact_cells, coverage_test
+from cagp_dist.cartography.frame import degrees_label
+from cagp_dist.cartography.land import NEAR_KILOMETRES, SURFACES, surface_of
+from cagp_dist.checks import as_points
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import degrees
+
+ROUGHNESS_POINTS = 10
+"""Observed points around a place that say how rough the field is there."""
+
+FEWEST_OBSERVATIONS = 50
+"""A stratum with fewer is not measured: its standard error would be guessed from a dozen cells or less."""
+
+RELIABILITY_LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
+"""Of the central intervals of a reliability diagram."""
+
+CHANCE = 1.96
+"""Standard errors to each side that hold 95 of 100 shares by chance."""
+
+_MOST_BANDS = 6
+_BAND_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
+_FIFTHS = ("smoothest fifth", "second fifth", "middle fifth", "fourth fifth", "roughest fifth")
+_NEIGHBOURS_AT_ONCE = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Strata:
+    """One way to divide observations.
+
+    Attributes
+    ----------
+    kind : str
+        ``"all"``, ``"latitude"``, ``"surface"`` or ``"roughness"``.
+    names, definitions : tuple of str
+        Of the strata.
+    member : array of int, shape (q,) or (T, q)
+        Stratum of each test point, or of each at each time; -1 for none.
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    definitions: tuple[str, ...]
+    member: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Stratum:
+    """The observations of a stratum, k of them.
+
+    Attributes
+    ----------
+    kind, name, definition : str
+    inside : array of bool, shape (T, q)
+        Which they are.
+    cells : array of int, shape (k,)
+        Compact cell of the stratum that each lies in; all times of a point are in one.
+    weights : array, shape (k,), or None
+        Area that each stands for.
+    """
+
+    kind: str
+    name: str
+    definition: str
+    inside: Mask
+    cells: Indices
+    weights: Array | None
+
+    def coverage(self, pit: ArrayLike, levels: Sequence[float]) -> CoverageTest:
+        """Coverage of the central intervals of laws with PIT values (T, q), with its standard error."""
+        return coverage_test(self._own(pit), levels=levels, cells=self.cells, weights=self.weights)
+
+    def histogram(self, pit: ArrayLike) -> Histogram:
+        """Histogram of PIT values (T, q)."""
+        return histogram(self._own(pit), weights=self.weights)
+
+    def average(self, values: ArrayLike) -> Array:
+        """Mean of values (..., T, q) over the observations, weighted as their coverage is."""
+        return np.asarray(np.average(self._own(values), axis=-1, weights=self.weights), dtype=np.float64)
+
+    def _own(self, values: ArrayLike) -> Array:
+        every = np.asarray(values, dtype=np.float64)
+        return np.asarray(every[..., self.inside if every.ndim > 1 else self.inside[0]], dtype=np.float64)
+
+
+def strata_of(
+    latitude_degrees: Array, longitude_degrees: Array, *, roughness: ArrayLike | None = None, units: str = ""
+) -> list[Strata]:
+    """Divide test points by latitude, surface and, where it is given, roughness.
+
+    Parameters
+    ----------
+    latitude_degrees, longitude_degrees : array, shape (q,)
+    roughness : array_like, shape (q,) or (T, q), optional
+        See `roughness_of`, in ``units``.
+    """
+    found = [by_latitude(latitude_degrees), by_surface(latitude_degrees, longitude_degrees)]
+    return found if roughness is None else [*found, by_roughness(roughness, units=units)]
+
+
+def by_latitude(latitude_degrees: ArrayLike) -> Strata:
+    """Bands of latitude: of 30 degrees on the globe, of a region so high that there are six or fewer."""
+    latitude = np.asarray(latitude_degrees, dtype=np.float64)
+    low, high = float(latitude.min()), float(latitude.max())
+
+    def bounds(step: float) -> tuple[int, int]:
+        first = int(np.floor(low / step))
+        return first, max(first + 1, int(np.ceil(high / step)))
+
+    fitting = (step for step in _BAND_DEGREES if np.diff(bounds(step))[0] <= _MOST_BANDS)
+    step = next(fitting)  # no more than six of 30 degrees fit on the globe
+    first, last = bounds(step)
+    member = np.minimum(np.floor(latitude / step).astype(np.intp), last - 1) - first
+    edges = [degrees_label(round(step * index, 6), axis="latitude") for index in range(first, last + 1)]
+    names = tuple(f"{south} to {north}" for south, north in pairwise(edges))
+    return Strata("latitude", names, tuple(f"latitudes {name}" for name in names), member)
+
+
+def by_surface(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Strata:
+    """Sea, land and coast, by the coastlines that there are (`cagp_dist.cartography.land`)."""
+    definitions = {
+        "sea": f"more than {NEAR_KILOMETRES:g} km from a coastline, at sea",
+        "land": f"more than {NEAR_KILOMETRES:g} km from a coastline, on land",
+        "coast": f"within {NEAR_KILOMETRES:g} km of a coastline, which is drawn no finer",
+    }
+    member = surface_of(latitude_degrees, longitude_degrees)
+    return Strata("surface", SURFACES, tuple(definitions[name] for name in SURFACES), member)
+
+
+def surface_terms(points: Array) -> Array:
+    """Whether unit vectors (n, 3) lie on land, and whether on a coast, as two columns of ones and zeros."""
+    member = surface_of(*degrees(points))
+    return np.stack([member == SURFACES.index(name) for name in ("land", "coast")], axis=1).astype(np.float64)
+
+
+def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:
+    """Fifths of the observations, from smooth to rough; where it is NaN a place is in none.
+
+    Shapes: ``roughness`` (q,) or (T, q).
+    """
+    rough = np.asarray(roughness, dtype=np.float64)
+    known = np.isfinite(rough)
+    if not known.any():
+        return Strata("roughness", (), (), np.full(rough.shape, -1))
+    edges = np.quantile(rough[known], np.linspace(0.0, 1.0, len(_FIFTHS) + 1))
+    member = np.where(known, np.searchsorted(edges[1:-1], np.where(known, rough, 0.0)), -1)
+    definitions = tuple(
+        f"the {ROUGHNESS_POINTS} nearest observed values have a standard deviation of "
+        f"{low:.3g} to {high:.3g} {units}".strip()
+        for low, high in pairwise(edges)
+    )
+    return Strata("roughness", _FIFTHS, definitions, member)
+
+
+def roughness_of(values: ArrayLike, X: ArrayLike, targets: ArrayLike) -> Array:
+    """Say how much the observed field varies around places, from what was observed near them.
+
+    The standard deviation of the values at the ten observed points nearest to each place.
+
+    Parameters
+    ----------
+    values : array_like, shape (n,) or (T, n)
+        Observed; NaN where nothing was.
+    X, targets : array_like, shape (n, p), (q, p)
+        Where, and the places.
+
+    Returns
+    -------
+    array of float64, shape (q,) or (T, q)
+        In the unit of the values; NaN where fewer than two of the ten were observed.
+
+    Examples
+    --------
+    >>> X = np.arange(20.0)[:, None]
+    >>> roughness_of(np.where(X[:, 0] < 10.0, 0.0, X[:, 0]), X, [[3.0], [16.0]]).round(2).tolist()
+    [0.0, 2.87]
+    """
+    from scipy.spatial import cKDTree
+
+    observed, where, places = (
+        np.asarray(values, dtype=np.float64),
+        as_points("X", X),
+        as_points("targets", targets),
+    )
+    if observed.shape[-1:] != (len(where),):
+        raise ArgumentError(
+            f"values have shape {observed.shape} and X {where.shape}; expected a value for each row of X."
+        )
+    table = np.atleast_2d(observed)
+    count = min(ROUGHNESS_POINTS, len(where))
+    index = np.asarray(cKDTree(where).query(places, k=range(1, count + 1), workers=-1)[1])
+    rough = np.empty((len(table), len(places)))
+    step = max(1, _NEIGHBOURS_AT_ONCE // max(1, index.size))
+    for start in range(0, len(table), step):
+        near = table[start : start + step][:, index]
+        there = ~np.isnan(near)
+        number = np.count_nonzero(there, axis=2)
+        middle = np.where(there, near, 0.0).sum(axis=2) / np.maximum(number, 1)
+        squares = np.where(there, near - middle[..., None], 0.0) ** 2
+        spread = np.sqrt(squares.sum(axis=2) / np.maximum(number, 1))
+        rough[start : start + step] = np.where(number > 1, spread, np.nan)
+    return rough.reshape(*observed.shape[:-1], len(places))
+
+
+def divided(
+    observed: ArrayLike, X: ArrayLike, strata: Sequence[Strata], *, weights: ArrayLike | None = None
+) -> Iterator[Stratum]:
+    """Yield all observations, then those of each stratum that has at least 50 of them.
+
+    Parameters
+    ----------
+    observed : array_like of bool, shape (q,) or (T, q)
+        Where there is an observation.
+    X : array_like, shape (q, p)
+        Test points.
+    strata : sequence of Strata
+        Ways to divide them.
+    weights : array_like, shape (q,), optional
+        Area that each point stands for; one without area is in no stratum.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no observation, or there is not one row of X for each point.
+
+    Examples
+    --------
+    Half of the points are sure of too much:
+
+    >>> from scipy.special import ndtr
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.uniform(size=(2000, 1))
+    >>> pit = ndtr(generator.standard_normal(2000) * np.where(X[:, 0] < 0.5, 1.0, 3.0))
+    >>> halves = Strata("half", ("left", "right"), ("", ""), (X[:, 0] >= 0.5).astype(int))
+    >>> for stratum in divided(np.ones(2000, dtype=bool), X, [halves]):
+    ...     found = stratum.coverage(pit, [0.9])
+    ...     print(stratum.name, found.coverage.round(2), found.faults)
+    all [0.65] [-1]
+    left [0.89] [0]
+    right [0.4] [-1]
+    """
+    there, points = np.atleast_2d(np.asarray(observed, dtype=bool)), as_points("X", X)
+    if there.shape[1] != len(points):
+        raise ArgumentError(
+            f"observed has shape {np.shape(observed)} and X {points.shape}; expected one row of X for each "
+            "point."
+        )
+    area = None if weights is None else np.asarray(weights, dtype=np.float64)
+    if area is not None:
+        there = there & (area > 0.0)
+    if not there.any():
+        raise ArgumentError("there is no observation to divide; expected at least one, with an area.")
+    everywhere = Strata("all", ("all",), ("all test points",), np.zeros(len(points), dtype=np.intp))
+    for division in (everywhere, *strata):
+        for number, (name, definition) in enumerate(zip(division.names, division.definitions, strict=True)):
+            inside = there & (division.member == number)
+            if division is not everywhere and np.count_nonzero(inside) < FEWEST_OBSERVATIONS:
+                continue
+            _, point = np.nonzero(inside)
+            places, place = np.unique(point, return_inverse=True)
+            yield Stratum(
+                division.kind,
+                name,
+                definition,
+                inside,
+                cells=compact_cells(points[places])[place],
+                weights=None if area is None else area[point],
+            )
+
+
+def chance_band(test: CoverageTest) -> tuple[Array, Array]:
+    """Shares between which 95 of 100 fall by chance at each level, if the error bars are right."""
+    reach = CHANCE * test.standard_error
+    return np.maximum(test.levels - reach, 0.0), np.minimum(test.levels + reach, 1.0)

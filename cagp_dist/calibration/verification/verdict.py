@@ -1,0 +1,259 @@
+"""Whether the error bars of a run hold what they promise, as far as its test points can tell.
+
+At every level the share of observations inside their central intervals is compared with the level. What
+chance explains is measured, not presumed: errors of neighbouring points agree, so that N points of a field
+are worth fewer independent ones. The test points are cut into compact cells; if the sums over cells of
+``inside - coverage`` vary more than those of independent points, by the *design effect*, N is divided by it::
+
+    coverage = sum_i w_i inside_i / sum_i w_i
+    effect   = sum_cells (sum_i w_i (inside_i - coverage))^2 / sum_i w_i^2 coverage (1 - coverage),  >= 1
+    n        = (sum w)^2 / sum w^2 / effect,      standard error = sqrt(level (1 - level) / n)
+
+A difference is called a fault if a binomial law of n points makes it less likely than three standard errors
+of a normal law (0.27 %, both sides). Correlation across cells is not seen: a field that was warm as a whole
+counts as many witnesses, and a fault it shows may be one of the day.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.verification.pit import effective_count, unit_weights
+from cagp_dist.geometry import space_filling_order
+
+Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape"]
+
+SIGNIFICANCE = 0.0027
+"""Probability of a false alarm, at one level or on simulated fields: that of three normal standard errors."""
+
+POWER = 0.95
+"""Probability with which a fault is said to be found."""
+
+DECISIVE_SCALE = 2.0
+"""Test points or fields that would not reveal errors this many times as large as stated decide nothing."""
+
+MOST_CELLS, FEWEST_PER_CELL = 32, 4
+HEADLINE = 0.9
+"""The level of which sentences speak first."""
+
+_HEADLINES: dict[Kind, str] = {
+    "too-narrow": "The error bars are too narrow",
+    "too-wide": "The error bars are too wide",
+    "wrong-shape": "The errors do not have the shape that the error bars say",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class CoverageTest:
+    """Coverage of the central intervals, with what chance explains of its difference from the level.
+
+    Attributes
+    ----------
+    levels, coverage : array, shape (L,)
+    standard_error : array, shape (L,)
+        Of the coverage, if the error bars were right.
+    effective_points : array, shape (L,)
+        Number of independent points that tell as much.
+    pvalue : array, shape (L,)
+        Two-sided, binomial.
+    """
+
+    levels: Array
+    coverage: Array
+    standard_error: Array
+    effective_points: Array
+    pvalue: Array
+
+    @property
+    def faults(self) -> NDArray[np.int_]:
+        """For each level -1 if fewer observations lie inside than chance explains, 1 if more, else 0."""
+        return np.where(self.pvalue < SIGNIFICANCE, np.sign(self.coverage - self.levels), 0.0).astype(int)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the test points say of the error bars: a word for programs and sentences for people.
+
+    ``undecided`` if nothing was found, and too few points to find error bars twice too narrow.
+    """
+
+    kind: Kind
+    statement: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found that chance does not explain."""
+        return self.kind in ("consistent", "undecided")
+
+
+def coverage_test(
+    pit: ArrayLike, *, levels: Sequence[float] | Array, cells: Indices, weights: ArrayLike | None = None
+) -> CoverageTest:
+    """Compare the coverage of central intervals with their levels.
+
+    Parameters
+    ----------
+    pit : array_like, shape (q,) or (T, q)
+        PIT values of the observations; all times of a point belong to its cell.
+    levels : sequence of float
+        In (0, 1).
+    cells : array of int, shape (q,)
+        Compact cell of each point, see `compact_cells`.
+    weights : array_like, shape (q,), optional
+        Area that each point stands for.
+    """
+    values = np.atleast_2d(np.asarray(pit, dtype=np.float64))
+    share = unit_weights(weights, values.shape)
+    independent = effective_count(share)
+    chosen = np.asarray(levels, dtype=np.float64)
+    covered, counts = np.empty(chosen.size), np.empty(chosen.size)
+    for index, level in enumerate(chosen):
+        inside = np.abs(values - 0.5) <= 0.5 * level
+        covered[index] = float((share * inside).mean())
+        sums = np.bincount(cells, weights=(share * (inside - covered[index])).sum(axis=0))
+        scatter = covered[index] * (1.0 - covered[index]) * float((share**2).sum())
+        effect = float(sums @ sums) / scatter if scatter > 0.0 else 1.0
+        counts[index] = max(1.0, independent / max(1.0, effect))
+    return CoverageTest(
+        levels=chosen,
+        coverage=covered,
+        standard_error=np.sqrt(chosen * (1.0 - chosen) / counts),
+        effective_points=counts,
+        pvalue=_two_sided(covered, counts, chosen),
+    )
+
+
+def compact_cells(X: ArrayLike) -> Indices:
+    """Cell of each point: at most 32 compact ones of at least 4 points, cut as by `space_filling_order`.
+
+    Parameters
+    ----------
+    X : array_like, shape (q, p)
+        Points, on the unit sphere for instance.
+
+    Returns
+    -------
+    array of int, shape (q,)
+    """
+    size = len(np.asarray(X))
+    members = max(FEWEST_PER_CELL, -(-size // MOST_CELLS))
+    cells = np.empty(size, dtype=np.intp)
+    cells[space_filling_order(X, block_size=members)] = np.arange(size) // members
+    return cells
+
+
+def judge(every_point: CoverageTest, by_area: CoverageTest, *, observations: int) -> Verdict:
+    """Say whether coverage differs from the levels by more than chance, in either weighting.
+
+    Parameters
+    ----------
+    every_point, by_area : CoverageTest
+        With every value counted once, and weighted by area.
+    observations : int
+        Number of held-out observations, all times together, for the sentence.
+    """
+    faults = np.concatenate([every_point.faults, by_area.faults])
+    if not faults.any():
+        return _nothing_found(every_point, observations)
+    kind: Kind = "too-wide" if faults.min() >= 0 else "too-narrow" if faults.max() <= 0 else "wrong-shape"
+    weightings = ((every_point, ""), (by_area, "weighted by area, "))
+    test, weighting = max(weightings, key=lambda pair: _gravity(pair[0]))
+    shown = _shown(test)
+    shares = " and ".join(
+        f"{100.0 * test.coverage[i]:.1f} % of the held-out observations lie inside their "
+        f"{100.0 * test.levels[i]:g} % error bars"
+        for i in shown
+    )
+    chance = " and ".join(f"{300.0 * test.standard_error[i]:.1f}" for i in shown)
+    return Verdict(
+        kind,
+        f"{_HEADLINES[kind]}: {weighting}{shares}. Chance explains differences of {chance} percentage points "
+        "(three standard errors, which allow for neighbouring errors that agree).",
+    )
+
+
+def revealed_scale(points: float, *, levels: Sequence[float] | Array = (HEADLINE,)) -> float:
+    """Smallest factor by which errors exceed error bars that ``points`` independent test points reveal.
+
+    A normal error that is s times as large as stated lies inside the central interval of level p with
+    probability ``2 Phi(h / s) - 1``, ``h = Phi^-1((1 + p) / 2)``. It is revealed if the binomial test of one
+    of the levels, at the significance of `judge`, rejects with probability 0.95. Infinite if there are
+    too few points for any factor.
+
+    Examples
+    --------
+    >>> [round(revealed_scale(points), 2) for points in (50, 1000, 100_000)]
+    [1.8, 1.14, 1.01]
+    """
+    return min(_revealed(max(1, round(points)), float(level)) for level in levels)
+
+
+def _revealed(points: int, level: float) -> float:
+    from scipy.optimize import brentq
+    from scipy.stats import binom
+
+    # the most observations inside that are still too few to be chance
+    most = int(binom.ppf(0.5 * SIGNIFICANCE, points, level)) - 1
+    if most < 0:
+        return float("inf")
+    half_width = float(ndtri(0.5 + 0.5 * level))
+
+    def power(log_scale: float) -> float:
+        inside = 2.0 * float(ndtr(half_width * np.exp(-log_scale))) - 1.0
+        return float(binom.cdf(most, points, inside)) - POWER
+
+    return float(np.exp(brentq(power, 0.0, 20.0)))
+
+
+def _two_sided(coverage: Array, counts: Array, levels: Array) -> Array:
+    """Binomial p-values of shares of ``counts`` points, both rounded to whole points."""
+    from scipy.stats import binom
+
+    points = np.round(counts)
+    inside = np.round(coverage * points)
+    tail = np.minimum(binom.cdf(inside, points, levels), binom.sf(inside - 1.0, points, levels))
+    return np.asarray(np.minimum(1.0, 2.0 * tail), dtype=np.float64)
+
+
+def _gravity(test: CoverageTest) -> int:
+    """2 if the 90 % error bars are at fault, 1 if others are, else 0."""
+    return 2 if np.any(test.faults[test.levels == HEADLINE]) else int(test.faults.any())
+
+
+def _shown(test: CoverageTest) -> list[int]:
+    """Levels at fault that a sentence names: 90 % or the furthest off, and one of the other sign."""
+    faults = test.faults
+    furthest_off = np.argsort(-np.abs(test.coverage - test.levels) / test.standard_error)
+    order = [*np.flatnonzero(test.levels == HEADLINE), *furthest_off]
+    first = next(int(i) for i in order if faults[i])
+    others = [int(i) for i in furthest_off if faults[i] == -faults[first]]
+    return sorted([first, *others[:1]])
+
+
+def _nothing_found(test: CoverageTest, observations: int) -> Verdict:
+    """Say what was measured, and which faults the test points would not have shown."""
+    nearest = int(np.argmin(np.abs(test.levels - HEADLINE)))
+    worth = test.effective_points[nearest]
+    scale = min(
+        revealed_scale(count, levels=[level])
+        for count, level in zip(test.effective_points, test.levels, strict=True)
+    )
+    measured = (
+        f"{100.0 * test.coverage[nearest]:.1f} % of the held-out observations lie inside their "
+        f"{100.0 * test.levels[nearest]:g} % error bars, no further from that share than chance explains."
+    )
+    witnesses = f"{observations:,} observation{'' if observations == 1 else 's'}"
+    if round(worth) < observations:
+        witnesses += f", worth {worth:,.0f} independent ones for that share,"
+    if not np.isfinite(scale):
+        return Verdict("undecided", f"{measured} {witnesses} can reveal no fault.")
+    return Verdict(
+        "consistent" if scale < DECISIVE_SCALE else "undecided",
+        f"{measured} {witnesses} would reveal error bars {scale:.2f} times too narrow in 95 % of cases; "
+        "smaller faults may go unseen.",
+    )

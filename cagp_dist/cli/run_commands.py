@@ -1,0 +1,158 @@
+"""Commands for runs that are published: `cagp list`, `open`, `prune`, `index`, `export` and `drift`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cagp_dist.cli.display import reported_errors, show_runs
+from cagp_dist.cli.options import Debug, Output, Root, examples
+
+EXPORT_EXAMPLES = examples(
+    "cagp export out --to netcdf",
+    "cagp export out --to netcdf --group map --output map.nc",
+    "cagp export out --to geotiff --output maps",
+    "cagp export out/KEY --to csv --group posterior --output places",
+)
+LIST_EXAMPLES = examples("cagp list out")
+INDEX_EXAMPLES = examples("cagp index out")
+PRUNE_EXAMPLES = examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30")
+DRIFT_EXAMPLES = examples("cagp drift out", "cagp drift out --last 60")
+OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
+
+
+DRIFTED = 4
+
+
+def list_all(
+    root: Root,
+    debug: Debug = False,
+) -> None:
+    """List the runs of an output folder, with times, source, solver, status and scores; * is the current one.
+
+    When a run was made is in UTC. The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.published_runs import list_runs
+
+        show_runs(list_runs(root))
+
+
+def open_report(
+    output: Output,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open it, or print its path alone.")
+    ] = True,
+    debug: Debug = False,
+) -> None:
+    """Print the path of the report of the current run, and open it if there is a display.
+
+    A report that is not there is written first.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.report import report_page, write_report
+        from cagp_dist.service.run import find_run
+
+        run = find_run(output)
+        page = report_page(run)
+        if not page.exists():
+            write_report(run)
+        typer.echo(page)
+        if browser and _has_display():
+            import webbrowser
+
+            webbrowser.open(page.as_uri())
+
+
+def prune(
+    root: Root,
+    keep: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="How many of the newest runs stay.", show_default=False),
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and stop.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Remove all but the newest runs of an output folder, with their reports; the current run always stays.
+
+    Observations and exported files are not touched. A job whose run was removed is done again when it is
+    asked for. Exit code 75 says that another process is writing there.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.store.outputs import output_at
+
+        output = output_at(root)
+        for run in output.old_runs(keep=keep) if dry_run else output.prune(keep=keep):
+            typer.echo(f"{'would be removed' if dry_run else 'removed'}  {run}")
+
+
+def drift(
+    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    last: Annotated[
+        int, typer.Option(metavar="N", help="How many of the newest times are looked at, at least 12.")
+    ] = 30,
+    debug: Debug = False,
+) -> None:
+    """Say whether the error bars of the last times of a series still hold; exit code 4 says they do not.
+
+    Errors at held-out observations are compared with the error bars, and with the band in which chance leaves
+    them. The alarm is false nominally once in a hundred looks; in simulations 0 to 2.2 % of looks at 30 times
+    were, and up to 6 % of those at twelve, the fewest from which it decides.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.service.drift_check import drift_of_series
+
+        found = drift_of_series(root, last=last)
+        typer.echo(found.line())
+        if found.alarm:
+            raise typer.Exit(DRIFTED)
+
+
+def index(
+    root: Root,
+    debug: Debug = False,
+) -> None:
+    """Write one page over all runs of an output folder: small maps, scores, and the scores by date."""
+    with reported_errors(debug=debug):
+        from cagp_dist.report.index import write_index
+
+        typer.echo(write_index(root))
+
+
+def _has_display() -> bool:
+    """Whether a browser would show; on Linux, a text browser would take over the terminal otherwise."""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+def export(
+    output: Output,
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="netcdf, csv or geotiff.", show_default=False)],
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Group of the run, such as map; may be repeated.",
+            show_default="all that fit",
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="PATH",
+            help="Folder, or a file if its name ends as the format does and there is one group.",
+            show_default="OUT/export/KEY",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Write the current run for other programs: NetCDF, CSV or GeoTIFF, each with history and licence."""
+    with reported_errors(debug=debug):
+        from cagp_dist.export import export_run
+        from cagp_dist.service.run import find_run
+
+        for path in export_run(find_run(output), to=to, groups=group, output=target, force=force):
+            typer.echo(path)

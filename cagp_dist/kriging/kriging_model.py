@@ -1,0 +1,796 @@
+"""`krige`, and its object form `Kriging`: fitted once, asked many times."""
+
+import inspect
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import as_numbers, check_count, check_memory_limit
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.targets import prior_variance
+from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
+from cagp_dist.kriging.executors import Workers, workers_of
+from cagp_dist.kriging.given_numbers import fixed_numbers
+from cagp_dist.kriging.integrating import check_hyperparameters, predict_fields, with_numbers_integrated
+from cagp_dist.kriging.learning import (
+    KernelLike,
+    Learned,
+    MeanLike,
+    families,
+    fit_advice,
+    from_prior,
+    learn,
+    with_noise_of_prior,
+)
+from cagp_dist.kriging.map_dataset import as_dataset
+from cagp_dist.kriging.map_samples import sample
+from cagp_dist.kriging.map_targets import (
+    Targets,
+    To,
+    are_rows,
+    as_cells,
+    find_targets,
+    of_array,
+    of_rows,
+    region_of,
+)
+from cagp_dist.kriging.narration import HOUR_SECONDS, QUICK_SECONDS, Narrator
+from cagp_dist.kriging.observed_objects import (
+    Observations,
+    Source,
+    check_every_field,
+    observe,
+    observe_arrays,
+    points_of,
+)
+from cagp_dist.kriging.recalibrating import check_method, with_laws
+from cagp_dist.kriging.solving import (
+    OFTEN_SWEEPS,
+    PlannedSolve,
+    Prediction,
+    expected_sweeps,
+    outlook_of,
+    plan_solves,
+)
+from cagp_dist.kriging.summary import summary
+from cagp_dist.kriging.validation import cross_validate, outlook_of_folds
+from cagp_dist.likelihood.exact.integrated import Hyperparameters
+from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.missing import Marks
+from cagp_dist.prior import Prior
+from cagp_dist.runtime import Executor
+from cagp_dist.tables import Frame
+
+if TYPE_CHECKING:
+    from cagp_dist.solvers import Solver
+
+Kind: TypeAlias = Literal["grid", "cells"]
+
+UNINFORMED = 0.99
+"""Part of the prior variance that is left at targets about which the observations say nothing."""
+
+
+def krige(
+    observations: Source,
+    *,
+    to: To = None,
+    kind: Kind = "grid",
+    kernel: KernelLike = "auto",
+    mean: MeanLike = "constant",
+    drift: DriftLike = None,
+    value: str | None = None,
+    noise_std: str | float | None = None,
+    nugget_std: float | None = 0.0,
+    prior: Prior | None = None,
+    solver: "str | Solver" = "auto",
+    recalibration: str = "none",
+    hyperparameters: Hyperparameters = "auto",
+    lengthscale_km: float | Sequence[float] | None = None,
+    lengthscale: float | Sequence[float] | None = None,
+    variance: float | Sequence[float] | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    time: str | None = None,
+    units: str | None = None,
+    missing: Marks = None,
+    where: Mapping[str, object] | None = None,
+    executor: Workers = None,
+    memory_limit_bytes: int | None = None,
+    time_limit_seconds: float | None = HOUR_SECONDS,
+    progress: bool = True,
+) -> xr.Dataset:
+    """Map observations: mean and standard deviation of the field at every target.
+
+    Parameters
+    ----------
+    observations : xarray.DataArray, xarray.Dataset, data frame, mapping or path
+        What was observed on the globe. Of xarray: a grid, stations along a dimension or a curvilinear grid,
+        with the dimensions in any order and at most a time (or ensemble member) beside them; latitude and
+        longitude are found by their CF attributes, then by their names; NaN is where nothing was observed.
+        Else a table with a row for each measurement, see `cagp_dist.tables.read_table`: a data frame of
+        pandas or polars, a mapping of columns, or the path of a CSV or Parquet file. Or a source as jobs name
+        it: "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".
+    to : optional
+        Where the field is wanted. A number: cells of so many degrees over the region of the observations
+        (whole degrees around them, or the globe). ``{"resolution": 0.25, "region": [north, west, south,
+        east]}``, of which either may be left out ("area" is the same as "region"); or the region alone.
+        An object of xarray: its grid or places, in its order and with its longitudes. A `LatLonGrid`. A table
+        of places, or its path. By default the grid of the observations: their gaps are filled.
+    kind : {"grid", "cells"}
+        The field at the points of a grid, or its mean over the cell around each, which ends half way to the
+        next: error bars of cells do not go up and down with how close the next observation happens to be.
+    kernel : str, class of Kernel, or Kernel
+        "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
+        sum such as "matern32 + matern32"; of a kernel with numbers these are kept. "auto": the one of the
+        first three whose likelihood is largest, with what is held held for all of them; Matern 3/2 unless
+        another is better by 2, and where nothing is fitted. "matern", or the class `Matern`, has its
+        smoothness fitted as well.
+    mean : str, number or callable
+        A family of `MEANS`, fitted to each field by least squares and then taken as known, "constant" or
+        "quadratic-latitude" for example; or the mean itself, as `Prior` takes it.
+    drift : str, xarray.DataArray, several of them, or EstimatedMean, optional
+        In place of a mean: a trend whose coefficients are estimated with the field and counted in ``std``
+        (universal kriging, and with a field kriging with external drift). "constant" is ordinary kriging,
+        "regional_linear" is linear in latitude and longitude, "quadratic-latitude" and "harmonic-latitude"
+        are those of `MEANS`; static fields stand beside, ``drift=["regional_linear", elevation]``, as
+        DataArrays on a grid, which is interpolated bilinearly, as "file:PATH:VARIABLE", or as the name of a
+        column of the table, ``drift="elevation"``, which a table of targets then has too. Kernel and noise
+        are fitted by restricted maximum likelihood.
+    value : str, optional
+        Variable or column that was observed, where there are several.
+    noise_std : str or number, optional
+        Standard deviation of the error of an observation: a number, or a column (a variable of a Dataset)
+        with one for each. By default the column ``noise_std`` if the table has one; else it is fitted.
+    nugget_std : number or None
+        What an observation differs from the field beside a known noise, such as what a station sees that its
+        surroundings do not. None has it fitted.
+    prior : Prior, optional
+        Fixes every number, noise and mean included. Without it lengthscale, variance and noise are fitted by
+        maximum likelihood, where they are not given.
+    solver : str or solver
+        "auto": exact where that is cheap (a dense factor for up to 5,000 points, the rings of a grid), else
+        from neighbours, `Neighbours` ("auto"), whose error bars are exact too. "cholesky", "rings",
+        "neighbours", "block-gauss-seidel" until at most 5 % of each variance are unfinished computation, or a
+        solver.
+    recalibration : str
+        "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the law of
+        an observation at each target by errors at places that were left out, which takes ten more solves. The
+        result then has ``predictive_std`` and ``quantile`` as well. "none": the law of the prior.
+    hyperparameters : {"auto", "integrate", "plug-in"}
+        What is done with lengthscale, variance and noise, of which observations say only so much.
+        "integrate": the result is a mixture over a grid of them, each with its probability, in which the
+        variance is integrated out and coefficients of a mean that has some ("constant") are estimated and
+        counted; with ``field_quantile`` beside ``mean`` and ``std``. "plug-in": those of maximum likelihood
+        count as known, which makes error bars of few observations too narrow. "auto": integrated over for up
+        to 200 observations, and up to 500 places where the likelihood is flat; not for sums of kernels and
+        solvers that are not exact.
+    lengthscale_km, lengthscale : number or sequence of numbers, optional
+        Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
+        of the unit sphere, at most its diameter 2.
+    variance : number or sequence of numbers, optional
+        Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
+        with a number for each part.
+    latitude, longitude, time, units, missing, where : optional
+        Columns of a table, units of the values, what stands where one is missing, and which rows are meant,
+        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. Of a source ``where`` has "times",
+        "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
+        ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
+    executor : distributed.Client, cluster, str or Executor, optional
+        Where tasks run; by default all cores of this process. A client or cluster of Dask stays open; an
+        adaptive one is given work and two minutes to start its first worker.
+    memory_limit_bytes : int, optional
+        What may be allocated; by default four fifths of the free memory.
+    time_limit_seconds : float or None
+        Planned time, were there no other program, above which the work is refused before it begins; None:
+        whatever it takes.
+    progress : bool
+        Work of more than five seconds says what it is going to take, seconds and bytes, and how far it is:
+        by a bar in a terminal or notebook (with ipywidgets), elsewhere by `logging`, the plan as a warning
+        and the progress, every ten seconds, as information of the logger "cagp_dist". False: nothing is said.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``mean``, ``std`` (of the field itself, without the noise of an observation) and
+        ``std_computational`` (the part of it that more computation would take away: zero for exact solvers,
+        for others of many observations an upper bound, which its attribute ``comment`` says), on the
+        coordinates of the target; units and names are those of the observations. The attributes say what was
+        chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended, and
+        whether its numbers were integrated over (``hyperparameters``).
+        Means over cells say so in ``cell_methods``, and the edges of the cells are there as bounds.
+        ``result.cagp.plot()`` draws it. With a drift there are ``drift_coefficient`` and its standard error
+        ``drift_coefficient_std``, of each ``drift_term``: units of the observations over those of the term.
+
+    Raises
+    ------
+    ArgumentError
+        If it cannot be told what an argument means.
+    DataError
+        If observations are none, such as a latitude of 91 degrees; names the row.
+    BudgetError
+        If it does not fit into memory, or is planned to take longer than the limit; raised before any work,
+        but where the numbers that were fitted show that the solve takes much longer than usual.
+    NumericalError
+        If the fit or the solve leaves floating point.
+
+    Warns
+    -----
+    UserWarning
+        If the fit did not end in an optimum inside its bounds, but for a noise that is too small to be found;
+        the text says what to do.
+
+    Notes
+    -----
+    All fields share kernel and noise. Those with the same gaps share one solve.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> stations = {
+    ...     "lat": [48.1, 52.5, 50.1, 53.6, 51.3],
+    ...     "lon": [11.6, 13.4, 8.7, 10.0, 12.4],
+    ...     "temperature (degC)": [21.0, 18.5, 20.2, 16.9, 19.0],
+    ... }
+    >>> field = cagp.krige(stations, to=0.5, noise_std=0.3, lengthscale_km=400.0, variance=9.0)
+    >>> field["mean"].shape, field["mean"].attrs["units"], field.attrs["status"]
+    ((12, 12), 'degC', 'exact')
+    """
+    model = Kriging(
+        kernel=kernel,
+        mean=mean,
+        drift=drift,
+        value=value,
+        noise_std=noise_std,
+        nugget_std=nugget_std,
+        prior=prior,
+        solver=solver,
+        recalibration=recalibration,
+        hyperparameters=hyperparameters,
+        lengthscale_km=lengthscale_km,
+        lengthscale=lengthscale,
+        variance=variance,
+        latitude=latitude,
+        longitude=longitude,
+        time=time,
+        units=units,
+        missing=missing,
+        where=where,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        time_limit_seconds=time_limit_seconds,
+        progress=progress,
+    )
+    with workers_of(executor) as opened, model._narrator(opened) as narrator:
+        observed = model._read(observations)
+        targets = _wanted(find_targets(to, observed), kind, observed)
+        solves = model._planned(observed, targets, narrator, opened)
+        model._learn_from(observed, narrator, opened)
+        return model._map(solves, targets, kind, narrator, opened)
+
+
+class Kriging:
+    """`krige` in two steps, and what else can be asked of a fitted map; in the manner of scikit-learn.
+
+    The constructor stores its arguments as they are, `fit` looks at the observations, and what it learns has
+    names that end in an underscore.
+
+    Parameters
+    ----------
+    **settings
+        All those of `krige` but ``observations``, ``to`` and ``kind``.
+
+    Attributes
+    ----------
+    prior_ : Prior
+        Kernel, noise and mean of the first field (of those that share its gaps).
+    fit_result_ : FitResult or None
+        What `cagp_dist.fit` returned; None where every number was given.
+    n_features_in_ : int
+        2: latitude and longitude.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.array([[48.1, 11.6], [52.5, 13.4], [50.1, 8.7]])                 # latitude, longitude
+    >>> model = cagp.Kriging(noise_std=0.3, lengthscale_km=400.0, variance=9.0).fit(X, [21.0, 18.5, 20.2])
+    >>> mean, std = model.predict(np.array([[48.1, 11.6], [-30.0, 20.0]]), return_std=True)
+    >>> mean.round(1), std.round(1)
+    (array([21. , 19.9]), array([0.3, 3. ]))
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: KernelLike = "auto",
+        mean: MeanLike = "constant",
+        drift: DriftLike = None,
+        value: str | None = None,
+        noise_std: str | float | None = None,
+        nugget_std: float | None = 0.0,
+        prior: Prior | None = None,
+        solver: "str | Solver" = "auto",
+        recalibration: str = "none",
+        hyperparameters: Hyperparameters = "auto",
+        lengthscale_km: float | Sequence[float] | None = None,
+        lengthscale: float | Sequence[float] | None = None,
+        variance: float | Sequence[float] | None = None,
+        latitude: str | None = None,
+        longitude: str | None = None,
+        time: str | None = None,
+        units: str | None = None,
+        missing: Marks = None,
+        where: Mapping[str, object] | None = None,
+        executor: Workers = None,
+        memory_limit_bytes: int | None = None,
+        time_limit_seconds: float | None = HOUR_SECONDS,
+        progress: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.mean = mean
+        self.drift = drift
+        self.value = value
+        self.noise_std = noise_std
+        self.nugget_std = nugget_std
+        self.prior = prior
+        self.solver = solver
+        self.recalibration = recalibration
+        self.hyperparameters = hyperparameters
+        self.lengthscale_km = lengthscale_km
+        self.lengthscale = lengthscale
+        self.variance = variance
+        self.latitude = latitude
+        self.longitude = longitude
+        self.time = time
+        self.units = units
+        self.missing = missing
+        self.where = where
+        self.executor = executor
+        self.memory_limit_bytes = memory_limit_bytes
+        self.time_limit_seconds = time_limit_seconds
+        self.progress = progress
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments of the constructor by name; ``deep`` has no effect."""
+        return {name: getattr(self, name) for name in _PARAMETERS}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Set arguments of the constructor by name."""
+        for name, given in parameters.items():
+            if name not in _PARAMETERS:
+                raise ArgumentError(f"Kriging has no parameter {name!r}; it has {', '.join(_PARAMETERS)}.")
+            setattr(self, name, given)
+        return self
+
+    def __sklearn_tags__(self) -> object:
+        """Say what scikit-learn, which alone calls this, asks of its estimators."""
+        from sklearn.utils import RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True, multi_output=True),
+            regressor_tags=RegressorTags(),
+        )
+
+    def __repr__(self) -> str:
+        return f"Kriging({_changed(self)})"
+
+    def fit(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Self:
+        """Read observations and learn what is not known of kernel and noise.
+
+        Parameters
+        ----------
+        observations : as for `krige`, or array_like, shape (n, 2), or data frame
+            Latitudes and longitudes in degrees, with y: of an array in this order, of a data frame by the
+            names of its columns.
+        y : array_like, shape (n,) or (n, T), optional
+            Values at the rows of an array; NaN where there is none.
+
+        Returns
+        -------
+        Kriging
+            This object.
+        """
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+            self._learn_from(self._read(observations, y), narrator, executor)
+        self._of_arrays = y is not None
+        return self
+
+    def _narrator(self, executor: Executor) -> Narrator:
+        """Make what says how far a call is."""
+        return Narrator(
+            shown=self.progress,
+            time_limit_seconds=self.time_limit_seconds,
+            workers=executor.workers if executor.shares_memory else 1,
+        )
+
+    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Observations:
+        """Read observations, as they are learnt from."""
+        check_memory_limit(self.memory_limit_bytes)
+        check_hyperparameters(self.hyperparameters)
+        observed = with_noise_of_prior(self._observe(observations, y), self.prior).with_poles_merged()
+        check_every_field(observed)
+        return observed
+
+    def _learn_from(self, observed: Observations, narrator: Narrator, executor: Executor) -> None:
+        """Learn kernel and noise."""
+        learned = with_numbers_integrated(
+            self._learn(observed, narrator=narrator, executor=executor),
+            observed,
+            asked=self.hyperparameters,
+            nugget_sought=self.nugget_std is None,
+            solver=self.solver,
+            narrator=narrator,
+        )
+        result = None if learned.integrated is not None else learned.result
+        if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
+            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
+        places, fields = observed.patterns()[0]
+        self.prior_ = learned.prior(observed, places, fields)
+        self.fit_result_ = learned.result
+        self.n_features_in_ = 2
+        self._observed, self._learned = observed, learned
+
+    def predict(
+        self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid"
+    ) -> "xr.Dataset | Array | tuple[Array, Array]":
+        """Mean and standard deviation at the targets.
+
+        Parameters
+        ----------
+        to : as for `krige`, or array or list of rows, shape (q, 2)
+            Latitudes and longitudes in degrees. After ``fit(X, y)`` a data frame counts as an array, whose
+            columns are found by their names.
+        return_std : bool
+            For an array: also the standard deviations.
+        kind : {"grid", "cells"}
+            As for `krige`.
+
+        Returns
+        -------
+        xarray.Dataset
+            As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations of the
+            field, which no recalibration changes.
+        """
+        observed, _ = self._fitted()
+        arrays = are_rows(to) or (self._of_arrays and isinstance(to, Frame))
+        if are_rows(to):
+            found = of_array(cast("ArrayLike", to))
+        elif arrays:
+            found = self._rows(cast("Frame", to), list(observed.static))
+        else:
+            found = find_targets(cast("To", to), observed)
+        targets = _wanted(found, kind, observed)
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+            solves = self._planned(observed, targets, narrator, executor)
+            if not arrays:
+                return self._map(solves, targets, kind, narrator, executor)
+            prediction = self._predicted(solves, targets, narrator, executor)
+        single = observed.dimension is None
+        mean = prediction.mean[0] if single else prediction.mean.T
+        std = prediction.std[0] if single else prediction.std.T
+        return (mean, std) if return_std else mean
+
+    def _planned(
+        self, observed: Observations, targets: Targets, narrator: Narrator, executor: Executor
+    ) -> list[PlannedSolve]:
+        """Plan the solves, and those of a recalibration, before anything is fitted."""
+        check_method(self.recalibration)
+        parts = len(families(self.kernel)) if self.prior is None else len(self.prior.kernel.parts)
+        solves = plan_solves(
+            observed,
+            targets,
+            solver=self.solver,
+            executor=executor,
+            memory_limit_bytes=self.memory_limit_bytes,
+            kernel_parts=parts,
+        )
+        narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
+        if self.recalibration != "none":
+            narrator.expect(
+                outlook_of_folds(
+                    observed,
+                    stage="recalibration",
+                    solver=self.solver,
+                    executor=executor,
+                    memory_limit_bytes=self.memory_limit_bytes,
+                    kernel_parts=parts,
+                )
+            )
+        return solves
+
+    def _predicted(
+        self, solves: list[PlannedSolve], targets: Targets, narrator: Narrator, executor: Executor
+    ) -> Prediction:
+        """Solve, after saying what that takes."""
+        observed, learned = self._fitted()
+        learned = _at_targets(learned, targets)
+        sweeps = None
+        if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
+            sweeps = expected_sweeps(solves, observed, learned, targets)
+        narrator.expect(outlook_of(solves, iterations=sweeps))
+        narrator.announce()
+        with narrator.stage("solve") as report:
+            prediction = predict_fields(
+                observed,
+                learned,
+                targets,
+                solves=solves,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+                iterations=sweeps,
+                report=report,
+            )
+        prior = prior_variance(learned.kernel, targets.wanted)
+        if learned.integrated is not None:
+            prior = prior * learned.integrated.prior_variance / learned.kernel.variance
+        if prior.size and (prediction.variance > UNINFORMED * prior).all():
+            why = _why_uninformed(observed, learned, targets)
+            warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
+        return prediction
+
+    def _map(
+        self,
+        solves: list[PlannedSolve],
+        targets: Targets,
+        kind: Kind,
+        narrator: Narrator,
+        executor: Executor,
+    ) -> xr.Dataset:
+        """Solve, and give the result as a data set."""
+        observed, learned = self._fitted()
+        learned = _at_targets(learned, targets)
+        prediction = self._predicted(solves, targets, narrator, executor)
+        settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
+        call = f"cagp.krige({', '.join(filter(None, settings))})"
+        result = as_dataset(prediction, observed, learned, targets, call=call)
+        if self.recalibration == "none":
+            return result
+        with narrator.stage("recalibration") as report:
+            return with_laws(
+                result,
+                prediction,
+                observed,
+                learned,
+                targets,
+                method=self.recalibration,
+                solver=self.solver,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+                report=report,
+            )
+
+    def score(self, X: "Array | Frame", y: ArrayLike) -> float:
+        """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
+        values = as_numbers("y", y)
+        found = self.predict(X if isinstance(X, Frame) else np.asarray(X, dtype=np.float64))
+        mean = found["mean"].values if isinstance(found, xr.Dataset) else np.asarray(found)
+        errors = values - (mean if mean.shape == values.shape else mean.T)
+        return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
+
+    def sample(self, to: To = None, size: int = 1, *, seed: int = 0) -> xr.Dataset:
+        """Draw fields that agree with the observations, from their joint law at all targets.
+
+        Parameters
+        ----------
+        to : as for `krige`
+            Up to 4,000 targets are drawn by their full covariance. More are drawn pathwise, as by
+            `cagp_dist.sample_posterior`: a right-hand side for each draw, and 8 bytes for each of its values.
+        size : int
+            Number of draws.
+        seed : int
+            Of the random numbers.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variable that was observed, with the dimension ``sample`` first; without noise.
+
+        Raises
+        ------
+        ArgumentError, BudgetError, NumericalError
+            As for `cagp_dist.condition`, or `cagp_dist.sample_posterior`.
+        """
+        observed, learned = self._fitted()
+        if self.recalibration != "none":
+            raise ArgumentError(
+                f"recalibration is {self.recalibration!r}, whose laws say nothing of how the errors at "
+                "different targets go together, and samples are drawn from their joint law. The Gaussian "
+                'posterior has one: recalibration="none", or cagp_dist.condition(..., covariance="full").'
+            )
+        check_count("size", size, least=1)
+        check_count("seed", seed, least=0)
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+            targets = find_targets(to, observed)
+            return sample(
+                observed,
+                _at_targets(learned, targets),
+                targets,
+                size=size,
+                seed=seed,
+                solver=self.solver,
+                executor=executor,
+                memory_limit_bytes=self.memory_limit_bytes,
+                narrator=narrator,
+            )
+
+    def cross_validate(
+        self, folds: int = 10, *, blocks_degrees: float | None = 5.0, seed: int = 0
+    ) -> xr.Dataset:
+        """Predict blocks of places from all others, and score that.
+
+        Kernel and noise stay those that were fitted to all observations, or their probabilities where they
+        are integrated over; the prior mean is fitted without the places that are left out.
+
+        Parameters
+        ----------
+        folds : int
+            Solves; each place is left out in one of them.
+        blocks_degrees : float or None
+            Places in one block of so many degrees are left out together; None: each place by itself.
+        seed : int
+            Decides which blocks make a fold.
+
+        Returns
+        -------
+        xarray.Dataset
+            For each observation ``observed``, ``mean``, ``std`` (latent), ``predictive_std`` (with noise),
+            ``pit`` and ``fold``; ``rmse``, ``crps``, ``nll`` and ``coverage`` of central intervals over all.
+        """
+        observed, learned = self._fitted()
+        check_count("folds", folds, least=2)
+        check_count("seed", seed, least=0)
+        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+            narrator.expect(
+                outlook_of_folds(
+                    observed,
+                    stage="cross-validation",
+                    folds=folds,
+                    solver=self.solver,
+                    executor=executor,
+                    memory_limit_bytes=self.memory_limit_bytes,
+                    kernel_parts=len(learned.kernel.parts),
+                )
+            )
+            narrator.announce()
+            with narrator.stage("cross-validation") as report:
+                return cross_validate(
+                    observed,
+                    learned,
+                    folds=folds,
+                    blocks_degrees=blocks_degrees,
+                    seed=seed,
+                    solver=self.solver,
+                    executor=executor,
+                    memory_limit_bytes=self.memory_limit_bytes,
+                    report=report,
+                )
+
+    def summary(self) -> str:
+        """Kernel, noise and fit in a few lines of text."""
+        return summary(*self._fitted())
+
+    def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
+        if y is not None:
+            X, static = observations, cast("Mapping[str, Array]", {})
+            if isinstance(X, Frame):
+                rows = self._rows(X, named_columns(self.drift))
+                X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
+            observed = observe_arrays(X, y, missing=self.missing)  # type: ignore[arg-type]
+            observed = replace(observed, static=static)
+            if isinstance(self.noise_std, str):
+                raise ArgumentError(
+                    f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "
+                    "a number. Give a table or a dataset of xarray to have a noise for each place."
+                )
+            return observed
+        column = self.noise_std if isinstance(self.noise_std, str) else None
+        observed = observe(
+            observations,  # type: ignore[arg-type]
+            value=self.value,
+            noise_std=column,
+            latitude=self.latitude,
+            longitude=self.longitude,
+            time=self.time,
+            units=self.units,
+            missing=self.missing,
+            where=self.where,
+            static=named_columns(self.drift),
+        )
+        if self.prior is not None or isinstance(self.noise_std, (int, float)):
+            return replace(observed, noise_std=None)  # a number in place of the column of that name
+        return observed
+
+    def _rows(self, frame: Frame, static: Collection[str]) -> Targets:
+        """Places of a data frame beside which the values stand."""
+        return of_rows(frame, latitude=self.latitude, longitude=self.longitude, static=static)
+
+    def _learn(self, observed: Observations, *, narrator: Narrator, executor: Executor) -> Learned:
+        if self.prior is not None:
+            self._check_alone()
+            return from_prior(observed, self.prior)
+        if self.drift is not None and self.mean != "constant":
+            raise ArgumentError(
+                f"mean is {self.mean!r} and a drift was given, which stands in its place; expected one of "
+                "them. A drift has a constant already, and its coefficients are estimated with the field."
+            )
+        return learn(
+            observed,
+            kernel=self.kernel,
+            mean=self.mean if self.drift is None else drift_of(self.drift, observed),
+            fixed=fixed_numbers(
+                lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
+            ),
+            noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
+            nugget_std=self.nugget_std,
+            executor=executor,
+            memory_limit_bytes=self.memory_limit_bytes,
+            narrator=narrator,
+        )
+
+    def _check_alone(self) -> None:
+        """Refuse numbers beside a prior, which has them all."""
+        others = [name for name in _OF_THE_PRIOR if getattr(self, name) is not None]
+        others += ["nugget_std"] if self.nugget_std not in (None, 0.0) else []
+        others += ["drift"] if self.drift is not None else []
+        if others:
+            raise ArgumentError(
+                f"prior and {' and '.join(others)} were both given; a prior fixes every number. "
+                "Leave one out."
+            )
+
+    def _fitted(self) -> tuple[Observations, Learned]:
+        if not hasattr(self, "_learned"):
+            raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
+        check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
+        return self._observed, self._learned
+
+
+def _at_targets(learned: Learned, targets: Targets) -> Learned:
+    """Tell the drift what the targets say of its columns."""
+    if not isinstance(learned.mean, Drift):
+        return learned
+    return replace(learned, mean=at_targets(learned.mean, targets))
+
+
+_PARAMETERS = tuple(name for name in inspect.signature(Kriging.__init__).parameters if name != "self")
+_OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
+
+
+def _wanted(targets: Targets, kind: Kind, observed: Observations) -> Targets:
+    """Points of targets, or the cells around them."""
+    if kind not in ("grid", "cells"):
+        raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
+    return as_cells(targets, observed) if kind == "cells" else targets
+
+
+def _why_uninformed(observed: Observations, learned: Learned, targets: Targets) -> str:
+    """Say why the observations say nothing of any target: they are noisy, or far away."""
+    there = ~np.isnan(observed.values).all(axis=0)
+    distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)
+    noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
+    if np.min(distances) < max(learned.lengthscales) and noise > spread:
+        return (
+            f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
+            f"({spread:.3g}), so that the observations say nearly nothing of it: check noise_std (a standard "
+            "deviation, in the unit of the values) and variance;"
+        )
+    covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
+    return (
+        f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
+        "east); check the targets, and whether latitudes and longitudes are the right way round;"
+    )
+
+
+def _changed(model: Kriging) -> str:
+    """Arguments that are not the defaults, as they would be written."""
+    defaults = inspect.signature(Kriging.__init__).parameters
+    shown = {name: given for name, given in model.get_params().items() if given is not defaults[name].default}
+    written = {name: repr(given) for name, given in shown.items()}
+    return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())

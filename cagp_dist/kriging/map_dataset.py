@@ -1,0 +1,197 @@
+"""A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
+from cagp_dist.kriging.given_numbers import LONGEST_CHORD
+from cagp_dist.kriging.learning import Learned, fit_advice
+from cagp_dist.kriging.map_targets import Targets
+from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.kriging.solving import Prediction
+from cagp_dist.likelihood.fit_result import each
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, QUANTILE_LEVELS
+from cagp_dist.text import bytes_text
+from cagp_dist.versions import version
+
+CONVENTIONS = "CF-1.11"
+
+INTERVAL = (0.05, 0.95)
+"""Quantiles of the numbers of a prior that are integrated over, which are said."""
+
+SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the observations leave open."
+
+
+def as_dataset(
+    prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, *, call: str
+) -> xr.Dataset:
+    """Give mean, std and what is uncomputed the coordinates of the targets, and say how they came about."""
+    variables = {"mean": prediction.mean, "std": prediction.std}
+    if prediction.computational_variance is not None:
+        variables["std_computational"] = np.sqrt(prediction.computational_variance)
+    texts = descriptions(observed)
+    said = attributes(prediction, observed, learned, call=call)
+    if targets.cells is not None:
+        for text in texts.values():
+            text |= {"long_name": f"{text['long_name']}, mean over the cell", "cell_methods": "area: mean"}
+        said |= {"title": f"{said['title']}, means over cells", NODES_PER_CELL: int(targets.cells.counts[0])}
+    if not prediction.computational_variance_known:
+        texts["std_computational"]["comment"] = f"At most: an upper bound. {SUM_OF_SQUARES}"
+    found = xr.Dataset(
+        {
+            name: (field_dims(observed, targets), shaped(values, observed, targets), texts[name])
+            for name, values in variables.items()
+        }
+        | _drift(prediction, observed)
+        | _quantiles(prediction, observed, targets, texts["std"])
+        | dict(targets.bounds),
+        coords=coordinates(observed, targets),
+        attrs=said,
+    )
+    return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
+
+
+def _drift(prediction: Prediction, observed: Observations) -> dict[str, tuple[object, ...]]:
+    """Coefficients of the mean that were estimated, with their standard errors; nothing where none were."""
+    found = prediction.drift
+    if found is None:
+        return {}
+    single, what = observed.dimension is None, observed.attributes.get("long_name", observed.name)
+    dims = ("drift_term",) if single else ("drift_term", str(observed.dimension))
+    about = {"comment": "Units of the observations over those of the term."}
+    values, std = (of[:, 0] if single else of for of in (found.values, found.std))
+    return {
+        "drift_coefficient": (dims, values, {"long_name": f"coefficient of the drift of {what}", **about}),
+        "drift_coefficient_std": (dims, std, {"long_name": "its standard error", **about}),
+        "drift_term": ("drift_term", list(found.names), {"long_name": "what the drift depends on"}),
+    }
+
+
+def _quantiles(
+    prediction: Prediction, observed: Observations, targets: Targets, text: Mapping[str, str]
+) -> dict[str, tuple[object, ...]]:
+    """Quantiles of the field, where its laws are mixtures; nothing where mean and std say it all."""
+    if prediction.quantiles is None:
+        return {}
+    found = [shaped(of_level, observed, targets) for of_level in np.moveaxis(prediction.quantiles, 1, 0)]
+    about = {name: text[name] for name in ("units", "cell_methods") if name in text}
+    about["long_name"] = text["long_name"].replace("standard deviation", "quantile", 1)
+    return {
+        "field_quantile": ((QUANTILE_LEVEL, *field_dims(observed, targets)), np.stack(found), about),
+        QUANTILE_LEVEL: (QUANTILE_LEVEL, np.array(QUANTILE_LEVELS), {"units": "1"}),
+    }
+
+
+def field_dims(observed: Observations, targets: Targets) -> tuple[str, ...]:
+    """Dimensions of a result: that of the fields, if there is one, before those of the targets."""
+    return targets.dims if observed.dimension is None else (observed.dimension, *targets.dims)
+
+
+def shaped(values: Array, observed: Observations, targets: Targets) -> Array:
+    """Values (T, q) in the shape of a result."""
+    rows = values[0] if observed.dimension is None else values
+    return rows.reshape(*rows.shape[:-1], *targets.shape)
+
+
+def coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variable]:
+    """Coordinates of the targets, and those of the fields unless their names are taken."""
+    fields = {name: held for name, held in observed.coordinates.items() if name not in targets.coordinates}
+    return {**fields, **targets.coordinates}
+
+
+BEYOND = (
+    "A chord above 2 is longer than the diameter of the Earth and has no length in kilometres: the field "
+    "varies like a trend, which the prior mean may describe better, for example mean='quadratic-latitude'."
+)
+
+
+def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
+    """CF attributes of the variables of a result, from those of the variable that was observed."""
+    units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
+    what = observed.attributes.get("long_name", observed.name)
+    standard = observed.attributes.get("standard_name", "")
+    modified = {"standard_name": f"{standard} standard_error"} if standard else {}
+    return {
+        "mean": {
+            **({"standard_name": standard} if standard else {}),
+            "long_name": f"mean of {what}",
+            **units,
+        },
+        "std": {
+            **modified,
+            "long_name": f"standard deviation of {what}, without the noise of an observation",
+            **units,
+        },
+        "std_computational": {
+            "long_name": f"part of the standard deviation of {what} that more computation would take away",
+            "comment": SUM_OF_SQUARES,
+            **units,
+        },
+    }
+
+
+def attributes(
+    prediction: Prediction, observed: Observations, learned: Learned, *, call: str
+) -> dict[str, str | int | float | list[float]]:
+    """Everything that was chosen inside, for people and programs."""
+    kernel, result = learned.kernel, learned.result
+    noise = np.sqrt(learned.noise_variance)
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    software = f"cagp-dist {version('cagp-dist')}"
+    units = observed.attributes.get("units", "")
+    what = observed.attributes.get("long_name", observed.name)
+    said: dict[str, str | int | float | list[float]] = {
+        "Conventions": CONVENTIONS,
+        "title": f"{what}: posterior mean and standard deviation",
+        "source": f"kriging (Gaussian-process regression) of {observed.count:,} observations",
+        "history": f"{now} {software}: {call}",
+        "software": software,
+        "status": prediction.status.value,
+        "status_advice": prediction.status.advice,
+        "solver": "; ".join(prediction.solvers),
+        "kernel": repr(kernel),
+        "lengthscale_chord": _one_or_all(learned.lengthscales),
+        "lengthscale_km": _one_or_all([kilometres_of_chord(chord) for chord in learned.lengthscales]),
+        "earth_radius_km": EARTH_RADIUS_KILOMETRES,
+        "prior_std": float(np.sqrt(kernel.variance)),
+        "noise_std": float(noise)
+        if noise.ndim == 0
+        else f"{noise.min():.6g} to {noise.max():.6g}, of each place",
+        "prior_mean": learned.mean_text,
+        "observations_used": observed.count,
+        "observations_missing": observed.dropped_missing,
+        "patterns_of_gaps": len(prediction.plans),
+        "planned_memory": bytes_text(max(plan.peak_bytes for plan in prediction.plans)),
+        "executor": prediction.executor,
+        "fit_status": "given" if result is None else result.status.value,
+        "hyperparameters": learned.numbers,
+    }
+    if learned.integrated is not None:
+        said |= {
+            f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
+        } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
+    if max(learned.lengthscales) > LONGEST_CHORD:
+        said["lengthscale_comment"] = BEYOND
+    if units:
+        said["noise_units"] = units
+    if result is not None:
+        if result.choice is not None:
+            said["kernel_choice"] = result.choice.line()
+        errors = result.standard_errors
+        said |= {
+            "fit_advice": fit_advice(result),
+            "fit_method": result.method,
+            "fitted_to": learned.fitted_to,
+            "lengthscale_chord_standard_error": _one_or_all(each(errors.lengthscale)),
+            "variance_standard_error": _one_or_all(each(errors.variance)),
+            "noise_variance_standard_error": errors.noise_variance,
+        }
+    return said
+
+
+def _one_or_all(numbers: Sequence[float]) -> float | list[float]:
+    return float(numbers[0]) if len(numbers) == 1 else list(numbers)

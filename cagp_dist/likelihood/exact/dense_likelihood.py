@@ -1,0 +1,221 @@
+"""The likelihood of irregular points by a dense Cholesky factor (math 9)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.errors import BudgetError
+from cagp_dist.kernels import Parameters, coordinates, total_variance
+from cagp_dist.lapack import cholesky_in_place, solve_lower
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
+from cagp_dist.likelihood.exact.restricted import column_space, inner, restrict
+from cagp_dist.likelihood.numbering import Families, Model, Numbering
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import blas_threads_for
+from cagp_dist.text import bytes_text
+from cagp_dist.tiling import block_ranges
+
+STRIP_ROWS = 256
+"""Rows of the slope matrix that exist at a time."""
+
+
+class DenseLikelihood:
+    """Exact likelihood and gradient of points anywhere.
+
+    The factor, then the inverse, take the place of R; its slope is made strip by strip. A large matrix is
+    worked on by all threads of BLAS, and the last bits may depend on their number.
+
+    Parameters
+    ----------
+    kernel : type of Kernel, several, or Model
+        Family of the covariance, or of each part of a sum.
+    X : array of float64, shape (n, p)
+        Observed points.
+    residuals : array of float64, shape (n, T)
+        ``b = y - mean(X)``, a column for each field.
+    memory_limit_bytes : int
+        What may be allocated.
+    deviations : array of float64, shape (n,), optional
+        By how much the noise variance of each point differs from that of all. The last of the numbers of
+        `evaluate` is then one over the variance.
+    basis : array of float64, shape (n, k), optional
+        Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
+
+    Raises
+    ------
+    BudgetError
+        If 8 n^2 bytes and a few strips do not fit.
+    """
+
+    difference = 1e-3
+
+    def __init__(
+        self,
+        kernel: Families | Model,
+        X: Array,
+        residuals: Array,
+        *,
+        memory_limit_bytes: int,
+        deviations: Array | None = None,
+        basis: Array | None = None,
+    ) -> None:
+        self.points, self.fields = residuals.shape
+        residuals, self._coefficients = with_basis(residuals, basis)
+        needed = dense_bytes(*residuals.shape)
+        if needed > memory_limit_bytes:
+            raise BudgetError(
+                f"the exact likelihood of {len(X):,} points needs {bytes_text(needed)}, more than the "
+                f"{bytes_text(memory_limit_bytes)} that may be used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.VECCHIA, Remedy.FEWER_OBSERVED),
+            )
+        self._model = Model.of(kernel)
+        self._points = coordinates(X)
+        self._residuals = residuals
+        self._deviations = deviations
+
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
+        numbers, scale = without_scale(numbers, self._deviations is not None)
+        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
+        with blas_threads_for(self.points):
+            total = dense_sums(
+                kernel.parameters,
+                derivatives,
+                numbers[-1],
+                self._points,
+                self._residuals,
+                self._deviations,
+                scale,
+                self._coefficients,
+            )
+        return evaluation_of(
+            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+        )
+
+
+def with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:
+    """Columns of the residuals (n, T) and of the basis of a mean beside them, and how many these are."""
+    if basis is None:
+        return residuals, 0
+    columns = column_space(basis)
+    return np.concatenate([residuals, columns], axis=1), columns.shape[1]
+
+
+def without_scale(numbers: tuple[float, ...], deviate: bool) -> tuple[tuple[float, ...], float]:
+    """Part the numbers from one over the variance, which stands behind them where noises deviate."""
+    return (numbers[:-1], numbers[-1]) if deviate else (numbers, 0.0)
+
+
+def dense_sums(
+    kernel: Parameters,
+    derivatives: Sequence[Parameters],
+    ratio: float,
+    points: Array,
+    residuals: Array,
+    deviations: Array | None = None,
+    scale: float = 0.0,
+    coefficients: int = 0,
+) -> Array:
+    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,), or (4 + 2 k,).
+
+    With coefficients of a mean what `cagp_dist.likelihood.exact.restricted.restrict` takes.
+
+    Shapes: ``points`` (p, n), ``residuals`` (n, T), ``deviations`` (n,).
+    """
+    from scipy.linalg.lapack import dpotri
+
+    from cagp_dist.compiled import evaluate
+
+    n = len(residuals)
+    matrix = np.empty((n, n))
+    evaluate(*kernel, points, points, matrix)
+    own = None if deviations is None else scale * deviations
+    matrix[np.diag_indices(n)] += ratio if own is None else ratio + own
+    stack = matrix[None]
+    cholesky_in_place(stack)
+    log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
+    weights = residuals.copy()
+    solve_lower(stack, weights[None])
+    quadratic = inner(weights, weights, coefficients)
+    solve_lower(stack, weights[None], transposed=True)
+    # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
+    matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
+    sums = [_derivative_sums(derivative, points, matrix, weights, coefficients) for derivative in derivatives]
+    sums.append((ratio * float(matrix.diagonal().sum()), ratio * inner(weights, weights, coefficients)))
+    if own is not None:
+        form = np.einsum("n,nt,nt->", own, weights, weights)
+        if coefficients:
+            form = (own[:, None] * weights).T @ weights
+        sums.append((float(own @ matrix.diagonal()), form))
+    traces, forms = zip(*sums, strict=True)
+    if coefficients:
+        return np.concatenate([[log_determinant], traces, *map(np.ravel, (quadratic, *forms))])
+    return np.concatenate([[log_determinant, quadratic], traces, forms])
+
+
+def evaluation_of(
+    total: Array,
+    points: int,
+    fields: int,
+    numbering: Numbering,
+    *,
+    coefficients: int = 0,
+    squares: Array | None = None,
+    excess: Array | None = None,
+) -> Evaluation:
+    """Make an evaluation of the sums of `dense_sums`, or of several of these together."""
+    if coefficients:
+        total = restrict(total, fields=fields, coefficients=coefficients)
+    traces, slopes = np.split(total[2:], 2)
+    numbers = numbering.lengthscales + numbering.parts
+    deviate = traces.size > numbers
+    return Evaluation(
+        points,
+        fields,
+        log_determinant=float(total[0]),
+        quadratic=float(total[1]),
+        traces=traces[:numbers],
+        slopes=slopes[:numbers],
+        trace_covariance=np.zeros((numbers, numbers)),
+        numbering=numbering,
+        own_trace=float(traces[-1]) if deviate else 0.0,
+        own_slope=float(slopes[-1]) if deviate else 0.0,
+        coefficients=coefficients,
+        squares=squares,
+        excess=excess,
+    )
+
+
+def _derivative_sums(
+    derivative: Parameters, points: Array, inverse: Array, weights: Array, coefficients: int
+) -> tuple[float, float | Array]:
+    """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR given by the parameters of a slope or of a kernel.
+
+    Of weights with coefficients among them ``v' dR v``.
+
+    Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
+    beyond it counts for nothing.
+    """
+    from cagp_dist.compiled import evaluate
+
+    trace: float = 0.0
+    form: float | Array = 0.0
+    for start, stop in block_ranges(len(weights), STRIP_ROWS):
+        strip = np.empty((stop - start, stop))
+        rows = np.ascontiguousarray(points[:, start:stop])
+        evaluate(*derivative, rows, np.ascontiguousarray(points[:, :stop]), strip)
+        strip[:, start:] = np.tril(strip[:, start:])
+        trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
+        part = inner(weights[start:stop], strip @ weights[:stop], coefficients)
+        form = form + (2.0 * part if isinstance(part, float) else part + part.T)
+    if (diagonal := total_variance(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
+        trace -= diagonal * float(inverse.diagonal().sum())
+        form = form - diagonal * inner(weights, weights, coefficients)
+    return trace, form
+
+
+def dense_bytes(n: int, fields: int) -> int:
+    """Bytes of one evaluation: the matrix, two strips of its slope, points, residuals and weights."""
+    return DOUBLE * (n * n + 3 * STRIP_ROWS * n + n * (3 * fields + 8))

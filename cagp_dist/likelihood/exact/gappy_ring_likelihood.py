@@ -1,0 +1,216 @@
+"""The exact likelihood on a latitude-longitude grid with missing points (math 7.4, 9).
+
+With R of the whole grid, A = R^-1 and b zero at the r missing points m, the observed points o have::
+
+    log|R_oo|                = log|R| + log|A_mm|
+    v = R_oo^-1 b_o          = A (b - e) at o,  with  A_mm e = [A b]_m,  which makes it vanish at m
+    tr(R_oo^-1 dR_oo)        = sum_k w_k tr((A_k - A_k B_k A_k) dR_k)
+
+where B_k are the blocks of the matrix that is ``A_mm^-1`` at the missing points and zero elsewhere: only they
+meet dR, which is diagonal in wavenumbers itself. So all derivatives take one pass over the wavenumbers, and
+no system is solved but that of the missing points. ``A_mm`` comes from the blocks of A by Fourier transforms
+(`cagp_dist.latlon.entries`).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.kernels import Parameters
+from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
+from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.wavenumbers import Wavenumbers
+from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
+from cagp_dist.likelihood.exact.ring_likelihood import (
+    Inverted,
+    check_memory,
+    columns_by_range,
+    derivative_sums,
+    fields_with_basis,
+    inner_products,
+    inverted_range,
+    ring_bytes,
+)
+from cagp_dist.likelihood.numbering import Families, Model
+from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.tiling import Range
+
+if TYPE_CHECKING:
+    from cagp_dist.runtime import Handle
+
+
+class MaskedRingLikelihood:
+    """Exact likelihood and gradient of fields on a full-circle grid that lack some points, all the same ones.
+
+    Parameters
+    ----------
+    kernel : type of Kernel, several, or Model
+        Family of the covariance, of chordal distance, or of each part of a sum.
+    grid : LatLonGrid
+        P latitudes, Q longitudes, no pole rows.
+    residuals : array of float64, shape (T, P, Q)
+        ``b = y - mean``; what stands at missing points is not used.
+    missing : array of bool, shape (P, Q)
+        Points without a value, r of them.
+    executor : Executor
+        Where the ranges of wavenumbers are worked on.
+    memory_limit_bytes : int
+        What may be allocated.
+    basis : array of float64, shape (k, P, Q), optional
+        Of a mean whose coefficients are estimated, as of
+        `cagp_dist.likelihood.exact.ring_likelihood.RingLikelihood`.
+
+    Raises
+    ------
+    BudgetError
+        If the inverses of all wavenumbers and the matrices of the missing points do not fit.
+    """
+
+    difference = 1e-3
+
+    def __init__(
+        self,
+        kernel: Families | Model,
+        grid: LatLonGrid,
+        residuals: Array,
+        missing: Mask,
+        *,
+        executor: Executor,
+        memory_limit_bytes: int,
+        basis: Array | None = None,
+    ) -> None:
+        self._model = Model.of(kernel)
+        self._executor = executor
+        self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
+        self._ranges = self._wavenumbers.ranges()
+        self._missing = PlacesOnGrid.of(self._wavenumbers, missing)
+        r = self._missing.rows.size
+        self.points, self.fields = grid.size - r, len(residuals)
+        residuals, self._coefficients = fields_with_basis(
+            np.where(missing, 0.0, residuals), None if basis is None else np.where(missing, 0.0, basis)
+        )
+        check_memory(
+            masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r),
+            memory_limit_bytes,
+            of=f"exact likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points of which {r:,} are "
+            "missing",
+            executor=executor,
+        )
+        self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
+
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
+        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
+        executor, ratio, homes = self._executor, numbers[-1], list(enumerate(self._ranges))
+        with single_threaded_blas():
+            inverted = [
+                executor.submit(
+                    inverted_range,
+                    kernel.parameters,
+                    ratio,
+                    self._wavenumbers,
+                    span,
+                    self._columns[home],
+                    self._coefficients,
+                    home=home,
+                )
+                for home, span in homes
+            ]
+            log_determinant, extra, blocks = self._of_missing(inverted)
+            parts = executor.gather(
+                [
+                    executor.submit(
+                        observed_sums,
+                        inverted[home],
+                        [block[:, :, slice(*span)] for block in blocks],
+                        self._missing.sector_rows,
+                        [part[slice(*span)] for part in extra],
+                        self._columns[home],
+                        derivatives,
+                        ratio,
+                        self._wavenumbers,
+                        span,
+                        self._coefficients,
+                        home=home,
+                    )
+                    for home, span in homes
+                ]
+            )
+        total = sum(parts, np.zeros_like(parts[0]))
+        total[0] += log_determinant
+        return evaluation_of(
+            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
+        )
+
+    def _of_missing(self, inverted: "Sequence[Handle[Inverted]]") -> tuple[float, list[Array], list[Array]]:
+        """``log|A_mm|``, the columns of e in each sector, and the blocks of ``A_mm^-1``."""
+        executor, missing, homes = self._executor, self._missing, list(enumerate(self._ranges))
+        parts = executor.gather(
+            [
+                executor.submit(_at_missing, inverted[home], missing.sector_rows, home=home)
+                for home, _ in homes
+            ]
+        )
+        matrix = missing.entries(
+            [np.concatenate(sector, axis=2) for sector in zip(*(p[0] for p in parts), strict=True)]
+        )
+        solved = [np.concatenate(sector) for sector in zip(*(part[1] for part in parts), strict=True)]
+        del parts
+        wrong = self._wavenumbers.join(solved)[:, missing.rows, missing.columns]
+        cholesky_in_place(matrix[None])
+        log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
+        e = np.ascontiguousarray(wrong.T)
+        solve_lower(matrix[None], e[None])
+        solve_lower(matrix[None], e[None], transposed=True)
+        grid = self._wavenumbers.latitude_degrees.size, self._wavenumbers.n_longitudes
+        extra = np.zeros((e.shape[1], *grid))
+        extra[:, missing.rows, missing.columns] = e.T
+        invert_in_place(matrix[None])
+        mirror_lower(matrix)
+        return log_determinant, self._wavenumbers.split(extra), missing.adjoint(matrix)
+
+
+def _at_missing(inverted: Inverted, rows: list[Indices]) -> tuple[list[Array], list[Array]]:
+    """Blocks of the inverse at some rows of each sector, and the solutions."""
+    return blocks_at(inverted.inverses, rows), inverted.solutions
+
+
+def observed_sums(
+    inverted: Inverted,
+    blocks: list[Array],
+    rows: list[Indices],
+    extra: list[Array],
+    columns: list[Array],
+    derivatives: Sequence[Parameters],
+    ratio: float,
+    wavenumbers: Wavenumbers,
+    span: Range,
+    coefficients: int,
+) -> Array:
+    """Contribution of a range of wavenumbers, as of `cagp_dist.likelihood.exact.ring_likelihood.range_sums`.
+
+    Shapes: ``blocks`` (l_s, l_s, span), ``rows`` (l_s,), ``extra, columns`` (span, size, 2 T).
+    """
+    heads, inverses, solutions = [], [], []
+    for (log_determinants, _), inverse, solved, block, chosen, wrong, right in zip(
+        inverted.heads, inverted.inverses, inverted.solutions, blocks, rows, extra, columns, strict=True
+    ):
+        observed = solved - inverse @ wrong
+        heads.append((log_determinants, inner_products(right, observed, coefficients)))
+        solutions.append(observed)
+        strip = np.ascontiguousarray(inverse[:, :, chosen])
+        product = strip @ np.ascontiguousarray(block.transpose(2, 0, 1))
+        inverses.append(inverse - product @ strip.transpose(0, 2, 1))
+    at_observed = Inverted(heads, inverses, solutions)
+    return derivative_sums(at_observed, derivatives, ratio, wavenumbers, span, coefficients)
+
+
+def masked_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int, missing: int) -> int:
+    """Bytes of one evaluation: inverses, their parts at missing points twice, and three matrices of these."""
+    kept = 3 * wavenumbers.block_bytes + 3 * DOUBLE * missing**2
+    return ring_bytes(wavenumbers, fields=fields, workers=workers) + kept

@@ -1,0 +1,628 @@
+"""Numbers of the prior integrated over instead of plugged in: where observations are few (math 9).
+
+With ``d`` the noises of the points in units of their mean, the covariance of the observations is
+``s^2 (R_l + g diag(d))``: a variance s^2, a lengthscale l and a ratio g. In units of the noise, on the
+orthonormal complement Z of the basis of the mean, one decomposition ``Z' R_l Z = U diag(e) U'`` has the
+restricted likelihood at *every* ratio, and what all ratios predict::
+
+    -2 log L = sum log(e + g) + m log s^2 + Q / s^2,     Q = sum (U' Z' y)^2 / (e + g)
+
+for the m combinations of the observations that do not depend on the coefficients of the mean, whose prior is
+flat. s^2 has a prior of ``1 / s^2``, and is integrated out: the likelihood is ``Q^(-m / 2)``, and each
+predictive law is a Student law of m degrees of freedom with ``s^2 = Q / m``. l and g are on a grid, whose
+weights are likelihood times prior (`cagp_dist.likelihood.exact.hyperprior`): what is predicted is a mixture.
+
+Where the noise is known, ``s^2 = noise / g``, and where the variance is, s^2 is that: the laws are Gaussian,
+and l and g are on the grid all the same. A nugget beside a known noise is a third number, with a grid for
+each of its few values.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import log
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.gram.targets import Targets, averaged, covariance_with, prior_variance, target_points
+from cagp_dist.kernels import Elementary, Kernel
+from cagp_dist.likelihood.exact.hyperprior import (
+    LARGEST_RATIO,
+    LONGEST,
+    SHORTEST,
+    SMALLEST_RATIO,
+    log_prior_of_lengthscale,
+    log_prior_of_ratio,
+)
+from cagp_dist.likelihood.fit_result import FitResult
+from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.prior import Prior
+from cagp_dist.text import counted
+
+FIRST_LENGTHSCALES, FIRST_RATIOS = 11, 41
+"""Of the grid on which the likelihood is looked for."""
+
+LENGTHSCALES, RATIOS, NUGGETS = 15, 15, 5
+"""Of the grid that is integrated over, of which some 80 nodes have a weight that counts, and values of a
+nugget beside a known noise. Quantiles are within a hundredth of a standard deviation of those of a grid with
+four times as many of each."""
+
+SECONDS, DECOMPOSITIONS = 1.5e-9, 30
+"""Of a decomposition, for each cube of a place, and how many are usual."""
+
+FALL = 7.0
+"""Logarithm of likelihood times prior, below its maximum, beyond which a grid reaches one step further: of a
+normal law of two dimensions 1e-3 of the probability are beyond."""
+
+FEWEST_WITHIN = 4
+"""Lengthscales and ratios within that fall, with which the grid is fine enough."""
+
+MOST_ROUNDS = 6
+"""Grids that are tried, each finer than the last."""
+
+LEAST_WEIGHT = 5e-4
+"""Nodes of a weight below this part of the largest one are left out."""
+
+MOST_VARIANCE = 1e4
+"""Where the noise is known, variances that are looked at, in units of the mean square of the values; as small
+as they may be."""
+
+NEIGHBOURING = 1e-2
+"""Nodes of more than this part of the largest weight must not stand beside some that rounding decides."""
+
+LEAST_DEGREES = 3
+"""Combinations of the observations that do not depend on the mean: with fewer, a Student law has no standard
+deviation."""
+
+FEW = 200
+"""Observations up to which numbers are integrated over, if nothing else is said."""
+
+MOST_FLAT = 500
+"""Places up to which they are where the likelihood is flat: ten seconds."""
+
+MOST_PLACES = 2_000
+"""Places up to which they are where that is asked for: five minutes."""
+
+HYPERPARAMETERS = ("auto", "integrate", "plug-in")
+Hyperparameters = Literal["auto", "integrate", "plug-in"]
+"""What is done with numbers that are not given."""
+
+FLAT = 0.5
+"""Standard error of the logarithm of a number from which on it is better integrated over."""
+
+ROUNDING = 1e-6
+"""Part of its prior variance by which rounding may leave a variance below zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """Fields that were observed at the same points.
+
+    Attributes
+    ----------
+    X : array, shape (n, p)
+        Where.
+    values : array, shape (n, T)
+    mean : Prior
+        Whose mean is that of the fields, with a column for each where it is known, or a basis.
+    noise_variance : array, shape (n,)
+        Known noise variance of each point; ones where nothing is known of it.
+    """
+
+    X: Array
+    values: Array
+    mean: Prior
+    noise_variance: Array
+
+    @property
+    def residuals(self) -> Array:
+        """Values beside a known mean (n, T)."""
+        return self.values if self.mean.estimates_mean else self.values - self.mean.mean_at(self.X)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Numbers that are not integrated over.
+
+    Attributes
+    ----------
+    lengthscale, variance : float or None
+        Where they are given.
+    noise : bool
+        Whether the noise variances of `Fields` are known; if not, they are relative.
+    nugget : bool
+        Whether something unknown is added to a known noise.
+    """
+
+    lengthscale: float | None = None
+    variance: float | None = None
+    noise: bool = False
+    nugget: bool = False
+
+
+class Node(NamedTuple):
+    """One set of numbers, and its probability.
+
+    Attributes
+    ----------
+    weight, lengthscale : float
+    ratio : float
+        Noise variance over variance, of a point whose noise is the mean one.
+    variance : float
+        ``Q / m``, where it is integrated out; else the variance.
+    nugget : float
+        Beside a known noise.
+    """
+
+    weight: float
+    lengthscale: float
+    ratio: float
+    variance: float
+    nugget: float = 0.0
+
+
+class Components(NamedTuple):
+    """Laws of T fields at q targets, a component for each of K nodes.
+
+    Attributes
+    ----------
+    weights : array, shape (K,)
+    location, scale : array, shape (K, T, q)
+    degrees : float
+        Of Student laws; infinite for Gaussian ones.
+    """
+
+    weights: Array
+    location: Array
+    scale: Array
+    degrees: float
+
+
+@dataclass(frozen=True, eq=False)
+class Integrated:
+    """A posterior of the numbers of a prior, on a grid.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Whose lengthscale and variance are replaced by those of each node.
+    held : Held
+    nodes : tuple of Node
+        Weights that sum to one; those of the same nugget and lengthscale stand together.
+    degrees : float
+        m, or infinite where noise or variance are known.
+    noise_level : float
+        Mean noise variance of the points, in the unit of `Fields.noise_variance`, without the nugget.
+    evaluations : int
+        Decompositions.
+    """
+
+    kernel: Elementary
+    held: Held
+    nodes: tuple[Node, ...]
+    degrees: float
+    noise_level: float
+    evaluations: int
+
+    @property
+    def weights(self) -> Array:
+        """Of all nodes (K,)."""
+        return np.array([node.weight for node in self.nodes])
+
+    @property
+    def laws(self) -> str:
+        """What its laws are, in words."""
+        if np.isinf(self.degrees):
+            return f"mixtures of {len(self.nodes)} normal laws"
+        return f"mixtures of {len(self.nodes)} Student laws of {self.degrees:g} degrees of freedom"
+
+    @property
+    def prior_variance(self) -> float:
+        """Mean of the variance of the prior, of which Student laws have more than the nodes."""
+        spread = 1.0 if np.isinf(self.degrees) else self.degrees / (self.degrees - 2.0)
+        return spread * float(sum(node.weight * node.variance for node in self.nodes))
+
+    def noise_variances(self, noise_variance: Array) -> Array:
+        """Noise variances of points at each node (K, ...), by those in the unit of `Fields` (...)."""
+        shape = (len(self.nodes), *(1,) * noise_variance.ndim)
+        nugget, ratio, variance = (
+            np.array([getattr(node, name) for node in self.nodes]).reshape(shape)
+            for name in ("nugget", "ratio", "variance")
+        )
+        return np.asarray(ratio * variance * (noise_variance + nugget) / (self.noise_level + nugget))
+
+    def quantiles(self, levels: Sequence[float]) -> dict[str, list[float]]:
+        """Quantiles of lengthscale, variance and noise variance over the nodes, for people."""
+        level = np.asarray(self.noise_level)
+        found = {
+            "lengthscale": np.array([node.lengthscale for node in self.nodes]),
+            "variance": np.array([node.variance for node in self.nodes]),
+            "noise_variance": self.noise_variances(level),
+        }
+        return {name: _weighted_quantiles(values, self.weights, levels) for name, values in found.items()}
+
+    def predict(self, fields: Fields, targets: Targets, *, noise_variance: Array | None = None) -> Components:
+        """Predict fields at targets, by what each node says of them.
+
+        Shapes: ``noise_variance`` (q,).
+        """
+        points = target_points(targets)
+        at_targets = averaged(targets, fields.mean.basis_at(points))
+        found = self._predict(
+            fields,
+            at_targets,
+            lambda kernel: covariance_with(kernel, fields.X, targets),
+            lambda kernel: prior_variance(kernel, targets),
+            noise_variance,
+        )
+        if not fields.mean.estimates_mean:
+            known = averaged(targets, fields.mean.mean_at(points))
+            found = found._replace(location=found.location + known.T)
+        return found
+
+    def left_out(self, fields: Fields) -> Components:
+        """Predict each observation (K, T, n) from all others, by the numbers that all of them give.
+
+        With ``P = V (e + g)^-1 V'`` in units of the noise, ``mean = y - [P y]_i / P_ii`` and the variance is
+        ``s^2 / P_ii``, noise included [Dubrule 1983].
+        """
+        location, scale = [], []
+        for lengthscale, nugget, nodes in self._by_lengthscale():
+            kernel = self.kernel.family(lengthscale, 1.0)
+            part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
+            for node in nodes:
+                errors, variance = part.left_out(node.ratio)
+                location.append((fields.values - errors).T)
+                scale.append(np.broadcast_to(np.sqrt(node.variance * variance).T, location[-1].shape))
+        return Components(self.weights, np.stack(location), np.stack(scale), self.degrees)
+
+    def coefficients(self, fields: Fields) -> Components:
+        """Give the laws of the coefficients of the mean, (K, T, k)."""
+        k, n = len(fields.mean.coefficient_names), len(fields.X)
+        nothing = np.zeros((n, k))
+        return self._predict(fields, np.eye(k), lambda _: nothing, lambda _: np.zeros(k), None)
+
+    def _by_lengthscale(self) -> Iterator[tuple[float, float, list[Node]]]:
+        """Yield nodes that share a decomposition: their lengthscale and nugget, and all of them."""
+        for alike, group in groupby(self.nodes, lambda node: (node.lengthscale, node.nugget)):
+            yield *alike, list(group)
+
+    def _predict(
+        self,
+        fields: Fields,
+        at_targets: Array,
+        cross_of: Callable[[Kernel], Array],
+        variance_of: Callable[[Kernel], Array],
+        noise_variance: Array | None,
+    ) -> Components:
+        """Predict what has these covariances (n, q), variances (q,) and parts (q, k) in the mean."""
+        shape = len(self.nodes), fields.values.shape[1], len(at_targets)
+        location, scale = np.empty(shape), np.empty(shape)
+        first = 0
+        for lengthscale, nugget, nodes in self._by_lengthscale():
+            ratios, variances = (np.array([getattr(node, name) for node in nodes]) for name in _OF_A_NODE)
+            kernel = self.kernel.family(lengthscale, 1.0)
+            part = _Decomposed(kernel, fields, nugget=nugget, level=self.noise_level)
+            here = slice(first, first + len(nodes))
+            mean, variance = part.predicted(ratios, at_targets, cross_of(kernel), variance_of(kernel))
+            if noise_variance is not None:
+                noise = (noise_variance + nugget) / (self.noise_level + nugget)
+                variance = variance + np.outer(ratios, noise)
+            location[here], scale[here] = mean, np.sqrt(variances[:, None] * variance)[:, None]
+            first += len(nodes)
+        return Components(self.weights, location, scale, self.degrees)
+
+
+_OF_A_NODE = ("ratio", "variance")
+
+
+class _Decomposed:
+    """What one lengthscale says of fields at the same points, for every ratio."""
+
+    def __init__(self, kernel: Kernel, fields: Fields, *, nugget: float, level: float) -> None:
+        noise = (fields.noise_variance + nugget) / (level + nugget)
+        self._root = np.sqrt(noise)
+        basis = fields.mean.basis_at(fields.X) / self._root[:, None]
+        k = basis.shape[1]
+        frame, triangle = np.linalg.qr(basis, mode="complete")
+        self._values = fields.residuals / self._root[:, None]
+        self._covariance = kernel(fields.X, fields.X) / np.outer(self._root, self._root)
+        self._left = np.linalg.pinv(basis)  # coefficients by ordinary least squares
+        rest = frame[:, k:]
+        values, vectors = np.linalg.eigh(rest.T @ self._covariance @ rest)
+        self.eigenvalues = np.maximum(values, 0.0)  # below zero by rounding
+        rounding = len(values) * np.finfo(np.float64).eps * float(values.max())
+        self.smallest_ratio = rounding - max(float(values.min()), 0.0)
+        self._vectors = rest @ vectors
+        self.projected = self._vectors.T @ self._values
+        # log|diag(d)| + log|H'H|: what differs between nuggets
+        self.log_determinant = float(np.log(noise).sum()) + 2.0 * float(
+            np.log(np.abs(np.diagonal(triangle)[:k])).sum()
+        )
+
+    def likelihood(self, ratios: Array) -> tuple[Array, Array]:
+        """Log determinants and quadratic forms (g,) of all fields; infinite where rounding decides them."""
+        shifted = self.eigenvalues[:, None] + ratios
+        fields = self.projected.shape[1]
+        quadratic = np.einsum("mt,mg->g", self.projected**2, 1.0 / shifted)
+        log_determinant = fields * (np.log(shifted).sum(axis=0) + self.log_determinant)
+        return np.where(ratios < self.smallest_ratio, np.inf, log_determinant), quadratic
+
+    def left_out(self, ratio: float) -> tuple[Array, Array]:
+        """Errors (n, T) of what all others predict, and their variances (n, 1) in units of the variance."""
+        inverse = 1.0 / (self.eigenvalues + ratio)
+        diagonal = (self._vectors**2 @ inverse)[:, None]
+        errors = self._vectors @ (inverse[:, None] * self.projected) / diagonal
+        return errors * self._root[:, None], self._root[:, None] ** 2 / diagonal
+
+    def predicted(self, ratios: Array, at_targets: Array, cross: Array, prior: Array) -> tuple[Array, Array]:
+        """Means (g, T, q) and variances (g, q), the latter in units of the variance."""
+        inverse = 1.0 / (self.eigenvalues[:, None] + ratios)
+        # by ordinary least squares of the mean, whose weights (q, n) are orthogonal to the vectors
+        left, cross = self._left, cross.T / self._root
+        seen = left @ self._covariance
+        rest = (cross - at_targets @ seen) @ self._vectors
+        mean = np.stack([rest @ (inverse[:, [i]] * self.projected) for i in range(ratios.size)])
+        mean = (mean + at_targets @ (left @ self._values)).transpose(0, 2, 1)
+        own = prior - 2.0 * np.einsum("qk,qk->q", at_targets, cross @ left.T)
+        own = own + np.einsum("qk,kl,ql->q", at_targets, seen @ left.T, at_targets)
+        own = own[:, None] + ratios * np.einsum("qk,kl,ql->q", at_targets, left @ left.T, at_targets)[:, None]
+        variance = own - rest**2 @ inverse
+        size = np.maximum(own, prior[:, None])
+        if (variance < -ROUNDING * size).any():
+            raise NumericalError(
+                f"the variance of a target is {variance.min():.2g} of the prior's, below zero beyond "
+                "rounding: observations nearly coincide and the noise is too small. Give noise_std, or leave "
+                "coinciding observations out."
+            )
+        # what rounding leaves of a variance that is known to be positive
+        return mean, np.maximum(variance, np.finfo(np.float64).eps * size).T
+
+
+def is_flat(result: FitResult) -> bool:
+    """Whether a fit left lengthscale or variance open: by a factor of e or more, with 95 %."""
+    if not result.status.ok and not noise_is_negligible(result, result.prior):
+        return True
+    errors = np.sqrt(np.diagonal(result.log_covariance))[:-1]
+    return bool((errors[np.isfinite(errors)] > FLAT).any())
+
+
+def reason(asked: str, *, values: int, places: int, result: FitResult) -> str | None:
+    """Say why numbers are integrated over; None where they are plugged in."""
+    if asked == "integrate":
+        return "as asked for"
+    if asked == "plug-in":
+        return None
+    if values <= FEW:
+        return f"because there are no more than {counted(values, 'observation')}"
+    return "because the likelihood is flat" if places <= MOST_FLAT and is_flat(result) else None
+
+
+def why_not(
+    kernel: Kernel, patterns: Sequence[Fields], held: Held, *, solver: object, exact: bool
+) -> str | None:
+    """Say why numbers cannot be integrated over; None where they can."""
+    if len(kernel.parts) > 1:
+        return "the kernel is a sum, which has too many numbers for a grid"
+    if not exact:
+        return f"the solver {solver!r} is not exact"
+    if held.nugget and held.variance is not None:
+        return "the variance is given, and a nugget beside the known noise is not"
+    places = max(len(fields.X) for fields in patterns)
+    if places > MOST_PLACES:
+        return f"there are {places:,} places, more than {MOST_PLACES:,}"
+    if degrees_of(patterns) < LEAST_DEGREES:
+        values = sum(fields.values.size for fields in patterns)
+        return f"{counted(values, 'observation')} are not {LEAST_DEGREES} more than the mean has coefficients"
+    return None
+
+
+def seconds_of(patterns: Sequence[Fields]) -> float:
+    """Rough time of `integrate`."""
+    return DECOMPOSITIONS * sum(SECONDS * len(fields.X) ** 3 for fields in patterns)
+
+
+def degrees_of(patterns: Sequence[Fields]) -> int:
+    """Count the combinations of observations that do not depend on coefficients of the mean."""
+    return sum(
+        fields.values.shape[1] * (len(fields.X) - len(fields.mean.coefficient_names)) for fields in patterns
+    )
+
+
+def integrate(
+    kernel: Elementary,
+    patterns: Sequence[Fields],
+    *,
+    held: Held,
+    progress: Callable[[float], None] | None = None,
+) -> Integrated:
+    """Find the posterior of the numbers of a prior on a grid."""
+    degrees = degrees_of(patterns)
+    if degrees < LEAST_DEGREES:
+        count = sum(fields.values.size for fields in patterns)
+        raise ArgumentError(
+            f"there are {count} observations and {count - degrees} coefficients of the mean; expected at "
+            f"least {LEAST_DEGREES} observations more, to integrate over lengthscale, variance and noise. "
+            'Give these, or plug in what maximum likelihood finds: hyperparameters="plug-in".'
+        )
+    if held.variance is not None and held.nugget:
+        raise ArgumentError(
+            "the variance is given, and a nugget beside the known noise is sought; expected both or neither "
+            'to be given. Give nugget_std, or hyperparameters="plug-in".'
+        )
+    level = float(np.mean(np.concatenate([fields.noise_variance for fields in patterns])))
+    grid = _Grid(kernel, tuple(patterns), held, degrees, level, _extent(patterns))
+    return grid.integrated(progress or (lambda _: None))
+
+
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """The likelihood of fields at many numbers, times the prior."""
+
+    kernel: Elementary
+    patterns: tuple[Fields, ...]
+    held: Held
+    degrees: int
+    level: float
+    extent: float
+
+    def integrated(self, progress: Callable[[float], None]) -> Integrated:
+        """Look for where the likelihood is, and put a grid there."""
+        nuggets, shares = self._nuggets()
+        lengthscales = SHORTEST * self.extent, LONGEST * self.extent
+        u = _first(self.held.lengthscale, lengthscales, FIRST_LENGTHSCALES)
+        v = _first(self._ratio_held, self._ratios, FIRST_RATIOS)
+        evaluations = 0
+        for done in range(MOST_ROUNDS):
+            value, variance = self._evaluated(nuggets, u, v)
+            evaluations += len(nuggets) * len(u)
+            progress(min(0.9, 0.4 + 0.25 * done))
+            value = value + np.log(shares)[:, None, None]
+            top = value.max()
+            if not np.isfinite(top):
+                raise NumericalError(
+                    "the likelihood is not finite anywhere on the grid of lengthscales and noises; check "
+                    "that the values vary, and give noise_std or lengthscale_km."
+                )
+            within = value > top - FALL
+            rows, columns = within.any(axis=(0, 2)), within.any(axis=(0, 1))
+            enough = done > 0 and all(
+                some.size == 1 or some.sum() >= FEWEST_WITHIN for some in (rows, columns)
+            )
+            if enough:
+                break
+            u, v = _around(u, rows, LENGTHSCALES), _around(v, columns, RATIOS)
+        weights = np.exp(value - top) * np.outer(_trapezoid(u), _trapezoid(v))
+        _check_determined(value, weights)
+        chosen = np.argwhere(weights > LEAST_WEIGHT * weights.max())
+        total = float(weights[tuple(chosen.T)].sum())
+        nodes = tuple(
+            Node(
+                float(weights[t, i, j]) / total,
+                float(np.exp(u[i])),
+                float(np.exp(v[j])),
+                float(variance[t, i, j]),
+                float(nuggets[t]),
+            )
+            for t, i, j in chosen
+        )
+        gaussian = self.held.noise or self.held.variance is not None
+        degrees = np.inf if gaussian else float(self.degrees)
+        return Integrated(self.kernel, self.held, nodes, degrees, self.level, evaluations)
+
+    @property
+    def _ratio_held(self) -> float | None:
+        """Noise over variance, where both are known."""
+        if self.held.noise and not self.held.nugget and self.held.variance is not None:
+            return self.level / self.held.variance
+        return None
+
+    @property
+    def _ratios(self) -> tuple[float, float]:
+        """Give the ratios of noise over variance that are looked at; of a known noise by the values."""
+        if not self.held.noise:
+            return SMALLEST_RATIO, LARGEST_RATIO
+        power = sum(_squares(fields) for fields in self.patterns) / self.degrees
+        level = self.level / max(power, np.finfo(np.float64).tiny)
+        return min(level / MOST_VARIANCE, SMALLEST_RATIO), max(level * MOST_VARIANCE, LARGEST_RATIO)
+
+    def _nuggets(self) -> tuple[Array, Array]:
+        """Nuggets beside a known noise, and the part of the prior that each stands for."""
+        if not self.held.nugget:
+            return np.zeros(1), np.ones(1)
+        nodes, weights = np.polynomial.legendre.leggauss(NUGGETS)
+        share = 0.5 * (1.0 + nodes)  # of the standard deviation of noise and nugget
+        return self.level * share**2 / (1.0 - share**2), 0.5 * weights
+
+    def _evaluated(self, nuggets: Array, u: Array, v: Array) -> tuple[Array, Array]:
+        """Log of likelihood times prior, and the variance, of nuggets, lengthscales and ratios."""
+        shape = len(nuggets), len(u), len(v)
+        value, variance = np.empty(shape), np.empty(shape)
+        ratios = np.exp(v)
+        for t, nugget in enumerate(nuggets):
+            for i, lengthscale in enumerate(np.exp(u)):
+                value[t, i], variance[t, i] = self._of_lengthscale(float(lengthscale), float(nugget), ratios)
+        prior = log_prior_of_lengthscale(np.exp(u), self.extent)[:, None] + log_prior_of_ratio(ratios)
+        return value + prior, variance
+
+    def _of_lengthscale(self, lengthscale: float, nugget: float, ratios: Array) -> tuple[Array, Array]:
+        """Log likelihood (g,), up to a constant, and the variance (g,)."""
+        log_determinant, quadratic = np.zeros(ratios.size), np.zeros(ratios.size)
+        kernel, m = self.kernel.family(lengthscale, 1.0), self.degrees
+        for fields in self.patterns:
+            part = _Decomposed(kernel, fields, nugget=nugget, level=self.level)
+            of_pattern = part.likelihood(ratios)
+            log_determinant, quadratic = log_determinant + of_pattern[0], quadratic + of_pattern[1]
+        if self.held.noise:
+            variance = (self.level + nugget) / ratios
+        elif self.held.variance is not None:
+            variance = np.full(ratios.size, self.held.variance)
+        else:
+            return -0.5 * (log_determinant + m * np.log(quadratic)), quadratic / m
+        return -0.5 * (log_determinant + m * np.log(variance) + quadratic / variance), variance
+
+
+def _squares(fields: Fields) -> float:
+    """Sum of the squares of what ordinary least squares leave of fields."""
+    basis = fields.mean.basis_at(fields.X)
+    found = np.linalg.lstsq(basis, fields.residuals, rcond=None)[0]
+    return float(np.sum((fields.residuals - basis @ found) ** 2))
+
+
+def _check_determined(value: Array, weights: Array) -> None:
+    """Raise `NumericalError` where numbers that count stand beside some whose likelihood rounding decides."""
+    counts = weights > NEIGHBOURING * weights.max()
+    beside = np.zeros(value.shape, dtype=bool)
+    for axis in (1, 2):
+        for start, stop in ((slice(1, None), slice(None, -1)), (slice(None, -1), slice(1, None))):
+            left, right = ((*(slice(None),) * axis, part) for part in (start, stop))
+            beside[left] |= counts[right]
+    if (beside & np.isneginf(value)).any():
+        raise NumericalError(
+            "the noise is so small beside the field that the likelihood of lengthscales is lost in rounding; "
+            "give a larger noise_std or a kernel that is less smooth, or lengthscale and variance.",
+        )
+
+
+def _extent(patterns: Sequence[Fields]) -> float:
+    """Give the largest distance between two observed points."""
+    from scipy.spatial.distance import pdist
+
+    X = np.unique(np.concatenate([fields.X for fields in patterns]), axis=0)
+    if len(X) < 2:
+        raise ArgumentError(
+            "all observations are at one place, which says nothing of a lengthscale; expected two places at "
+            'least. Give lengthscale_km, or hyperparameters="plug-in".'
+        )
+    return float(pdist(X).max())
+
+
+def _first(held: float | None, ends: tuple[float, float], count: int) -> Array:
+    """Logarithms at which the likelihood is looked at first."""
+    return np.log([held]) if held is not None else np.linspace(log(ends[0]), log(ends[1]), count)
+
+
+def _around(x: Array, within: Array, count: int) -> Array:
+    """Give a finer grid over the part of one that counts, and one step on each side."""
+    if x.size == 1:
+        return x
+    some = np.flatnonzero(within)
+    return np.linspace(x[max(some[0] - 1, 0)], x[min(some[-1] + 1, x.size - 1)], count)
+
+
+def _trapezoid(x: Array) -> Array:
+    """Weights of the trapezoidal rule on equally spaced points, up to a factor."""
+    weights = np.ones(x.size)
+    if x.size > 1:
+        weights[[0, -1]] = 0.5
+    return weights
+
+
+def _weighted_quantiles(values: Array, weights: Array, levels: Sequence[float]) -> list[float]:
+    """Quantiles of values that have weights, linear between them."""
+    order = np.argsort(values)
+    middle = np.cumsum(weights[order]) - 0.5 * weights[order]
+    return [float(value) for value in np.interp(levels, middle, values[order])]

@@ -1,0 +1,180 @@
+"""The log marginal likelihood as a function of all numbers but one, which is taken out (math 9).
+
+With ``G = variance R``, ``R = k1(X, X) + ratio I`` (k1 the kernel of variance one, ratio the noise variance
+in units of the variance) and T fields ``b`` of n residuals that share the three numbers (for a sum of kernels
+``variance`` is that of the first part, k1 a sum whose first part has variance one)::
+
+    L = -1/2 [ T log|R| + n T log(2 pi variance) + q / variance ],      q = sum over fields of b' R^-1 b
+
+Everything expensive depends on the other numbers alone (`cagp_dist.likelihood.numbering`). What one
+`Evaluation` holds gives value and gradient for every variance, the best variance ``q / (n T)``, and, at three
+points, second derivatives.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, pi
+from typing import Protocol
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.likelihood.numbering import Numbering
+
+NATURAL = Numbering().natural
+"""Logarithms of (lengthscale, variance, ratio) from those of (lengthscale, variance, noise variance)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What the likelihood needs to know of R at one set of k numbers, k being 2 for one kernel.
+
+    Attributes
+    ----------
+    points, fields : int
+        n and T.
+    log_determinant : float or None
+        ``log|R|``; None where only the gradient is estimated.
+    quadratic : float
+        ``q``, summed over fields, squared unit of y.
+    traces : array of float64, shape (k,)
+        ``tr(R^-1 dR)`` with dR the derivative by the logarithm of each number: lengthscales, weights, ratio.
+    slopes : array of float64, shape (k,)
+        ``sum over fields of v' dR v`` with ``v = R^-1 b``, squared unit of y.
+    trace_covariance : array of float64, shape (k, k)
+        Covariance of the traces where they are estimated by sampling; else zero.
+    solved : bool
+        Whether the linear systems behind it were solved to their tolerance.
+    numbering : Numbering
+        Which number stands where.
+    own_trace, own_slope : float
+        ``tr(R^-1 D)`` and ``sum over fields of v' D v``, where the noise of each point is ``ratio + D_ii`` in
+        units of the variance and D times the variance is known; else zero. R then depends on the variance.
+    coefficients : int
+        Of the mean of each field, where the likelihood is restricted to what does not depend on them
+        (`cagp_dist.likelihood.exact.restricted`).
+    squares : array of float64, shape (k, k), or (k + 1, k + 1) where noises deviate, or None
+        ``tr(R^-1 dR R^-1 dR')`` for every two numbers, the last of them D, where it was asked for.
+    excess : array of float64, shape (k + 1, k + 1), or None
+        By how much the covariance of the gradient under the model exceeds the expected information, as some
+        terms stand for several: a sandwich (Godambe) covariance has it [Varin, Reid & Firth 2011].
+    """
+
+    points: int
+    fields: int
+    log_determinant: float | None
+    quadratic: float
+    traces: Array
+    slopes: Array
+    trace_covariance: Array
+    solved: bool = True
+    numbering: Numbering = Numbering()  # noqa: RUF009 (frozen)
+    own_trace: float = 0.0
+    own_slope: float = 0.0
+    coefficients: int = 0
+    squares: Array | None = None
+    excess: Array | None = None
+
+    @property
+    def values(self) -> int:
+        """Number of observations, n T, less one for each coefficient of a mean that they determine."""
+        return (self.points - self.coefficients) * self.fields
+
+    def log_likelihood(self, variance: float) -> float:
+        """Evaluate L, Gaussian constant included; NaN where the determinant is not known."""
+        if self.log_determinant is None:
+            return float("nan")
+        constant = self.values * log(2.0 * pi * variance)
+        return -0.5 * (self.fields * self.log_determinant + constant + self.quadratic / variance)
+
+    def gradient(self, variance: float) -> Array:
+        """Differentiate L by the logarithms of (lengthscales, variance, weights, ratio), shape (k + 1,)."""
+        by_numbers = -0.5 * (self.fields * self.traces - self.slopes / variance)
+        own = self.fields * self.own_trace - self.own_slope / variance
+        by_variance = -0.5 * (self.values - self.quadratic / variance - own)
+        return np.insert(by_numbers, self.numbering.lengthscales, by_variance)
+
+    def expected_information(self) -> Array:
+        """Covariance of the gradient under the model, (k + 1, k + 1): what differences give on average.
+
+        ``T / 2 tr(G^-1 dG G^-1 dG')`` by log (lengthscales, variance, weights, ratio) [Rasmussen & Williams
+        2006, 5.9]; of a restricted likelihood without what its few coefficients take.
+        """
+        assert self.squares is not None
+        values = float(self.points - self.coefficients)
+        return information_of(self.squares, self.traces, self.own_trace, values, self.fields, self.numbering)
+
+    def gradient_covariance(self) -> Array:
+        """Covariance of the sampled part of the gradient by the logarithms of the numbers, (k, k)."""
+        return 0.25 * self.fields**2 * self.trace_covariance
+
+
+def information_of(
+    squares: Array, traces: Array, own_trace: float, values: float, fields: int, numbering: Numbering
+) -> Array:
+    """Work out the expected information, (k + 1, k + 1), from what `Evaluation` holds of so many values."""
+    numbers, first = traces.size, numbering.lengthscales
+    by_variance = traces
+    if len(squares) > numbers:  # by the variance R changes by R - D
+        by_variance = traces - squares[:numbers, numbers]
+        values += float(squares[numbers, numbers]) - 2.0 * own_trace
+    with_variance = np.insert(squares[:numbers, :numbers], first, by_variance, axis=0)
+    own = np.insert(by_variance, first, values)
+    return np.asarray(0.5 * fields * np.insert(with_variance, first, own, axis=1))
+
+
+class Likelihood(Protocol):
+    """The likelihood of some residuals under one family of kernels, or a sum of several.
+
+    Attributes
+    ----------
+    points, fields : int
+        n and T.
+    difference : float
+        Step in log parameters with which differences of its gradient are taken.
+    """
+
+    @property
+    def points(self) -> int: ...
+
+    @property
+    def fields(self) -> int: ...
+
+    @property
+    def difference(self) -> float: ...
+
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
+        ...
+
+
+def information(
+    evaluate: Callable[[Array], Evaluation],
+    x: Array,
+    variance: float,
+    *,
+    step: float,
+    along_variance: Callable[[float], Evaluation] | None = None,
+) -> Array:
+    """Observed information: minus second derivatives of L by log (lengthscales, variance, weights, ratio).
+
+    Central differences of the analytic gradient by the numbers; the rows of the variance are known in closed
+    form, unless R depends on it. Costs 2 k evaluations. With
+    `cagp_dist.likelihood.numbering.Numbering.natural` it becomes that of the logarithms of the parameters.
+
+    Shapes: ``x`` (k,); returns (k + 1, k + 1).
+    """
+    columns, quadratic, first = [], 0.0, 0
+    for direction in np.eye(x.size):
+        up, down = evaluate(x + step * direction), evaluate(x - step * direction)
+        columns.append((up.gradient(variance) - down.gradient(variance)) / (2.0 * step))
+        quadratic += 0.5 * (up.quadratic + down.quadratic) / x.size
+        first = up.numbering.lengthscales
+    own = -0.5 * quadratic / variance
+    if along_variance is not None:
+        near = [variance * np.exp(sign * step) for sign in (1.0, -1.0)]
+        above, below = (along_variance(other).gradient(other)[first] for other in near)
+        own = (above - below) / (2.0 * step)
+    by_variance = np.insert(np.array([column[first] for column in columns]), first, own)
+    second = np.insert(np.stack(columns), first, by_variance, axis=0)
+    return np.asarray(-0.5 * (second + second.T))

@@ -1,0 +1,335 @@
+"""The exact likelihood on a latitude-longitude grid: one small dense problem per wavenumber (math 7, 9).
+
+The Fourier transform along longitude, and sums and differences of mirrored latitudes, turn R into blocks R_k;
+determinant, traces and quadratic forms are sums over them, each wavenumber counted by its weight (T26)::
+
+    log|R|      = sum_k w_k log|R_k|
+    tr(R^-1 dR) = sum_k w_k tr(R_k^-1 dR_k)
+    b' R^-1 b   = sum_k w_k b_k' R_k^-1 b_k
+
+Ranges of wavenumbers are tasks. A task makes the blocks of its range, factors and inverts them in place, and
+returns some sums; nothing is kept but the transformed residuals. Sums run in the order of the ranges, so
+that results do not depend on who works.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget.demand import DOUBLE, TABLE_ENTRIES
+from cagp_dist.errors import BudgetError
+from cagp_dist.gram.tiled import identity
+from cagp_dist.kernels import Parameters
+from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
+from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
+from cagp_dist.likelihood.exact.restricted import column_space
+from cagp_dist.likelihood.numbering import Families, Model
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+from cagp_dist.text import bytes_text
+from cagp_dist.tiling import Range
+
+
+class RingLikelihood:
+    """Exact likelihood and gradient of fields on a full-circle grid.
+
+    Parameters
+    ----------
+    kernel : type of Kernel, several, or Model
+        Family of the covariance, of chordal distance, or of each part of a sum.
+    grid : LatLonGrid
+        P latitudes, Q longitudes; a pole row counts as Q points, so leave it out.
+    residuals : array of float64, shape (T, P, Q)
+        ``b = y - mean``.
+    executor : Executor
+        Where the ranges are worked on.
+    memory_limit_bytes : int
+        What may be allocated.
+    basis : array of float64, shape (k, P, Q), optional
+        Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
+    curved : bool
+        Whether evaluations have ``squares``, a third more work.
+
+    Raises
+    ------
+    BudgetError
+        If the ranges that are worked on at once do not fit.
+    """
+
+    difference = 1e-3
+
+    def __init__(
+        self,
+        kernel: Families | Model,
+        grid: LatLonGrid,
+        residuals: Array,
+        *,
+        executor: Executor,
+        memory_limit_bytes: int,
+        basis: Array | None = None,
+        curved: bool = False,
+    ) -> None:
+        self._curved = curved
+        self._model = Model.of(kernel)
+        self._executor = executor
+        self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
+        self._ranges = self._wavenumbers.ranges()
+        self.points, self.fields = grid.size, len(residuals)
+        residuals, self._coefficients = fields_with_basis(residuals, basis)
+        check_memory(
+            ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved),
+            memory_limit_bytes,
+            of=f"likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points",
+            executor=executor,
+        )
+        self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
+
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
+        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
+        with single_threaded_blas():
+            parts = self._executor.gather(
+                [
+                    self._executor.submit(
+                        range_sums,
+                        kernel.parameters,
+                        derivatives,
+                        numbers[-1],
+                        self._wavenumbers,
+                        span,
+                        columns,
+                        self._coefficients,
+                        self._curved,
+                        home=index,
+                    )
+                    for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
+                ]
+            )
+        total, squares = sum(parts, np.zeros_like(parts[0])), None
+        if self._curved:
+            k = len(derivatives) + 1
+            total, squares = total[: -k * k], total[-k * k :].reshape(k, k)
+        return evaluation_of(
+            total,
+            self.points,
+            self.fields,
+            self._model.numbering,
+            coefficients=self._coefficients,
+            squares=squares,
+        )
+
+
+def fields_with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:
+    """Fields (T, P, Q), the basis of a mean (k, P, Q) behind them, and how many columns it spans."""
+    if basis is None:
+        return residuals, 0
+    columns = column_space(basis.reshape(len(basis), -1).T)
+    return np.concatenate([residuals, columns.T.reshape(-1, *residuals.shape[1:])]), columns.shape[1]
+
+
+def check_memory(needed: int, memory_limit_bytes: int, *, of: str, executor: Executor) -> None:
+    """Raise `BudgetError` if an evaluation does not fit."""
+    if needed > memory_limit_bytes:
+        raise BudgetError(
+            f"the {of} needs {bytes_text(needed)} on {executor.workers} workers, more than the "
+            f"{bytes_text(memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
+        )
+
+
+def columns_by_range(
+    fields: Array, wavenumbers: Wavenumbers, *, executor: Executor
+) -> list[list[Handle[Array]]]:
+    """Transform fields (T, P, Q), and give the columns of each sector to the worker of their range."""
+    sectors = wavenumbers.split(fields)
+    return [
+        [executor.submit(identity, sector[slice(*span)].copy(), home=index) for sector in sectors]
+        for index, span in enumerate(wavenumbers.ranges())
+    ]
+
+
+def range_sums(
+    kernel: Parameters,
+    derivatives: Sequence[Parameters],
+    ratio: float,
+    wavenumbers: Wavenumbers,
+    span: Range,
+    columns: list[Array],
+    coefficients: int = 0,
+    curved: bool = False,
+) -> Array:
+    """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 2 k,).
+
+    With coefficients of a mean what `cagp_dist.likelihood.exact.restricted.restrict` takes.
+
+    Shapes: ``columns`` (span, size, 2 T).
+    """
+    inverted = inverted_range(kernel, ratio, wavenumbers, span, columns, coefficients)
+    return derivative_sums(inverted, derivatives, ratio, wavenumbers, span, coefficients, curved)
+
+
+@dataclass(frozen=True, eq=False)
+class Inverted:
+    """What a range of wavenumbers knows of R at one set of numbers; for each sector one entry.
+
+    Attributes
+    ----------
+    heads : list of (array, array)
+        ``log|R_k|``, shape (span,), and ``b_k' R_k^-1 b_k``, as `inner_products` gives it.
+    inverses : list of array, shape (span, size, size)
+        ``R_k^-1``.
+    solutions : list of array, shape (span, size, 2 T)
+        ``R_k^-1 b_k``.
+    """
+
+    heads: list[tuple[Array, Array]]
+    inverses: list[Array]
+    solutions: list[Array]
+
+
+def inverted_range(
+    kernel: Parameters,
+    ratio: float,
+    wavenumbers: Wavenumbers,
+    span: Range,
+    columns: list[Array],
+    coefficients: int = 0,
+) -> Inverted:
+    """Factor and invert the blocks of a range; arguments as of `range_sums`."""
+    inverses, solutions, heads = ring_blocks(kernel, wavenumbers, span), [], []
+    for blocks, right in zip(inverses, columns, strict=True):
+        diagonal = np.einsum("kii->ki", blocks)  # a view that can be written to
+        diagonal += ratio
+        cholesky_in_place(blocks)
+        log_determinants = 2.0 * np.log(diagonal).sum(axis=1)
+        solved = right.copy()
+        solve_lower(blocks, solved)
+        heads.append((log_determinants, inner_products(solved, solved, coefficients)))
+        solve_lower(blocks, solved, transposed=True)
+        _invert(blocks)
+        solutions.append(solved)
+    return Inverted(heads, inverses, solutions)
+
+
+def derivative_sums(
+    inverted: Inverted,
+    derivatives: Sequence[Parameters],
+    ratio: float,
+    wavenumbers: Wavenumbers,
+    span: Range,
+    coefficients: int = 0,
+    curved: bool = False,
+) -> Array:
+    """Give the sums of `range_sums` from what was inverted."""
+    weights = wavenumbers.weights[slice(*span)]
+    heads, inverses, solutions = inverted.heads, inverted.inverses, inverted.solutions
+    tails = [
+        (
+            ratio * np.einsum("kii->ki", inverse).sum(axis=1),
+            ratio * inner_products(solved, solved, coefficients),
+        )
+        for inverse, solved in zip(inverses, solutions, strict=True)
+    ]
+    sums: list[list[tuple[Array, Array]]] = [[] for _ in inverses]
+    slopes: list[list[Array]] = [[] for _ in inverses]
+    for derivative in derivatives:  # one at a time: each is as large as the matrix itself
+        parts = ring_blocks(derivative, wavenumbers, span)
+        for sector, (part, inverse, solved) in enumerate(zip(parts, inverses, solutions, strict=True)):
+            form = _symmetric_form(part, solved, coefficients)
+            sums[sector].append((_symmetric_inner(inverse, part), form))
+            if curved:
+                slopes[sector].append(part)
+    total: Array | float = 0.0
+    for (log_determinants, quadratic), tail, found in zip(heads, tails, sums, strict=True):
+        traces, forms = zip(*found, tail, strict=True)
+        if coefficients:
+            each = np.concatenate(
+                [log_determinants[:, None], np.stack(traces, axis=1), quadratic, *forms], axis=1
+            )
+        else:
+            each = np.stack([log_determinants, quadratic, *traces, *forms], axis=1)
+        total = total + weights @ each
+    if not curved:
+        return np.asarray(total)
+    k = len(derivatives) + 1
+    squares = np.zeros((k, k))
+    for inverse, of_sector in zip(inverses, slopes, strict=True):
+        for stack in of_sector:  # lower triangles
+            for matrix in stack:
+                mirror_lower(matrix)
+        squares += np.tensordot(weights, _squares_of(inverse, of_sector, ratio), axes=1)
+    return np.concatenate([np.asarray(total), squares.ravel()])
+
+
+def _squares_of(inverse: Array, slopes: Sequence[Array], ratio: float) -> Array:
+    """``tr(R^-1 dR R^-1 dR')`` for every two numbers, from ``R^-1`` and dR by all but the ratio.
+
+    One for each matrix of the stacks (w, n, n): (w, k, k).
+    """
+    products = [inverse @ slope for slope in slopes]
+    products.append(ratio * inverse)
+    squares = np.empty((*inverse.shape[:-2], len(products), len(products)))
+    for i, left in enumerate(products):
+        for j, right in enumerate(products[: i + 1]):
+            # the last product is symmetric
+            squares[..., i, j] = np.einsum("...ab,...ba->...", left, right)
+            squares[..., j, i] = squares[..., i, j]
+    return squares
+
+
+def inner_products(left: Array, right: Array, coefficients: int) -> Array:
+    """``sum over columns of l'r`` for stacks, (k,); with coefficients all products of fields, (k, c c)."""
+    if coefficients == 0:
+        return np.asarray(np.einsum("kir,kir->k", left, right))
+    count, size, _ = left.shape
+    # real and imaginary parts of each field stand side by side
+    parts = (each.reshape(count, size, -1, 2) for each in (left, right))
+    return np.asarray(np.einsum("kias,kibs->kab", *parts).reshape(count, -1))
+
+
+def _invert(factors: Array) -> None:
+    """Replace every factor L by the whole of ``(L L')^-1``."""
+    invert_in_place(factors)
+    for matrix in factors:
+        mirror_lower(matrix)
+
+
+def _symmetric_inner(left: Array, right: Array) -> Array:
+    """``tr(A B)`` for stacks of symmetric matrices of which ``right`` has only its lower triangles."""
+    whole = np.einsum("kij,kij->k", left, right)
+    return np.asarray(2.0 * whole - np.einsum("kii,kii->k", left, right))
+
+
+def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
+    """``sum over columns of v' A v`` for stacks of symmetric matrices given by their lower triangles.
+
+    With coefficients all products of fields, as `inner_products`.
+    """
+    whole = inner_products(lower @ columns, columns, coefficients)
+    if coefficients == 0:
+        return np.asarray(2.0 * whole - np.einsum("kii,kir->k", lower, columns**2))
+    fields = columns.shape[2] // 2
+    square = whole.reshape(-1, fields, fields)
+    weighted = np.einsum("kii->ki", lower)[:, :, None] * columns
+    both = (square + square.transpose(0, 2, 1)).reshape(whole.shape)
+    return both - inner_products(weighted, columns, coefficients)
+
+
+def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int, curved: bool = False) -> int:
+    """Bytes of one evaluation: for each worker what a range takes, and the residuals and their transforms.
+
+    A range takes its blocks, their slopes and their inverses, and to make them a table of kernel values and a
+    matrix of cosines, each with its successors; for squares of derivatives three more matrices.
+    """
+    ranges = wavenumbers.ranges()
+    blocks = wavenumbers.block_bytes // len(ranges)
+    cosines = DOUBLE * wavenumbers.count * max(last - first for first, last in ranges)
+    tables = DOUBLE * TABLE_ENTRIES
+    points = wavenumbers.latitude_degrees.size * wavenumbers.n_longitudes
+    at_once = min(workers, len(ranges))
+    return (3 * (blocks + cosines + tables) + 3 * curved * blocks) * at_once + 6 * DOUBLE * points * fields

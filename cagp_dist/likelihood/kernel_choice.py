@@ -1,0 +1,141 @@
+"""Which kernel data ask for: Matern 1/2, 3/2 and 5/2 are fitted, and the likelihoods at their best compared.
+
+All three have the same numbers to fit, so that nothing is to be paid for one of them. Smoothness shows at
+short distances; a thousand points in cells of neighbours, of as many as there are, tell it as all of them do.
+Or the smoothness is a number like the others, and the likelihood at the best of those a function of it alone.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from cagp_dist.errors import NumericalError
+from cagp_dist.kernels import (
+    AUTO,
+    FITTED,
+    ROUGHEST,
+    SMOOTHEST,
+    Family,
+    Matern12,
+    Matern32,
+    Matern52,
+    MaternOf,
+)
+from cagp_dist.likelihood.fit_result import FitResult, KernelChoice
+from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.likelihood.starts import Start
+
+CANDIDATES: tuple[Family, ...] = (Matern32, Matern12, Matern52)
+"""The kernels to choose from; the first is kept unless another is better by `MARGIN`."""
+
+MARGIN = 2.0
+"""Log-likelihood by which another kernel must be better: odds of seven to one."""
+
+MOST_COMPARED = 1_000
+"""Points on which kernels are compared, of more by Vecchia's likelihood: two seconds for all of them."""
+
+OTHER_STARTS = 2
+"""Starts of all kernels but the first: from where that one ended, and one more."""
+
+FIRST_SMOOTHNESSES = (1.5, 0.5, 2.5)
+"""What a search for the smoothness begins with, and tells beside the best."""
+
+RESOLUTION = 0.02
+"""Of the logarithm of the smoothness; its standard error is larger."""
+
+KERNELS_COMPARED = {AUTO: len(CANDIDATES), FITTED: 6}
+"""How many fits a choice takes, with those that begin near their ends counted in part."""
+
+
+def choose(search: Callable[..., FitResult], *, final: bool) -> FitResult:
+    """Fit every candidate and give the fit of the best, with what there was to choose from."""
+    first = search(CANDIDATES[0])
+    found = [first]
+    missing: list[str] = []
+    for family in CANDIDATES[1:]:
+        try:
+            found.append(search(family, start=start_of(first), starts=OTHER_STARTS))
+        except NumericalError:  # its matrices are too smooth for this noise
+            missing.append(family.__name__)
+    all_found = found
+    if final and any(map(usable, found)):
+        found = [result for result in found if usable(result)]
+    best = max(found, key=_likelihood)
+    kept = best if first not in found or _likelihood(best) > _likelihood(first) + MARGIN else first
+    return replace(kept, choice=_choice(kept, all_found, missing))
+
+
+def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResult:
+    """Fit Matern kernels of several smoothnesses, and give the fit of the best; arguments as of `choose`.
+
+    The likelihood with all other numbers at their best is maximised over the logarithm of the smoothness by
+    Brent's method.
+    """
+    from scipy.optimize import minimize_scalar
+
+    found: dict[float, FitResult | None] = {}
+
+    def loss(logarithm: float) -> float:
+        """Minus the log-likelihood; where that leaves floating point, worse than all others."""
+        smoothness = min(max(round(math.exp(logarithm), 3), ROUGHEST), SMOOTHEST)
+        known = [result for result in found.values() if result is not None]
+        if smoothness not in found:
+            near = {"start": start_of(max(known, key=_likelihood)), "starts": 1} if known else {}
+            try:
+                found[smoothness] = search(MaternOf(smoothness), **near)
+            except NumericalError:
+                if not known:
+                    raise
+                found[smoothness] = None
+        result = found[smoothness]
+        if result is None:
+            return 2.0 * max(-_likelihood(one) for one in known) + 1e3
+        return -_likelihood(result)
+
+    for smoothness in FIRST_SMOOTHNESSES:
+        loss(math.log(smoothness))
+    ends = (math.log(ROUGHEST), math.log(SMOOTHEST))
+    minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": RESOLUTION})
+    all_found = [result for result in found.values() if result is not None]
+    candidates = [result for result in all_found if usable(result)] if final else []
+    best = max(candidates or all_found, key=_likelihood)
+    told = [result for result in all_found[: len(FIRST_SMOOTHNESSES)] if result is not best]
+    return replace(best, choice=_choice(best, [best, *told], []))
+
+
+CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose, FITTED: fit_smoothness}
+"""How a kernel is chosen, by what stands in its place."""
+
+
+def start_of(result: FitResult) -> Start:
+    """Give the numbers of a fit as a start of another."""
+    kernel = result.prior.kernel.parts[0]
+    return {
+        "lengthscale": kernel.lengthscale,
+        "variance": kernel.variance,
+        "noise_variance": result.prior.noise_number,
+    }
+
+
+def usable(result: FitResult) -> bool:
+    """Whether a fit ended well, but for a noise too small to be found, beside a known one for example."""
+    at_noise = result.at_bound == ("noise_variance",)
+    return result.status.ok or at_noise or noise_is_negligible(result, result.prior)
+
+
+def _likelihood(result: FitResult) -> float:
+    assert result.log_likelihood is not None  # of all that are compared
+    return result.log_likelihood
+
+
+def _choice(kept: FitResult, found: Sequence[FitResult], missing: Sequence[str]) -> KernelChoice:
+    return KernelChoice(
+        kernel=_name(kept),
+        log_likelihoods={_name(result): _likelihood(result) for result in found},
+        points=kept.points,
+        missing=tuple(missing),
+    )
+
+
+def _name(result: FitResult) -> str:
+    return result.prior.kernel.parts[0].family.__name__

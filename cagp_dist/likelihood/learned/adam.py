@@ -1,0 +1,104 @@
+"""Adam: steps of a length that is chosen, along a running mean of the gradient [Kingma & Ba 2015]."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import check_between, check_count, check_positive
+from cagp_dist.likelihood.course import Course
+from cagp_dist.likelihood.optimum import OptimiserStep
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam:
+    """Adam with a step length that falls linearly, as Wenger et al. (2024, S3) train.
+
+    With the gradient g of the objective after t steps (t = 0 at the start)::
+
+        m <- beta1 m + (1 - beta1) g,      w <- beta2 w + (1 - beta2) g^2
+        x <- x + rate(t) (m / (1 - beta1^(t+1))) / (sqrt(w / (1 - beta2^(t+1))) + epsilon)
+        rate(t) = learning_rate (1 - (1 - end_factor) t / steps)
+
+    and x is moved back into the bounds. A step changes every entry by about the learning rate, whatever the
+    size of the gradient: a logarithm of 0.1 is ten percent.
+
+    Parameters
+    ----------
+    steps : int
+        At most so many; the objective is evaluated once more than that.
+    learning_rate : float
+        Length of the first step in every entry.
+    end_factor : float
+        Length of the last step as part of it; 1 for a constant rate.
+    beta1, beta2 : float
+        How much of the running means of g and g^2 stays, below 1.
+    epsilon : float
+        Size of a gradient that counts as none.
+
+    Notes
+    -----
+    A checkpoint holds the step, x, both running means and the highest place: 32 bytes for each entry of the
+    vector, and the trace.
+    """
+
+    steps: int = 1000
+    learning_rate: float = 0.1
+    end_factor: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps, least=0)
+        for name in ("learning_rate", "end_factor", "epsilon"):
+            check_positive(name, getattr(self, name))
+        for name in ("beta1", "beta2"):
+            check_between(name, getattr(self, name), 0.0, 1.0)
+
+    def climb(self, course: Course, checkpoint: Checkpoint | None) -> None:
+        """Take steps until the course says that it is enough, or they are used up."""
+        vector, first, second = self._recalled(course, checkpoint)
+        while course.reason is None:
+            value, gradient = course.evaluate(vector)
+            step = len(course.trace)
+            if not course.take(vector, value, gradient) or step == self.steps:
+                break
+            first = self.beta1 * first + (1.0 - self.beta1) * gradient
+            second = self.beta2 * second + (1.0 - self.beta2) * gradient**2
+            mean, square = first / (1.0 - self.beta1 ** (step + 1)), second / (1.0 - self.beta2 ** (step + 1))
+            move = self._rate(step) * mean / (np.sqrt(square) + self.epsilon)
+            vector = np.clip(vector + move, course.low, course.high)
+            if checkpoint is not None and checkpoint.due():
+                _keep(checkpoint, course, vector, first, second)
+
+    def _rate(self, step: int) -> float:
+        """Length of a step, counted from 0."""
+        return self.learning_rate * (1.0 - (1.0 - self.end_factor) * step / self.steps)
+
+    def _recalled(self, course: Course, checkpoint: Checkpoint | None) -> tuple[Array, Array, Array]:
+        """Where the next step is taken, and the running means: those of a checkpoint, or the start."""
+        kept = None if checkpoint is None else checkpoint.latest()
+        if kept is None:
+            return course.start, np.zeros_like(course.start), np.zeros_like(course.start)
+        for number, (value, norm, seconds, *numbers) in enumerate(kept.about["trace"]):
+            hyperparameters = dict(zip(course.names, numbers, strict=True))
+            course.add(OptimiserStep(number, value, norm, hyperparameters, seconds))
+        course.evaluations = len(course.trace)
+        course.goes_on_from(kept.about["seconds"])
+        vector, first, second, course.best = kept.read("state")
+        return vector, first, second
+
+
+def _keep(checkpoint: Checkpoint, course: Course, vector: Array, first: Array, second: Array) -> None:
+    state = np.stack([vector, first, second, course.best])
+    trace = [
+        [step.value, step.gradient_norm, step.seconds, *step.hyperparameters.values()]
+        for step in course.trace
+    ]
+
+    def write(draft: Draft) -> bool:
+        return draft.write("state", state)
+
+    checkpoint.save({"trace": trace, "seconds": course.seconds}, write)

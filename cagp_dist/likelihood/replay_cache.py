@@ -1,0 +1,118 @@
+"""Evaluations of a fit that are kept, so that a fit that was cut off finds its way again without them.
+
+A search takes the same way every time: what it asks for first is what it asked for before. Evaluations come
+from a checkpoint in their order, as long as they are at the very same numbers; the rest is worked out.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, Likelihood
+from cagp_dist.likelihood.numbering import Model, Numbering
+from cagp_dist.likelihood.observed import Gridded, Points
+from cagp_dist.solvers.engine.solve_checkpoints import About, Checkpoint, Draft, add_arrays
+
+ARRAYS = ("traces", "slopes", "trace_covariance", "squares", "excess")
+
+
+class Evaluations:
+    """The evaluations of a fit in their order, whichever level of the search they are of.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        Of this very fit.
+    """
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        kept = checkpoint.latest()
+        self._all: list[dict[str, Any]] = [] if kept is None else list(kept.about["evaluations"])
+        self._taken = 0
+        self._levels = 0
+
+    def of(self, likelihood: Likelihood) -> "Recalled":
+        """Give a likelihood whose evaluations are kept."""
+        self._levels += 1
+        return Recalled(likelihood, self, self._levels)
+
+    def next(self, likelihood: Likelihood, numbers: Sequence[float], *, level: int) -> Evaluation:
+        """Recall the next evaluation if it is of these numbers, or work it out."""
+        where = {"level": level, "numbers": list(numbers)}
+        known = self._all[self._taken] if self._taken < len(self._all) else None
+        if known is not None and known["where"] == where:
+            found = _evaluation(known["found"])
+        else:
+            del self._all[self._taken :]
+            found = likelihood.evaluate(*numbers)
+            self._all.append({"where": where, "found": _about(found)})
+        self._taken += 1
+        if self._taken == len(self._all) and known is None and self._checkpoint.due():
+            self._checkpoint.save({"evaluations": self._all}, _nothing_else)
+        return found
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """A likelihood whose evaluations are kept; otherwise the same."""
+
+    likelihood: Likelihood
+    evaluations: Evaluations
+    level: int
+
+    @property
+    def points(self) -> int:
+        """Number of points, n."""
+        return self.likelihood.points
+
+    @property
+    def fields(self) -> int:
+        """Number of fields, T."""
+        return self.likelihood.fields
+
+    @property
+    def difference(self) -> float:
+        """Step in log parameters with which differences of its gradient are taken."""
+        return self.likelihood.difference
+
+    def evaluate(self, *numbers: float) -> Evaluation:
+        """Evaluate at these numbers, or recall what was found there."""
+        return self.evaluations.next(self.likelihood, [float(number) for number in numbers], level=self.level)
+
+
+def _about(found: Evaluation) -> About:
+    """Everything in numbers and lists: JSON keeps every bit of a float64."""
+    said = {field.name: getattr(found, field.name) for field in fields(found)}
+    said["numbering"] = [getattr(found.numbering, field.name) for field in fields(found.numbering)]
+    for name in ARRAYS:
+        said[name] = None if said[name] is None else np.asarray(said[name]).tolist()
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in said.items()}
+
+
+def _evaluation(said: About) -> Evaluation:
+    arrays = {name: None if said[name] is None else np.array(said[name], dtype=float) for name in ARRAYS}
+    return Evaluation(**{**said, **arrays, "numbering": Numbering(*said["numbering"])})
+
+
+def _nothing_else(draft: Draft) -> bool:
+    return True
+
+
+def fingerprint(model: Model, data: Points | Gridded, settings: object) -> str:
+    """Digest of all that the way of a search depends on."""
+    found = hashlib.sha256(repr((model, settings)).encode())
+    where: list[Array | None]
+    if isinstance(data, Gridded):
+        missing = None if data.missing is None else data.missing.astype(np.float64)
+        where = [data.grid.latitude_degrees, data.grid.longitude_degrees, missing]
+    else:
+        where = [data.X, data.deviations]
+    for array in (*where, data.residuals, data.basis):
+        add_arrays(found, [] if array is None else [array])
+        found.update(b"|")
+    return found.hexdigest()

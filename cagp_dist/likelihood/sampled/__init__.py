@@ -1,0 +1,1 @@
+"""The gradient of the likelihood by sampling, for points too many for a factor: `pathwise`, by `sweeps`."""

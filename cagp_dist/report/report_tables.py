@@ -1,0 +1,381 @@
+"""Numbers of the report as rows of text: scores, coverage, scores by time, provenance."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Mask, Times
+from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, scores
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
+from cagp_dist.report.published import PublishedRun, Simulation
+from cagp_dist.report.wording import percent, signed, when
+from cagp_dist.store.published_variables import PLAIN
+from cagp_dist.variables.units import amount, decimals, squared, symbol
+
+Row = tuple[str, ...]
+
+_VERSION = re.compile(r"\d+(\.\w+)+")
+
+_UNITS = {
+    "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
+    "variance": "{squared}of the field about its mean",
+    "noise_variance": "{squared}of one observation; in a reanalysis mostly what varies between the points",
+}
+_SCORES = (
+    ("rmse", "RMSE", "", "typical size of an error"),
+    ("crps", "CRPS", "", "error and error bar in one number"),
+    ("nll", "NLL", "{:.3f}", "surprise per observation, nats"),
+    ("ks_statistic", "KS statistic", "{:.4f}", "largest distance of the PIT from uniform"),
+    ("ks_pvalue", "KS p-value", "{:.2g}", "means little here, see the note"),
+)
+_OF_THE_PRIOR = ("rmse", "crps", "nll")
+
+_STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Scores")
+_METHODS = {
+    "rings": "Maximum of the exact likelihood of the grid",
+    "dense": "Maximum of the exact likelihood",
+    "blocks": "Maximum of the likelihood with blocks of neighbours counted as independent",  # earlier runs
+    "vecchia": "Maximum of Vecchia's likelihood, by conditionals on neighbours",
+    "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
+}
+
+HEADLINE = 0.9
+"""The level of which the page speaks in words."""
+
+UNSCORED = "nothing to score"
+"""What stands in place of the scores of a time at which no test point has a value."""
+
+MOST_PLACES = 20
+"""Rows of the table of places."""
+
+MOST_TIMES = 8
+"""Rows of the table by time; the chart beside it shows all of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ByTime:
+    """Scores of each time, pooled over its test points; ``coverage`` is that of ``level``."""
+
+    times: Times
+    rmse: Array
+    nll: Array
+    crps: Array
+    coverage: Array
+    level: float
+    units: str = "K"
+
+
+def score_rows(run: PublishedRun) -> list[Row]:
+    """Name, value of this run, value of the prior, meaning; each again by area if that is not the same.
+
+    Of a recalibrated run, the value without recalibration comes second.
+    """
+    rows: list[Row] = []
+    units, scored = run.variable.units, run.calibration
+    for name, title, form, meaning in _SCORES:
+        for suffix, by in scored.weightings.items():
+            key = f"{name}{suffix}"
+            value, before = scored.measures[key], scored.measures.get(f"{key}{PLAIN}")
+            shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else _score(value, form, units)
+            plain = ["" if before is None else _score(before, form, units)] if scored.recalibrated else []
+            prior = _score(scored.prior_scores[key], form, units) if name in _OF_THE_PRIOR else ""
+            rows.append((f"{title}{by}", shown, *plain, prior, "" if by else meaning))
+    return [*rows, *_interval_rows(run)]
+
+
+def _interval_rows(run: PublishedRun) -> list[Row]:
+    """Width and interval score of the headline error bars, as `score_rows`; none in runs of before."""
+    found = run.calibration.by_stratum
+    if found is None:
+        return []
+    by_area = "" if run.calibration.by_area_is_the_same else ", by area"
+    units, level = run.variable.units, f"{100.0 * found.level:g} %"
+    factor = f"{2.0 / (1.0 - found.level):.3g}"
+
+    def of_all(measure: str) -> list[str]:
+        """Write it of all observations, for each distribution."""
+        values = [found.measures[f"stratum_{measure}{each}"][0] for each in found.distributions]
+        return [amount(float(value), units) for value in values]
+
+    outside = f"their width and {factor} times how far observations lie outside; smaller is better"
+    return [
+        (f"Width, {level}{by_area}", *of_all("mean_width"), "",
+         f"of the {level} error bars from end to end"),
+        (f"Interval score, {level}{by_area}", *of_all("interval_score"), "", outside),
+    ]  # fmt: skip
+
+
+def _score(value: float | Array, form: str, units: str) -> str:
+    """Write a score in its form; one without has the unit of the variable."""
+    return form.format(float(value)) if form else amount(float(value), units)
+
+
+def coverage_rows(run: PublishedRun) -> list[Row]:
+    """Level, share of the observations inside, difference, standard error; then the same by area."""
+    scored = run.calibration
+    return [
+        (
+            f"{100.0 * level:g} %{by}",
+            percent(share),
+            signed(100.0 * float(share - level), 1),
+            f"±{100.0 * error:.1f}",
+        )
+        for suffix, by in scored.weightings.items()
+        for level, share, error in zip(
+            scored.levels,
+            scored.measures[f"coverage{suffix}"],
+            scored.measures[f"coverage_standard_error{suffix}"],
+            strict=True,
+        )
+    ]
+
+
+def simulation_rows(found: Simulation) -> list[Row]:
+    """Name what was measured on simulated fields, its value, that of right error bars, and a p-value."""
+    numbers, fields, points = found.numbers, found.pit.size, found.error_ratio.size
+    chance = 1.0 / np.sqrt(2.0 * fields)
+    low, high = np.quantile(found.error_ratio, [0.05, 0.95])
+
+    def p(name: str) -> str:
+        value = numbers[f"{name}_pvalue"]
+        return "< 1e-6" if value < 1e-6 else f"{value:.2g}"
+
+    return [
+        (
+            "Error over error bar, points together",
+            f"{numbers['error_ratio_joint']:.4f}",
+            f"1 ± {1.0 / np.sqrt(2.0 * fields * points):.4f}",
+            p("joint"),
+        ),
+        (
+            "the same along a random direction",
+            f"{numbers['error_ratio_along']:.3f}",
+            f"1 ± {chance:.3f}",
+            p("variance"),
+        ),
+        (
+            "the same point by point, by area",
+            f"{numbers['error_ratio_by_area']:.3f}",
+            f"1 ± {numbers['error_ratio_by_area_standard_error']:.3f}",
+            "",
+        ),
+        ("the same at nine of ten points", f"{low:.2f} to {high:.2f}", f"1 ± {chance:.3f} each", ""),
+        ("Distance of the PIT from uniform", f"{numbers['ks_statistic']:.4f}", "", p("ks")),
+        ("Counts of the histogram", "", "", p("rank")),
+        ("Mean error along the direction", "", "0", p("mean")),
+    ]
+
+
+def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
+    """Level nearest to 90 % and the share of the observations inside its error bars: plain and by area."""
+    scored = run.calibration
+    nearest = int(np.argmin(np.abs(scored.levels - HEADLINE)))
+    shares = [scored.measures[f"coverage{suffix}"][nearest] for suffix in ("", AREA_WEIGHTED)]
+    return float(scored.levels[nearest]), float(shares[0]), float(shares[1])
+
+
+def by_time(run: PublishedRun) -> ByTime:
+    """Score every time by itself; the predictive standard deviation includes the noise (math 10.3).
+
+    Scores of a time at which no test point has a value are NaN.
+    """
+    found = np.full((4, len(run.times)), np.nan)
+    for index, observed in enumerate(run.points.observed):
+        there = ~np.isnan(observed)
+        if there.any():
+            found[:, index] = _of_time(run, index, there)
+    rmse, nll, crps, coverage = found
+    return ByTime(run.times, rmse, nll, crps, coverage, level=HEADLINE, units=run.variable.units)
+
+
+def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, float, float]:
+    """RMSE, NLL, CRPS and coverage of one time, of its observations."""
+    points, values = run.points, run.calibration.values
+    mean, observed = points.mean[index, there], points.observed[index, there]
+    if values is None:  # a run of before, whose laws are Gaussian
+        row = scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
+        return row.rmse, row.nll, row.crps, float(row.coverage[0])
+    inside = np.abs(values.pit[index, there] - 0.5) <= 0.5 * HEADLINE
+    nll, crps = (float(each[index, there].mean()) for each in (values.nll, values.crps))
+    return float(np.sqrt(((mean - observed) ** 2).mean())), nll, crps, float(inside.mean())
+
+
+def time_rows(scored: ByTime) -> tuple[list[Row], str]:
+    """Rows of time, RMSE, NLL, CRPS and coverage, and which times they are."""
+    count = len(scored.times)
+    if count <= MOST_TIMES:
+        chosen, which = np.argsort(scored.times), f"All {count} times"
+    else:
+        chosen = np.sort(np.argsort(-scored.rmse)[:MOST_TIMES])
+        which = f"The {MOST_TIMES} of {count} times with the largest errors"
+    rows: list[Row] = [
+        (
+            when(scored.times[index]),
+            amount(scored.rmse[index], scored.units),
+            f"{scored.nll[index]:.3f}",
+            amount(scored.crps[index], scored.units),
+            percent(float(scored.coverage[index])),
+        )
+        if np.isfinite(scored.rmse[index])
+        else (when(scored.times[index]), UNSCORED, "", "", "")
+        for index in chosen
+    ]
+    return rows, which
+
+
+def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
+    """Rows of name, latitude, longitude, mean and standard deviation at places of a table, and which."""
+    places, units = run.places, run.variable.units
+    if places is None:
+        return [], ""
+    count, unit = places.mean.size, f" {symbol(units)}".rstrip()
+    rows: list[Row] = []
+    for index in range(min(count, MOST_PLACES)):
+        std = float(places.std[index])
+        digits = decimals(std)
+        rows.append(
+            (
+                places.names[index] if places.names is not None else "",
+                f"{places.latitude_degrees[index]:.2f}",
+                f"{(places.longitude_degrees[index] + 180.0) % 360.0 - 180.0:.2f}",
+                f"{places.mean[index]:.{digits}f}{unit}",
+                f"±{std:.{digits}f}{unit}",
+            )
+        )
+    which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
+    return rows, f"{which}, {when(run.times[0])}; all in group targets of the run"
+
+
+def region_rows(run: PublishedRun) -> list[Row]:
+    """Rows of name, definition, mean, standard deviation and its unfinished part, at the first time."""
+    regions, unit = run.regions, f" {symbol(run.variable.units)}".rstrip()
+    if regions is None:
+        return []
+    rows: list[Row] = []
+    for index, name in enumerate(regions.names):
+        std, part = float(regions.std[0, index]), ""
+        digits = decimals(std)
+        if regions.computational_std is not None:
+            unfinished = float(regions.computational_std[0, index])
+            part = f"{unfinished:.{decimals(unfinished)}f}{unit}" if unfinished > 0.0 else "none"
+        mean = f"{regions.mean[0, index]:.{digits}f}{unit}"
+        rows.append((name, regions.definitions[index], mean, f"±{std:.{digits}f}{unit}", part))
+    return rows
+
+
+def seconds_by_stage(run: PublishedRun) -> dict[str, float]:
+    """Seconds of each stage, in the order in which they ran."""
+    seconds = {
+        stage: float(value)
+        for stage, value in run.attributes.table("timings").items()
+        if isinstance(value, (int, float))
+    }
+    known = {stage: seconds[stage] for stage in _STAGES if stage in seconds}
+    return known | seconds
+
+
+def prior_rows(run: PublishedRun) -> list[Row]:
+    """Name, estimate, standard error and meaning of the numbers that were fitted; empty if none were."""
+    errors = run.attributes.table("fit").get("standard_errors")
+    if not isinstance(errors, dict):
+        return []
+    numbers = run.attributes.table("prior")
+    square = squared(run.variable.units)
+    rows: list[Row] = []
+    for name, unit in _UNITS.items():
+        values, spread = _each(numbers.get(name)), _each(errors.get(name))
+        for part, (value, error) in enumerate(zip(values, spread, strict=False), start=1):
+            known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
+            if isinstance(value, (int, float)):
+                said = unit.format(
+                    kilometres=value * EARTH_RADIUS_KILOMETRES, squared=f"{square}, " if square else ""
+                )
+                called = _spoken(name) if len(values) == 1 else f"{_spoken(name)}, part {part}"
+                rows.append((called, f"{value:.4g}", known, said))
+    return rows
+
+
+def _each(numbers: object) -> list[object]:
+    """One number, or those of the parts of a sum."""
+    return numbers if isinstance(numbers, list) else [numbers]
+
+
+def fit_caption(run: PublishedRun) -> str:
+    """Say what the prior was fitted to."""
+    return f"Prior, fitted to {run.attributes.table('fit').get('where')}"
+
+
+def fit_note(run: PublishedRun) -> str:
+    """Say how the prior was fitted and how the fit ended."""
+    fit = run.attributes.table("fit")
+    likelihood = fit.get("log_likelihood")
+    height = ""
+    if isinstance(likelihood, (int, float)):
+        height = ", log-likelihood " + f"{likelihood:,.1f}".replace("-", "\N{MINUS SIGN}")
+    method = _METHODS.get(str(fit.get("method")), str(fit.get("method")))
+    if isinstance(likelihood_said := fit.get("likelihood"), str):
+        method = f"Maximum of the likelihood ({likelihood_said})"
+    chosen = ""
+    if isinstance(choice := fit.get("kernel_choice"), str):
+        chosen = f" {choice}.".replace("-", "\N{MINUS SIGN}")
+    times, worth = fit.get("times"), fit.get("effective_times")
+    fields = ""
+    if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):
+        fields = f", {times:,} times counted as independent fields and worth about {worth:.3g}"
+    ended = (
+        f"{method}{height}{fields}.{chosen} {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
+    )
+    numbers = fit.get("hyperparameters")
+    return f"{ended} For the error bars they are {numbers}." if isinstance(numbers, str) else ended
+
+
+def record_rows(run: PublishedRun) -> list[Row]:
+    """List what was run on what: solver, prior, counts, executor and provenance, as name and text."""
+    attributes, origin = run.attributes, run.attributes.table("provenance")
+    counts = {
+        "Observations": attributes.count("train_count"),
+        "Values of all times": attributes.count("train_values"),
+        "Patterns of gaps": attributes.count("patterns_of_gaps"),
+        "Missing values dropped": attributes.count("dropped_missing"),
+        "Copies of a pole merged": attributes.count("merged_pole_copies"),
+    }
+    versions = {name: value for name, value in origin.items() if _VERSION.fullmatch(str(value))}
+    rows = [
+        ("Run", run.key),
+        ("Published", attributes.text("date_created")),
+        ("Solver", attributes.text("solver")),
+        ("Executor", attributes.text("executor")),
+        (
+            "Prior",
+            _joined({_spoken(name): _summed(value) for name, value in attributes.table("prior").items()}),
+        ),
+        *((name, f"{count:,}") for name, count in counts.items() if count is not None),
+        ("Test points", f"{run.points.latitude_degrees.size:,}"),
+        *(
+            (_spoken(name).capitalize(), _joined(value))
+            for name, value in origin.items()
+            if name not in versions
+        ),
+        ("Versions", _joined(versions)),
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _spoken(name: str) -> str:
+    """``noise_variance`` as people read it."""
+    return name.replace("_", " ")
+
+
+def _summed(value: object) -> object:
+    """Write the numbers of the parts of a sum as a sum."""
+    return " + ".join(map(_joined, value)) if isinstance(value, list) else value
+
+
+def _joined(value: object) -> str:
+    """Write mappings and lists as one line of text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_joined(entry)}" for name, entry in value.items() if entry is not None)
+    if isinstance(value, list):
+        return ", ".join(_joined(entry) for entry in value)
+    return f"{value:g}" if isinstance(value, float) else "" if value is None else str(value)

@@ -1,0 +1,74 @@
+"""Groups of a published run as the report reads them, with every check and error in one place."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import StoreError
+from cagp_dist.store.layout_check import absent
+from cagp_dist.store.published_variables import table
+from cagp_dist.store.zarr_arrays import opened
+from cagp_dist.variables import T2M, Variable
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A group that is open, of a run of a variable."""
+
+    name: str
+    dataset: "xr.Dataset"
+    variable: Variable = T2M
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.dataset
+
+    def at(self, **index: int) -> "Group":
+        """One time, or one of another dimension."""
+        return Group(self.name, self.dataset.isel(index), self.variable)
+
+    def values(self, name: str) -> Array:
+        """Read an array as float64, in the order of the table and with as many NaN as its group says."""
+        found = self.dataset[name].variable
+        described = table(self.variable)[self.name].get(name)
+        if described is not None:
+            found = found.transpose(*(dim for dim in described.dims if dim in found.dims))
+        values = np.asarray(found.values, dtype=np.float64)
+        faulty = np.count_nonzero(~np.isfinite(values))
+        expected = absent(self.name, name, found, self.dataset.attrs, self.variable)
+        if faulty != expected or np.isinf(values).any():
+            raise StoreError(
+                f"{faulty} of {values.size} values of {name!r} are not finite; a missing chunk reads as NaN. "
+                "`cagp verify OUT` names it; restore the run from a copy or run the job again."
+            )
+        return values
+
+    def optional(self, name: str) -> Array | None:
+        """Read an array that a run may lack."""
+        return self.values(name) if name in self else None
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Read a coordinate that is text."""
+        return tuple(map(str, self.dataset[name].values.tolist()))
+
+
+@contextmanager
+def open_group(path: Path, name: str, variable: Variable = T2M) -> Iterator[Group]:
+    """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
+    try:
+        with opened(path, name) as dataset:
+            yield Group(name, dataset, variable)
+    except StoreError as error:
+        raise StoreError(f"the run {path}: {error}") from error
+    except Exception as error:  # codecs and metadata readers raise whatever their library raises
+        raise StoreError(
+            f"cannot read group {name or '/'!r} of the run {path} ({type(error).__name__}: {error}). "
+            "`cagp verify OUT` names the damaged file; restore it from a copy or run the job again."
+        ) from error

@@ -1,0 +1,96 @@
+"""Calibration of the last times of the series of an output folder: within chance, or drifted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.calibration.verification.calibration_drift import Drift, drift
+from cagp_dist.calibration.verification.verdict import compact_cells
+from cagp_dist.era5.selection import shown
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.store import series
+from cagp_dist.store.zarr_arrays import read_group
+from cagp_dist.text import counted
+
+FEWEST_TIMES = 12
+"""Two in each batch of `cagp_dist.calibration.verification.calibration_drift`."""
+
+LAST = 30
+"""How many times are looked at, unless asked otherwise."""
+
+
+@dataclass(frozen=True)
+class DriftOfSeries:
+    """What the last times of a series say of the error bars.
+
+    Attributes
+    ----------
+    times : array of datetime64[ns], shape (T,)
+        Those that were looked at, ascending.
+    found : Drift or None
+        None if there are fewer than `FEWEST_TIMES`, which decide nothing.
+    """
+
+    times: Times
+    found: Drift | None
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the error bars of these times are wrong by more than chance explains."""
+        return self.found is not None and self.found.alarm
+
+    def line(self) -> str:
+        """Say it in one line."""
+        count = len(self.times)
+        if self.found is None:
+            return f"undecided: {count} of the {FEWEST_TIMES} times that it takes have held-out observations"
+        said, found = "within chance", self.found
+        if self.alarm:
+            said = f"drift: the error bars are too {'narrow' if found.ratio > 1.0 else 'wide'}"
+        return (
+            f"{said}: over {count} times, {shown(self.times[0])} to {shown(self.times[-1])}, errors are "
+            f"{found.ratio:.3f} times as large as the error bars say; chance explains {found.low:.3f} to "
+            f"{found.high:.3f} ({found.values:,} observations)"
+        )
+
+
+def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
+    """Compare the errors at held-out observations of the last times of a series with their error bars."""
+    if last < FEWEST_TIMES:
+        raise ConfigurationError(
+            f"{counted(last, 'time')} cannot decide whether error bars have drifted; expected --last "
+            f"{FEWEST_TIMES} or more."
+        )
+    version = series.current_version(root)
+    if version is None:
+        raise ConfigurationError(
+            f"there is no time series in {root}; expected the output folder of a job that "
+            "`python -m pipelines.daily` does."
+        )
+    scores = read_group(version, series.SCORES)
+    runs = [root / "runs" / f"{key}.zarr" for key in scores[series.RUN_KEY].values]
+    newest = [at for at, run in enumerate(runs) if run.is_dir()][-last:]
+    found = [(at, pit, places) for at in newest for pit, places in [_pits(runs[at])] if pit.size]
+    times: Times = scores["time"].values[[at for at, *_ in found]]
+    if len(found) < FEWEST_TIMES:
+        return DriftOfSeries(times, None)
+    number = np.repeat(np.arange(len(found)), [pit.size for _, pit, _ in found])
+    pits, cells = np.concatenate([pit for _, pit, _ in found]), _cells([places for *_, places in found])
+    return DriftOfSeries(times, drift(pits, times=number, cells=cells))
+
+
+def _pits(run: Path) -> tuple[Array, Array]:
+    """PIT values of a run, shape (N,), and latitude and longitude of each in degrees, shape (N, 2)."""
+    calibration = read_group(run, "calibration")
+    pit = calibration["pit"].values[0]
+    places = np.stack([calibration["latitude"].values, calibration["longitude"].values], axis=1)
+    return pit[~np.isnan(pit)], places[~np.isnan(pit)]
+
+
+def _cells(places: list[Array]) -> Indices:
+    """Compact cell of each place; one that comes again is in the same cell."""
+    distinct, index = np.unique(np.concatenate(places), axis=0, return_inverse=True)
+    return compact_cells(unit_sphere(distinct[:, 0], distinct[:, 1]))[index.ravel()]

@@ -1,0 +1,342 @@
+"""The three numbers of a prior, fitted to the observations of a job by maximum likelihood."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from cagp_dist.arrays import Indices
+from cagp_dist.era5.canonical import Points
+from cagp_dist.errors import DataError, FitError
+from cagp_dist.geometry import coinciding, unit_sphere
+from cagp_dist.kernels import name_of
+from cagp_dist.likelihood.fit_result import each
+from cagp_dist.likelihood.numbering import NAMES, Numbering
+from cagp_dist.mapping.fitting import Sites, centred, choose_sites, fit_numbers
+from cagp_dist.means import FieldMean
+from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.remedies import advice
+from cagp_dist.runtime import Executor
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.task import Task, fit_mean
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.text import counted
+
+if TYPE_CHECKING:
+    from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+    from cagp_dist.service.jobfile.prior_table import FitTo
+
+
+T = TypeVar("T")
+
+LEVEL = 0.95
+"""Of the intervals that are shown of the numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPrior:
+    """A prior whose numbers were fitted.
+
+    Attributes
+    ----------
+    prior : Prior
+        Kernel, noise and the mean of the job.
+    result : FitResult
+        Estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them.
+    fit_to : {"observed", "field"}
+        What the job asked for.
+    where : str
+        What they were fitted to, for people.
+    units : str
+        Of the values.
+    likelihood : str
+        Which one, for people.
+    times : int
+        Times whose fields share the three numbers.
+    effective_times : float
+        How many independent fields they are worth (`cagp_dist.likelihood.replicates`).
+    """
+
+    prior: Prior
+    result: "FitResult"
+    fit_to: "FitTo"
+    where: str
+    units: str = "K"
+    likelihood: str = "exact"
+    times: int = 1
+    effective_times: float = 1.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the numbers can be used: the fit ended well, but for a noise too small to be found."""
+        return self.result.status.ok or self.noise_is_negligible
+
+    @property
+    def noise_is_negligible(self) -> bool:
+        """Whether all that is not determined is a noise variance so small that it makes no difference.
+
+        On a fine grid of a reanalysis, which has no noise, it is: its logarithm has no standard error, or a
+        large one, and the noise variance itself is far below that of the field. A search that looks for it
+        in vain may end unconverged; the other numbers are then within a tenth of a standard error.
+        """
+        from cagp_dist.likelihood.negligible import noise_is_negligible
+
+        return noise_is_negligible(self.result, self.prior)
+
+    def estimates(self) -> list[tuple[str, float, float]]:
+        """Name, value and standard error of each number, in the order of the job file.
+
+        The standard error is NaN where there is none. Of a sum the lengthscales and variances of all parts.
+        """
+        parts, errors = self.prior.kernel.parts, self.result.standard_errors
+        values = (
+            *(part.common_lengthscale for part in parts),
+            *(part.variance for part in parts),
+            self.prior.noise_number,
+        )
+        spread = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
+        return list(zip(Numbering(len(parts)).names, values, spread, strict=True))
+
+    def intervals(self) -> list[tuple[float, float]]:
+        """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`.
+
+        NaN where there is no standard error. That of a nugget beside a known noise is symmetric in the
+        logarithm of both together, and ends at zero.
+        """
+        *others, (low, high) = self.result.intervals(LEVEL).values()
+        known = self.result.prior.noise_number - self.prior.noise_number
+        return [*others, (max(low - known, 0.0), high - known) if isfinite(low) else (low, high)]
+
+    @property
+    def advice(self) -> str:
+        """What the status of the fit means, and what to do in the job."""
+        status = self.result.status
+        if self.noise_is_negligible:
+            return (
+                "The noise variance is too small beside the field's to be told from none, so that its "
+                "standard error is missing or large; the posterior does not depend on it."
+            )
+        return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
+
+    def line(self) -> str:
+        """Sum it up in one line."""
+        numbers = ", ".join(
+            f"{name.replace('_', ' ')} {value:.4g} ± {error:.1g}" for name, value, error in self.estimates()
+        )
+        text = f"{self.result.status.value}, {numbers}"
+        if self.result.choice is not None:
+            text += f"; {self.result.choice.line()}"
+        if self.noise_is_negligible:
+            text += "; the noise is too small to be told from none, which makes no difference"
+        if self.times > 1:
+            text += f"; {self.times:,} times as fields of one prior, worth {self.effective_times:.3g}"
+            text += " independent ones"
+        return text
+
+    def attributes(self) -> dict[str, object]:
+        """Give what the published run says of the fit; a number that there is not is null."""
+        result = self.result
+        return {
+            "fit_to": self.fit_to,
+            "where": self.where,
+            "likelihood": self.likelihood,
+            "points": result.points,
+            "times": self.times,
+            "effective_times": round(self.effective_times, 2),
+            "method": result.method,
+            "status": result.status.value,
+            "status_advice": self.advice,
+            "log_likelihood": _finite(result.log_likelihood),
+            "standard_errors": by_name([_finite(error) for _, _, error in self.estimates()]),
+            "intervals": by_name([[_finite(end) for end in ends] for ends in self.intervals()]),
+            "intervals_level": LEVEL,
+            **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
+            "gradient_norm": _finite(result.gradient_norm),
+            "evaluations": result.evaluations,
+        }
+
+
+def by_name(numbers: Sequence[T]) -> dict[str, T | list[T]]:
+    """All numbers of a prior under the keys of the job file: of a sum, lists with one for each part."""
+    parts = len(numbers) // 2
+    if parts == 1:
+        return dict(zip(NAMES, numbers, strict=True))
+    lengthscales, variances = list(numbers[:parts]), list(numbers[parts:-1])
+    return dict(zip(NAMES, (lengthscales, variances, numbers[-1]), strict=True))
+
+
+def _finite(number: float | None) -> float | None:
+    return number if number is not None and np.isfinite(number) else None
+
+
+def fit_prior(
+    task: Task,
+    *,
+    executor: Executor,
+    memory_limit_bytes: int | None = None,
+    progress: Callable[[float | None, str], None],
+    checkpoints: Checkpoints | None = None,
+) -> FittedPrior:
+    """Fit lengthscale, variance and noise variance of a job's kernel (of a sum all of them), given its mean.
+
+    By default the values at the observed points decide, and no other value is read; with
+    ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. With
+    ``fit_times`` it is the values at these times, and a mean fitted to them. How the likelihood of either is
+    worked out is chosen by `fit_sites`. All times share the three numbers, as
+    replicates of one prior; the standard errors count them as independent, and how many independent ones they
+    are worth is estimated. Where the noise of the measurements is known, the noise variance is what is added
+    to it (a nugget).
+    """
+    from cagp_dist.likelihood.replicates import effective_fields
+
+    points, observed, mean = values_of_fit(task)
+    sites, fit_to = sites_of(task), task.job.prior.fit_to
+    X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
+    values = points.values[np.ix_(sites.times, sites.chosen)]
+    known, least = np.zeros(()), 0.0
+    if points.noise_variance is not None:
+        known = points.noise_variance[sites.chosen]
+        least = float(min(known.min(), points.noise_variance[observed].min()))
+    estimated = mean if isinstance(mean, EstimatedMean) else None
+    if not isinstance(mean, EstimatedMean):
+        values = values - mean(X).T[sites.times]
+    result, nugget = fit_numbers(
+        task.job.prior.kernel,
+        X,
+        values,
+        sites,
+        mean=estimated,
+        known=known,
+        least=least,
+        executor=executor,
+        memory_limit_bytes=memory_limit_bytes,
+        progress=lambda state: progress(None, _shown(state)),
+        checkpoints=checkpoints,
+    )
+    prior = Prior(result.prior.kernel, nugget, task.mean)
+    noise = np.full(len(X), result.prior.noise_number) + (known - least)
+    worth = effective_fields(prior.kernel, noise, X, centred(values, X, estimated).T)
+    return FittedPrior(
+        prior=prior,
+        result=result,
+        fit_to=fit_to,
+        where=sites.where,
+        likelihood=sites.likelihood,
+        times=sites.times.size,
+        effective_times=worth,
+        units=points.variable.units,
+    )
+
+
+def _shown(state: "FitProgress") -> str:
+    lengthscale, variance = (
+        " + ".join(f"{number:.3g}" for number in each(numbers))
+        for numbers in (state.lengthscale, state.variance)
+    )
+    return (
+        f"likelihood {state.evaluations}: lengthscale {lengthscale}, variance {variance}, "
+        f"noise {state.noise_variance:.2g}"
+    )
+
+
+def values_of_fit(task: Task) -> tuple[Points, Indices, FieldMean | EstimatedMean]:
+    """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
+    if task.fit_points is None:
+        return task.points, task.design.train, task.mean
+    train = same_places(task.fit_points, task.points, task.design.train)
+    if train.size == 0:
+        raise DataError(
+            f"[prior] fit_times: none of the {task.design.train.size:,} observed places has a value at these "
+            "times; choose others."
+        )
+    return task.fit_points, train, fit_mean(task.job, task.family, task.fit_points, train)
+
+
+def same_places(points: Points, others: Points, chosen: Indices) -> Indices:
+    """Find the points that are where the chosen ones of others are, in their order; those that are there."""
+    latitude, longitude = others.latitude_degrees[chosen], others.longitude_degrees[chosen]
+    found = coinciding(latitude, longitude, points.latitude_degrees, points.longitude_degrees)
+    return found[found >= 0]
+
+
+def sites_of(task: Task) -> Sites:
+    """Choose the points and times that the numbers of a job are fitted to; see `fit_sites`."""
+    points, train, _ = values_of_fit(task)
+    sites = fit_sites(points, train, fit_to=task.job.prior.fit_to)
+    if task.fit_points is None:
+        return sites
+    return replace(sites, where=sites.where + at_fit_times(points.times.size))
+
+
+def at_fit_times(count: int) -> str:
+    """Say that the values of a fit are those of ``fit_times``."""
+    return f", with the values of {counted(count, 'time')} in fit_times"
+
+
+def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
+    """Choose the points and times that decide (`choose_sites`), of the observed points or of the field.
+
+    Shapes: ``train`` (n,).
+    """
+    asked = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
+    present = ~np.isnan(points.values)[:, asked]
+    sites = choose_sites(
+        points.latitude_degrees[asked], points.longitude_degrees[asked], present, gridded=points.gridded
+    )
+    kept, times = sites.times.size, len(present)
+    at_times = f" at {kept:,} of {times:,} times"
+    if present.all():
+        where = fitted_to(fit_to, observed=train.size, field=sites.chosen.size)
+        where += f"{at_times}, evenly spread" if kept < times else ""
+    else:
+        whole = fitted_to(fit_to, observed=train.size, field=asked.size)
+        where = f"{sites.chosen.size:,} of {whole},{at_times}"
+    return replace(sites, chosen=asked[sites.chosen], where=where)
+
+
+def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
+    """Say what a fit uses; a field that was not read yet has None points."""
+    if fit_to == "observed":
+        return f"the {observed:,} observed points"
+    size = "" if field is None else f" of {field:,} points"
+    return f"the whole field{size}, test points included"
+
+
+def check_fit(job: Job, fitted: FittedPrior) -> None:
+    """Raise `FitError` unless the numbers can be used; the text has the remedy and those it reached."""
+    status, at_bound = fitted.result.status, " and ".join(fitted.result.at_bound)
+    if not fitted.ok:
+        which = f" ({at_bound})" if at_bound else ""
+        raise FitError(
+            f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
+            "Nothing was published. To go on with the numbers it reached, put them into the job:\n"
+            f"{prior_table(job, fitted)}"
+        )
+
+
+def prior_table(job: Job, fitted: FittedPrior) -> str:
+    """``[prior]`` of a job file with the fitted numbers, ready to paste."""
+    numbers = [
+        f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"
+        for name, value in by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
+    ]
+    mean = [f"mean = {_quoted(job.prior.mean)}"]
+    if job.prior.mean_estimate != "generalised":
+        mean.append(f"mean_estimate = {_quoted(job.prior.mean_estimate)}")
+    if job.prior.persistence is not None:
+        mean.append(f"persistence = {job.prior.persistence:g}")
+    if job.prior.covariates:
+        mean.append(f"covariates = [{', '.join(map(_quoted, job.prior.covariates))}]")
+        if (marks := job.prior.covariates_missing) is not None:
+            listed = [marks] if isinstance(marks, float) else marks
+            mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
+    return "\n".join(["[prior]", f'kernel = "{name_of(fitted.prior.kernel)}"', *mean, *numbers])
+
+
+def _quoted(text: str) -> str:
+    """Write text as TOML does."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False)

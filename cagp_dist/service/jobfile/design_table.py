@@ -1,0 +1,232 @@
+"""``[design]`` of a job file: which points are observed, scored and mapped."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, model_validator
+
+from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.regions import Region
+from cagp_dist.service.jobfile import values
+from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area
+from cagp_dist.service.jobfile.regions_key import EXPECTED as EXPECTED_REGIONS
+from cagp_dist.service.jobfile.regions_key import regions as check_regions
+from cagp_dist.service.jobfile.regions_key import written as written_regions
+from cagp_dist.service.jobfile.table_base import Table
+
+Regions = Annotated[
+    tuple[Region, ...] | None, PlainValidator(check_regions), PlainSerializer(written_regions)
+]
+_COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le=LARGEST_COUNT)
+FEWEST_SAMPLES = 50
+"""Of error bars from samples: a standard error of a tenth of them."""
+
+
+class RandomPoints(Table):
+    """``{ kind = "random" }``: ``count`` points, none twice, in proportion to area or all equally likely."""
+
+    kind: Literal["random"]
+    count: Annotated[int, _COUNT]
+    seed: Annotated[int, SEED] = 0
+    weight: Annotated[
+        Literal["area", "equal"],
+        Field(description="what a point's chance is proportional to", examples=["area"]),
+    ] = "area"
+
+
+class StridePoints(Table):
+    """``{ kind = "stride" }``: every ``step``-th latitude of every ``step``-th longitude, from ``offset``."""
+
+    kind: Literal["stride"]
+    step: Annotated[int, Field(description="an integer of at least 1", examples=[4], ge=1, le=LARGEST_COUNT)]
+    offset: Annotated[
+        int, Field(description="an integer of at least 0 and below step", examples=[2], ge=0)
+    ] = 0
+
+    @model_validator(mode="after")
+    def _offset_below_step(self) -> Self:
+        if self.offset >= self.step:
+            raise ValueError(f"offset = {self.offset} is not below step = {self.step}; use offset = 0")
+        return self
+
+
+class BlockPoints(Table):
+    """``{ kind = "blocks" }``: ``count`` points, by area, of blocks in which nothing is observed.
+
+    The globe is cut into blocks about ``blocks_degrees`` high and wide, and ``share`` of those that have
+    points are chosen at random. Points nearer than ``margin_degrees`` to one of them are not observed either.
+    """
+
+    kind: Literal["blocks"]
+    count: Annotated[int, _COUNT]
+    blocks_degrees: Annotated[float, DEGREES]
+    margin_degrees: Annotated[
+        float,
+        Field(description="a number of degrees in [0, 90]", examples=[1.0], ge=0.0, le=90.0),
+    ] = 0.0
+    share: Annotated[
+        float,
+        Field(
+            description="a number above 0 and below 1: how many of the blocks", examples=[0.1], gt=0.0, lt=1.0
+        ),
+    ] = 0.1
+    seed: Annotated[int, SEED] = 0
+
+
+class FoldPoints(Table):
+    """``{ kind = "folds" }``: every observed place, predicted without its fold; blocks stay together."""
+
+    kind: Literal["folds"]
+    count: Annotated[
+        int, Field(description="an integer of at least 2", examples=[10], ge=2, le=LARGEST_COUNT)
+    ] = 10
+    blocks_degrees: Annotated[float, DEGREES] = 5.0
+    seed: Annotated[int, SEED] = 0
+
+
+class AllPoints(Table):
+    """``{ kind = "all" }``: every point that is not held out for the test."""
+
+    kind: Literal["all"]
+
+
+class MapGrid(Table):
+    """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``.
+
+    With ``kind = "cells"`` not the field at the centres is wanted but its mean over each cell.
+
+    With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own. Of fine maps
+    the error bars come from samples, ``std_samples`` of them, 400 if it is left out and there are more than
+    8,000 cells; see `cagp_dist.service.map_cells.samples_of_map`.
+    """
+
+    kind: Literal["grid", "cells"]
+    resolution_degrees: Annotated[float, DEGREES]
+    area: Annotated[Area | None, AREA] = None
+    std_resolution_degrees: Annotated[
+        float | None,
+        Field(
+            description="a number of degrees above resolution_degrees, at most 90",
+            examples=[4.0],
+            gt=0.0,
+            le=90.0,
+        ),
+    ] = None
+    std_samples: Annotated[
+        int | None,
+        Field(
+            description=f"an integer of at least {FEWEST_SAMPLES}, or 0 for no samples",
+            examples=[400],
+            ge=0,
+            le=100_000,
+        ),
+    ] = None
+    mask: Annotated[
+        Literal["observed", "none"],
+        Field(
+            description='"observed" to leave cells blank where the source has no values, or "none"',
+            examples=["none"],
+        ),
+    ] = "observed"
+
+    @model_validator(mode="after")
+    def _error_bars_are_coarser(self) -> Self:
+        coarse = self.std_resolution_degrees
+        if coarse is not None and coarse <= self.resolution_degrees:
+            raise ValueError(
+                f"std_resolution_degrees = {coarse:g} is not above resolution_degrees = "
+                f"{self.resolution_degrees:g}; leave it out to have mean and error bars on one grid"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _samples_are_enough_and_for_one_map(self) -> Self:
+        samples = self.std_samples
+        if samples is not None and 0 < samples < FEWEST_SAMPLES:
+            raise ValueError(
+                f"std_samples = {samples} would leave a standard error of {(0.5 / samples) ** 0.5:.0%}; give "
+                f"at least {FEWEST_SAMPLES}, or 0 for error bars without chance"
+            )
+        if samples and self.std_resolution_degrees is not None:
+            raise ValueError(
+                f"std_samples = {samples} gives the error bars of all cells, and std_resolution_degrees asks "
+                "for those of coarser ones; leave one of the two out"
+            )
+        return self
+
+
+class DesignTable(Table):
+    """``[design]``: which points are observed, scored and mapped, places to predict, regions to average."""
+
+    train: Annotated[
+        RandomPoints | StridePoints | AllPoints,
+        Field(
+            discriminator="kind",
+            description="a table of kind random, stride or all",
+            examples=[{"kind": "random", "count": 10000, "seed": 0}],
+        ),
+    ]
+    test: Annotated[
+        RandomPoints | StridePoints | BlockPoints | FoldPoints,
+        Field(
+            discriminator="kind",
+            description="a table of kind random, stride, blocks or folds",
+            examples=[{"kind": "random", "count": 1000, "seed": 1}],
+        ),
+    ] = FoldPoints(kind="folds")
+    calibration: Annotated[
+        Annotated[RandomPoints | BlockPoints, Field(discriminator="kind")] | None,
+        Field(
+            description="a table of kind random or blocks",
+            examples=[{"kind": "random", "count": 2000, "seed": 2}],
+        ),
+    ] = None
+    targets: Annotated[
+        str | None,
+        AfterValidator(values.places),
+        Field(
+            description='"table:PATH", a CSV or Parquet file of places to predict',
+            examples=["table:places.csv"],
+        ),
+    ] = None
+    map: Annotated[
+        MapGrid | None,
+        Field(
+            description="a table of kind grid or cells",
+            examples=[{"kind": "grid", "resolution_degrees": 4.0}],
+        ),
+    ] = None
+    regions: Annotated[
+        Regions,
+        Field(
+            description=EXPECTED_REGIONS,
+            examples=[["global", {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}]],
+        ),
+    ] = None
+    regions_resolution_degrees: Annotated[
+        float,
+        Field(
+            description="a number of degrees in [0.1, 30]: height of the cells whose sum is the mean over a "
+            "region",
+            examples=[1.0],
+            ge=0.1,
+            le=30.0,
+        ),
+    ] = RESOLUTION_DEGREES
+
+    @model_validator(mode="after")
+    def _folds_have_errors_of_their_own(self) -> Self:
+        if self.calibration is not None and isinstance(self.test, FoldPoints):
+            raise ValueError(
+                "calibration came with a cross-validation, which has an error of every observed place to "
+                "calibrate with; leave calibration out, or hold points out for the test: "
+                'test = { kind = "random", count = 1000 }'
+            )
+        return self
+
+    @property
+    def region_means(self) -> LinearFunctionals | None:
+        """Means over the regions, one functional for each; None without regions."""
+        if self.regions is None:
+            return None
+        return area_means(self.regions, resolution_degrees=self.regions_resolution_degrees)

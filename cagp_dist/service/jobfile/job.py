@@ -1,0 +1,348 @@
+"""A job file as strict, frozen tables, and what its tables say of each other."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from cagp_dist.calibration.recalibration.fewest import fewest_of_split, outermost
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
+from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
+from cagp_dist.service.jobfile import values
+from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints
+from cagp_dist.service.jobfile.observations_table import Observations
+from cagp_dist.service.jobfile.prior_table import PriorTable
+from cagp_dist.service.jobfile.runtime_table import RuntimeTable
+from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
+from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.solvers.interface import LinearMean
+from cagp_dist.solvers.registry import SOLVERS
+from cagp_dist.store.addresses import folder_of
+from cagp_dist.text import alternatives, counted
+
+METHOD_NAMES = (*(name for name in RECALIBRATIONS if name != "none"), SHARP, "none")
+
+if TYPE_CHECKING:
+    MethodName = str
+else:
+    MethodName = Literal[METHOD_NAMES]
+
+
+def _is_there(method: object) -> object:
+    """Say what to use in place of a method that was removed."""
+    if isinstance(method, str) and method in REMOVED:
+        raise ValueError(f"this method was removed; {REMOVED[method]}")
+    return method
+
+
+class RecalibrationTable(Table):
+    """``[recalibration]``: how errors at points that were not used correct the predictive laws."""
+
+    method: Annotated[
+        MethodName,
+        BeforeValidator(_is_there),
+        Field(description=alternatives(METHOD_NAMES), examples=["local-scale"]),
+    ] = "local-scale"
+    levels: Annotated[
+        tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None,
+        BeforeValidator(values.as_tuple),
+        Field(
+            description='of "sharp", levels of the quantiles: ascending numbers above 0 and below 1, 2 to 99',
+            examples=[[0.05, 0.5, 0.95]],
+            min_length=2,
+            max_length=99,
+        ),
+    ] = None
+    split: Annotated[
+        Literal["three-way", "two-way"] | None,
+        Field(
+            description='of "sharp", "three-way": lengthscales are chosen with one half of the calibration '
+            'points, widths with the other; or "two-way": both with all of them',
+            examples=["three-way"],
+        ),
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_history(cls, table: object) -> object:
+        if isinstance(table, dict) and "history" in table:
+            raise ValueError("the key history was removed: each run learns from its own errors; leave it out")
+        return table
+
+    @model_validator(mode="after")
+    def _levels_of_quantiles(self) -> Self:
+        given = [name for name in ("levels", "split") if getattr(self, name) is not None]
+        if given and self.method != SHARP:
+            raise ValueError(
+                f'{" and ".join(given)} came with method = "{self.method}", but only "{SHARP}" has them; '
+                f'leave them out, or write method = "{SHARP}"'
+            )
+        if self.levels is not None and list(self.levels) != sorted(set(self.levels)):
+            raise ValueError(f"levels = {list(self.levels)} do not ascend; sort them, and give none twice")
+        return self
+
+    @property
+    def sharp_levels(self) -> tuple[float, ...]:
+        """Levels of the quantiles of a sharp GP."""
+        return SHARP_LEVELS if self.levels is None else self.levels
+
+    @property
+    def sharp_split(self) -> Literal["three-way", "two-way"]:
+        """How the calibration points of a sharp GP are used."""
+        return self.split or "three-way"
+
+    @property
+    def fewest_points(self) -> int:
+        """Calibration points that a sharp GP needs."""
+        return fewest_of_split(self.sharp_levels, parts=1 if self.sharp_split == "two-way" else 2)
+
+    def check_points(self, count: int) -> None:
+        """Raise `ValueError` if so many calibration points are too few for the levels of a sharp GP."""
+        if count >= (needed := self.fewest_points):
+            return
+        fewer = "levels nearer to the middle"
+        if self.sharp_split == "three-way":
+            fewer += f', or split = "two-way", which needs {needed // 2} and guarantees nothing'
+        raise ValueError(
+            f"{counted(count, 'calibration point')} cannot resolve the level "
+            f"{outermost(self.sharp_levels):g}{' in each half' if self.sharp_split == 'three-way' else ''}; "
+            f"expected at least {needed}: raise count of [design] calibration, or ask for {fewer}"
+        )
+
+    @property
+    def asked(self) -> bool:
+        """Whether the job names the method."""
+        return "method" in self.model_fields_set
+
+
+class ClusterTable(Table):
+    """``[cluster]``: where the work is done. Has no influence on the result."""
+
+    scheduler: Annotated[
+        str | None,
+        AfterValidator(values.scheduler),
+        Field(
+            description=EXPECTED_SCHEDULER,
+            examples=["local"],
+        ),
+    ] = None
+    workers: Annotated[
+        int | None, Field(description="an integer of at least 1", examples=[2], ge=1, le=100_000)
+    ] = None
+    memory_limit: Annotated[
+        int | None,
+        BeforeValidator(values.parse_bytes),
+        Field(description="an amount of memory for each worker, with its unit", examples=["4GiB"]),
+    ] = None
+    insecure: Annotated[
+        bool,
+        Field(description="true to allow plain TCP to other machines, or false", examples=[False]),
+    ] = False
+
+
+class OutputTable(Table):
+    """``[output]``: where the results are, and whether weights of the targets are kept."""
+
+    root: Annotated[
+        str,
+        AfterValidator(values.output),
+        Field(description="the path of a folder, or s3://BUCKET/PATH", examples=["out"], min_length=1),
+    ] = "out"
+    keep_weights: Annotated[bool, Field(description="true or false", examples=[True])] = False
+
+
+class Job(Table):
+    """A checked job file."""
+
+    observations: Annotated[Observations, Field(description="the keys source, variable, times")]
+    design: Annotated[
+        DesignTable, Field(description="the keys train, test, calibration, map, targets, regions")
+    ]
+    prior: Annotated[
+        PriorTable,
+        Field(description="the keys kernel, mean, fit_to, fit_times, lengthscale, variance, noise_variance"),
+    ] = PriorTable()
+    solver: Annotated[
+        AnySolverTable,
+        Field(
+            discriminator="name",
+            description='a table with the name of a solver, or with name = "auto"',
+            examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
+        ),
+    ] = AutoTable()
+    recalibration: Annotated[RecalibrationTable, Field(description="the keys method, levels, split")] = (
+        RecalibrationTable()
+    )
+    cluster: Annotated[
+        ClusterTable, Field(description="the keys scheduler, workers, memory_limit, insecure")
+    ] = ClusterTable()
+    runtime: Annotated[
+        RuntimeTable,
+        Field(
+            description="the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
+            "queue_seconds, total_seconds, checkpoint_seconds"
+        ),
+    ] = RuntimeTable()
+    output: Annotated[OutputTable, Field(description="the keys root, keep_weights")] = OutputTable()
+    _text: str = PrivateAttr(default="")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _all_places_of_a_table(cls, tables: object) -> object:
+        """Fill in that all places of a table are observed, where the design does not say which."""
+        if not isinstance(tables, dict):
+            return tables
+        observations, design = tables.get("observations"), tables.get("design", {})
+        source = observations.get("source") if isinstance(observations, dict) else None
+        if isinstance(source, str) and source.startswith("table:") and isinstance(design, dict):
+            return {**tables, "design": {"train": {"kind": "all"}, **design}}
+        return tables
+
+    @field_validator("recalibration", mode="after")
+    @classmethod
+    def _a_sharp_gp_has_points_of_its_own(
+        cls, table: RecalibrationTable, info: ValidationInfo
+    ) -> RecalibrationTable:
+        design, prior = info.data.get("design"), info.data.get("prior")
+        if table.method == SHARP and prior is not None and prior.is_previous:
+            raise ValueError(
+                f'method = "{SHARP}" tries other lengthscales, for which the errors of the run before, whose '
+                "posterior is the mean, are not known; use another method, or another [prior] mean"
+            )
+        if table.method != SHARP or design is None:
+            return table
+        if design.calibration is not None:
+            table.check_points(design.calibration.count)
+            return table
+        folds = ""
+        if isinstance(design.test, FoldPoints):
+            folds = ', and test = { kind = "random", count = 1000, seed = 1 } in place of a cross-validation'
+        raise ValueError(
+            f'method = "{SHARP}" learns from errors at points that are kept for it, and [design] keeps none; '
+            f'add calibration = {{ kind = "random", count = 1000, seed = 2 }} to it{folds}. For the levels '
+            f"asked for it takes at least {table.fewest_points} calibration points"
+        )
+
+    @field_validator("solver", mode="after")
+    @classmethod
+    def _errors_go_through_the_solve(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
+        """Check that a map is there for the next run, and one matrix that makes it of the observations."""
+        prior, design = info.data.get("prior"), info.data.get("design")
+        if prior is None or design is None or not prior.is_previous:
+            return solver
+        built, table, said = solver.build(), design.map, 'of [prior] mean = "previous"'
+        if table is None or table.kind != "grid" or table.std_resolution_degrees is not None:
+            raise ValueError(
+                f"the next run {said} reads mean and errors from the map of this one; expected [design] "
+                'map = { kind = "grid", resolution_degrees = 1.0 }, of one resolution'
+            )
+        if built is None:  # any that may be chosen is exactly calibrated
+            return solver
+        if built.calibrated != "exact" or getattr(built, "computational_share", None) is not None:
+            raise ValueError(
+                f"errors {said} go through the solve, whose matrix must not depend on the values, nor on the "
+                f"target; leave computational_share out, or use one of {_linear_names()}"
+            )
+        return solver
+
+    @field_validator("solver", mode="after")
+    @classmethod
+    def _the_mean_comes_by_itself(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
+        design = info.data.get("design")
+        table, built = None if design is None else design.map, solver.build()
+        if table is None or table.std_resolution_degrees is None:
+            return solver
+        if built is None or isinstance(built, LinearMean):
+            return solver
+        raise ValueError(
+            f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees "
+            f"of [design] map asks for; leave that out, or use one of {_linear_names()}"
+        )
+
+    @field_validator("solver", mode="after")
+    @classmethod
+    def _samples_are_of_one_matrix(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
+        design = info.data.get("design")
+        samples = 0 if design is None or design.map is None else design.map.std_samples
+        built = solver.build()
+        if not samples or built is None:
+            return solver
+        if not isinstance(built, LinearMean):
+            raise ValueError(
+                f"std_samples of [design] map asks for error bars from samples, which {solver.name} does not "
+                f"give; leave that out, or use one of {_linear_names()}"
+            )
+        if getattr(built, "computational_share", None) is not None:
+            raise ValueError(
+                "computational_share stops a solve by variances that samples, which std_samples of [design] "
+                "map asks for, do not have; leave one of the two out"
+            )
+        return solver
+
+    @property
+    def text(self) -> str:
+        """The job file as it was written."""
+        return self._text
+
+    @property
+    def root(self) -> Path:
+        """The output folder; of a job that publishes in an object store, that where its work is done."""
+        return folder_of(self.output.root)
+
+    def canonical(self) -> dict[str, object]:
+        """Every setting that has an influence on the result, defaults filled in, ready for JSON.
+
+        Two jobs with equal canonical forms and equal data give the same run. Where the work is done
+        and where the result is kept make no difference. Whether error bars are recalibrated where the job
+        does not say depends on its points: the key of the run has it.
+        """
+        form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
+        shown, drawn, prior, table = (
+            form[name] for name in ("observations", "design", "prior", "recalibration")
+        )
+        if self.recalibration.method == SHARP:
+            table |= {
+                "levels": list(self.recalibration.sharp_levels),
+                "split": self.recalibration.sharp_split,
+            }
+        # what is newer than jobs without it is left out, so that these keep their form, and their runs; where
+        # "keep", "observed" and "auto" make a difference, the run and its key say so
+        plain, read = self.recalibration.method != SHARP, self.observations.reading().keys()
+        absent: list[tuple[dict[str, Any], str, bool]] = [
+            *((shown, key, key not in read) for key in _NEWER_KEYS),
+            *((shown, key, shown[key] is None) for key in ("noise_std", "columns", "where")),
+            *((drawn, key, drawn[key] is None) for key in ("calibration", "targets")),
+            *((prior, key, prior[key] is None) for key in ("fit_times", "covariates_missing", "persistence")),
+            *((table, key, plain) for key in ("levels", "split")),
+            (form, "recalibration", self.recalibration.method in ("none", RecalibrationTable().method)),
+            (shown, "gaps", self.observations.gaps == "keep"),
+            *((drawn, key, self.design.regions is None) for key in ("regions", "regions_resolution_degrees")),
+            (prior, "hyperparameters", self.prior.hyperparameters != "integrate"),
+            (prior, "mean_estimate", not self.prior.estimates_mean),
+            (prior, "covariates", not self.prior.covariates),
+        ]
+        if (cells := drawn["map"]) is not None:
+            absent += [(cells, key, cells[key] is None) for key in ("std_resolution_degrees", "std_samples")]
+            absent.append((cells, "mask", cells["mask"] == "observed"))
+        if (named := shown["columns"]) is not None:
+            absent.append((named, "name", named["name"] is None))
+        for owner, key, is_absent in absent:
+            if is_absent:
+                del owner[key]
+        return form
+
+
+_NEWER_KEYS = ("level", "select", "units", "check_range", "missing")
+
+
+def _linear_names() -> str:
+    """List the solvers whose mean comes by itself, of one matrix for all values, as job files name them."""
+    return ", ".join(name for name, known in SOLVERS.items() if issubclass(known, LinearMean))

@@ -1,0 +1,143 @@
+"""The published runs of an output folder, each in a line."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from cagp_dist.arrays import Times
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.store.outputs import readable
+from cagp_dist.store.publish import current_run
+from cagp_dist.store.zarr_arrays import open_group
+
+SHOWN_SCORES = ("rmse", "crps", "nll")
+COVERAGE_LEVEL = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class RunEntry:
+    """What a list says of a run.
+
+    Attributes
+    ----------
+    path : Path
+        ``OUT/runs/<run_key>.zarr``.
+    current : bool
+        Whether ``CURRENT`` names it.
+    times : array of datetime64[s], shape (T,)
+        Empty if the run could not be read.
+    created : str
+        ISO 8601, UTC.
+    source, solver, status, calibration_status : str
+        As the run records them, empty where it does not.
+    observations : int or None
+        Number of observed points.
+    scores : mapping of str to float
+        ``rmse``, ``crps``, ``nll`` and ``coverage``, of central intervals of level 0.9; empty if nothing was
+        scored.
+    units : str
+        Of rmse and crps.
+    fault : str
+        Why the run could not be read; empty if it could.
+    """
+
+    path: Path
+    current: bool
+    times: Times = field(default_factory=lambda: np.empty(0, dtype="datetime64[s]"))
+    created: str = ""
+    source: str = ""
+    solver: str = ""
+    status: str = ""
+    calibration_status: str = ""
+    observations: int | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    units: str = ""
+    fault: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return self.path.stem
+
+
+def list_runs(root: Path | str) -> list[RunEntry]:
+    """List the published runs of an output folder by their first time, then by when they were made.
+
+    Parameters
+    ----------
+    root : Path or str
+        Output folder of one or more jobs, or ``s3://BUCKET/PATH``, whose runs are fetched.
+
+    Returns
+    -------
+    list of RunEntry
+        One of them says that it is current. A run that cannot be read is listed last, with its fault. Chunks
+        are checked by their checksums, files are not compared with the manifest: `verify_runs` does that.
+        About 20 ms a run.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing was published there.
+    """
+    name, root = root, readable(root, every=True)
+    paths = sorted((root / "runs").glob("*.zarr"))
+    if not paths:
+        raise ConfigurationError(
+            f"there is no published run in {name}; expected the folder that [output] root of a job names. "
+            "Run `cagp run JOB.toml` first."
+        )
+    try:
+        current = current_run(root)
+    except StoreError:
+        current = None  # a damaged pointer: the runs are there all the same
+    entries = [_entry(path, current=path == current) for path in paths]
+    return sorted(entries, key=lambda run: (bool(run.fault), str(run.times[:1]), run.created, run.key))
+
+
+def _entry(path: Path, *, current: bool) -> RunEntry:
+    try:
+        with open_group(path) as root:
+            attributes = dict(root.attrs)
+        provenance = attributes.get("provenance")
+        origin = json.loads(provenance) if isinstance(provenance, str) else {}
+        count = attributes.get("train_count")
+        scores, units = _scores(path)
+        return RunEntry(
+            path=path,
+            current=current,
+            times=_times(path),
+            created=str(attributes.get("date_created", "")),
+            source=str(origin.get("source", "")),
+            solver=str(attributes.get("solver", "")),
+            status=str(attributes.get("status", "")),
+            calibration_status=str(attributes.get("calibration_status", "")),
+            observations=int(count) if isinstance(count, int | float) else None,
+            scores=scores,
+            units=units,
+        )
+    except Exception as error:  # codecs and metadata readers raise whatever their library raises
+        return RunEntry(path=path, current=current, fault=str(error) or type(error).__name__)
+
+
+def _times(path: Path) -> Times:
+    """Read the times of the first group that has any."""
+    for name in sorted(found.parent.parent.name for found in path.glob("*/time/zarr.json")):
+        with open_group(path, name) as group:
+            return np.asarray(group["time"].values).astype("datetime64[s]")
+    return np.empty(0, dtype="datetime64[s]")
+
+
+def _scores(path: Path) -> tuple[dict[str, float], str]:
+    """Scores and the unit of those that have one."""
+    if not (path / "calibration" / "zarr.json").is_file():
+        return {}, ""
+    with open_group(path, "calibration") as group:
+        scores = {name: float(group[name]) for name in SHOWN_SCORES}
+        level = np.flatnonzero(np.isclose(group["level"].values, COVERAGE_LEVEL))
+        if level.size:
+            scores["coverage"] = float(group["coverage"].values[level[0]])
+        return scores, str(group["rmse"].attrs.get("units", ""))

@@ -1,0 +1,209 @@
+"""Which errors correct the predictive laws of a job: decided from its points, before anything is solved.
+
+Errors must be of predictions that did not use the value that they are compared with. In this order:
+
+points that the job kept for it
+    ``[design] calibration``: columns of the solve like the test points.
+folds of a cross-validation
+    the law of a place is corrected by the errors of the other folds, that of a map by those of all.
+leave-one-out
+    of all observed points, where the solver is exact and that costs no more than the solve; not where test
+    points lie in blocks without observed ones, which are further from them than these are from each other.
+points that are drawn
+    by area from those that are neither observed nor scored, or from blocks of their own where the test is by
+    blocks; at most one for five observed ones, so that the solve has few columns more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cagp_dist.arrays import Indices
+from cagp_dist.budget.grid_plans import inverse_diagonal_flops
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
+from cagp_dist.era5.canonical import Points
+from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.predictive import Gaussian
+from cagp_dist.service.jobfile.design_table import BlockPoints
+from cagp_dist.service.jobfile.job import Job, RecalibrationTable
+from cagp_dist.service.observed_grids import places_on_grid, size_of_grid
+from cagp_dist.service.point_roles import Design
+from cagp_dist.solvers import Cholesky, Rings, Solver
+from cagp_dist.text import counted
+
+Errors = Literal["none", "points", "folds", "leave-one-out"]
+
+MOST_DRAWN = 2_000
+"""Calibration points that are drawn where the job does not say."""
+
+OBSERVED_FOR_EACH = 5
+"""Observed points for each of them, at least."""
+
+FEWEST_ERRORS = 500
+"""Places with errors, below which a job that does not ask for a recalibration has none."""
+
+MOST_LEFT_OUT_FLOPS = 2 * 10**12
+"""Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn."""
+
+
+@dataclass(frozen=True)
+class Recalibrating:
+    """What corrects the laws of a job.
+
+    Attributes
+    ----------
+    method : str
+        Of a job file; ``"none"`` where nothing does.
+    errors : str
+        Where its errors come from.
+    places : int
+        How many places have errors.
+    asked : bool
+        Whether the job names the method; one that is there by itself gives way where it cannot learn.
+    why_not : str
+        Why a method that is there by itself was left out; else empty.
+    blocks : bool
+        Whether calibration points were drawn in blocks of their own.
+    levels : tuple of float
+        Of a sharp GP, those of its quantiles.
+    split : str
+        Of a sharp GP, how the calibration points are used.
+    """
+
+    method: str = "none"
+    errors: Errors = "none"
+    places: int = 0
+    asked: bool = True
+    why_not: str = ""
+    blocks: bool = False
+    levels: tuple[float, ...] = ()
+    split: str = ""
+
+    def key(self) -> dict[str, object]:
+        """Give what a run key has to know; nothing where nothing is corrected."""
+        if self.method == "none":
+            return {}
+        named = {"method": self.method, "errors": self.errors, "places": self.places}
+        drawn = {"drawn": "blocks"} if self.blocks else {}
+        return {"recalibration": named | drawn}
+
+    def attributes(self) -> dict[str, str]:
+        """Give what a run says of it."""
+        return {"recalibration": self.method, "recalibration_statement": self.statement()}
+
+    def statement(self) -> str:
+        """Say it in one sentence."""
+        if self.method == "none":
+            return self.why_not or "The error bars are those of the prior as it is: the job asks for that."
+        source = {
+            "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed"
+            + (", in blocks of their own as the test points are" if self.blocks else ""),
+            "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; the "
+            "law of a place by those of other folds than its own",
+            "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
+        }[self.errors]
+        return f"Predictive laws are corrected ({self.method}) by {source}{self._of_sharp()}."
+
+    def _of_sharp(self) -> str:
+        """Say which quantiles have lengthscales of their own, and what is guaranteed."""
+        if self.method != SHARP:
+            return ""
+        chosen = {
+            "three-way": "chosen with one half of these points and scaled by the errors at the other half",
+            "two-way": "chosen and scaled with the same points, which guarantees no probability",
+        }[self.split]
+        return (
+            f": quantiles at {len(self.levels)} levels from {self.levels[0]:g} to {self.levels[-1]:g} have "
+            f"lengthscales of their own, {chosen}"
+        )
+
+
+NOT_ASKED = Recalibrating()
+
+
+def with_errors(
+    job: Job, points: Points, solver_of: Callable[[Design], Solver], *, design_of: Callable[[int], Design]
+) -> tuple[Design, Recalibrating]:
+    """Decide which errors correct the laws of a job; draw calibration points if that takes any."""
+    table, design = job.recalibration, design_of(0)
+    if table.method == "none":
+        return design, NOT_ASKED
+    if design.calibration is not None:
+        return design, _of_points(table, design.calibration.size)
+    errors: Errors
+    if design.folds is not None:
+        errors, places, chosen = "folds", design.test.size, design
+    elif not isinstance(job.design.test, BlockPoints) and has_left_out(solver_of(design), points, design):
+        errors, places, chosen = "leave-one-out", design.train.size, design
+    else:
+        chosen = design_of(drawn_points(table, observed=design.train.size))
+        errors, places = "points", 0 if chosen.calibration is None else chosen.calibration.size
+    blocks = errors == "points" and chosen.calibration_blocks is not None
+    found = Recalibrating(table.method, errors, places, asked=table.asked, blocks=blocks)
+    if found.asked:
+        check_enough(found.method, places)
+    if found.asked or places >= FEWEST_ERRORS:
+        return chosen, found
+    return design, too_few(found)
+
+
+def _of_points(table: RecalibrationTable, places: int) -> Recalibrating:
+    """Correct laws by errors at points that the job keeps."""
+    if table.method != SHARP:
+        check_enough(table.method, places)
+        return Recalibrating(table.method, "points", places)
+    try:
+        table.check_points(places)
+    except ValueError as error:
+        raise ConfigurationError(f'[recalibration] method = "{SHARP}": {error}.') from error
+    return Recalibrating(SHARP, "points", places, levels=table.sharp_levels, split=table.sharp_split)
+
+
+def check_enough(method: str, places: int) -> None:
+    """Raise `ConfigurationError` if a method cannot learn from so many places: before anything is solved."""
+    if places >= FEWEST_ERRORS:
+        return
+    generator = np.random.default_rng(0)
+    law = Gaussian(np.zeros(places), np.ones(places))
+    try:
+        RECALIBRATIONS[method]().fit(
+            law, generator.standard_normal(places), generator.standard_normal((places, 3))
+        )
+    except ArgumentError as error:
+        raise ConfigurationError(f'[recalibration] method = "{method}": {error}') from error
+
+
+def drawn_points(table: RecalibrationTable, *, observed: int) -> int:
+    """How many calibration points are drawn at most, where the job does not say."""
+    if table.method == "none":
+        return 0
+    spare = observed // OBSERVED_FOR_EACH
+    return min(MOST_DRAWN, max(spare, FEWEST_ERRORS) if table.asked else spare)
+
+
+def too_few(found: Recalibrating) -> Recalibrating:
+    """Leave out a method that nobody asked for, and say why."""
+    told = "could be kept as calibration points" if found.errors == "points" else "have errors"
+    return Recalibrating(
+        asked=False,
+        why_not=f"The error bars are those of the prior as it is: {counted(found.places, 'place')} "
+        f"{told}, and {found.method} is not used by itself with fewer than {FEWEST_ERRORS}. "
+        f'[recalibration] method = "{found.method}" asks for it all the same.',
+    )
+
+
+def has_left_out(solver: Solver, points: Points, design: Design) -> bool:
+    """Whether an exact solver gives leave-one-out errors at a cost like its own."""
+    if isinstance(solver, Cholesky):
+        return True
+    places = places_on_grid(solver, points, design) if isinstance(solver, Rings) else None
+    if places is None or points.noise_variance is not None:
+        return False
+    present = ~np.isnan(points.values)[:, design.train]
+    patterns: Sequence[Indices] = fields_by_pattern(present)
+    flops = [inverse_diagonal_flops(size_of_grid(places, present[fields[0]])) for fields in patterns]
+    known = [each for each in flops if each is not None]
+    return len(known) == len(flops) and sum(known) <= MOST_LEFT_OUT_FLOPS

@@ -1,0 +1,440 @@
+"""Hybrids: one solve whose parts are other solvers, each going on from where the last one stopped (math 6).
+
+::
+
+    v = 0, r = b
+    for each part:     a cycle of stages        v <- v + Mt r,  r <- r - G Mt r
+                       actions S                v <- v + S (S'GS)^-1 S' r, the same with that Mt
+
+A projection on the actions that a part has taken is a stage as well (`Projection`). So the whole is one list
+of stages, and the adjoint engine gives mean and covariance of one and the same matrix A, whatever the parts.
+The actions at the end of the list can condition the belief of the parts before them instead (`conditioning`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import DOUBLE, GridSize
+from cagp_dist.budget.grid_plans import plan_ring_sweeps
+from cagp_dist.budget.plan import rough_seconds
+from cagp_dist.budget.point_plans import ActionCost, Sweeps, plan_sweeps
+from cagp_dist.checks import check_count
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.exact_variance import with_bounds
+from cagp_dist.gram.tiled import TiledGram
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import Executor, single_threaded_steps
+from cagp_dist.solvers.actions.action_solvers import ConjugateGradient, RandomActions
+from cagp_dist.solvers.actions.projection import project
+from cagp_dist.solvers.engine.adjoint import System
+from cagp_dist.solvers.engine.affine import Affine, system_of
+from cagp_dist.solvers.engine.conditioned_stages import condition_on
+from cagp_dist.solvers.engine.solve_checkpoints import Kept, Recalled, Record
+from cagp_dist.solvers.engine.stages import Projection, Stage, without_repeats
+from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.named_parts import parts_of_text
+from cagp_dist.solvers.setting_metadata import BLOCK_SIZE
+from cagp_dist.solvers.stationary.gauss_seidel import BlockGaussSeidel, GaussSeidel
+from cagp_dist.solvers.stationary.jacobi import BlockJacobi
+from cagp_dist.solvers.stationary.spectrum import admissible
+from cagp_dist.solvers.stationary.two_level import TwoLevelBlockGaussSeidel, TwoLevelBlockJacobi
+from cagp_dist.solvers.status import Status
+from cagp_dist.tiling import POINT_TILE
+
+Part = Affine | ConjugateGradient | RandomActions
+"""What a hybrid is made of."""
+
+DEFAULT_BLOCK_SIZE = 1024
+
+NAMED: Mapping[str, Callable[..., Part]] = MappingProxyType(
+    {
+        "gauss-seidel": GaussSeidel,
+        "block-gauss-seidel": BlockGaussSeidel,
+        "two-level-block-gauss-seidel": TwoLevelBlockGaussSeidel,
+        "block-jacobi": BlockJacobi,
+        "two-level-block-jacobi": TwoLevelBlockJacobi,
+        "conjugate-gradient": ConjugateGradient,
+        "random-actions": RandomActions,
+    }
+)
+"""Parts that a text may name."""
+
+EXAMPLE = "block-gauss-seidel 2, conjugate-gradient 20"
+"""Parts in a text, for messages."""
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """Solvers one after the other, each going on from the estimate of those before it.
+
+    Sweeps over blocks take out of an error what varies within a block, conjugate gradients what varies over
+    many of them. Mean and covariance are those of one matrix A (math 6). Calibrated exactly if all parts are;
+    with a part of conjugate gradients, whose directions depend on the data, approximately.
+
+    Parameters
+    ----------
+    parts : sequence of solvers, or str
+        `ConjugateGradient`, `RandomActions`, or solvers that are cycles of stages, like `BlockGaussSeidel` or
+        `TwoLevelBlockGaussSeidel`; all blocks of one size. The first part sees the data first. In job files,
+        names and iterations: ``"block-gauss-seidel 2, conjugate-gradient 20"``.
+    block_size : int, optional
+        Points of a block of parts that are given by name, by default 1024.
+    condition : bool
+        What the actions at the end of the list do with the residual r of the parts before them. By default
+        they solve for what lies in their span S, as conjugate gradients do. If true, the belief of those
+        parts is conditioned on ``S' r`` (math 6 c): with the same S no variance is larger, and the mean is
+        that of the conditioned belief, not that of conjugate gradients. The parts before them are then
+        cycles of stages alone.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no part, one of another kind, blocks of several sizes, or a part with a
+        ``computational_share``; if ``condition`` is true and the last part takes no actions, is the only one,
+        or is not the only one to take some.
+
+    Notes
+    -----
+    The cost of the parts, of one more column where conjugate gradients are among them, and 4 n k q flops for
+    each k actions; 16 n k bytes, and 48 n k while they are taken. To condition on them takes two more passes
+    through the stages with k columns, and 32 n k bytes more.
+
+    On a complete latitude-longitude grid parts that go by rings do so here, if all of them do. Actions mix
+    wavenumbers: with `ConjugateGradient` or `RandomActions`, and with sweeps point by point, the points of a
+    grid are solved by tiles.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.linspace(0.0, 1.0, 400).reshape(-1, 1)
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=1.0), noise_variance=0.01)
+    >>> solver = cagp.Hybrid([cagp.BlockGaussSeidel(2, block_size=40), cagp.ConjugateGradient(5)])
+    >>> posterior = cagp.condition(prior, X, np.sin(6.0 * X[:, 0]), [[0.5]], solver=solver)
+    >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.05), solver.calibrated
+    (True, 'approximate')
+    """
+
+    parts: tuple[Part, ...] | str = field(
+        metadata={
+            "description": "names of solvers and their iterations, one after the other",
+            "example": "block-gauss-seidel 2, conjugate-gradient 5",
+        }
+    )
+    block_size: int | None = field(default=None, metadata={**BLOCK_SIZE, "job_default": DEFAULT_BLOCK_SIZE})
+    condition: bool = field(
+        default=False,
+        metadata={
+            "later": True,
+            "description": "whether the last part conditions the belief of the others on its actions",
+            "example": True,
+        },
+    )
+
+    iterations: ClassVar[int] = 1
+    needs_grid: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        parts: Any = self.parts
+        if self.block_size is not None:
+            check_count("block_size", self.block_size, least=1)
+            if not isinstance(parts, str):
+                raise ArgumentError(
+                    f"block_size is {self.block_size} beside parts that are solvers; expected it with names "
+                    "of parts alone. Give each part its block_size."
+                )
+        if isinstance(parts, str):
+            size = self.block_size or DEFAULT_BLOCK_SIZE
+            make = {name: _made(name, size) for name in NAMED}
+            parts = parts_of_text(parts, make, numbers="iterations", example=EXAMPLE)
+            object.__setattr__(self, "block_size", None)
+        if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, Part) for part in parts):
+            raise ArgumentError(
+                f"parts is {parts!r}; expected a list of at least one of ConjugateGradient, RandomActions "
+                "and solvers like BlockGaussSeidel that sweep or update."
+            )
+        object.__setattr__(self, "parts", tuple(parts))
+        sizes = sorted({size for size in map(_block_size, parts) if size is not None})
+        if len(sizes) > 1:
+            raise ArgumentError(
+                f"parts have blocks of {' and '.join(map(str, sizes))} points; expected one size. Give them "
+                "the same block_size."
+            )
+        if any(isinstance(part, Affine) and part.computational_share is not None for part in parts):
+            raise ArgumentError(
+                "a part has a computational_share; a hybrid does all of its parts. Leave it out."
+            )
+        *before, last = parts
+        if self.condition and (
+            not before or isinstance(last, Affine) or not all(isinstance(part, Affine) for part in before)
+        ):
+            raise ArgumentError(
+                f"condition is true with {', then '.join(map(_label, parts))}; expected solvers that sweep "
+                "or update, and then one part that takes actions, ConjugateGradient or RandomActions. Put "
+                "that one last, or leave condition out."
+            )
+
+    @property
+    def _solvers(self) -> tuple[Part, ...]:
+        assert not isinstance(self.parts, str)
+        return self.parts
+
+    @property
+    def calibrated(self) -> Calibrated:
+        """``"exact"`` if no part depends on the data, else ``"approximate"``."""
+        return "exact" if all(part.calibrated == "exact" for part in self._solvers) else "approximate"
+
+    @property
+    def many_fields(self) -> bool:
+        """Whether fields observed at the same points share a solve: without conjugate gradients."""
+        return all(part.many_fields for part in self._solvers)
+
+    @final
+    def plan(self, demand: Demand) -> Plan:
+        """Decide tiles, tasks and bytes; see `cagp_dist.solvers.interface.Solver.plan`."""
+        grid = demand.grid if demand.grid is not None and demand.grid.has_rings else None
+        affine = [part for part in self._solvers if isinstance(part, Affine)]
+        if grid is not None and self._by_rings:
+            return with_bounds(self._plan_rings(demand, grid, affine), demand)
+        others = [part for part in self._solvers if not isinstance(part, Affine)]
+        actions = sum(min(part.iterations, demand.n) for part in others)
+        coarse = sum(min(part.coarse_columns, demand.n) for part in affine) + actions
+        projected = actions + sum(min(part.coarse_columns, demand.n) * part.projections for part in affine)
+        # preconditioners stand beside the sweeps, and so do the matrices of k columns of two more passes
+        stages = sum(part.stages * part.iterations for part in affine)
+        costs = [part.cost(demand) for part in others] + [part.beside(demand) for part in affine]
+        beside = ActionCost(
+            sum(cost.memory_bytes for cost in costs) + DOUBLE * demand.n * 8 * actions * self.condition,
+            sum(cost.entries for cost in costs),
+            sum(cost.flops for cost in costs),
+        )
+        passes = 2 * stages * self.condition
+        plan = plan_sweeps(
+            demand,
+            Sweeps(
+                iterations=1,
+                block_size=self.points_per_block,
+                stages=stages,
+                at_once=any(part.at_once or part.colours_at_once for part in affine),
+                colours=max((part.colours_at_once for part in affine), default=0),
+                tall=max((part.tall for part in affine), default=0),
+                shuffled=any(part.shuffled for part in affine),
+                products=sum(part.products for part in affine) + -(-actions // 2) + passes,
+                after_solves=sum(part.products_after_solves for part in affine),
+                coarse=coarse,
+                projections=-(-projected // max(coarse, 1)),
+            ),
+            method=self._method,
+            beside=beside,
+            remedies=(Remedy.SMALLER_BLOCKS,),
+        )
+        flops = 2 * demand.n**2 * actions * passes
+        seconds = plan.seconds + rough_seconds(demand, 0, flops, 0)
+        plan = replace(plan, flops=plan.flops + flops, seconds=seconds, cycle=None)
+        return with_bounds(plan, demand)
+
+    @property
+    def _by_rings(self) -> bool:
+        """Whether all parts go by rings on a whole grid."""
+        return all(isinstance(part, Affine) and part.by_rings for part in self._solvers)
+
+    def _plan_rings(self, demand: Demand, grid: GridSize, parts: Sequence[Affine]) -> Plan:
+        sizes = [part.points_per_block for part in parts if part.points_per_block is not None]
+        return plan_ring_sweeps(
+            demand,
+            grid,
+            method=self._method,
+            iterations=1,
+            block_size=sizes[0] if sizes else None,
+            stages=sum(part.stages * part.iterations for part in parts),
+            shuffled=any(part.shuffled or part.colours_at_once for part in parts),
+            coarse=max(part.coarse_columns for part in parts),
+            projections=sum(part.projections for part in parts),
+            tall=max(part.tall for part in parts),
+        )
+
+    @property
+    def _method(self) -> str:
+        return "hybrid of " + ", ".join(map(_label, self._solvers))
+
+    @final
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the belief after all parts, batch by batch of targets."""
+        check_no_start(problem)
+        if not self.many_fields:
+            check_one_field(problem.fields)
+        yield from single_threaded_steps(self._states(problem, executor, plan))
+
+    def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
+        system, checkpoint, record = system_of(problem, plan, executor), problem.checkpoint, Record()
+        kept = None if checkpoint is None else checkpoint.latest()
+        ended, begun = (0, 0) if kept is None else kept.about["done"]
+        if kept is not None:
+            yield from record.read(kept)
+        if ended == len(system.batches):
+            return
+        products = Recalled("products", kept)
+
+        def keep(works: Sequence[Any] = (), *, batches: int = 0, stages: int = 0) -> Kept | None:
+            """Keep all that is costly, if it is time to, but not less than there is already."""
+            if checkpoint is None or not checkpoint.due() or (batches, stages) < (ended, begun):
+                return None
+            return checkpoint.save(
+                {**record.about(), "done": [batches, stages]},
+                lambda draft: record.write(draft) and products.write(draft) and system.save(works, draft),
+            )
+
+        stages, status, residual = self._stages(system, problem, executor, products, keep)
+        psd = all(stage.weight_psd for stage in stages)
+        for number, batch in enumerate(system.batches):
+            if number < ended:
+                continue
+            done = begun if number == ended else 0
+            if kept is not None and done:
+                works = [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
+            else:
+                works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
+            for position in reversed(range(len(stages) - done)):
+                for work in works:
+                    system.apply(stages[position], work, adjoint=True, final=position == 0)
+                saved = keep(works, batches=number, stages=len(stages) - position) if position else None
+                if saved is not None and system.forgets:
+                    works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
+            mean, downdate = system.read(works)
+            columns = slice(batch[0][0], batch[-1][1])
+            state = State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
+            record.add(state)
+            keep(batches=number + 1)
+            yield state
+
+    def _stages(
+        self,
+        system: System[Any],
+        problem: Problem,
+        executor: Executor,
+        products: Recalled,
+        keep: Callable[[], object],
+    ) -> tuple[list[Stage], Status, float | None]:
+        """All stages in the order of the parts; those of actions are found by going through it once."""
+        gram = problem.gram
+        follows = [isinstance(part, ConjugateGradient) for part in self._solvers]
+        last = max((position for position, does in enumerate(follows) if does), default=-1)
+        if self.condition:
+            last = len(follows) - 1  # with the residual that it is conditioned on
+        work = system.forward(problem.residuals) if last >= 0 else None
+        found: list[Stage] = []
+        gone: list[Stage] = []
+        status, residual = Status.COMPLETED, None
+        for position, part in enumerate(self._solvers):
+            if isinstance(part, Affine):
+                cycle = [
+                    admissible(system, stage, gram=gram, executor=executor, setting=part.setting)
+                    for stage in part.cycle(gram, executor=executor, blocks=system.blocks)
+                ]
+                m = part.iterations
+                after = found[-1] if found else None
+                stages = without_repeats(
+                    [stage.at(k, place=k) for k in range(m, 0, -1) for stage in cycle], after=after
+                )
+                forward = without_repeats(
+                    [stage.at(k, place=m + 1 - k) for k in range(m, 0, -1) for stage in cycle], after=after
+                )
+            else:
+                # by tiles, as the stages: a grid would factor all its wavenumbers
+                tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
+                right = system.residual(work) if follows[position] else problem.residuals
+                actions = _actions(part, tiled, right, problem.companions, executor, products, keep)
+                forward = stages = [] if actions.projection is None else [actions.projection]
+                status = Status.worst([status, actions.status])
+                left = actions.relative_residual * _size(right[:, : problem.fields])
+                if self.condition and actions.projection is not None:
+                    conditioned = condition_on(
+                        system,
+                        actions.projection,
+                        forward=gone,
+                        transposed=found,
+                        right=problem.residuals,
+                        residual=system.residual(work),
+                    )
+                    forward = stages = [] if conditioned.stage is None else [conditioned.stage]
+                    left = _size(conditioned.residual[:, : problem.fields])
+                if follows[position] and position == len(self._solvers) - 1:
+                    residual = left / (_size(problem.residuals[:, : problem.fields]) or 1.0)
+            if position < last:
+                for stage in forward:
+                    system.apply(stage, work, adjoint=False)
+            found += stages
+            gone += forward
+        return found, status, residual
+
+    @property
+    def points_per_block(self) -> int:
+        """Points of a block of its parts."""
+        sizes = [size for size in map(_block_size, self._solvers) if size is not None]
+        return sizes[0] if sizes else POINT_TILE
+
+
+class _Actions(NamedTuple):
+    """The projection on the actions of a part, None if there were none, and how taking them ended."""
+
+    projection: Projection | None
+    status: Status
+    relative_residual: float
+
+
+def _actions(
+    part: ConjugateGradient | RandomActions,
+    gram: TiledGram,
+    right: Array,
+    companions: int,
+    executor: Executor,
+    products: Recalled,
+    keep: Callable[[], object],
+) -> _Actions:
+    """Take the actions of a part from a right-hand side (n, T); ``keep`` is called after each that is new."""
+    n = gram.shape[0]
+    steps = min(part.iterations, n)
+    basis, image = np.empty((n, steps)), np.empty((n, steps))
+    status, relative, taken = Status.COMPLETED, 1.0, 0
+    for item in project(
+        lambda columns: products(columns.shape[1], lambda: gram.product(columns, executor=executor)),
+        right,
+        policy=part.policy(gram, executor=executor),
+        iterations=steps,
+        companions=companions,
+    ):
+        status, relative = item.status, item.relative_residual
+        if item.direction.any():
+            root = np.sqrt(item.curvature)
+            basis[:, taken], image[:, taken] = item.direction / root, item.image / root
+            taken += 1
+            if not products.behind:
+                keep()
+    if taken == 0:
+        return _Actions(None, status, relative)
+    used = np.ascontiguousarray(basis[:, :taken]), np.ascontiguousarray(image[:, :taken])
+    return _Actions(Projection(*used), status, relative)
+
+
+def _made(name: str, block_size: int) -> Callable[[int], Part]:
+    return partial(NAMED[name], block_size=block_size) if "block" in name else NAMED[name]
+
+
+def _block_size(part: Part) -> int | None:
+    return part.points_per_block if isinstance(part, Affine) else None
+
+
+def _label(part: Part) -> str:
+    if isinstance(part, Affine):
+        return part.label
+    return "conjugate gradients" if isinstance(part, ConjugateGradient) else "random actions"
+
+
+def _size(columns: Array) -> float:
+    return float(np.linalg.norm(columns))

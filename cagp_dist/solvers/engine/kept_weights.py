@@ -1,0 +1,177 @@
+"""Weights of targets, kept for other data at the same points (math 14).
+
+The matrix A of an affine solver does not depend on the data, and so neither do the variances and::
+
+    W = A' V'         mean = V A b = W' b
+
+``W`` falls off the sweeps that the variances take: each stage adds its ``Z``
+(`cagp_dist.solvers.engine.adjoint`). Where it is kept, the mean of new data costs ``2 n q T`` flops and a
+read of 8 n q bytes in place of the sweeps. Of neighbours W is sparse, with 12 bytes for each weight that is
+not zero. Where it is kept is not known here: `cagp_dist.store.weights` keeps it in a folder.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Plan
+from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept, add_arrays, points_of
+from cagp_dist.solvers.engine.stages import Stage, stages_of_cycle
+from cagp_dist.solvers.engine.tiles import TileSystem
+from cagp_dist.solvers.interface import Problem, State
+from cagp_dist.solvers.status import Status
+from cagp_dist.tiling import COLUMN_GROUP, SMALLEST_ROW_TILE, Range
+from cagp_dist.versions import version
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+FORMAT = 1
+"""Of what is kept; weights of another format are not found."""
+
+
+SPARSE_ENTRY_BYTES = 12
+"""Of a weight that is not zero, and where it stands."""
+
+SPARSE_BYTES = 64 * 2**20
+"""Of sparse weights that are written, or read, at a time."""
+
+
+@runtime_checkable
+class WritesWeights(Protocol):
+    """A solver whose weights can be kept."""
+
+    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+        """Write weights and downdates, and say how they were made."""
+        ...
+
+
+class WeightStore(Protocol):
+    """Where weights are kept, each under its key."""
+
+    def find(self, key: str) -> Kept | None:
+        """Find weights that are whole."""
+        ...
+
+    def save(self, key: str, write: Callable[[Draft], About]) -> Kept:
+        """Keep what ``write`` writes, with what it says of that."""
+        ...
+
+
+def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Array]) -> str:
+    """Digest of all that weights and variances depend on; 8 (n + q) (p + k) bytes to be read.
+
+    Points, noise, kernel, targets, settings of the solver, tiles, precision, version, and a basis of the
+    prior mean at both, where its coefficients are estimated. Not batches of targets, nor what was observed.
+    """
+    found, gram = hashlib.sha256(), problem.gram
+    tiles = (plan.block_size, COLUMN_GROUP, SMALLEST_ROW_TILE)
+    for part in (FORMAT, version("cagp-dist"), "float64", solver, gram.kernel, tiles):
+        found.update(repr(part).encode())
+    add_arrays(found, [*points_of(problem), *basis])
+    return found.hexdigest()
+
+
+def adjoint_weights(
+    system: TileSystem, cycle: Sequence[Stage], *, iterations: int
+) -> Iterator[tuple[Range, Array, Array]]:
+    """Yield each group of targets with ``W`` (n, c) and its downdate (c,), batch by batch."""
+    for batch in system.batches:
+        works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
+        for work in works:
+            work.keeps_weights = True
+        for iteration in range(1, iterations + 1):
+            *before, last = stages_of_cycle(cycle, iteration, place=iteration, adjoint=True)
+            for work in works:
+                for stage in before:
+                    system.apply(stage, work, adjoint=True)
+                system.apply(last, work, adjoint=True, final=iteration == iterations)
+        for columns, work in zip(batch, works, strict=True):
+            yield columns, system.weights(work), system.read([work])[1]
+            work.weights.clear()  # on the disk by now
+
+
+def write_weights(draft: Draft, groups: Iterator[tuple[Range, Array, Array]]) -> list[Range]:
+    """Write weights and downdates, one group of targets at a time, and return the groups."""
+    written = []
+    for columns, weights, downdate in groups:
+        draft.write(_name(columns, "weights"), np.ascontiguousarray(weights.T))
+        draft.write(_name(columns, "downdate"), downdate)
+        written.append(columns)
+    return written
+
+
+def write_sparse(draft: Draft, parts: "Iterable[tuple[Indices, csr_array]]", downdate: Array) -> About:
+    """Write sparse weights (r, n) of some targets after others, and all downdates (q,)."""
+    from scipy.sparse import vstack
+
+    waiting: list[tuple[Indices, csr_array]] = []
+    files, entries = 0, 0
+
+    def write() -> None:
+        nonlocal files
+        weights = vstack([made for _, made in waiting], format="csr")
+        arrays = {"values": weights.data, "columns": weights.indices, "starts": weights.indptr}
+        for name, array in {**arrays, "targets": np.concatenate([rows for rows, _ in waiting])}.items():
+            draft.write(f"part-{files}/{name}", array)
+        files += 1
+        waiting.clear()
+
+    for part in parts:
+        waiting.append(part)
+        entries += part[1].nnz
+        if SPARSE_ENTRY_BYTES * sum(made.nnz for _, made in waiting) > SPARSE_BYTES:
+            write()
+    if waiting:
+        write()
+    draft.write("downdate", downdate)
+    return {"parts": files, "entries": entries}
+
+
+def _sparse_mean(kept: Kept, residuals: Array, q: int) -> Array:
+    """``W b`` (q, T) of sparse weights."""
+    from scipy.sparse import csr_array
+
+    mean = np.zeros((q, residuals.shape[1]))
+    for number in range(kept.about["parts"]):
+        values, columns, starts, targets = (
+            kept.read(f"part-{number}/{name}") for name in ("values", "columns", "starts", "targets")
+        )
+        weights = csr_array((values, columns, starts), shape=(len(targets), len(residuals)))
+        mean[targets] = np.asarray(weights @ residuals)
+    return mean
+
+
+def kept_states(kept: Kept, problem: Problem) -> Iterator[State]:
+    """Yield the belief after the last iteration, one group of targets at a time: one product for each."""
+    about, residuals = kept.about, np.ascontiguousarray(problem.residuals)
+    if "parts" in about:
+        yield State(
+            about["iterations"],
+            slice(0, problem.q),
+            _sparse_mean(kept, residuals, problem.q),
+            kept.read("downdate"),
+            Status[about["status"]],
+            downdate_psd=about["downdate_psd"],
+        )
+        return
+    for start, stop in about["groups"]:
+        weights = kept.read(_name((start, stop), "weights"))
+        with single_threaded_blas():
+            mean = weights @ residuals
+        yield State(
+            about["iterations"],
+            slice(start, stop),
+            mean,
+            kept.read(_name((start, stop), "downdate")),
+            Status[about["status"]],
+            downdate_psd=about["downdate_psd"],
+        )
+
+
+def _name(columns: Range, what: str) -> str:
+    return f"targets-{columns[0]}-{columns[1]}/{what}"

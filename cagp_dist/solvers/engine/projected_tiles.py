@@ -1,0 +1,158 @@
+"""A projection on tiles: ``c = P' Y``, then ``Y - (G P) c``, panel by panel (math 5, 6).
+
+::
+
+    c = sum of P[a]' Y[a]          over all row tiles a, in their order; k numbers for each column
+    Y[a] -= (G P)[a] c             for all a;  forward also v[b] += P[b] c
+    downdate += c' c,   mean += c' P'b
+
+One sum over all panels, then all of them at once. What is added up does not depend on how tiles are gathered
+into panels. A conditioning is the same with its own numbers in place of ``P'b``, and leaves Y as it is.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.gram.tiled import identity
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.engine.panel_layout import PanelLayout
+from cagp_dist.solvers.engine.stages import Conditioning, Projection
+from cagp_dist.solvers.engine.tile_tasks import Solved
+from cagp_dist.tiling import Range
+
+
+class PanelColumns:
+    """Columns S (n, k) by panels, on an executor, and their products with others.
+
+    Parameters
+    ----------
+    columns : array, shape (n, k)
+        S.
+    layout : PanelLayout
+        Panels of the n rows, and their tiles.
+    executor : Executor
+        Where the tasks run.
+    """
+
+    def __init__(self, columns: Array, *, layout: PanelLayout, executor: Executor) -> None:
+        self._executor = executor
+        self.tiles = [layout.tiles_within(index) for index in range(layout.panels)]
+        self._order = layout.place_of_tile
+        self.panels = by_panels(columns, layout, executor=executor)
+
+    def products(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
+        """``S' Y`` for the panels of Y, shape (k, r); tiles are added up in their order."""
+        parts = [
+            self._executor.submit(products_by_tile, own, panel, tiles, home=home + index)
+            for index, (own, panel, tiles) in enumerate(zip(self.panels, rows, self.tiles, strict=True))
+        ]
+        return self._executor.submit(summed, parts, self._order, home=home)
+
+
+def by_panels(
+    columns: Array, layout: PanelLayout, *, executor: Executor, home: int = 0
+) -> list[Handle[Array]]:
+    """Rows of columns (n, r) by panels, panel i on worker ``home + i``."""
+    return [
+        executor.submit(identity, layout.of_panel(index, columns), home=home + index)
+        for index in range(layout.panels)
+    ]
+
+
+class PanelProjection:
+    """Basis and image of a projection by panels, on an executor; of a conditioning the basis.
+
+    Parameters
+    ----------
+    stage : Projection or Conditioning
+        Of n points.
+    residuals : array, shape (n, T)
+        b.
+    layout : PanelLayout
+        Panels of the n rows, and their tiles.
+    executor : Executor
+        Where the tasks run.
+    """
+
+    def __init__(
+        self,
+        stage: Projection | Conditioning,
+        residuals: Array,
+        *,
+        layout: PanelLayout,
+        executor: Executor,
+    ) -> None:
+        self._executor = executor
+        self._basis = PanelColumns(stage.basis, layout=layout, executor=executor)
+        if isinstance(stage, Conditioning):
+            self._image, right = [], stage.coefficients
+        else:
+            self._image = by_panels(stage.image, layout, executor=executor)
+            right = stage.basis.T @ residuals
+        self._right = executor.submit(identity, right)
+
+    def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
+        """``c = P' Y`` for the panels of Y, shape (k, r)."""
+        return self._basis.products(rows, home=home)
+
+    def sums(self, sums: Handle[Solved], coefficients: Handle[Array], *, home: int) -> Handle[Solved]:
+        """Add ``c' c`` and ``c' P'b`` to the sums, or ``c'`` times the numbers of a conditioning."""
+        return self._executor.submit(add_projected, sums, coefficients, self._right, home=home)
+
+    def rows(
+        self, rows: Sequence[Handle[Array]], coefficients: Handle[Array], *, home: int
+    ) -> list[Handle[Array]]:
+        """``Y - (G P) c`` by panels."""
+        pieces = zip(rows, self._image, self._basis.tiles, strict=True)
+        return [
+            self._executor.submit(less_product, panel, image, coefficients, tiles, home=home + index)
+            for index, (panel, image, tiles) in enumerate(pieces)
+        ]
+
+    def weights(
+        self, before: Handle[Array] | None, panel: int, block: Range, coefficients: Handle[Array]
+    ) -> Handle[Array]:
+        """``v[b] + P[b] c`` of a block of a panel, whose rows are counted from that of the panel."""
+        return self._executor.submit(
+            add_block_product, before, self._basis.panels[panel], block, coefficients, home=panel
+        )
+
+
+def products_by_tile(basis: Array, panel: Array, tiles: Sequence[Range]) -> Array:
+    """``P[a]' Y[a]`` for each tile of a panel, shape (tiles, k, r)."""
+    P, Y = _aligned(basis), _aligned(panel)
+    return np.stack([P[start:stop].T @ Y[start:stop] for start, stop in tiles])
+
+
+def summed(parts: Sequence[Array], order: Sequence[tuple[int, int]]) -> Array:
+    """Sum over all tiles, shape (k, r), in their order: panel of each, and its place there."""
+    total = np.zeros(parts[0].shape[1:])
+    for panel, place in order:
+        total += parts[panel][place]
+    return total
+
+
+def add_projected(sums: Solved, coefficients: Array, right: Array) -> Solved:
+    """Add ``c' c`` to the downdate and ``c' P'b`` to the mean."""
+    c = _aligned(coefficients)
+    part = c.T @ c if sums.downdate.ndim == 2 else np.einsum("ij,ij->j", c, c)
+    return Solved(c[:0], sums.downdate + part, sums.mean + c.T @ _aligned(right))
+
+
+def less_product(panel: Array, image: Array, coefficients: Array, tiles: Sequence[Range]) -> Array:
+    """``Y[a] - (G P)[a] c`` for each tile of a panel."""
+    GP, c = _aligned(image), _aligned(coefficients)
+    return np.concatenate([panel[start:stop] - GP[start:stop] @ c for start, stop in tiles])
+
+
+def add_block_product(before: Array | None, basis: Array, block: Range, coefficients: Array) -> Array:
+    """``v[b] + P[b] c``."""
+    product = np.asarray(_aligned(basis)[slice(*block)] @ _aligned(coefficients))
+    return product if before is None else before + product
+
+
+def _aligned(columns: Array) -> Array:
+    # what came over a network may lie at any byte, and products with it then round otherwise
+    return np.require(columns, requirements="A")

@@ -1,0 +1,229 @@
+"""The tasks of a stage on tiles: plain functions of arrays that an executor runs.
+
+They do not change their arguments, so a task whose worker died can be run again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.gram.tiled import NOT_STORED, add_tile_product
+from cagp_dist.kernels import Parameters, total_variance
+from cagp_dist.solvers.engine.panel_layout import PanelTile
+from cagp_dist.solvers.engine.stages import BlockStage, Simultaneous, Sweep
+from cagp_dist.tiling import Range
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Solution of one block and the running sums of the solve (in block order).
+
+    ``columns`` (m, r) is Z[b]; ``downdate`` is (r,) or (r, r); ``mean`` is (r, T).
+    """
+
+    columns: Array
+    downdate: Array
+    mean: Array
+
+
+def no_sums(columns: int, fields: int, full_covariance: bool) -> Solved:
+    """Return the sums before the first stage: zeros."""
+    shape = (columns, columns) if full_covariance else (columns,)
+    return Solved(np.empty((0, columns)), np.zeros(shape), np.zeros((columns, fields)))
+
+
+def sums_so_far(downdate: Array, mean: Array) -> Solved:
+    """Make sums to go on from."""
+    return Solved(np.empty((0, len(mean))), downdate, mean)
+
+
+def only_sums(solved: Solved) -> Solved:
+    """Drop the solution of the last block before the sums travel to the caller."""
+    return Solved(solved.columns[:0], solved.downdate, solved.mean)
+
+
+def add_solution(weights: Array | None, solved: Solved) -> Array:
+    """Add the solution of a block to its weights."""
+    return solved.columns.copy() if weights is None else weights + solved.columns
+
+
+def take_columns(panel: Array, chosen: Indices) -> Array:
+    """Copy some columns of a panel."""
+    return panel[:, chosen]
+
+
+def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: BlockStage) -> Array:
+    """Evaluate a diagonal block and factor it as the stage needs it: m^3 / 3 flops, 8 m^2 bytes.
+
+    Points that are solved at once need the diagonal alone: m flops, 8 m bytes.
+    """
+    from cagp_dist.compiled import evaluate
+
+    if isinstance(stage, Simultaneous) and not stage.whole_blocks:
+        return stage.factor_points(total_variance(kernel) + noise_variance)
+    block = np.empty((points.shape[1], points.shape[1]))
+    evaluate(*kernel, points, points, block)
+    block[np.diag_indices(len(block))] += noise_variance
+    # symmetric: the transpose is the same matrix in Fortran order, without a copy
+    return stage.factor(block.T)
+
+
+def coupled_blocks(
+    kernel: Parameters, points: Sequence[Array], noise: Sequence[Array], factors: Sequence[Array]
+) -> float:
+    """Upper bound of ``|L_a^-1 G_ab L_b^-T|``, the largest canonical correlation of two blocks; at most 1.
+
+    With T that matrix, ``|(T'T)^2|_F^(1/4)``: above the largest singular value by at most the eighth root of
+    their number. ``factors`` are the Cholesky factors of the blocks, or none where they are not kept.
+    """
+    from scipy.linalg.blas import dtrsm
+
+    from cagp_dist.compiled import evaluate
+
+    between = np.empty((points[0].shape[1], points[1].shape[1]))
+    evaluate(*kernel, points[0], points[1], between)
+    stage = Sweep(whole_blocks=True)
+    first, second = factors or [
+        factor_block(kernel, place, variance, stage) for place, variance in zip(points, noise, strict=True)
+    ]
+    # the transpose, in the order of Fortran
+    between = dtrsm(1.0, first, between.T, side=1, lower=1, trans_a=1)
+    between = dtrsm(1.0, second, between, side=0, lower=1, overwrite_b=True)
+    square = between.T @ between
+    return min(1.0, float(np.linalg.norm(square @ square) ** 0.25))
+
+
+def solve_block(
+    stage: Sweep,
+    factor: Array,
+    panel: Array,
+    rows: Range,
+    pending: list[object],
+    residuals: Array,
+    sums: Solved,
+    adjoint: bool,
+) -> Solved:
+    """Solve with a diagonal block and add its part of the downdate and of the mean (math 3).
+
+    ``pending`` is empty, or says how to update the block's rows by the step before, whose solution is in
+    ``sums``: then the block is solved while panels are still being updated.
+    """
+    if pending:
+        panel, rows = _updated_rows(panel, rows, sums, *cast("PendingUpdate", tuple(pending)))
+    columns, half = stage.solve(factor, panel[slice(*rows)], adjoint=adjoint)
+    half = half.T
+    part = half @ half.T if sums.downdate.ndim == 2 else np.einsum("ij,ij->i", half, half)
+    return Solved(columns, sums.downdate + part, sums.mean + columns.T @ residuals)
+
+
+def solve_alone(stage: Simultaneous, factor: Array, panel: Array, rows: Range) -> Solved:
+    """Solve with a diagonal block of a stage that solves all blocks at once; its sums come later."""
+    columns = stage.solve(factor, panel[slice(*rows)])
+    return Solved(columns, np.zeros(0), np.zeros(0))
+
+
+def factor_and_solve_alone(
+    stage: Simultaneous,
+    kernel: Parameters,
+    points: Array,
+    noise_variance: Array,
+    panel: Array,
+    rows: Range,
+) -> Solved:
+    """`solve_alone` with a factor that is not kept."""
+    return solve_alone(stage, factor_block(kernel, points, noise_variance, stage), panel, rows)
+
+
+def add_to_sums(
+    sums: Solved, solved: Solved, before: Array, after: Array, rows: Range, residuals: Array
+) -> Solved:
+    """Add ``Z' Y + Z' Y_new`` of a block to the downdate, and ``Z' b`` to the mean (math 1.2)."""
+    # what came over a network may lie at any byte, and products with its transpose then round otherwise
+    Z = np.require(solved.columns, requirements="A")
+    Y = before[slice(*rows)] + after[slice(*rows)]
+    if sums.downdate.ndim == 2:
+        part = Z.T @ Y
+        part = 0.5 * (part + part.T)  # what is not symmetric cancels over the blocks
+    else:
+        part = np.einsum("ij,ij->j", Z, Y)
+    return Solved(Z, sums.downdate + part, sums.mean + Z.T @ residuals)
+
+
+PendingUpdate = tuple[Parameters, Array, PanelTile, Array]
+
+
+def _updated_rows(
+    panel: Array,
+    rows: Range,
+    solved: Solved,
+    kernel: Parameters,
+    points: Array,
+    tile: PanelTile,
+    block_points: Array,
+) -> tuple[Array, Range]:
+    """Rows of one tile after the step of ``solved``, by the call `update_panel` makes; ``rows`` within it."""
+    out = panel[slice(*tile.rows)].copy()
+    add_tile_product(
+        kernel,
+        np.ascontiguousarray(points[:, slice(*tile.rows)]),
+        block_points,
+        np.negative(solved.columns),
+        above=tile.above,
+        stored=NOT_STORED,
+        out=out,
+    )
+    return out, (rows[0] - tile.rows[0], rows[1] - tile.rows[0])
+
+
+def factor_and_solve_block(
+    stage: Sweep,
+    kernel: Parameters,
+    points: Array,
+    noise_variance: Array,
+    panel: Array,
+    rows: Range,
+    pending: list[object],
+    residuals: Array,
+    sums: Solved,
+    adjoint: bool,
+) -> Solved:
+    """`solve_block` with a factor that is not kept."""
+    factor = factor_block(kernel, points, noise_variance, stage)
+    return solve_block(stage, factor, panel, rows, pending, residuals, sums, adjoint)
+
+
+def update_panel(
+    kernel: Parameters,
+    panel: Array,
+    points: Array,
+    tiles: Sequence[PanelTile],
+    stored: Sequence[Array | None],
+    block_points: Array,
+    solved: Solved,
+    noise_variance: Array | None,
+    block_rows: Range,
+) -> Array:
+    """``Y[panel] - G[panel, b] Z[b]`` in the rows of the given tiles; other rows are kept.
+
+    The noise is part of G where the panel holds block b, at ``block_rows``. Every tile is one call of its
+    own, so a row of the result does not depend on how tiles are gathered into panels.
+    """
+    out = panel.copy()
+    change = np.negative(solved.columns)
+    for index, tile in enumerate(tiles):
+        row = stored[index] if stored else None
+        add_tile_product(
+            kernel,
+            np.ascontiguousarray(points[:, slice(*tile.rows)]),
+            block_points,
+            change,
+            above=tile.above,
+            stored=NOT_STORED if row is None else row[slice(*tile.entries)],
+            out=out[slice(*tile.rows)],
+        )
+    if noise_variance is not None:
+        out[slice(*block_rows)] -= noise_variance[:, None] * solved.columns
+    return out

@@ -1,0 +1,200 @@
+"""Exact solvers: no computational uncertainty is left."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.grid_plans import plan_exact_grid
+from cagp_dist.budget.point_plans import plan_exact
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram.dense import DenseGram
+from cagp_dist.gram.gram_matrix import ExactSolve, Gram
+from cagp_dist.gram.targets import Targets, as_list, part
+from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
+from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, nothing_said
+from cagp_dist.solvers.status import Status
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
+
+    Calibrated exactly: it is the posterior itself. Runs in the calling process, whatever the executor; many
+    targets are done in parts. From 2,048 points on it uses all threads of BLAS; how many there are may change
+    the last bits of the result.
+    """
+
+    iterations: ClassVar[int] = 1
+    calibrated: ClassVar[Calibrated] = "exact"
+    many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = False
+
+    def plan(self, demand: Demand) -> Plan:
+        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        return plan_exact(demand)
+
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the exact state of each part of the targets."""
+        gram = problem.gram
+        with blas_threads_for(gram.shape[0]):
+            yield from exact_states(problem, *_dense(problem, executor), executor, plan=plan)
+
+    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
+        """``G^-1 b`` (n, T) of the residuals, and the problem with the factor: n^3 / 3 flops."""
+        with blas_threads_for(problem.gram.shape[0]):
+            dense, solve = _dense(problem, executor)
+            return solve.weights(problem.residuals), replace(problem, opened=(dense, solve))
+
+    def mean(
+        self,
+        problem: Problem,
+        *,
+        executor: Executor,
+        plan: Plan,
+        done: Callable[[int], None] = nothing_said,
+    ) -> Array:
+        """``V G^-1 b`` (q, T) alone: n^3 / 3 flops, and 2 n (n + q) for each right-hand side."""
+        gram = problem.gram
+        with blas_threads_for(gram.shape[0]):
+            return _exact_mean(problem, *_dense(problem, executor), executor, done, plan=plan)
+
+
+@dataclass(frozen=True)
+class Rings:
+    """The exact posterior where X is a latitude-longitude grid, complete or with gaps (math 7).
+
+    With up to 8,192 missing points it takes the inverse of the grid's blocks, and of a matrix of that size,
+    and points of the grid itself need no solves; others take one for each latitude and offset. With more,
+    each test point needs conjugate gradients of its own. A million points take seconds. Means over cells take
+    a solve as points do: one for all cells that lie alike between the longitudes of the grid. Calibrated
+    exactly: it is the posterior itself.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 11), 24)
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.5), noise_variance=1e-4)
+    >>> field = grid.points[:, 2].reshape(grid.shape)
+    >>> field[0, 0] = np.nan
+    >>> posterior = cagp.condition(prior, grid, field, grid.points[:1], solver=cagp.Rings())
+    >>> bool(abs(posterior.mean[0] - grid.points[0, 2]) < 0.01), posterior.status.value
+    (True, 'exact')
+    """
+
+    iterations: ClassVar[int] = 1
+    calibrated: ClassVar[Calibrated] = "exact"
+    many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = True
+
+    def plan(self, demand: Demand) -> Plan:
+        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        if demand.grid is None:
+            raise ArgumentError(NO_GRID)
+        return plan_exact_grid(demand, demand.grid)
+
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the one, exact state."""
+        with single_threaded_blas():
+            states = list(exact_states(problem, *_by_structure(problem, executor), executor, plan=plan))
+        yield from states
+
+    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
+        """``G^-1 b`` (n, T) of the residuals, and the problem with the solve: as `mean`."""
+        with single_threaded_blas():
+            gram, solve = _by_structure(problem, executor)
+            return solve.weights(problem.residuals), replace(problem, opened=(gram, solve))
+
+    def mean(
+        self,
+        problem: Problem,
+        *,
+        executor: Executor,
+        plan: Plan,
+        done: Callable[[int], None] = nothing_said,
+    ) -> Array:
+        """``V G^-1 b`` (q, T) alone: two solves with the grid for each right-hand side, more with gaps."""
+        with single_threaded_blas():
+            return _exact_mean(problem, *_by_structure(problem, executor), executor, done, plan=plan)
+
+
+NO_GRID = (
+    "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
+    "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
+)
+
+
+def _dense(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+    """Give the matrix and solves by its factor; those that were made before, if they were."""
+    if problem.opened is not None:
+        return problem.opened
+    gram = problem.gram
+    dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
+    return dense, dense.exact(executor=executor)
+
+
+def _by_structure(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+    """Give the matrix and its own exact solves; those that were made before, if they were."""
+    if problem.opened is not None:
+        return problem.opened
+    exact = problem.gram.exact(executor=executor)
+    if exact is None:
+        raise ArgumentError(NO_GRID)
+    return problem.gram, exact
+
+
+def _exact_mean(
+    problem: Problem,
+    gram: Gram,
+    exact: ExactSolve,
+    executor: Executor,
+    done: Callable[[int], None],
+    *,
+    plan: Plan,
+) -> Array:
+    weights = exact.weights(problem.residuals)
+    done(1)
+    parts = [gram.cross(targets, weights, executor=executor) for _, targets in _in_parts(problem, plan)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def exact_states(
+    problem: Problem,
+    gram: Gram,
+    exact: ExactSolve,
+    executor: Executor,
+    *,
+    plan: Plan,
+    points: Indices | None = None,
+) -> Iterator[State]:
+    """Yield the posterior of an exactly solved Gram matrix, part of the targets by part.
+
+    The matrix is that of the problem, or that of some of its points.
+    """
+    check_no_start(problem)
+    residuals = problem.residuals if points is None else problem.residuals[points]
+    weights = exact.weights(residuals)
+    residual = exact.relative_residual
+    status = Status.of_direct_solve(exact.condition_number)
+    if status.ok and residual is not None:
+        status = Status.SOLVED
+    if status.ok and len(residuals) < problem.gram.shape[0]:
+        status = Status.COMPLETED
+    for columns, targets in _in_parts(problem, plan):
+        mean = gram.cross(targets, weights, executor=executor)
+        downdate = exact.downdate(targets, full=problem.full_covariance)
+        yield State(1, columns, mean, downdate, status, residual)
+
+
+def _in_parts(problem: Problem, plan: Plan) -> Iterator[tuple[slice, Targets]]:
+    """Targets as the plan has them: all of them at once, or parts that fit into memory."""
+    if len(plan.batches) < 2:
+        yield slice(0, problem.q), problem.targets
+        return
+    targets = as_list(problem.targets)
+    for batch in plan.batches:
+        columns = slice(batch[0][0], batch[-1][1])
+        yield columns, part(targets, columns)

@@ -1,0 +1,524 @@
+"""Kriging from the observations near each target: exact error laws at a cost linear in points and targets.
+
+Weights W that do not depend on the data carry their own law (math 20): errors of ``W b`` are normal with
+covariance ``K'' - V W' - W V' + W G W'``, whatever W is. Here the row of a target is that of the exact
+posterior given the observations near it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar, get_args
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.plan import plan_without_tiles, too_large
+from cagp_dist.checks import check_count, check_word
+from cagp_dist.gram.exact_variance import with_bounds
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.gram_matrix import Gram
+from cagp_dist.gram.neighbourhoods import (
+    AT_ONCE,
+    ENTRIES,
+    LEAF,
+    PIECE,
+    Cell,
+    Settings,
+    around,
+    cell_laws,
+    cell_weights,
+    cells,
+    downdated,
+    flops_alone,
+    joint_downdate,
+    least_bytes,
+    metric,
+    sampled,
+    wide,
+)
+from cagp_dist.gram.targets import as_list, part, target_points
+from cagp_dist.remedies import Remedy
+from cagp_dist.runtime import Executor, Handle, single_threaded_blas
+from cagp_dist.solvers.engine.kept_weights import write_sparse
+from cagp_dist.solvers.engine.solve_checkpoints import About, Checkpoint, Draft
+from cagp_dist.solvers.interface import (
+    SOME_POINTS,
+    Calibrated,
+    Problem,
+    State,
+    check_no_start,
+    nothing_said,
+)
+from cagp_dist.solvers.status import Status
+from cagp_dist.tiling import block_ranges
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+NEIGHBOURS = {"description": 'an integer of at least 1, or "auto"', "example": 64}
+
+Drift = Literal["none", "constant", "linear"]
+
+JOINT_ROWS = 256
+"""Targets of a task of the joint law."""
+
+TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (128, 64), (128, 128), (128, 256))
+"""Neighbours and coarse means that "auto" tries, the cheapest first."""
+
+WIDE = 1.05
+"""From where on a warning says that standard deviations are wider than they could be."""
+
+CLOSE, USUAL = 1.01, 0.99
+"""What "auto" asks for: standard deviations this close to those of four times as many neighbours, at this
+part of targets."""
+
+MOST_COARSE = 512
+"""Coarse means of what "auto" compares with, at most."""
+
+TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 256, 32, 2e10
+"""Targets that they are compared at, at most and at least, and flops that this may take in between."""
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Kriging from the nearest observations, in groups of targets, with the variance of its own error.
+
+    Each target has the exact posterior given its ``neighbours`` nearest observations, and those of the
+    targets that it shares a group with. Calibrated exactly, at every target and jointly, because the weights
+    do not look at the data (math 20, T37): what the other observations would have added is counted as
+    uncertainty, not left out. Cost and memory are linear in observations and targets.
+
+    Parameters
+    ----------
+    neighbours : int or "auto"
+        Nearest observations of each target, in the metric of the kernel; at most all n. "auto" tries 32, 64
+        and 128, then coarse means beside them, until the standard deviation at 99 of 100 sampled targets is
+        within 1 % of that from four times as many of both, and logs what it took. More never raise the
+        variance of a target that shares with no other.
+    coarse : int
+        So many means of 8 observations, leaves of a k-d tree, that every target is conditioned on
+        besides: what thousands of observations say, for lengthscales that are long against their spacing
+        and much noise.
+    group : int, optional
+        Targets that may share their neighbours; by default up to 64, where that costs no more than going
+        alone. In a group the map has no jumps. 1: each target by itself.
+    drift : {"none", "constant", "linear"}
+        A trend beside the mean of the prior, with coefficients that every neighbourhood estimates for itself.
+        The variance counts it, whatever the coefficients are (T42).
+    wider : float, optional
+        What "auto" found: the median of the ratio of standard deviations at the sampled targets.
+
+    Notes
+    -----
+    ``k^3 / 3 + k^2`` flops and ``k^2`` kernel evaluations for each target alone; groups share them, at no
+    higher cost. 8 (n + q) (3 p + 2) bytes for the search. Joint covariances and means over wide regions take
+    an evaluation for each pair of observations that have weights in them. Coefficients of a mean that is
+    estimated come from up to 2,048 observations, spread evenly, and those that a column is most about; they
+    are counted as such.
+
+    References
+    ----------
+    Vecchia (1988); Stein, Chi & Welty (2004); Katzfuss & Guinness (2021); Rulliere et al. (2018).
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> X = np.random.default_rng(0).uniform(size=(5000, 2))
+    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.2), noise_variance=1e-3)
+    >>> y = np.sin(6.0 * X[:, 0]) * X[:, 1]
+    >>> posterior = cagp.condition(prior, X, y, [[0.5, 0.5]], solver=cagp.Neighbours(64))
+    >>> bool(abs(posterior.mean[0] - 0.5 * np.sin(3.0)) < 4.0 * posterior.variance[0] ** 0.5)
+    True
+    """
+
+    neighbours: "int | Literal['auto']" = field(default=64, metadata=NEIGHBOURS)
+    coarse: int = field(default=0, metadata={"least": 0, "most": 10_000, "example": 256})
+    group: int | None = field(default=None, metadata={"least": 1, "most": 2048, "example": 64})
+    drift: Drift = "none"
+    wider: float | None = field(default=None, compare=False, repr=False, metadata={"job": False})
+
+    iterations: ClassVar[int] = 1
+    calibrated: ClassVar[Calibrated] = "exact"
+    many_fields: ClassVar[bool] = True
+    needs_grid: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.neighbours != "auto":
+            check_count("neighbours", self.neighbours, least=1)
+        check_count("coarse", self.coarse, least=0)
+        if self.group is not None:
+            check_count("group", self.group, least=1)
+        check_word("drift", self.drift, get_args(Drift))
+
+    def members(self, n: int) -> int:
+        """Count what a target by itself is conditioned on, of n observations."""
+        k = self.neighbours
+        assert k != "auto"
+        return min(k, n) + (min(self.coarse, -(-n // LEAF)) if k < n else 0)
+
+    @property
+    def _settings(self) -> Settings:
+        k = self.neighbours
+        assert k != "auto"
+        return Settings(k, self.coarse, 64 if self.group is None else self.group, self.drift)
+
+    def plan(self, demand: Demand) -> Plan:
+        """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
+        n, q = demand.n, demand.target_points
+        k = min(64 if self.neighbours == "auto" else self.neighbours, max(n, 1))
+        if self.neighbours == "auto":
+            fewest, most = TRIALS[0][0], TRIALS[-1][0]
+            method = f"{fewest} to {most} nearest neighbours as it turns out, planned as {k}"
+        else:
+            method = f"{k:,} nearest neighbours"
+            if self.coarse:
+                method += f" and {self.coarse:,} means of {LEAF}"
+            if self.wider is not None:
+                method += f" (error bars {self.wider:.3f} times those of four times as many)"
+        entries, flops = self.work(n, q)
+        peak = least_bytes(
+            n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
+        )
+        weights = self.weights_of_target(n)
+        if demand.wide:
+            # weights of all nodes, some twice while they are put together; then pairs of what each touches
+            nodes, touched = (sum(each) for each in zip(*demand.wide, strict=True))
+            largest = max(observations for _, observations in demand.wide)
+            tasks = 8 * min(demand.workers, len(demand.wide)) * min(ENTRIES, largest * PIECE)
+            peak = max(peak + 32 * nodes * weights, 24 * touched + tasks + 8 * (n + q) * (3 * demand.p + 2))
+            entries += sum(observations**2 for _, observations in demand.wide)
+        if demand.full_covariance:
+            support = min(n, q * k)
+            peak += 24 * demand.q**2 + 12 * q * weights
+            entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
+        if peak > demand.memory_limit_bytes:
+            raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
+        plan = plan_without_tiles(demand, method, None, peak, entries, flops, -(-q // 64))
+        plan = replace(plan, kept_columns=demand.fields + 1)
+        return with_bounds(plan, demand) if demand.bounds and n <= FEW_FOR_BOUNDS else plan
+
+    def work(self, n: int, q: int) -> tuple[int, int]:
+        """Kernel evaluations and flops for q targets among n observations, about."""
+        k = min(64 if self.neighbours == "auto" else self.neighbours, max(n, 1))
+        flops = q * flops_alone(k + self.coarse, self.coarse)
+        # a microsecond for each observation in the search, ten for each target, a quarter for each neighbour
+        return q * (k + LEAF * self.coarse) ** 2, round(flops + 45_000 * (n + 10 * q) + 11_000 * q * k)
+
+    def settled(self, problem: Problem, *, executor: Executor) -> "Neighbours":
+        """Choose what "auto" leaves open, by points, kernel and noise alone; the solver itself otherwise."""
+        if self.neighbours != "auto":
+            return self
+        if problem.q == 0:
+            return replace(self, neighbours=TRIALS[0][0])
+        gram, places = problem.gram, target_points(problem.targets)  # of functionals the nodes
+        targets = places[sampled(len(places), TRIED_TARGETS)]
+        found: dict[Neighbours, Array] = {}
+
+        def deviations(solver: Neighbours, count: int) -> Array:
+            alone = replace(solver, group=1)
+            if len(found.get(alone, ())) < count:
+                some = targets[:count]
+                laws = _Work(alone, gram, some, executor).laws(np.zeros((gram.shape[0], 0)))
+                found[alone] = downdated(gram.kernel, some, laws[1])
+            return found[alone][:count]
+
+        n, best, ratio = gram.shape[0], self, np.ones(1)
+        least = np.full(len(targets), np.inf)
+        for k, coarse in TRIALS:
+            best = replace(self, neighbours=k, coarse=max(self.coarse, coarse))
+            more = replace(best, neighbours=4 * k, coarse=min(4 * best.coarse, MOST_COARSE))
+            flops = flops_alone(more.members(n), more.coarse)
+            count = min(len(targets), max(FEWEST_TRIED, int(TRIED_FLOPS / flops)))
+            own, last = deviations(best, count), (k, coarse) == TRIALS[-1]
+            if not last and np.quantile(_over(own, least[:count]), USUAL) > CLOSE:
+                continue  # wider than what was found before
+            least[:count] = np.minimum(least[:count], deviations(more, count))
+            ratio = _over(own, least[:count])
+            if best.members(n) >= n or np.quantile(ratio, USUAL) <= CLOSE:
+                break
+        _say(best, ratio)
+        return replace(best, wider=float(np.median(ratio)))
+
+    def touched(self, gram: Gram, functionals: LinearFunctionals) -> tuple[tuple[int, int], ...]:
+        """Count nodes and observations with weights, at most, of each functional over a wide region."""
+        n, k = gram.shape[0], 64 if self.neighbours == "auto" else self.neighbours
+        near = around(functionals, gram.X, scale=metric(gram.kernel, gram.X.shape[1]), neighbours=k)
+        most = np.minimum(near, functionals.counts * self.weights_of_target(n))
+        spread = np.flatnonzero(near)
+        return tuple(zip(functionals.counts[spread].tolist(), most[spread].tolist(), strict=True))
+
+    def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
+        """Yield the one state, of all targets."""
+        check_no_start(problem)
+        solver = self.settled(problem, executor=executor)
+        work = _Work(solver, problem.gram, as_list(problem.targets), executor, problem.heard)
+        with single_threaded_blas():
+            mean, downdate, left_out, exact = work.laws(problem.residuals, checkpoint=problem.checkpoint)
+            if problem.full_covariance:
+                square = work.joint(work.weights())
+                square[np.diag_indices(len(square))] = downdate
+                downdate = square
+        yield State(
+            1,
+            slice(0, problem.q),
+            mean,
+            downdate,
+            Status.EXACT if exact else Status.NEIGHBOURS,
+            downdate_psd=False,
+            dropped=left_out,
+        )
+
+    def mean(
+        self,
+        problem: Problem,
+        *,
+        executor: Executor,
+        plan: Plan,
+        done: Callable[[int], None] = nothing_said,
+    ) -> Array:
+        """``W b`` (q, T) for right-hand sides (n, T)."""
+        solver = self.settled(problem, executor=executor)
+        with single_threaded_blas():
+            found = _Work(solver, problem.gram, as_list(problem.targets), executor).laws(problem.residuals)[0]
+        done(1)
+        return found
+
+    def weights_of_target(self, n: int) -> int:
+        """Observations that have a weight for a target, about: in groups as many as were measured."""
+        k = 64 if self.neighbours == "auto" else self.neighbours
+        return min(n, (k if self.group == 1 else 2 * k + 110) + LEAF * self.coarse)
+
+    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+        """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
+        with single_threaded_blas():
+            work = _Work(self, problem.gram, as_list(problem.targets), executor)
+            _, downdate, _, exact = work.laws(problem.residuals[:, :0])
+            about = write_sparse(draft, work.parts(), downdate)
+        return {
+            **about,
+            "iterations": 1,
+            "status": (Status.EXACT if exact else Status.NEIGHBOURS).name,
+            "downdate_psd": False,
+        }
+
+    def points_of_mean(self, gram: Gram) -> Indices:
+        """Observed points that coefficients of a mean come from: all, or `SOME_POINTS` spread evenly."""
+        from scipy.spatial import cKDTree
+
+        n = gram.shape[0]
+        if n <= SOME_POINTS:
+            return np.arange(n)
+        order = cKDTree(gram.X * metric(gram.kernel, gram.X.shape[1])).indices
+        return np.sort(order[np.linspace(0, n - 1, SOME_POINTS).round().astype(np.intp)])
+
+
+FEW_FOR_BOUNDS = 20_000
+"""Observed points up to which a plan counts the certificate, which takes all pairs of points and targets."""
+
+
+def _over(deviations: Array, least: Array) -> Array:
+    """Ratio of standard deviations to the least that were found; one where that is zero."""
+    return np.divide(deviations, least, out=np.ones(len(least)), where=least > 0.0)
+
+
+def _say(solver: Neighbours, ratio: Array) -> None:
+    """Log what "auto" took and how near it is."""
+    usual = float(np.quantile(ratio, USUAL))
+    common = f" and {solver.coarse} coarse means" if solver.coarse else ""
+    _log.log(
+        logging.INFO if usual < WIDE else logging.WARNING,
+        "%s neighbours%s: error bars at %s sampled targets are %.4f times those of four times as many "
+        "(median), %.4f at most%s",
+        solver.neighbours,
+        common,
+        len(ratio),
+        float(np.median(ratio)),
+        float(ratio.max()),
+        ""
+        if usual <= CLOSE
+        else "; they are right, but wider than they could be, as the lengthscale is long against the "
+        "neighbourhood. Sweeps (BlockGaussSeidel) and exact solvers use all observations",
+    )
+
+
+class _Work:
+    """Neighbourhoods of targets on an executor."""
+
+    def __init__(
+        self,
+        solver: Neighbours,
+        gram: Gram,
+        targets: Array | LinearFunctionals,
+        executor: Executor,
+        heard: Callable[[float], None] = nothing_said,
+    ) -> None:
+        self._heard = heard
+        self._gram, self._targets, self._executor = gram, targets, executor
+        self._settings, self._kernel = solver._settings, gram.kernel
+        self._scale = metric(gram.kernel, gram.X.shape[1])
+
+    def laws(self, columns: Array, *, checkpoint: Checkpoint | None = None) -> tuple[Array, Array, int, bool]:
+        """Means (q, T), downdates (q,), observations left out, and whether all were used everywhere.
+
+        Cells that a checkpoint has are not done again.
+        """
+        targets, gram = self._targets, self._gram
+        q, n = len(targets), gram.shape[0]
+        mean, downdate, begun = np.zeros((q, columns.shape[1])), np.zeros(q), 0
+        kept = None if checkpoint is None else checkpoint.latest()
+        narrow = np.arange(q)
+        if isinstance(targets, LinearFunctionals) and q:
+            spread = wide(targets, gram.X, scale=self._scale, neighbours=self._settings.neighbours)
+            narrow = np.setdiff1d(narrow, spread)
+            if spread.size and kept is None:
+                weights = self._of_wide(targets.part(spread))
+                mean[spread] = weights @ columns
+                downdate[spread] = self._each(weights, targets.part(spread))
+        chosen = part(targets, narrow)
+        left_out, exact = 0, narrow.size == q
+        if kept is not None:
+            mean, downdate = kept.read("mean"), kept.read("downdate")
+            begun, left_out, exact = (kept.about[name] for name in ("cells", "left_out", "exact"))
+
+        def write(draft: Draft) -> bool:
+            return draft.write("mean", mean) and draft.write("downdate", downdate)
+
+        def submit(cell: Cell, home: int) -> Handle[tuple[Array, Array, int, int]]:
+            halo, here = cell.halo, narrow[cell.targets]
+            return self._executor.submit(
+                cell_laws,
+                self._kernel,
+                gram.X[halo],
+                gram.noise_variance[halo],
+                columns[halo],
+                part(targets, here),
+                self._settings,
+                home=home,
+            )
+
+        for done, (cell, found) in enumerate(self._cells(chosen, submit, begun=begun), begun + 1):
+            here = narrow[cell.targets]
+            mean[here], downdate[here] = found[0], found[1]
+            left_out += found[2]
+            exact = exact and found[3] == n
+            if checkpoint is not None and checkpoint.due():
+                checkpoint.save({"cells": done, "left_out": int(left_out), "exact": bool(exact)}, write)
+        return mean, downdate, left_out, exact and self._settings.drift == "none"
+
+    def weights(self) -> "csr_array":
+        """Sparse weights (q, n) of all observations."""
+        return _stacked(self.parts(), self._gram.shape[0])
+
+    def parts(self) -> "Iterator[tuple[Indices, csr_array]]":
+        """Sparse weights (r, n) of some targets after others, and which they are."""
+        targets = self._targets
+        if not isinstance(targets, LinearFunctionals):
+            yield from self._of_narrow(targets)
+            return
+        spread = wide(targets, self._gram.X, scale=self._scale, neighbours=self._settings.neighbours)
+        narrow = np.setdiff1d(np.arange(len(targets)), spread)
+        for rows, made in self._of_narrow(targets.part(narrow)):
+            yield narrow[rows], made
+        if spread.size:
+            yield spread, self._of_wide(targets.part(spread))
+
+    def _of_narrow(self, targets: Array | LinearFunctionals) -> "Iterator[tuple[Indices, csr_array]]":
+        gram, n = self._gram, self._gram.shape[0]
+
+        def submit(cell: Cell, home: int) -> "Handle[csr_array]":
+            halo = cell.halo
+            return self._executor.submit(
+                cell_weights,
+                self._kernel,
+                gram.X[halo],
+                gram.noise_variance[halo],
+                halo,
+                part(targets, cell.targets),
+                self._settings,
+                n,
+                home=home,
+            )
+
+        for cell, made in self._cells(targets, submit):
+            yield cell.targets, made
+
+    def _of_wide(self, functionals: LinearFunctionals) -> "csr_array":
+        """Add the weights of the nodes up."""
+        from scipy.sparse import csr_array
+
+        of_nodes = _stacked(self._of_narrow(functionals.nodes), self._gram.shape[0])
+        made = csr_array(functionals.matrix().T @ of_nodes)
+        made.sum_duplicates()
+        return made
+
+    def _each(self, weights: "csr_array", functionals: LinearFunctionals) -> Array:
+        """Downdate of each functional by itself: pairs of the observations that it has."""
+        gram = self._gram
+        tasks = []
+        for index in range(len(functionals)):
+            own = weights[index : index + 1]
+            used = np.unique(own.indices)
+            arguments = (
+                gram.X[used],
+                gram.noise_variance[used],
+                own[:, used],
+                functionals.part(slice(index, index + 1)),
+            )
+            submit = self._executor.submit
+            tasks.append(submit(joint_downdate, self._kernel, *arguments, slice(0, 1), home=index))
+        return np.array([found[0, 0] for found in self._executor.gather(tasks)])
+
+    def joint(self, weights: "csr_array") -> Array:
+        """``V W' + W V' - W G W'`` (q, q)."""
+        used = np.unique(weights.indices)
+        arguments = self._gram.X[used], self._gram.noise_variance[used], weights[:, used], self._targets
+        rows = [slice(*rows) for rows in block_ranges(weights.shape[0], JOINT_ROWS)]
+        tasks = [
+            self._executor.submit(joint_downdate, self._kernel, *arguments, each, home=home)
+            for home, each in enumerate(rows)
+        ]
+        square = np.concatenate([*self._executor.gather(tasks), np.zeros((0, weights.shape[0]))])
+        return np.asarray(0.5 * (square + square.T))
+
+    def _cells(
+        self, targets: Array | LinearFunctionals, submit: Callable[[Cell, int], Handle[T]], *, begun: int = 0
+    ) -> Iterator[tuple[Cell, T]]:
+        """Hand out cells after the first ones, some at a time, and give what they found, in order."""
+        where = targets.centres if isinstance(targets, LinearFunctionals) else targets
+        waiting: list[tuple[Cell, Handle[T]]] = []
+        done = 0
+
+        def first() -> Iterator[tuple[Cell, T]]:
+            nonlocal done
+            cell, handle = waiting.pop(0)
+            yield cell, self._executor.gather([handle])[0]
+            done += len(cell.targets)
+            if done < len(where):  # the state tells of the end
+                self._heard(done / len(where))  # what was found is kept by now: who hears may end the solve
+
+        every = cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
+        for number, cell in enumerate(every):
+            if number < begun:
+                done += len(cell.targets)
+                continue
+            waiting.append((cell, submit(cell, number)))
+            if len(waiting) == AT_ONCE * self._executor.workers:
+                yield from first()
+        while waiting:
+            yield from first()
+
+
+def _stacked(parts: "Iterable[tuple[Indices, csr_array]]", n: int) -> "csr_array":
+    """Sparse rows of some targets in the order of all."""
+    from scipy.sparse import csr_array, vstack
+
+    found = list(parts)
+    if not found:
+        return csr_array((0, n))
+    order = np.argsort(np.concatenate([rows for rows, _ in found]))
+    return csr_array(vstack([made for _, made in found], format="csr")[order])

@@ -1,0 +1,50 @@
+"""Solvers whose sweeps may visit the blocks in another order than the given one."""
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+from cagp_dist.checks import check_count
+from cagp_dist.errors import ArgumentError
+from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.solvers.setting_metadata import ORDER, ORDER_SEED
+
+
+@dataclass(frozen=True)
+class Ordered(Affine, ABC):
+    """An affine solver with a choice of orders, none of which depends on the data (math 1.6).
+
+    Random orders are drawn from the seed and counted from the last sweep of a solve: the last sweeps of many
+    are the sweeps of few, so that every state of a solve is that of a solver which stops there.
+
+    Parameters
+    ----------
+    order : str
+        One of `orders`.
+    seed : int
+        Seed of random orders, at least 0.
+    """
+
+    order: str = field(default="given", kw_only=True, metadata=ORDER)
+    seed: int = field(default=0, kw_only=True, metadata=ORDER_SEED)
+
+    orders: ClassVar[Sequence[str]] = ("given", "random")
+
+    @final
+    def check_order(self) -> None:
+        """Raise `ArgumentError` unless there is such an order, and the seed is a count."""
+        if self.order not in self.orders:
+            expected = ", ".join(map(repr, self.orders))
+            raise ArgumentError(f"order is {self.order!r}; expected one of {expected}.")
+        check_count("seed", self.seed, least=0)
+
+    @property
+    def shuffled(self) -> bool:
+        """Whether blocks are visited in a random order."""
+        return self.order == "random"
+
+    @property
+    def sweep_seed(self) -> int | None:
+        """Seed of a random order, or None."""
+        return self.seed if self.shuffled else None

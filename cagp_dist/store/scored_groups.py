@@ -1,0 +1,226 @@
+"""The groups of a published run that say how right it is: calibration, simulation and trace."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from cagp_dist.calibration.simulation.laboratory import Calibration
+from cagp_dist.calibration.verification.pit import Histogram, histogram, unit_weights
+from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, PointScores, Scores
+from cagp_dist.calibration.verification.strata import RELIABILITY_LEVELS, Strata, Stratum, divided
+from cagp_dist.calibration.verification.verdict import compact_cells, coverage_test, judge
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import unit_sphere
+from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset
+from cagp_dist.store.published_variables import (
+    PLAIN,
+    RELIABILITY_LEVEL,
+    STRATUM,
+    STRATUM_DEFINITION,
+    STRATUM_KIND,
+    table,
+)
+from cagp_dist.variables import T2M, Variable
+
+
+def calibration_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    pit: ArrayLike,
+    scores: Scores,
+    area_weight: ArrayLike | None = None,
+    of_values: PointScores | None = None,
+    plain: tuple[PointScores, Scores] | None = None,
+    strata: Sequence[Strata] = (),
+    variable: Variable = T2M,
+    names: ArrayLike | None = None,
+) -> xr.Dataset:
+    """Group ``calibration``: PIT values at the test points, their histogram, and the pooled scores.
+
+    Whether the error bars hold what they promise is in its attributes ``calibration_status`` and
+    ``calibration_statement``, see `cagp_dist.calibration.verification.verdict`.
+
+    Shapes: ``pit`` (T, q), ``area_weight`` (q,).
+    """
+    weights = unit_weights(area_weight, np.shape(latitude_degrees))
+    where = unit_sphere(latitude_degrees, longitude_degrees)
+    cells = compact_cells(where)
+    present = ~np.isnan(np.atleast_2d(pit))
+    values, shares = np.asarray(pit, dtype=np.float64), weights
+    if not present.all():  # each observation with the cell and the area of its place
+        place = np.nonzero(present)[1]
+        values, shares, cells = np.atleast_2d(pit)[present], weights[place], cells[place]
+    weightings = {"": None, AREA_WEIGHTED: shares}
+    counted = {by: histogram(values, weights=given) for by, given in weightings.items()}
+    tests = {
+        by: coverage_test(values, levels=scores.levels, cells=cells, weights=given)
+        for by, given in weightings.items()
+    }
+    verdict = judge(*tests.values(), observations=values.size)
+    arrays: dict[str, ArrayLike] = {
+        "pit": pit,
+        "area_weight": weights,
+        "pit_bin": counted[""].edges,
+        "pit_count": counted[""].counts.astype(np.int64),
+        f"pit_count{AREA_WEIGHTED}": counted[AREA_WEIGHTED].counts,
+        **{f"coverage_standard_error{by}": test.standard_error for by, test in tests.items()},
+        **_published("calibration", scores.named()),
+    }
+    coordinates = coordinates_of(times, latitude_degrees, longitude_degrees, names)
+    coordinates["level"] = coordinate("level", "level", scores.levels)
+    if of_values is not None:
+        found = list(divided(~np.isnan(of_values.normal_score), where, strata, weights=weights))
+        coordinates |= _names_of(found)
+        arrays |= _of_values(of_values) | _of_strata(found, of_values)
+        arrays["stratum_observations"] = [int(np.count_nonzero(part.inside)) for part in found]
+    if plain is not None:
+        of_plain = {"pit": plain[0].pit, **_of_values(plain[0])}
+        of_plain |= {} if of_values is None else _of_strata(found, plain[0])
+        arrays |= {f"{name}{PLAIN}": each for name, each in of_plain.items()}
+        arrays |= _published("calibration", plain[1].named(suffix=PLAIN))
+    title = f"Calibration of {variable.long_name} at test points"
+    group = counting_missing(dataset("calibration", coordinates, arrays, variable, title=title), "pit")
+    for by, each in counted.items():
+        group[f"pit_count{by}"].attrs |= _if_uniform(each)
+    return group.assign_attrs(calibration_status=verdict.kind, calibration_statement=verdict.statement)
+
+
+def _published(group: str, arrays: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
+    """Those that the table has in a group."""
+    return {name: each for name, each in arrays.items() if name in table(T2M)[group]}
+
+
+def _of_values(found: PointScores) -> dict[str, ArrayLike]:
+    """Scores of each observation."""
+    return {"nll_of_value": found.nll, "crps_of_value": found.crps}
+
+
+def _names_of(found: Sequence[Stratum]) -> dict[str, xr.Variable]:
+    """Coordinates of strata and of the levels of the reliability."""
+    return {
+        STRATUM: coordinate(STRATUM, STRATUM, [part.name for part in found]),
+        STRATUM_KIND: coordinate(STRATUM_KIND, STRATUM, [part.kind for part in found]),
+        STRATUM_DEFINITION: coordinate(STRATUM_DEFINITION, STRATUM, [part.definition for part in found]),
+        RELIABILITY_LEVEL: coordinate(RELIABILITY_LEVEL, RELIABILITY_LEVEL, np.asarray(RELIABILITY_LEVELS)),
+    }
+
+
+def _of_strata(found: Sequence[Stratum], scored: PointScores) -> dict[str, ArrayLike]:
+    """Measures of each stratum, and coverage at many levels of the first, which is all observations."""
+    pit = scored.pit
+    tests = [part.coverage(pit, scored.levels.tolist()) for part in found]
+    reliability = found[0].coverage(pit, RELIABILITY_LEVELS)
+    means = {
+        "mean_width": scored.width,
+        "interval_score": scored.interval_score,
+        "crps": scored.crps,
+        "nll": scored.nll,
+    }
+    return {
+        "stratum_pit_count": [part.histogram(pit).counts for part in found],
+        "stratum_coverage": np.minimum([test.coverage for test in tests], 1.0),
+        "stratum_coverage_standard_error": [test.standard_error for test in tests],
+        **{f"stratum_{name}": [part.average(each) for part in found] for name, each in means.items()},
+        "reliability": np.minimum(reliability.coverage, 1.0),
+        "reliability_standard_error": reliability.standard_error,
+    }
+
+
+def simulation_group(
+    *,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    found: Calibration,
+    area_weight: ArrayLike,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``simulation``: what the error bars of the solver did on fields drawn from the prior.
+
+    The verdict is in its attributes ``simulation_status`` and ``simulation_statement``, see
+    `cagp_dist.calibrate`.
+
+    Shapes: ``latitude_degrees, longitude_degrees`` (q,), ``area_weight`` (q,).
+    """
+    counts, tests, joint, scored = found.histogram, found.tests, found.joint, found.scores
+    group = dataset(
+        "simulation",
+        {
+            "latitude": coordinate("latitude", "point", latitude_degrees),
+            "longitude": coordinate("longitude", "point", longitude_degrees),
+            "level": coordinate("level", "level", scored.levels),
+        },
+        {
+            "z": found.z,
+            "pit": found.pit,
+            "error_ratio": found.point_std,
+            "area_weight": unit_weights(area_weight, np.shape(latitude_degrees)),
+            "pit_bin": counts.edges,
+            "pit_count": counts.counts.astype(np.int64),
+            "coverage": scored.coverage,
+            "coverage_area_weighted": scored.by_area.coverage,
+            "error_ratio_joint": joint.std,
+            "error_ratio_along": tests.z_std,
+            "error_ratio_by_area": found.area_std,
+            "error_ratio_by_area_standard_error": found.area_std_error,
+            "ks_statistic": tests.ks_statistic,
+            "ks_pvalue": tests.ks_pvalue,
+            "variance_pvalue": tests.variance_pvalue,
+            "mean_pvalue": tests.mean_pvalue,
+            "rank_pvalue": found.rank_pvalue,
+            "joint_pvalue": joint.pvalue,
+            "null_space_error": joint.null_error,
+        },
+        variable,
+        title=f"Error bars of {variable.long_name} on fields drawn from the prior",
+    )
+    group["pit_count"].attrs |= _if_uniform(counts)
+    return group.assign_attrs(
+        simulation_status=found.verdict.kind,
+        simulation_statement=found.verdict.statement,
+        null_space_dimension=joint.null_dimension,
+    )
+
+
+def _if_uniform(counted: Histogram) -> dict[str, str | float]:
+    """Say beside the counts of PIT values what they would be of uniform ones."""
+    return {
+        "uniform_expected": counted.expected,
+        "uniform_lower_95": counted.lower,
+        "uniform_upper_95": counted.upper,
+        "comment": "A count of independent uniform values lies between the bounds with probability 0.95.",
+    }
+
+
+def trace_group(
+    scores: Sequence[Scores],
+    *,
+    seconds: Sequence[float],
+    iterations: Sequence[int] | None = None,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``trace``: the scores after each iteration, the prior first."""
+    if not scores or len(scores) != len(seconds):
+        raise ArgumentError(
+            f"there are {len(scores)} scores and {len(seconds)} times; expected one of each per iteration, "
+            "iteration 0 (the prior) included."
+        )
+    levels = scores[0].levels
+    if any(not np.array_equal(step.levels, levels) for step in scores):
+        raise ArgumentError("levels differ between iterations; score every iteration with the same levels.")
+    steps = np.arange(len(scores)) if iterations is None else np.asarray(iterations)
+    named = [step.named() for step in scores]
+    arrays = {name: np.array([each[name] for each in named]) for name in named[0]}
+    return dataset(
+        "trace",
+        {
+            "iteration": coordinate("iteration", "iteration", steps),
+            "level": coordinate("level", "level", levels),
+        },
+        {**_published("trace", arrays), "seconds": np.asarray(seconds, dtype=np.float64)},
+        variable,
+        title=f"Scores of {variable.long_name} after each solver iteration",
+    )

@@ -1,0 +1,154 @@
+"""Tables as they come: paths of files, whose layout is found out, data frames, mappings of columns."""
+
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.errors import DataError
+from cagp_dist.tables.table_layout import Layout, layout_of
+from cagp_dist.text import printable
+
+_FIELDS = (
+    "A field in NetCDF, GRIB or Zarr is opened with xarray and passed as a dataset; a job reads it with "
+    'source = "file:PATH" or "zarr:PATH".'
+)
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A data frame of pandas or polars: named columns that turn into arrays."""
+
+    @property
+    def columns(self) -> Iterable[Hashable]: ...
+
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
+TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Frame"
+
+
+def frame_row(source: object, row: int) -> str:
+    """Say which row of a frame is meant, with its index where that is another number."""
+    index = getattr(source, "index", None)
+    label = row if index is None or callable(index) else index[row]
+    return f"row {row}, counted from 0" + ("" if label == row else f", index {label}")
+
+
+def index_levels(frame: Frame) -> dict[str, NDArray[Any]]:
+    """Named levels of the index of a pandas frame, as `xarray.Dataset.to_dataframe` has its coordinates."""
+    index = getattr(frame, "index", None)
+    names = [name for name in getattr(index, "names", ()) if name is not None]
+    return (
+        {str(name): np.asarray(index.get_level_values(name)) for name in names} if index is not None else {}
+    )
+
+
+def read_file(path: Path) -> tuple[Frame, Layout | None]:
+    """Read a file as text or Parquet; the latter has no layout."""
+    import pandas as pd
+
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; expected a CSV or Parquet file. {_FIELDS}")
+    if path.exists() and not path.is_file():
+        raise DataError(
+            f"{path} is no regular file, but a pipe, a socket or a device; expected a CSV or Parquet file. "
+            "Copy what comes out of it into a file first."
+        )
+    if not path.is_file():
+        raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
+    try:
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return pd.read_parquet(path), None
+        layout = layout_of(path)
+        frame = _read_text(layout)
+        return frame, layout
+    except DataError:
+        raise
+    except ImportError as error:
+        raise DataError(
+            f"{path} is a Parquet file, and nothing is installed that reads it; run: {sys.executable} -m pip "
+            "install pyarrow."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not a text file in UTF-8 ({error.reason} at byte {error.start}); expected CSV or "
+            f"Parquet. Save a table as UTF-8. {_FIELDS}"
+        ) from error
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(
+            f"{path} is compressed, and damaged or incomplete: {error}. Fetch or compress it again."
+        ) from error
+    except (OSError, ValueError) as error:  # of the parser, too
+        raise DataError(f"cannot read {path} as a table: {printable(str(error))}") from error
+
+
+def read_words(layout: Layout) -> Frame:
+    """Read a text file again, with words such as n/a as they stand in its cells."""
+    return _read_text(layout, keep_default_na=False, na_values=[""])
+
+
+def _read_text(layout: Layout, **words: Any) -> Frame:
+    """Read a text file; ``words`` are settings of pandas for cells that count as missing."""
+    import pandas as pd
+
+    source: Path | StringIO = layout.path
+    comment: str | None = layout.comment
+    with layout.open() as lines:
+        within = any(layout.comment in line and not line.startswith(layout.comment) for line in lines)
+    if within or not layout.is_plain:  # pandas would end lines there
+        kept = (line for _, line in layout.lines())
+        source, comment = StringIO("".join(_without_comments(kept, layout) if within else kept)), None
+    read = partial(
+        pd.read_csv,
+        sep=layout.separator,
+        comment=comment,
+        skipinitialspace=True,
+        encoding=layout.encoding,
+        **words,
+    )
+    frame = read(source)
+    if layout.units and len(layout.units) == len(frame.columns):
+        pairs = zip(frame.columns, layout.units, strict=True)
+        frame.columns = [f"{name} ({unit})" if unit else str(name) for name, unit in pairs]
+    index = frame.index
+    if index.equals(pd.RangeIndex(len(frame))):
+        return cast("Frame", frame)
+    # rows have a cell more than the first line
+    if index.nlevels == 1 and frame.iloc[:, -1].isna().all():  # a separator ends each line
+        if isinstance(source, StringIO):
+            source.seek(0)
+        return cast("Frame", read(source, index_col=False))
+    numbered = index.equals(pd.RangeIndex(1, len(frame) + 1))
+    if index.nlevels > 1 or not (index.dtype.kind == "O" or numbered):
+        raise ValueError(
+            f"its first line names {frame.shape[1]} columns, and rows have more cells. Name each column"
+        )
+    return cast("Frame", frame)  # names or numbers of rows, as R writes them
+
+
+def _without_comments(lines: Iterable[str], layout: Layout) -> Iterator[str]:
+    """Leave out comments: whole lines, and what stands behind the last cell of a line.
+
+    A mark before that is text, as in ``Site #2`` or ``humidity (%)``.
+    """
+    cells = 0
+    for line in lines:
+        if line.startswith(layout.comment):
+            continue
+        before, mark, after = line.partition(layout.comment)
+        if mark and cells == 0:
+            ends = before[-1].isspace() and layout.separator not in after
+        else:
+            ends = bool(mark) and len(layout.cells(before)) >= cells
+        kept = f"{before}\n" if ends else line
+        cells = cells or len(layout.cells(kept))
+        yield kept

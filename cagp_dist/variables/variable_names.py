@@ -1,0 +1,112 @@
+"""What a name in a file or a job stands for, and what its unit and its values must be."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.variables.catalogue import T2M, VARIABLES
+from cagp_dist.variables.units import cf_units, conversion, scaled
+from cagp_dist.variables.variable import UNCHECKED, Variable
+
+_RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
+
+
+def canonical_name(name: str) -> str:
+    """Name under which a variable is published."""
+    if name in VARIABLES:
+        return name
+    lower = name.lower()
+    for variable in VARIABLES.values():
+        if any(lower == other.lower() for other in variable.names):
+            return variable.name
+    if not re.fullmatch(r"[^\W_][^/\\\0\s]*", name) or name in _RESERVED:
+        raise ConfigurationError(
+            f"variable {name!r} cannot be the name of a field; expected the name of a variable of the "
+            "source, such as 't2m' or 'msl', without blanks and slashes, and not that of an axis."
+        )
+    return name
+
+
+def variable_named(name: str) -> Variable:
+    """Look up what is known of a variable without a file; of a free name, nothing but the name."""
+    canonical = canonical_name(name)
+    return VARIABLES.get(canonical) or Variable(canonical, canonical.replace("_", " "))
+
+
+def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
+    """Variable of a field in canonical form or of a published run, from its name and attributes."""
+
+    def text(key: str) -> str:
+        return str(attributes.get(key, ""))
+
+    known, units = VARIABLES.get(name), cf_units(text("units"))
+    long_name = text("long_name") or (known.long_name if known else name.replace("_", " "))
+    stated = bool(units) or (known is not None and not known.is_temperature)
+    if known is None or (stated and units != known.units) or _is_anomaly(attributes):
+        return Variable(name, long_name, units, text("standard_name"))
+    return replace(known, long_name=long_name, checked=text("plausible_range") != UNCHECKED)
+
+
+def described(
+    name: str, attributes: Mapping[object, object], *, units: str | None = None, level: str = ""
+) -> tuple[Variable, tuple[float, float]]:
+    """Variable of a field as a file has it, and what brings its values to the unit of the variable.
+
+    Temperatures in degrees Celsius or Fahrenheit become kelvin, pressures in hPa or inHg become Pa, winds in
+    knots become m s-1, and so on; a known quantity in a unit that does not convert to its own is refused. A
+    field whose long name says that it is an anomaly is taken as a free variable in the unit of the file: a
+    difference of one degree is one kelvin, and nothing is added to it. So is a field of which nothing but the
+    name is stated, unless that is a temperature or a pressure, whose values tell its unit.
+    """
+    known = variable_named(name)
+    stated = str(attributes.get("units", "") if units is None else units).strip()
+    place = f" at {level}" if level else ""
+    told = any(attributes.get(key) for key in ("standard_name", "long_name"))
+    unsaid = not (stated or told or known.units in ("K", "Pa"))  # knots, millimetres: may be anything
+    if known.name not in VARIABLES or unsaid or _is_anomaly(attributes):
+        if known is T2M:
+            raise DataError(
+                "the field is an anomaly by its long name, not a 2 metre temperature. Rename it in the "
+                "file, and give that name as variable of the job."
+            )
+        long_name = str(attributes.get("long_name", "") or known.name.replace("_", " "))
+        standard = str(attributes.get("standard_name", ""))
+        standard = "" if standard == "unknown" else standard
+        multiple, bare = (1.0, stated) if units is None else scaled(stated)
+        return Variable(known.name, f"{long_name}{place}", cf_units(bare), standard), (multiple, 0.0)
+    found = replace(known, long_name=f"{known.long_name}{place}")
+    scale = conversion(stated, known.file_units)
+    if scale is None:
+        spoken = "kelvin, degrees Celsius or Fahrenheit" if known.is_temperature else known.file_units
+        raise DataError(
+            f"the field has units {stated!r}; expected {spoken}. If the file states them wrongly, write "
+            f'units = "{known.file_units}" in [observations]; else convert the values.'
+        )
+    return found, scale
+
+
+def range_error(variable: Variable, low: float, high: float, units: str) -> DataError | None:
+    """Say what is wrong with values that are not plausible."""
+    least, most = variable.file_range
+    if not variable.checked or (low >= least and high <= most):
+        return None
+    guess = ""
+    if variable.is_temperature and low > -100.0 and high < 70.0:
+        guess = 'It looks like Celsius: add 273.15, or write units = "degC" in [observations]. '
+    elif variable.is_temperature and low > -130.0 and high < 140.0:
+        guess = 'It looks like Fahrenheit: write units = "degF" in [observations]. '
+    elif variable.units == "Pa" and least <= 100.0 * low and 100.0 * high <= most:
+        guess = 'It looks like hPa: write units = "hPa" in [observations]. '
+    stated = f" (the file says {units!r})" if units and units != variable.file_units else ""
+    return DataError(
+        f"values of {variable.name!r} reach from {low:g} to {high:g}; expected {least:g}..{most:g} "
+        f"{variable.file_units}{stated}. {guess}Check the variable, its units and its scale_factor, "
+        "add_offset and _FillValue; if a number marks what is missing, name it, missing = -9999, or, if the "
+        "values are right, write check_range = false in [observations]."
+    )
+
+
+def _is_anomaly(attributes: Mapping[object, object]) -> bool:
+    """Whether a field is a difference from something usual, as its names say."""
+    return any("anomal" in str(attributes.get(key, "")).lower() for key in ("long_name", "standard_name"))
