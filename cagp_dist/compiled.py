@@ -5,7 +5,7 @@ function is renewed when the file of that function changes, not when the file of
 tile is evaluated row by row into a buffer that stays in cache: first the squared distances, then the kernel
 profile in place. Sub-tiles of points so far apart that their entries vanish below rounding are skipped.
 
-A kernel comes as ``family, inverse_lengthscale, variance``: a `cagp_dist.profiles.Profile` and two numbers,
+A kernel comes as ``family, inverse_lengthscale, variance``: a `CompiledProfile` and two numbers,
 or for a sum of kernels three tuples with an entry for each part, the part that reaches furthest first. Then
 the distances of a row are evaluated once for all parts, and a sub-tile takes only those parts that reach it.
 With a lengthscale for each coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part
@@ -30,7 +30,7 @@ import numpy as np
 
 from cagp_dist.compilation import CONTRACT, compiled
 
-# Where the numbers of a `cagp_dist.profiles.Profile` stand: what kind it is, the distance in lengthscales at
+# Where the numbers of a `CompiledProfile` stand: what kind it is, the distance in lengthscales at
 # which it has fallen to 2^-60 (9e-19) of the variance, the coordinate by whose lengthscale it is a derivative
 # or -1, and its value at distance zero. What lies beyond its reach is below the rounding of any sum it would
 # enter, so sub-tiles wholly beyond are left out.
@@ -439,16 +439,16 @@ def _near_parts(profiles, parts, lower, upper, other_lower, other_upper):
         vanished = _all_negligible(profiles, parts, lower, upper, other_lower, other_upper)
         return 0 if vanished else parts.shape[0]
     for k in range(parts.shape[0]):
-        reach = profiles[int(parts[k, FROM]) + REACH] / parts[k, INVERSE]
-        if _apart(lower, upper, other_lower, other_upper, reach):
+        kernel_reach = profiles[int(parts[k, FROM]) + REACH] / parts[k, INVERSE]
+        if _apart(lower, upper, other_lower, other_upper, kernel_reach):
             return k
     return parts.shape[0]
 
 
-def reach(family, inverse_lengthscale):
+def kernel_reach(family, inverse_lengthscale):
     """Distance at which every part of a kernel has fallen to 2^-60 of its variance, unit of X."""
     if isinstance(family, tuple):
-        return max(map(reach, family, inverse_lengthscale))
+        return max(map(kernel_reach, family, inverse_lengthscale))
     inverse = inverse_lengthscale
     own = float(np.frombuffer(family, np.float64)[REACH])
     return own / (min(inverse) if isinstance(inverse, tuple) else inverse)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
     from cagp_dist.solvers.engine.kept_weights import WeightStore
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 def condition(
@@ -49,7 +49,7 @@ def condition(
     memory_limit_bytes: int | None = None,
     computational_bounds: bool = False,
     lanczos_steps: int = 0,
-    checkpoints: "Checkpoints | None" = None,
+    checkpoints: "SolveCheckpoints | None" = None,
     weights: "WeightStore | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
@@ -242,7 +242,7 @@ def posterior_mean(
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.engine.affine import Affine
-    from cagp_dist.solvers.interface import LinearMean, check_solver, settled
+    from cagp_dist.solvers.interface import LinearMean, check_solver, settle
 
     check_solver(solver)
     if iterations_by_target is not None and not isinstance(solver, Affine):
@@ -273,7 +273,7 @@ def posterior_mean(
         problems = Problems(
             prior, targets, full_covariance=False, executor=executor, memory_limit_bytes=limit
         )
-        solver = settled(solver, problems.of(parts[0]), executor=executor)
+        solver = settle(solver, problems.of(parts[0]), executor=executor)
         demands, means = [demand_of(problems.of(part), executor, limit) for part in parts], []
         kept = joint_bytes(demands, iterations=0)
         left = less_memory(demands, kept)

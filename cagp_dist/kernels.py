@@ -35,14 +35,13 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
-    from cagp_dist.profiles import Part, Profile
+    from cagp_dist.profiles import CompiledProfile, Part
 
 Lengthscales = float | tuple[float, ...]
 """One for all coordinates, or one for each."""
 
-Parameters: TypeAlias = (
-    "tuple[Profile | tuple[Profile, ...], Lengthscales | tuple[tuple[float, ...], ...], Lengthscales]"
-)
+_Profiles: TypeAlias = "CompiledProfile | tuple[CompiledProfile, ...]"
+Parameters: TypeAlias = "tuple[_Profiles, Lengthscales | tuple[tuple[float, ...], ...], Lengthscales]"
 """``(family, 1 / lengthscale, variance)`` as `cagp_dist.compiled` takes them: of one kernel, of the parts of
 a sum, or of parts with a lengthscale for each coordinate."""
 
@@ -90,7 +89,7 @@ class Kernel(ABC):
             )
         self.check_coordinates(left)
         out = np.empty((len(left), len(right)))
-        evaluate(*self.parameters, coordinates(left), coordinates(right), out)
+        evaluate(*self.parameters, point_columns(left), point_columns(right), out)
         return out
 
     def __add__(self, other: object) -> "Sum":
@@ -219,7 +218,7 @@ class Elementary(Kernel):
         """What is left of it without its lengthscale and variance: it makes the kernel from them."""
 
     @abstractmethod
-    def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Give what compiled functions are told of it besides lengthscale and variance."""
 
     @property
@@ -239,7 +238,7 @@ class Elementary(Kernel):
         return profile, 1.0 / float(self.lengthscale), float(self.variance)
 
     @property
-    def slope_parameters(self) -> "tuple[Profile, float, float]":
+    def slope_parameters(self) -> "tuple[CompiledProfile, float, float]":
         """The same for ``dk / d log(lengthscale)``, which the compiled functions treat as a kernel."""
         from cagp_dist.profiles import Part
 
@@ -331,9 +330,9 @@ class Sum(Kernel):
         return families, tuple(part.inverse_lengthscales(coordinates) for part in parts), variances
 
     def _by_reach(self) -> list[Elementary]:
-        from cagp_dist.compiled import reach
+        from cagp_dist.compiled import kernel_reach
 
-        return sorted(self.parts, key=lambda part: -reach(*part.parameters[:2]))
+        return sorted(self.parts, key=lambda part: -kernel_reach(*part.parameters[:2]))
 
     def _scaled(self, factor: float) -> Self:
         return replace(self, parts=tuple(part * factor for part in self.parts))
@@ -350,7 +349,7 @@ def total_variance(parameters: Parameters) -> float:
     return float(sum(own * np.frombuffer(family, dtype=np.float64)[AT_ZERO] for family, own in pairs))
 
 
-def coordinates(points: Array) -> Array:
+def point_columns(points: Array) -> Array:
     """Points (n, p) as a C-contiguous (p, n) array, the layout of the compiled functions."""
     return np.ascontiguousarray(points.T)
 
@@ -379,7 +378,7 @@ class ClosedForm(Elementary):
         """Its class."""
         return type(self)
 
-    def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Coefficients of what it is multiplied with, and how far it reaches."""
         from cagp_dist.profiles import closed_form
 
@@ -516,7 +515,7 @@ class Matern(Elementary):
         """Matern kernels of this smoothness."""
         return MaternOf(self.smoothness)
 
-    def profile(self, part: "Part", coordinate: int | None = None) -> "Profile":
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Table of its values; that of a closed form where there is one."""
         from cagp_dist.profiles import closed_form, matern
 

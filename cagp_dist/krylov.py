@@ -23,7 +23,7 @@ from cagp_dist.errors import NumericalError
 Operator = Callable[[Array], Array]
 
 
-class Preconditioned(NamedTuple):
+class PreconditionedResidual(NamedTuple):
     """``z = M^-1 r`` and, where the preconditioner has it at no cost, ``G z``."""
 
     direction: Array
@@ -64,7 +64,7 @@ def conjugate_gradients(
     product: Operator,
     right: Array,
     *,
-    precondition: Callable[[Array], Preconditioned],
+    precondition: Callable[[Array], PreconditionedResidual],
     tolerance: float,
     iterations: int,
     start: Array | None = None,

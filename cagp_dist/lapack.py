@@ -183,7 +183,7 @@ def _triangular(name: str, factors: Array, columns: Array, transposed: bool) -> 
     if columns.shape[2] <= FEW_COLUMNS:  # too little work to call BLAS for, and to fight over the GIL for
         from cagp_dist import triangles
 
-        apply = triangles.multiply_lower if name == "dtrmm" else triangles.solve_lower
+        apply = triangles.multiply_small_lower if name == "dtrmm" else triangles.solve_small_lower
         apply(factors, columns, transposed)
         return
     routine = _routine(name)

@@ -1,9 +1,10 @@
 """What compiled functions are told of a kernel: its profile, a function of the distance, as numbers.
 
-A `Profile` holds float64 numbers in the order that `cagp_dist.compiled` reads. Of a kernel in closed form
-these are the coefficients of a polynomial that an exponential is multiplied with (`closed_form`), of a Matern
-kernel of any other smoothness polynomials on pieces of the square of the distance (`matern`). Either way the
-derivative by the logarithm of the lengthscale follows from the kernel itself, and so does how far it reaches.
+A `CompiledProfile` holds float64 numbers in the order that `cagp_dist.compiled` reads. Of a kernel in closed
+form these are the coefficients of a polynomial that an exponential is multiplied with (`closed_form`), of a
+Matern kernel of any other smoothness polynomials on pieces of the square of the distance (`matern`). Either
+way the derivative by the logarithm of the lengthscale follows from the kernel itself, and so does how far it
+reaches.
 
 With ``a = scale u`` a kernel ``p(a) exp(-a)`` has the derivative ``a (p - p') exp(-a)``, and with
 ``a = u^2 / 2`` twice that (math 9). A Matern kernel is, with ``a = sqrt(2 nu) u`` (math 8)::
@@ -68,19 +69,21 @@ class Part(Enum):
     """
 
 
-class Profile(bytes):
+class CompiledProfile(bytes):
     """Numbers of a profile as compiled functions read them; sent to another process by how they are made."""
 
-    _made: tuple[Callable[..., "Profile"], tuple[object, ...]]
+    _made: tuple[Callable[..., "CompiledProfile"], tuple[object, ...]]
 
     @classmethod
-    def of(cls, numbers: Array, make: Callable[..., "Profile"], *arguments: object) -> "Profile":
+    def of(
+        cls, numbers: Array, make: Callable[..., "CompiledProfile"], *arguments: object
+    ) -> "CompiledProfile":
         """Keep numbers, and the call that makes them."""
         profile = cls(np.asarray(numbers, dtype=np.float64).tobytes())
         profile._made = make, arguments
         return profile
 
-    def __reduce__(self) -> tuple[Callable[..., "Profile"], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., "CompiledProfile"], tuple[object, ...]]:
         """Send the call that makes it: tables are a thousand times as long."""
         return self._made
 
@@ -96,7 +99,7 @@ def closed_form(
     scale: float | None,
     part: Part = Part.VALUE,
     coordinate: int | None = None,
-) -> Profile:
+) -> CompiledProfile:
     """Give the profile of ``p(a) exp(-a)``, ``a = scale u``, or ``u^2 / 2`` if the scale is None."""
     most = 1 if scale is None else TERMS - 1
     if len(polynomial) > most:
@@ -129,16 +132,16 @@ def closed_form(
     numbers[SCALE] = 0.5 if scale is None else scale
     numbers[FIRST_COEFFICIENT:] = coefficients
     _describe(numbers, kind, value, part, coordinate)
-    return Profile.of(numbers, closed_form, polynomial, scale, part, coordinate)
+    return CompiledProfile.of(numbers, closed_form, polynomial, scale, part, coordinate)
 
 
 @lru_cache(maxsize=64)
-def matern(smoothness: float, part: Part = Part.VALUE, coordinate: int | None = None) -> Profile:
+def matern(smoothness: float, part: Part = Part.VALUE, coordinate: int | None = None) -> CompiledProfile:
     """Give the profile of a Matern kernel of any smoothness; some 20 ms, and 80 KiB."""
     if coordinate is not None:  # the pieces are the same
         numbers = np.frombuffer(matern(smoothness, part), dtype=np.float64).copy()
         numbers[COORDINATE] = coordinate
-        return Profile.of(numbers, matern, smoothness, part, coordinate)
+        return CompiledProfile.of(numbers, matern, smoothness, part, coordinate)
     head = np.zeros(FIRST_PIECE)
 
     def value(u: float) -> float:
@@ -151,7 +154,7 @@ def matern(smoothness: float, part: Part = Part.VALUE, coordinate: int | None = 
     pieces = _pieces(lambda s: _bessel(smoothness, s, part), octaves)
     before = np.append(head[AT_ZERO], np.zeros(DEGREE))  # at distance zero
     numbers = np.concatenate([head, before, pieces.ravel(), np.zeros(DEGREE + 1)])
-    return Profile.of(numbers, matern, smoothness, part, coordinate)
+    return CompiledProfile.of(numbers, matern, smoothness, part, coordinate)
 
 
 def _describe(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cagp_dist.posterior.sampling import Sampler
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
     from cagp_dist.tiling import Range
 
 
@@ -135,7 +135,7 @@ def sample_posterior(
     >>> paths.shape, bool(np.abs(paths[:, 1] - np.sin(3.0)).max() < 0.1)
     ((5, 2), True)
     """
-    work = _Work(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
+    work = _SamplerWork(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
     found = np.empty((samples, work.q, work.fields))
     with ExitStack() as stack:
         for pattern, sampler, prior_mean in work.samplers(executor, stack, kept=found.nbytes):
@@ -163,7 +163,7 @@ def posterior_by_samples(
     generator: np.random.Generator,
     executor: "Executor | None" = None,
     memory_limit_bytes: int | None = None,
-    checkpoints: "Checkpoints | None" = None,
+    checkpoints: "SolveCheckpoints | None" = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> SampledPosterior:
@@ -216,7 +216,7 @@ def posterior_by_samples(
             f"solver is {solver!r}, which follows the data: the spread of its samples is not its variance. "
             "Use condition(), or an affine solver such as BlockGaussSeidel."
         )
-    work = _Work(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
+    work = _SamplerWork(prior, X, y, X_test, solver, samples, generator, memory_limit_bytes, progress)
     asked = repr((work.q, work.fields, work.patterns, samples))
     sums = KeptSums(
         None if checkpoints is None else checkpoints.within("samples").of(text_sha256(asked)),
@@ -245,7 +245,7 @@ def posterior_by_samples(
     return SampledPosterior(*shaped, samples, float(np.sqrt((2.0 + excess) / samples)), drawn)
 
 
-class _Work:
+class _SamplerWork:
     """Checked arguments, and the samplers that follow from them: one for each pattern of gaps."""
 
     def __init__(
@@ -292,7 +292,7 @@ class _Work:
         from cagp_dist.posterior.problem import Problems, demand_of
         from cagp_dist.posterior.sampling import Sampler
         from cagp_dist.runtime import given_or_threads
-        from cagp_dist.solvers.interface import settled
+        from cagp_dist.solvers.interface import settle
 
         executor, limit = stack.enter_context(given_or_threads(executor, self._limit))
         problems = Problems(
@@ -301,7 +301,7 @@ class _Work:
         for number, part in enumerate(self._parts):
             self._number = number
             problem = problems.of(part)
-            self._solver = settled(self._solver, problem, executor=executor)
+            self._solver = settle(self._solver, problem, executor=executor)
             demand = demand_of(problem, executor, limit)
             (plan,) = plans_of_weights(
                 self._solver, [demand], coefficients=len(self._prior.coefficient_names)

@@ -12,7 +12,7 @@ from cagp_dist.compilation import CONTRACT, compiled
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def multiply_lower(factors, columns, transposed):
+def multiply_small_lower(factors, columns, transposed):
     """``columns[k] <- L_k columns[k]``, or ``L_k' columns[k]``.
 
     Shapes: factors (count, m, m), columns (count, m, r), all float64.
@@ -37,7 +37,7 @@ def multiply_lower(factors, columns, transposed):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def solve_lower(factors, columns, transposed):
+def solve_small_lower(factors, columns, transposed):
     """``columns[k] <- L_k^-1 columns[k]``, or ``L_k^-T columns[k]``, shapes as in `multiply_lower`."""
     x = np.empty(columns.shape[1])
     for k in range(columns.shape[0]):

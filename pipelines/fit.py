@@ -13,7 +13,7 @@ from cagp_dist.errors import CagpError
 from cagp_dist.service.events import logged
 from cagp_dist.service.job_fit import check_fit, prior_table
 from cagp_dist.service.jobfile.config import load_job
-from cagp_dist.service.run import fit
+from cagp_dist.service.run import fit_job
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         job = load_job(arguments[0])
-        fitted = fit(job, observe=logged)
+        fitted = fit_job(job, observe=logged)
         check_fit(job, fitted)
     except CagpError as error:
         logging.error("%s", error)

@@ -246,7 +246,7 @@ def decoder_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         del job["parent"]  # with which the child ends
         with monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
-            return subprocess.CompletedProcess(command, _decode.main(), "", "")
+            return subprocess.CompletedProcess(command, _decode.decode_command(), "", "")
 
     monkeypatch.setattr(files.subprocess, "run", run)
 

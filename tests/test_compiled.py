@@ -16,7 +16,7 @@ from scipy.spatial.distance import cdist
 
 from cagp_dist import compilation, compiled, triangles
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 from cagp_dist.profiles import Part
 from cagp_dist.tiling import subtile_shape
 
@@ -36,14 +36,14 @@ def points(n: int, p: int, seed: int = 0) -> np.ndarray:
 def product(kernel, X, Z, columns, *, shape, transposed=False, stored=NOT_STORED):
     out = np.zeros((len(Z) if transposed else len(X), columns.shape[1]))
     compiled.add_product(
-        *kernel.parameters, coordinates(X), coordinates(Z), stored, transposed, columns, *shape, out
+        *kernel.parameters, point_columns(X), point_columns(Z), stored, transposed, columns, *shape, out
     )
     return out
 
 
 def stored_tile(kernel, X, Z, shape):
     out = np.full(len(X) * len(Z), np.nan)  # what is left out must not be read
-    compiled.evaluate_tile(*kernel.parameters, coordinates(X), coordinates(Z), *shape, out)
+    compiled.evaluate_tile(*kernel.parameters, point_columns(X), point_columns(Z), *shape, out)
     return out
 
 
@@ -56,7 +56,7 @@ def profiles(kernel_class):
 @pytest.mark.parametrize(("n", "m", "p"), [(1, 1, 1), (3, 5, 2), (40, 60, 3), (2, 2100, 3), (17, 13, 7)])
 def test_evaluate_is_the_formula(kernel, n, m, p):
     X, Z, out = points(n, p), points(m, p, seed=1), np.empty((n, m))
-    compiled.evaluate(*kernel.parameters, coordinates(X), coordinates(Z), out)
+    compiled.evaluate(*kernel.parameters, point_columns(X), point_columns(Z), out)
     np.testing.assert_allclose(out, kernel_matrix(kernel, X, Z), rtol=1e-13, atol=0.0)
 
 
@@ -78,7 +78,7 @@ def test_exponential_is_accurate_to_rounding():
 @by_family
 def test_the_negligible_distance_is_where_the_kernel_falls_below_two_to_minus_sixty(kernel):
     unit = type(kernel)(lengthscale=1.0)
-    profile, distance = PROFILES[type(kernel).__name__], compiled.reach(*unit.parameters[:2])
+    profile, distance = PROFILES[type(kernel).__name__], compiled.kernel_reach(*unit.parameters[:2])
     assert profile(np.float64(distance)) < 2.0**-60
     assert profile(np.float64(0.98 * distance)) > 2.0**-60  # and little is evaluated in vain
 
@@ -93,14 +93,14 @@ def slope(kernel, distance):
 @by_family
 def test_slopes_are_the_derivative_of_the_formula(kernel):
     X, Z, out = points(23, 3), points(31, 3, seed=1), np.empty((23, 31))
-    compiled.evaluate(*kernel.slope_parameters, coordinates(X), coordinates(Z), out)
+    compiled.evaluate(*kernel.slope_parameters, point_columns(X), point_columns(Z), out)
     np.testing.assert_allclose(out, slope(kernel, cdist(X, Z)), rtol=1e-12, atol=0.0)
 
 
 @by_family
 def test_the_negligible_distance_of_slopes_is_where_they_fall_below_two_to_minus_sixty(kernel):
     unit = type(kernel)(lengthscale=1.0)
-    distance = compiled.reach(*unit.slope_parameters[:2])
+    distance = compiled.kernel_reach(*unit.slope_parameters[:2])
     assert slope(unit, np.float64(distance)) < 2.0**-60
     assert slope(unit, np.float64(0.98 * distance)) > 2.0**-60
     assert (np.diff(slope(unit, np.linspace(distance, 3.0 * distance, 100))) <= 0.0).all()
@@ -111,7 +111,7 @@ def test_slopes_far_away_are_zero_and_finite(kernel):
     X = np.array([[0.0], [1e4], [1e150], [1e308]])
     out = np.empty((4, 4))
     with np.errstate(over="ignore"):  # as in the test of huge coordinates below
-        compiled.evaluate(*kernel.slope_parameters, coordinates(X), coordinates(X), out)
+        compiled.evaluate(*kernel.slope_parameters, point_columns(X), point_columns(X), out)
     assert (np.abs(out) < 1e-290).all()
 
 
@@ -120,7 +120,7 @@ def test_products_take_slopes_as_kernels(kernel):
     X, Z = points(9, 2), points(14, 2, seed=1)
     T, columns = slope(kernel, cdist(X, Z)), points(14, 3, seed=2)
     out = np.zeros((9, 3))
-    arrays = coordinates(X), coordinates(Z)
+    arrays = point_columns(X), point_columns(Z)
     compiled.add_product(*kernel.slope_parameters, *arrays, NOT_STORED, False, columns, 4, 5, out)
     np.testing.assert_allclose(out, T @ columns, rtol=0.0, atol=1e-13 * (T @ np.abs(columns)).max())
     one = np.zeros(9)
@@ -141,7 +141,7 @@ def test_slopes_by_coordinate_are_the_derivative_of_the_formula(kernel, coordina
     distance = np.sqrt(np.einsum("ijk,ijk->ij", differences * turned, differences * turned))
     expected = kernel.variance * PROFILES[type(kernel).__name__](distance).imag / step
     parameters = type(kernel)(tuple(own), kernel.variance).coordinate_slope_parameters(coordinate)
-    arrays, out = (coordinates(X), coordinates(Z)), np.empty((9, 14))
+    arrays, out = (point_columns(X), point_columns(Z)), np.empty((9, 14))
     compiled.evaluate(*parameters, *arrays, out)
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-290)
     assert out[0, 0] == 0.0
@@ -155,7 +155,7 @@ def test_slopes_by_coordinate_far_away_are_zero_and_finite(kernel):
     X, out = np.outer([0.0, 1e-200, 1e4, 1e150, 1e308], [1.0, 1.0, 1.0]), np.empty((5, 5))
     parameters = type(kernel)((1.0, 1e-150, 1.0), kernel.variance).coordinate_slope_parameters(0)
     with np.errstate(over="ignore"):  # as in the test of huge coordinates below
-        compiled.evaluate(*parameters, coordinates(X), coordinates(X), out)
+        compiled.evaluate(*parameters, point_columns(X), point_columns(X), out)
     assert (np.abs(out) < 1e-290).all()
 
 
@@ -218,7 +218,7 @@ def test_product_is_that_of_numpy_and_is_added(kernel, transposed, sizes):
     start = np.random.default_rng(3).normal(size=(len(T), r))
     out = start.copy()
     compiled.add_product(
-        *kernel.parameters, coordinates(X), coordinates(Z), NOT_STORED, transposed, columns, *shape, out
+        *kernel.parameters, point_columns(X), point_columns(Z), NOT_STORED, transposed, columns, *shape, out
     )
     bound = 1e-13 * (np.abs(start) + np.abs(T) @ np.abs(columns))
     assert (np.abs(out - start - T @ columns) <= bound).all()
@@ -248,7 +248,7 @@ def test_product_with_one_column(kernel, size):
     X, Z = points(n, 3), points(m, 3, seed=1)
     column, start = points(m, 1, seed=2)[:, 0], points(n, 1, seed=3)[:, 0]
     out = start.copy()
-    compiled.add_product_vector(*kernel.parameters, coordinates(X), coordinates(Z), column, out)
+    compiled.add_product_vector(*kernel.parameters, point_columns(X), point_columns(Z), column, out)
     T = kernel_matrix(kernel, X, Z)
     assert (np.abs(out - start - T @ column) <= 1e-13 * (np.abs(start) + T @ np.abs(column))).all()
 
@@ -262,7 +262,7 @@ def test_product_on_both_sides(kernel, size):
     column_x, column_z = points(n, 1, seed=2)[:, 0], points(m, 1, seed=3)[:, 0]
     out_x, out_z = np.ones(n), np.ones(m)
     compiled.add_symmetric_product_vector(
-        *kernel.parameters, coordinates(X), coordinates(Z), column_x, column_z, out_x, out_z
+        *kernel.parameters, point_columns(X), point_columns(Z), column_x, column_z, out_x, out_z
     )
     T = kernel_matrix(kernel, X, Z)
     assert (np.abs(out_x - 1.0 - T @ column_z) <= 1e-13 * (1.0 + T @ np.abs(column_z))).all()
@@ -280,7 +280,7 @@ def clusters(per_cluster: int, distance: float, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("factor", [0.9, 1.5])
 def test_far_subtiles_are_left_out_below_rounding(kernel, factor):
     """Beyond the negligible distance the product changes by less than n 2^-60 variance."""
-    distance = factor * compiled.reach(*kernel.parameters[:2])
+    distance = factor * compiled.kernel_reach(*kernel.parameters[:2])
     X, Z = clusters(4, distance), clusters(6, distance, seed=1)
     shape = (4, 6)
     tile = stored_tile(kernel, X, Z, shape)
@@ -296,13 +296,13 @@ def test_far_subtiles_are_left_out_below_rounding(kernel, factor):
 
 @by_family
 def test_far_groups_are_left_out_of_products_with_one_column(kernel):
-    distance = 2.0 * compiled.reach(*kernel.parameters[:2])
+    distance = 2.0 * compiled.kernel_reach(*kernel.parameters[:2])
     X, Z = clusters(6, distance), clusters(8, distance, seed=1)
     column_x, column_z, T = points(12, 1)[:, 0], points(16, 1)[:, 0], kernel_matrix(kernel, X, Z)
     near, far, near_z, far_z = slice(0, 6), slice(6, 12), slice(0, 8), slice(8, 16)
     for rows, columns, together in ((near, near_z, True), (near, far_z, False), (far, near_z, False)):
         out, out_x, out_z = np.zeros(6), np.zeros(6), np.zeros(8)
-        x, z = coordinates(X[rows]), coordinates(Z[columns])
+        x, z = point_columns(X[rows]), point_columns(Z[columns])
         compiled.add_product_vector(*kernel.parameters, x, z, column_z[columns], out)
         compiled.add_symmetric_product_vector(
             *kernel.parameters, x, z, column_x[rows], column_z[columns], out_x, out_z
@@ -317,7 +317,7 @@ def test_huge_coordinates_make_neither_nan_nor_a_crash(kernel):
     columns, tile = np.ones((4, 2)), np.empty((4, 4))
     with np.errstate(over="ignore"):  # NumPy scalars warn without compilation; infinity is meant
         out = product(kernel, X, X, columns, shape=(2, 2))
-        compiled.evaluate(*kernel.parameters, coordinates(X), coordinates(X), tile)
+        compiled.evaluate(*kernel.parameters, point_columns(X), point_columns(X), tile)
     np.testing.assert_allclose(out, kernel.variance * columns, rtol=1e-15)
     assert tile.diagonal().tolist() == [kernel.variance] * 4
     assert (np.abs(tile - kernel.variance * np.eye(4)) < 1e-290).all()
@@ -353,7 +353,7 @@ def test_products_with_one_column_of_any_shape(n, m, p, family):
     X, Z = points(n, p), points(m, p, seed=1)
     column_x, column_z, T = points(n, 1)[:, 0], points(m, 1)[:, 0], kernel_matrix(kernel, X, Z)
     out, out_x, out_z = np.zeros(n), np.zeros(n), np.zeros(m)
-    x, z = coordinates(X), coordinates(Z)
+    x, z = point_columns(X), point_columns(Z)
     compiled.add_product_vector(*kernel.parameters, x, z, column_z, out)
     compiled.add_symmetric_product_vector(*kernel.parameters, x, z, column_x, column_z, out_x, out_z)
     bound = 1e-13 * (T @ np.abs(column_z))
@@ -372,9 +372,9 @@ def test_triangles_times_columns_and_back(m, r, transposed):
     columns = rng.normal(size=(3, m, r))
     # what lies above the diagonal must not be read
     stored, out = lower + np.triu(np.full((m, m), np.nan), 1), columns.copy()
-    triangles.multiply_lower(stored, out, transposed)
+    triangles.multiply_small_lower(stored, out, transposed)
     np.testing.assert_allclose(out, L @ columns, rtol=1e-13, atol=1e-13)
-    triangles.solve_lower(stored, out, transposed)
+    triangles.solve_small_lower(stored, out, transposed)
     np.testing.assert_allclose(out, columns, rtol=1e-12, atol=1e-13)
 
 
@@ -461,7 +461,7 @@ def test_products_with_sums_are_those_of_numpy(kernel, n, m, r, shape, transpose
 def test_products_of_sums_with_one_column(kernel):
     X, Z = points(33, 2), points(140, 2, seed=1)
     column_x, column_z = points(33, 1, seed=2)[:, 0], points(140, 1, seed=3)[:, 0]
-    T, arrays = kernel_matrix(kernel, X, Z), (coordinates(X), coordinates(Z))
+    T, arrays = kernel_matrix(kernel, X, Z), (point_columns(X), point_columns(Z))
     alone, out_x, out_z = np.zeros(33), np.zeros(33), np.zeros(140)
     compiled.add_product_vector(*kernel.parameters, *arrays, column_z, alone)
     compiled.add_symmetric_product_vector(*kernel.parameters, *arrays, column_x, column_z, out_x, out_z)
@@ -473,13 +473,13 @@ def test_products_of_sums_with_one_column(kernel):
 def test_small_sets_of_points_are_evaluated_as_each_alone(kernel):
     X, members = points(9, 2), np.array([[0, 3, 5], [8, 8, 1]])
     out = np.empty((2, 3, 3))
-    compiled.evaluate_subsets(*kernel.parameters, coordinates(X), members, out)
+    compiled.evaluate_subsets(*kernel.parameters, point_columns(X), members, out)
     np.testing.assert_array_equal(out, [kernel(X[row], X[row]) for row in members])
 
 
 @needs_compilation
 def test_kernels_and_read_only_arrays_of_all_kinds_go_through_one_version():
-    x, column, out = coordinates(points(5, 2)), points(5, 1)[:, 0].copy(), np.zeros(5)
+    x, column, out = point_columns(points(5, 2)), points(5, 1)[:, 0].copy(), np.zeros(5)
     compiled.add_product_vector(*SHORT.parameters, x, x, column, out)
     versions = len(compiled._add_product_vector.signatures)
     x.flags.writeable = column.flags.writeable = False
@@ -489,7 +489,7 @@ def test_kernels_and_read_only_arrays_of_all_kinds_go_through_one_version():
 
 
 def test_a_tile_that_is_not_contiguous_is_refused():
-    x = coordinates(points(5, 2))
+    x = point_columns(points(5, 2))
     with pytest.raises(ValueError, match="out is not C-contiguous; expected an array whose rows follow"):
         compiled.evaluate(*SHORT.parameters, x, x, np.empty((5, 10))[:, ::2])
 
@@ -518,7 +518,7 @@ def test_lengthscales_by_coordinate_decide_what_is_far():
         kernel = KERNELS[1](lengthscale)
         X, Z = clusters(4, 5.0), clusters(6, 5.0, seed=1)
         assert np.isnan(stored_tile(kernel, X, Z, (4, 6))).any() == left_out
-        assert compiled.reach(*kernel.parameters[:2]) == pytest.approx(2630.0, rel=5e-3)
+        assert compiled.kernel_reach(*kernel.parameters[:2]) == pytest.approx(2630.0, rel=5e-3)
 
 
 def block_case():
@@ -543,7 +543,7 @@ def test_sums_over_blocks_are_products(form):
     X, Z, x_values, z_values, x_edges, z_edges = block_case()
     K = form(X, Z)
     out, mirrored = np.ones((9, 7)), np.ones((3, 621))
-    given = coordinates(X), coordinates(Z), x_values, x_edges, z_values, z_edges
+    given = point_columns(X), point_columns(Z), x_values, x_edges, z_values, z_edges
     compiled.add_block_products(*form.parameters, *given, out, mirrored)
     np.testing.assert_allclose(out, 1.0 + K @ indicator(z_values, z_edges), rtol=1e-12)
     np.testing.assert_allclose(mirrored, 1.0 + indicator(x_values, x_edges).T @ K, rtol=1e-12)
@@ -575,8 +575,8 @@ def test_sums_over_blocks_are_differentiated(kernel_class, both):
         *profiles(kernel_class),
         np.exp(-numbers[None, :3]),
         np.exp(numbers[3:]),
-        coordinates(X),
-        coordinates(Z),
+        point_columns(X),
+        point_columns(Z),
         x_values,
         x_edges,
         z_values,
@@ -614,7 +614,7 @@ def test_pairs_are_differentiated_by_kernel_and_points(kernel_class):
 
     scales, variance = np.exp(-numbers[None, :2]), np.exp(numbers[2:])
     by_kernel, by_point = np.zeros((1, 3)), np.zeros((2, 3))
-    given = *profiles(kernel_class), scales, variance, coordinates(X), coordinates(Z), W
+    given = *profiles(kernel_class), scales, variance, point_columns(X), point_columns(Z), W
     compiled.add_pair_gradients(*given, by_kernel, by_point)
     step = 1e-5
     expected = [

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
-from cagp_dist.krylov import Preconditioned, conjugate_gradients
+from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
 
 from .oracle import assert_close, block_stage, kernel_matrix
 
@@ -31,26 +31,26 @@ def sweep_of(G: Array):
     """A forward Gauss-Seidel sweep: not symmetric. It knows the image of what it returns."""
     L_inverse = np.linalg.inv(np.tril(G))
 
-    def precondition(rows: Array) -> Preconditioned:
+    def precondition(rows: Array) -> PreconditionedResidual:
         direction = rows @ L_inverse.T
-        return Preconditioned(direction, direction @ G)
+        return PreconditionedResidual(direction, direction @ G)
 
     return precondition
 
 
 PRECONDITIONERS = {
-    "none": lambda G: Preconditioned,
-    "diagonal": lambda G: lambda rows: Preconditioned(rows / np.diag(G)),
-    "inverse": lambda G: lambda rows: Preconditioned(np.linalg.solve(G, rows.T).T),
+    "none": lambda G: PreconditionedResidual,
+    "diagonal": lambda G: lambda rows: PreconditionedResidual(rows / np.diag(G)),
+    "inverse": lambda G: lambda rows: PreconditionedResidual(np.linalg.solve(G, rows.T).T),
     "a sweep": sweep_of,
-    "a sweep without images": lambda G: lambda rows: Preconditioned(sweep_of(G)(rows).direction),
+    "a sweep without images": lambda G: lambda rows: PreconditionedResidual(sweep_of(G)(rows).direction),
 }
 every_preconditioner = pytest.mark.parametrize(
     "precondition", PRECONDITIONERS.values(), ids=PRECONDITIONERS.keys()
 )
 
 
-def solve(G: Array, right: Array, precondition=Preconditioned, **settings):
+def solve(G: Array, right: Array, precondition=PreconditionedResidual, **settings):
     """The solution, and how many products and applications it took."""
     calls = {"product": 0, "precondition": 0}
 
@@ -58,7 +58,7 @@ def solve(G: Array, right: Array, precondition=Preconditioned, **settings):
         calls["product"] += 1
         return rows @ G
 
-    def counted(rows: Array) -> Preconditioned:
+    def counted(rows: Array) -> PreconditionedResidual:
         calls["precondition"] += 1
         return precondition(rows)
 
@@ -135,9 +135,9 @@ def test_sweeps_are_accelerated():
     right = right_sides(400) @ np.linalg.cholesky(G).T
     L_inverse = block_stage(G, 50)
 
-    def sweep(rows: Array) -> Preconditioned:
+    def sweep(rows: Array) -> PreconditionedResidual:
         direction = rows @ L_inverse.T
-        return Preconditioned(direction, direction @ G)
+        return PreconditionedResidual(direction, direction @ G)
 
     solution, calls = solve(G, right, sweep, tolerance=1e-6)
     assert solution.ok
@@ -263,7 +263,7 @@ def test_zeros_are_solved_by_zero_wherever_they_begin():
 
 @pytest.mark.parametrize(
     ("sign", "precondition"),
-    [(1.0, lambda rows: Preconditioned(np.zeros_like(rows))), (-1.0, Preconditioned)],
+    [(1.0, lambda rows: PreconditionedResidual(np.zeros_like(rows))), (-1.0, PreconditionedResidual)],
     ids=["a preconditioner of zeros", "a negative definite matrix"],
 )
 def test_it_ends_where_no_row_can_move(sign, precondition):
@@ -282,7 +282,7 @@ def test_values_that_are_not_finite_are_an_error(bad):
     with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match="met values that are NaN or inf"):
         solve(G, wrong)
     with np.errstate(invalid="ignore"), pytest.raises(NumericalError, match="the preconditioner made of it"):
-        solve(G, right, lambda rows: Preconditioned(np.full_like(rows, bad)))
+        solve(G, right, lambda rows: PreconditionedResidual(np.full_like(rows, bad)))
 
 
 def test_memory_is_what_is_said(traced):
@@ -296,7 +296,7 @@ def test_memory_is_what_is_said(traced):
         lambda: conjugate_gradients(
             lambda rows: rows * diagonal,
             right,
-            precondition=lambda rows: Preconditioned(rows / (1.0 + diagonal)),
+            precondition=lambda rows: PreconditionedResidual(rows / (1.0 + diagonal)),
             tolerance=1e-8,
             iterations=5,
         )

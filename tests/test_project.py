@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -82,6 +83,22 @@ def test_functions_are_short() -> None:
                 lines = node.end_lineno - node.lineno + 1 - (len(said.splitlines()) if said else 0)
                 long += [f"{path.name}:{node.lineno} {node.name}: {lines}"] if lines > 80 else []
     assert long == []
+
+
+def test_names_are_there_once() -> None:
+    """A file, a class or a public function of a module has a name of its own in the package."""
+    paths = [path for path in sorted((REPOSITORY / "cagp_dist").rglob("*.py")) if path.name != "__init__.py"]
+    found = [path.name for path in paths]
+    for path in sorted((REPOSITORY / "cagp_dist").rglob("*.py")):
+        nodes = ast.parse(path.read_text()).body
+        named = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+        found += named + [f"{name}()" for name in _functions(nodes) if not name.startswith("_")]
+    assert [name for name, count in Counter(found).items() if count > 1] == []
+
+
+def _functions(nodes: list[ast.stmt]) -> set[str]:
+    """Functions of a module; those with overloads are one."""
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def test_modules_import_only_from_the_layers_below_them() -> None:

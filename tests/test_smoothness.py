@@ -11,7 +11,7 @@ from scipy.special import gamma, kv
 import cagp_dist as cagp
 from cagp_dist import compiled
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import MaternOf, coordinates
+from cagp_dist.kernels import MaternOf, point_columns
 from cagp_dist.posterior.fourier import draw_spectrum, draw_waves, evaluate_waves
 from cagp_dist.profiles import Part, closed_form, matern
 
@@ -55,7 +55,7 @@ def test_half_integers_are_the_closed_forms():
     for smoothness, closed in ((0.5, cagp.Matern12), (1.5, cagp.Matern32), (2.5, cagp.Matern52)):
         np.testing.assert_array_equal(cagp.Matern(smoothness, 0.7, 3.0)(X, X), closed(0.7, 3.0)(X, X))
         out = np.empty((40, 40))  # the table is the same function
-        compiled.evaluate(matern(smoothness), 1.0 / 0.7, 3.0, coordinates(X), coordinates(X), out)
+        compiled.evaluate(matern(smoothness), 1.0 / 0.7, 3.0, point_columns(X), point_columns(X), out)
         np.testing.assert_allclose(out, closed(0.7, 3.0)(X, X), rtol=0.0, atol=1e-12)
 
 
@@ -85,7 +85,9 @@ def test_lengthscales_by_coordinate_and_their_slopes(coordinate):
     kernel = cagp.Matern(0.8, tuple(own), 1.7)
     np.testing.assert_allclose(kernel(X, Z), 1.7 * formula(0.8, cdist(X / own, Z / own)), rtol=0, atol=2e-12)
     out, step = np.empty((23, 31)), np.where(np.arange(2) == coordinate, h, 0.0)
-    compiled.evaluate(*kernel.coordinate_slope_parameters(coordinate), coordinates(X), coordinates(Z), out)
+    compiled.evaluate(
+        *kernel.coordinate_slope_parameters(coordinate), point_columns(X), point_columns(Z), out
+    )
     up, down = (cagp.Matern(0.8, tuple(own * np.exp(sign * step)), 1.7)(X, Z) for sign in (1.0, -1.0))
     np.testing.assert_allclose(out, (up - down) / (2.0 * h), rtol=0.0, atol=1e-7)
     assert out[0, 0] == 0.0

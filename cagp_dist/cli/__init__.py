@@ -109,6 +109,7 @@ def demo(
 
 
 @app.command(
+    "run",
     cls=_JobCommand,
     epilog=_examples(
         "cagp run job.toml",
@@ -118,7 +119,7 @@ def demo(
         "cagp run job.toml --log-format json --metrics /var/lib/node_exporter/cagp.prom",
     ),
 )
-def run(
+def run_command(
     job: JobFile,
     times: Times = None,
     scheduler: Scheduler = None,
@@ -157,13 +158,14 @@ def run(
 
 
 @app.command(
+    "calibrate",
     epilog=_examples(
         "cagp calibrate job.toml",
         "cagp calibrate job.toml --simulations 200",
         "cagp calibrate job.toml --seed 1 --scheduler serial",
-    )
+    ),
 )
-def calibrate(
+def calibrate_command(
     job: JobFile,
     simulations: Annotated[
         int,
@@ -239,8 +241,8 @@ def plan(
             typer.echo("\n".join(scaling_lines(found.plan, workers, network, solves=found.solves)))
 
 
-@app.command(epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
-def fit(
+@app.command("fit", epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))
+def fit_command(
     job: JobFile,
     times: Times = None,
     scheduler: Scheduler = None,
@@ -254,7 +256,7 @@ def fit(
     kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
     """
     with reported_errors(debug=debug):
-        from cagp_dist.service.run import fit as fit_job
+        from cagp_dist.service.run import fit_job
 
         placed = _placed(_loaded(job, times), scheduler, insecure)
         with Display() as display:
@@ -264,8 +266,8 @@ def fit(
             raise typer.Exit(NOT_CONVERGED)
 
 
-@app.command(epilog=_examples("cagp ingest job.toml"))
-def ingest(job: JobFile, times: Times = None, debug: Debug = False) -> None:
+@app.command("ingest", epilog=_examples("cagp ingest job.toml"))
+def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> None:
     """Fetch the observations of a job into its output folder; times that are there are not fetched again."""
     with reported_errors(debug=debug), Display() as display:
         from cagp_dist.service.run import ingest_only
@@ -291,8 +293,10 @@ def report(
         typer.echo(write_report(find_run(output), to))
 
 
-@app.command(epilog=_examples("cagp verify out", "cagp verify out/KEY", "cagp verify out/KEY --solve 20"))
-def verify(
+@app.command(
+    "verify", epilog=_examples("cagp verify out", "cagp verify out/KEY", "cagp verify out/KEY --solve 20")
+)
+def verify_command(
     output: Annotated[
         Path,
         typer.Argument(
@@ -347,8 +351,8 @@ def verify(
 
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
 app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
-app.command(epilog=runs.PRUNE_EXAMPLES)(runs.prune)
-app.command(epilog=runs.DRIFT_EXAMPLES)(runs.drift)
+app.command("prune", epilog=runs.PRUNE_EXAMPLES)(runs.prune_command)
+app.command("drift", epilog=runs.DRIFT_EXAMPLES)(runs.drift_command)
 app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
 app.command(epilog=clusters.CERTIFICATES_EXAMPLES)(clusters.certificates)

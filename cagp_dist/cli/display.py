@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from cagp_dist.cli.records import listen, now, stamp
+from cagp_dist.cli.records import listen, stamp, timestamp
 from cagp_dist.errors import CagpError
 from cagp_dist.termination import TerminationError, orderly_termination
 from cagp_dist.text import printable
@@ -165,7 +165,7 @@ class Display:
             self._line(f"  {fraction:4.0%}  {event.text}", style="dim")
 
     def _line(self, text: str, *, style: str = "") -> None:
-        when = now() + " " if self._bars.disable else ""
+        when = timestamp() + " " if self._bars.disable else ""
         self._console.print(when + text, style=style, soft_wrap=True, highlight=False, markup=style == "")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from cagp_dist.cli.display import Display, reported_errors
-from cagp_dist.cli.records import now
+from cagp_dist.cli.records import timestamp
 
 if TYPE_CHECKING:
     from cagp_dist.service.events import Event
@@ -77,7 +77,7 @@ class JsonLines:
         self._write(event.kind, event.stage, event.text, **more)
 
     def _write(self, event: str, stage: str, text: str, **more: float) -> None:
-        line = {"time": now("milliseconds"), "event": event, "stage": stage, "text": text, **more}
+        line = {"time": timestamp("milliseconds"), "event": event, "stage": stage, "text": text, **more}
         typer.echo(json.dumps(line, ensure_ascii=False), err=True)
 
 

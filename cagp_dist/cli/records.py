@@ -11,14 +11,14 @@ OTHERS = ("distributed", "tornado", "asyncio", "bokeh")
 """Loggers of the cluster's libraries. Where a scheduler is lost they say so many times, with tracebacks."""
 
 
-def now(timespec: str = "seconds") -> str:
+def timestamp(timespec: str = "seconds") -> str:
     """Write the time, UTC: 2026-01-31T06:00:00Z."""
     return datetime.now(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 def stamp() -> str:
     """Give what a line on standard error begins with: the time, or nothing where somebody is watching."""
-    return "" if sys.stderr.isatty() else f"{now()} "
+    return "" if sys.stderr.isatty() else f"{timestamp()} "
 
 
 class Records(logging.Handler):
@@ -63,7 +63,7 @@ def _line(record: logging.LogRecord) -> dict[str, str]:
     if error is not None:
         text = " ".join(filter(None, [text.strip(), f"({type(error).__name__}: {error})"]))
     return {
-        "time": now("milliseconds"),
+        "time": timestamp("milliseconds"),
         "event": "log",
         "level": record.levelname.lower(),
         "logger": record.name,

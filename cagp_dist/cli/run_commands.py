@@ -66,7 +66,7 @@ def open_report(
             webbrowser.open(page.as_uri())
 
 
-def prune(
+def prune_command(
     root: Root,
     keep: Annotated[
         int,
@@ -88,7 +88,7 @@ def prune(
             typer.echo(f"{'would be removed' if dry_run else 'removed'}  {run}")
 
 
-def drift(
+def drift_command(
     root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
     last: Annotated[
         int, typer.Option(metavar="N", help="How many of the newest times are looked at, at least 12.")

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from cagp_dist.era5.axis_layout import AbsentVariableError
 from cagp_dist.era5.calendars import decode, is_other
-from cagp_dist.era5.canonical import canonical, joined, time_axis
+from cagp_dist.era5.canonical import canonical, joined_times, time_axis
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DataError
 
 
-def main() -> int:
+def decode_command() -> int:
     """Decode one file, or several."""
     job = json.load(sys.stdin)
     if "parent" in job:
@@ -101,7 +101,7 @@ def _decode_several(job: dict[str, Any], folder: Path) -> None:
     np.save(folder / "held.npy", np.concatenate(held))
     (folder / "names.json").write_text(json.dumps(list(names)))
     if parts:
-        _save(joined(parts), folder)
+        _save(joined_times(parts), folder)
 
 
 def _save(field: xr.Dataset, folder: Path) -> None:
@@ -224,4 +224,4 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(decode_command())

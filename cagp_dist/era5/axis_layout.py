@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.axis_units import in_degrees, planes_among
-from cagp_dist.era5.selection import Choice, chosen, written
+from cagp_dist.era5.selection import Choice, is_chosen, written_choice
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary
 from cagp_dist.variables import variable_named
@@ -74,7 +74,7 @@ class AbsentVariableError(DataError):
         self.names = list(names)
 
 
-def absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableError:
+def explain_absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableError:
     """Say that a variable is missing, what is there, and how to take it."""
     there = [str(name) for name in names]
     advice = "Check the source."
@@ -108,7 +108,7 @@ def standard_fields(
     """Give the variable the dimensions ``([expver,] time, latitude, longitude)``, still lazy."""
     name = find_variable(dataset.data_vars, variable)
     if name is None:
-        raise absent(variable, fields_in(dataset))
+        raise explain_absent(variable, fields_in(dataset))
     dataset = _selected(dataset, name, select)
     field = _at_level(dataset, dataset[name], level)
     holds = dataset.variables.get("valid_time")
@@ -131,7 +131,7 @@ def held_times(
     """List the times of a variable, at whatever level; no value of it is read."""
     name = find_variable(dataset.data_vars, variable)
     if name is None:
-        raise absent(variable, fields_in(dataset))
+        raise explain_absent(variable, fields_in(dataset))
     dataset = _selected(dataset, name, select)
     holds = dataset.variables.get("valid_time")
     if holds is not None and holds.ndim == 2 and not set(holds.dims) - set(dataset[name].dims):
@@ -167,7 +167,7 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
             raise DataError(
                 f"{field.name!r} has {len(values)} values along {dimension!r} ({_first(values)}); expected "
                 f"time, latitude and longitude alone. Choose one: write select = {{ {dimension} = "
-                f"{written(values[0])} }} in [observations]."
+                f"{written_choice(values[0])} }} in [observations]."
             )
         plain = plain.isel({dimension: 0})
     leading = [_VERSION] if _VERSION in plain.dims else []
@@ -220,14 +220,16 @@ def _selected(dataset: xr.Dataset, name: str, select: Mapping[str, Choice] | Non
         if key not in field.dims and not (key in dataset.variables and dataset.variables[key].ndim == 0):
             others = [dim for dim in field.dims if str(dim).lower() not in (*_TIME, *_LATITUDE, *_LONGITUDE)]
             raise DataError(
-                f"{name!r} has nothing called {key!r} to select {written(choice)} of; it has the dimensions "
+                f"{name!r} has nothing called {key!r} to select {written_choice(choice)} of; it has the "
+                "dimensions "
                 f"{field.dims}. " + (f"Select of {listed(others)}." if others else "Leave select out.")
             )
         values = _along(dataset, key)
-        found = np.flatnonzero([chosen(value, choice) for value in values])
+        found = np.flatnonzero([is_chosen(value, choice) for value in values])
         if not found.size:
             raise DataError(
-                f"{name!r} has no {key} = {written(choice)}; there is {_first(values)}. Choose one of these."
+                f"{name!r} has no {key} = {written_choice(choice)}; there is {_first(values)}. Choose one "
+                "of these."
             )
         if key in field.dims:
             dataset = dataset.isel({key: found if found.size > 1 else int(found[0])})
@@ -237,7 +239,7 @@ def _selected(dataset: xr.Dataset, name: str, select: Mapping[str, Choice] | Non
 
 def selection_words(select: Mapping[str, Choice]) -> str:
     """Say what was selected, such as ``"number 1"``."""
-    return ", ".join(f"{key} {written(choice)}".replace('"', "") for key, choice in select.items())
+    return ", ".join(f"{key} {written_choice(choice)}".replace('"', "") for key, choice in select.items())
 
 
 def _along(dataset: xr.Dataset, dimension: str) -> list[object]:
@@ -250,7 +252,7 @@ def _along(dataset: xr.Dataset, dimension: str) -> list[object]:
 
 def _first(values: list[object]) -> str:
     """Values of a dimension, as a message shows them: eight at most."""
-    return ", ".join(map(written, values[:8])) + (", ..." if len(values) > 8 else "")
+    return ", ".join(map(written_choice, values[:8])) + (", ..." if len(values) > 8 else "")
 
 
 def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> xr.DataArray:

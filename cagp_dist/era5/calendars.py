@@ -134,7 +134,7 @@ def _dates(years: Indices, months: Indices, days: Indices, *, calendar: str) -> 
     return dates.astype("datetime64[ms]")
 
 
-def dates_of(objects: NDArray[np.object_]) -> Times:
+def standard_dates(objects: NDArray[np.object_]) -> Times:
     """Give dates of the package cftime, or others with year, month, day and so on, as standard ones."""
     dates: list[Any] = objects.ravel().tolist()
     parts = np.array(

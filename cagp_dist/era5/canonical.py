@@ -18,7 +18,7 @@ from cagp_dist.era5.axis_layout import (
     SELECTED,
     STEPS,
     VERSION_IS_PRELIMINARY,
-    absent,
+    explain_absent,
     fields_in,
     find_variable,
     held_times,
@@ -26,7 +26,7 @@ from cagp_dist.era5.axis_layout import (
 )
 from cagp_dist.era5.calendars import noting
 from cagp_dist.era5.damage import check_axis, check_jumps, check_times
-from cagp_dist.era5.field_points import Points, field_variable, observation_points
+from cagp_dist.era5.field_points import FieldPoints, field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
     Choice,
@@ -34,16 +34,24 @@ from cagp_dist.era5.selection import (
     inside_area,
     on_grid,
     parse_times,
-    shown,
+    shown_time,
     time_positions,
 )
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.geometry import is_pole
 from cagp_dist.missing import Marks, observations
 from cagp_dist.store.preliminary import marked, preliminary_times, still_preliminary
-from cagp_dist.variables import T2M, Variable, canonical_name, described, range_error
+from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error
 
-__all__ = ["Points", "assemble", "canonical", "field_variable", "joined", "observation_points", "time_axis"]
+__all__ = [
+    "FieldPoints",
+    "assemble",
+    "canonical",
+    "field_variable",
+    "joined_times",
+    "observation_points",
+    "time_axis",
+]
 
 Values = NDArray[np.float32]
 
@@ -186,7 +194,9 @@ def _holders(datasets: Sequence[xr.Dataset], variable: str) -> list[xr.Dataset]:
     """Choose the datasets that hold the variable; there must be one."""
     holders = [dataset for dataset in datasets if find_variable(dataset.data_vars, variable)]
     if not holders:
-        raise absent(variable, dict.fromkeys(name for dataset in datasets for name in fields_in(dataset)))
+        raise explain_absent(
+            variable, dict.fromkeys(name for dataset in datasets for name in fields_in(dataset))
+        )
     return holders
 
 
@@ -228,7 +238,7 @@ def assemble(
     )
 
 
-def joined(parts: Sequence[xr.Dataset]) -> xr.Dataset:
+def joined_times(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join fields in canonical form that hold one variable on one grid at different times."""
     variables = [field_variable(part) for part in parts]
     first, latitude, longitude = variables[0], parts[0]["latitude"].values, parts[0]["longitude"].values
@@ -259,7 +269,9 @@ def _described(
     """Say what the fields are, and how the values of each come to its unit; they must be one quantity."""
     found = []
     for field in fields:
-        variable, scale = described(name, field.attrs, units=units, level=str(field.attrs.get(LEVEL, "")))
+        variable, scale = describe_variable(
+            name, field.attrs, units=units, level=str(field.attrs.get(LEVEL, ""))
+        )
         if SELECTED in field.attrs:
             variable = replace(variable, long_name=f"{variable.long_name} ({field.attrs[SELECTED]})")
         found.append((variable, scale))
@@ -356,7 +368,8 @@ def _load(reading: _Reading, cut: _Cut) -> tuple[Values, Times, Times]:
     only_early = np.concatenate(preliminary)
     if found.size == 0:
         raise DataError(
-            f"no forecast step of the source has values at {shown(available[positions[0]])} or at another "
+            f"no forecast step of the source has values at {shown_time(available[positions[0]])} or at "
+            "another "
             "selected time; fetch these steps, or select other times."
         )
     time_positions(found, wanted)
@@ -415,7 +428,8 @@ def _merge_times(values: Values, moments: NDArray[np.datetime64]) -> tuple[Value
     for repeated in np.flatnonzero(~first):
         if not np.array_equal(values[repeated], values[repeated - 1], equal_nan=True):
             raise DataError(
-                f"time {shown(moments[repeated])} appears twice with different values; expected one field "
+                f"time {shown_time(moments[repeated])} appears twice with different values; expected one "
+                "field "
                 "per time. Remove the one that is not wanted."
             )
     return (values, moments) if first.all() else (values[first], moments[first])
@@ -454,7 +468,7 @@ def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Var
     empty = np.flatnonzero(_empty(values))
     if empty.size:
         raise DataError(
-            f"the field is NaN everywhere at {shown(moments[empty[0]])} ({empty.size} of {moments.size} "
+            f"the field is NaN everywhere at {shown_time(moments[empty[0]])} ({empty.size} of {moments.size} "
             "times); the source has a hole there. Leave these times out or use another source."
         )
     wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)

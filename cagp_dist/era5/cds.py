@@ -14,7 +14,7 @@ from pathlib import Path
 import xarray as xr
 
 from cagp_dist.digest import joint_sha256
-from cagp_dist.era5.canonical import joined
+from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.cds_cache import CacheEntry
 from cagp_dist.era5.cds_client import Patience, Remote, Store, open_store
 from cagp_dist.era5.cds_requests import COLLECTION, requests_for
@@ -87,7 +87,7 @@ def _brief(patience: Patience, wait_seconds: float) -> Patience:
 
 
 def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
-    result = joined(parts)
+    result = joined_times(parts)
     digests = [str(part.attrs["source_sha256"]) for part in parts]
     result.attrs |= {"source": f"cds:{COLLECTION}", "source_sha256": joint_sha256(digests)}
     return result

@@ -20,7 +20,7 @@ _RATE = ("rate limit", "too many requests", "maximum number of")
 _KEY = ("authentication", "operation not allowed", "unauthorized")
 
 
-def explain(error: Exception, *, endpoint: str, key: str) -> CagpError:
+def explain_cds_failure(error: Exception, *, endpoint: str, key: str) -> CagpError:
     """Turn a failure of the client into an error that says what to do.
 
     The store answers 403 to a licence that was not accepted and to a request that is too large alike, so

@@ -12,9 +12,9 @@ import xarray as xr
 
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.cds_client import Results
-from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, times_of
+from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, requested_times
 from cagp_dist.era5.local_files import open_file
-from cagp_dist.era5.selection import Selection, shown
+from cagp_dist.era5.selection import Selection, shown_time
 from cagp_dist.era5.sources import FINAL_AFTER_DAYS
 from cagp_dist.errors import ConfigurationError, NotReadyError
 from cagp_dist.store.preliminary import preliminary_times
@@ -103,12 +103,13 @@ class CacheEntry:
 
     def _decode(self, path: Path) -> xr.Dataset:
         field = open_file(path, scratch=self._folder, **self._reading)
-        wanted = times_of(self.request)
+        wanted = requested_times(self.request)
         absent = wanted[~np.isin(wanted, field.time.values)]
         if absent.size:
             raise NotReadyError(
                 f"the store delivered {wanted.size - absent.size} of {wanted.size} times; "
-                f"{shown(absent[0])} is the first that does not exist yet, {shown(field.time.values[-1])} "
+                f"{shown_time(absent[0])} is the first that does not exist yet, "
+                f"{shown_time(field.time.values[-1])} "
                 "the last that does. Run again later, or select times that are there."
             )
         return field

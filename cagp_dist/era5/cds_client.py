@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cagp_dist.era5.cds_advice import HOW_TO_MAKE_A_KEY, explain
+from cagp_dist.era5.cds_advice import HOW_TO_MAKE_A_KEY, explain_cds_failure
 from cagp_dist.era5.cds_requests import Request
 from cagp_dist.errors import CagpError, ConfigurationError
 
@@ -108,7 +108,7 @@ def open_store(patience: Patience) -> Iterator[Store]:
     except CagpError:
         raise
     except Exception as error:  # every layer of the client has errors of its own
-        told = explain(error, endpoint=endpoint, key=key)
+        told = explain_cds_failure(error, endpoint=endpoint, key=key)
         # requests quotes a header that it cannot send, and the header is the key
         raise told from (None if key in str(error) else error)
 

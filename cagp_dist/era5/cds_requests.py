@@ -7,7 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import text_sha256
-from cagp_dist.era5.selection import Area, check_area, shown
+from cagp_dist.era5.selection import Area, check_area, shown_time
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.variables import variable_named
 
@@ -26,7 +26,7 @@ def requests_for(
     """
     hours = times.astype("datetime64[h]")
     for time in times[hours != times][:1]:
-        raise ConfigurationError(f"time {shown(time)} is not on the hour; ERA5 is hourly.")
+        raise ConfigurationError(f"time {shown_time(time)} is not on the hour; ERA5 is hourly.")
     common: Request = {
         "product_type": ["reanalysis"],
         "variable": [variable_named(variable).cds or variable],
@@ -56,7 +56,7 @@ def requests_for(
     ]
 
 
-def times_of(request: Request) -> Times:
+def requested_times(request: Request) -> Times:
     """List the times that a request asks for."""
     year, month = request["year"][0], request["month"][0]
     texts = [f"{year}-{month}-{day}T{clock}" for day in request["day"] for clock in request["time"]]

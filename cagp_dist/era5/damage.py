@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Times
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import DataError
 from cagp_dist.variables import VARIABLES, Variable
 
@@ -82,8 +82,8 @@ def check_times(moments: Times) -> None:
     odd = _out_of_line(steps, step, 0.0)
     if odd is not None:
         raise DataError(
-            f"time {shown(moments[odd])} is out of line between {shown(moments[odd - 1])} and "
-            f"{shown(moments[odd + 1])}: the others are {step / 3.6e12:g} hours apart. {_ADVICE}"
+            f"time {shown_time(moments[odd])} is out of line between {shown_time(moments[odd - 1])} and "
+            f"{shown_time(moments[odd + 1])}: the others are {step / 3.6e12:g} hours apart. {_ADVICE}"
         )
 
 
@@ -106,7 +106,7 @@ def check_jumps(
             continue
         (row, column), excess, elsewhere = found
         if excess > max(factor * elsewhere, least):
-            where = f"latitude {latitude[row]:g}, longitude {longitude[column]:g} and {shown(moment)}"
+            where = f"latitude {latitude[row]:g}, longitude {longitude[column]:g} and {shown_time(moment)}"
             far = f"{excess:g} {variable.units}".rstrip()
             raise DataError(
                 f"the value {field[row, column]:g} at {where} stands out from all its neighbours by at least "

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
-from cagp_dist.era5.selection import GapPolicy, shown
+from cagp_dist.era5.selection import GapPolicy, shown_time
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole
 from cagp_dist.store.published_variables import STATION_NAME
@@ -24,7 +24,7 @@ temperature this is 0.01 K; ERA5 packs to about 0.002 K."""
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class FieldPoints:
     """Observation sites and what was observed there.
 
     Attributes
@@ -70,7 +70,7 @@ class Points:
         """The values, by the name that they had when all fields were temperatures."""
         return self.values
 
-    def without_gaps(self) -> "Points":
+    def without_gaps(self) -> "FieldPoints":
         """Leave out the points that lack a value at any time; `DataError` if these are all of them."""
         there = np.isfinite(self.values).all(axis=0)
         if there.all():
@@ -93,7 +93,7 @@ class Points:
         )
 
 
-def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> Points:
+def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> FieldPoints:
     """List the points of a canonical field: pole rows merged to one point each, and what was observed there.
 
     The ``Q`` grid points of a pole row are one place; kept as ``Q`` observations they would make the Gram
@@ -111,7 +111,7 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> P
     return found if gaps == "keep" else found.without_gaps()
 
 
-def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> Points:
+def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> FieldPoints:
     """Points of a grid that have a value at one or more times."""
     latitude, longitude = field["latitude"].values, field["longitude"].values
     times = field["time"].values
@@ -130,12 +130,13 @@ def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> Points:
     for time, there in zip(times, present, strict=True):
         if not there[keep].any():
             raise DataError(
-                f"the field is NaN everywhere at {shown(time)}; leave this time out or use another source."
+                f"the field is NaN everywhere at {shown_time(time)}; leave this time out or use another "
+                "source."
             )
     seen = present.any(axis=0)
     missing = keep & ~seen & ~is_pole(site_latitude)
     keep &= seen
-    return Points(
+    return FieldPoints(
         latitude_degrees=site_latitude[keep],
         longitude_degrees=site_longitude[keep],
         values=sites[:, keep],
@@ -147,7 +148,7 @@ def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> Points:
     )
 
 
-def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
+def _stations(field: xr.Dataset, variable: Variable, values: Array) -> FieldPoints:
     """Places that have a value at one or more times."""
     there = np.isfinite(values).any(axis=0)
     if not there.all():
@@ -160,7 +161,7 @@ def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Points:
             missing_degrees=left[~is_pole(left[:, 0])],
         )
     noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
-    return Points(
+    return FieldPoints(
         latitude_degrees=field["latitude"].values,
         longitude_degrees=field["longitude"].values,
         values=values,

@@ -21,8 +21,15 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.era5.axis_layout import PLACE, SELECTED, absent, choose_level, selection_words, unit_of_levels
-from cagp_dist.era5.selection import Choice, chosen, parse_times, shown, written
+from cagp_dist.era5.axis_layout import (
+    PLACE,
+    SELECTED,
+    choose_level,
+    explain_absent,
+    selection_words,
+    unit_of_levels,
+)
+from cagp_dist.era5.selection import Choice, is_chosen, parse_times, shown_time, written_choice
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary
 from cagp_dist.variables import variable_named
@@ -133,11 +140,11 @@ def _chosen_messages(
     """Messages of a variable with the level and the keys that were chosen."""
     messages = _messages(path, variable, also=select)
     for key, choice in select.items():
-        kept = [message for message in messages if chosen(message.keys.get(key), choice)]
+        kept = [message for message in messages if is_chosen(message.keys.get(key), choice)]
         if not kept:
             there = _listed(message.keys.get(key) for message in messages)
             raise DataError(
-                f"no message of {variable!r} has {key} = {written(choice)}; "
+                f"no message of {variable!r} has {key} = {written_choice(choice)}; "
                 + (f"it is {there}. Choose one of these." if there else f"the messages have no key {key!r}.")
             )
         messages = kept
@@ -175,7 +182,7 @@ def _messages(path: Path, variable: str, *, also: Mapping[str, Choice]) -> list[
                 keys = {key: value for key in looked if (value := _value(handle, key)) is not None}
                 found.setdefault(parameter, []).append(Message(offset, part, keys, _time(handle)))
     if not found:
-        raise absent(variable, names)
+        raise explain_absent(variable, names)
     return found[next((parameter for parameter in found if parameter in known.grib), next(iter(found)))]
 
 
@@ -282,7 +289,8 @@ def _check_times(path: Path, messages: Sequence[Message], variable: str) -> None
         told = _told_apart(group, _OF_A_TIME) or _told_apart(*_all_keys(path, group))
         if told:
             raise DataError(
-                f"{len(group)} messages of {variable!r} hold at {shown(time)}; expected one for each time. "
+                f"{len(group)} messages of {variable!r} hold at {shown_time(time)}; expected one for each "
+                "time. "
                 f"They differ in {_said(told)}. {_advice(told, messages)}"
             )
 

@@ -38,12 +38,12 @@ class FileSelection(Selection, total=False):
     missing: Marks
 
 
-def chosen(value: object, choice: Choice) -> bool:
+def is_chosen(value: object, choice: Choice) -> bool:
     """Tell whether a value that a source has, a number or text, is one that was chosen."""
     if value is None:
         return False
     if not isinstance(choice, str) and isinstance(choice, Sequence):
-        return any(chosen(value, each) for each in choice)
+        return any(is_chosen(value, each) for each in choice)
     text = value.decode() if isinstance(value, bytes) else str(value)
     if text.strip() == str(choice):
         return True
@@ -53,12 +53,12 @@ def chosen(value: object, choice: Choice) -> bool:
         return False
 
 
-def written(choice: object) -> str:
+def written_choice(choice: object) -> str:
     """Write what was chosen, or may be, as a job file has it."""
     if isinstance(choice, (int, float, np.integer, np.floating)):
         return f"{choice:.12g}"
     if isinstance(choice, Sequence) and not isinstance(choice, str):
-        return f"[{', '.join(map(written, choice))}]"
+        return f"[{', '.join(map(written_choice, choice))}]"
     return f'"{choice}"'
 
 
@@ -81,7 +81,7 @@ def parse_times(times: Sequence[str]) -> Times:
     return np.unique(np.array(parsed, dtype="datetime64[ns]"))
 
 
-def shown(time: np.datetime64) -> str:
+def shown_time(time: np.datetime64) -> str:
     """Write a time as messages show it, to the minute where that is exact."""
     exact = time.astype("datetime64[ns]")
     minute = exact.astype("datetime64[m]")
@@ -99,11 +99,11 @@ def time_positions(available: Times, wanted: Times | None) -> Indices:
         return np.arange(available.size)
     absent = wanted[~np.isin(wanted, available)]
     if absent.size:
-        examples = ", ".join(shown(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
+        examples = ", ".join(shown_time(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
         there = counted(np.unique(available).size, "time")
         raise DataError(
             f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
-            f"{there} from {shown(available.min())} to {shown(available.max())}."
+            f"{there} from {shown_time(available.min())} to {shown_time(available.max())}."
         )
     return np.flatnonzero(np.isin(available, wanted))
 

@@ -12,9 +12,9 @@ import xarray as xr
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, joint_sha256, open_regular
-from cagp_dist.era5.axis_layout import absent
+from cagp_dist.era5.axis_layout import explain_absent
 from cagp_dist.era5.calendars import named
-from cagp_dist.era5.canonical import joined
+from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.local_files import (
     DECODE_SECONDS,
     check_file,
@@ -56,7 +56,7 @@ def open_files(address: str, *, scratch: Path, **selection: Unpack[FileSelection
     available = _known(held, variable, names)
     wanted = selection.get("times")
     time_positions(available, None if wanted is None else parse_times(wanted))
-    field = joined(parts)
+    field = joined_times(parts)
     digest = joint_sha256([file_sha256(path) for path in paths])
     field.attrs |= {"source": named(f"file:{address}", field), "source_sha256": digest}
     return field
@@ -168,5 +168,5 @@ def _known(held: Sequence[Times], variable: str, names: dict[str, None]) -> Time
     """All times together; files that hold the variable nowhere are an error that names what they hold."""
     found = np.unique(np.concatenate(held))
     if found.size == 0:
-        raise absent(variable, names)
+        raise explain_absent(variable, names)
     return found

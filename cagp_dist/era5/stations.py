@@ -19,8 +19,8 @@ from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_po
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.missing import Marks
 from cagp_dist.store.published_variables import STATION_NAME
-from cagp_dist.tables import IGNORED, Fields, Table, by_time_and_place, read_table
-from cagp_dist.variables import Variable, described, range_error
+from cagp_dist.tables import IGNORED, MeasuredFields, Table, by_time_and_place, read_table
+from cagp_dist.variables import Variable, describe_variable, range_error
 
 _WITHOUT_TIMES = (
     "so all its rows are one field, and {came}. A run keeps each field under its time: maps, scores, the "
@@ -87,7 +87,7 @@ def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
     Without units a column is what its name says only if that is a temperature, whose values tell kelvin from
     other units; a column ``v`` may be anything.
     """
-    variable, scale = described(name, {"units": units}, units=units)
+    variable, scale = describe_variable(name, {"units": units}, units=units)
     if not units and not variable.is_temperature:
         return Variable(variable.name, variable.name.replace("_", " ")), (1.0, 0.0)
     return variable, scale
@@ -149,7 +149,9 @@ def _read(
         ) from error
 
 
-def _selected(fields: Fields, selection: Selection, path: Path, columns: Mapping[str, str] | None) -> Fields:
+def _selected(
+    fields: MeasuredFields, selection: Selection, path: Path, columns: Mapping[str, str] | None
+) -> MeasuredFields:
     """Keep the wanted times and area, and the places that measured something then."""
     wanted = None if selection["times"] is None else parse_times(selection["times"])
     moments = fields.times
@@ -168,7 +170,7 @@ def _selected(fields: Fields, selection: Selection, path: Path, columns: Mapping
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
     if kept.size == 0:
         raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")
-    return Fields(
+    return MeasuredFields(
         latitude_degrees=fields.latitude_degrees[kept],
         longitude_degrees=fields.longitude_degrees[kept],
         values=fields.values[np.ix_(rows, kept)],

@@ -25,7 +25,7 @@ from cagp_dist.export.groups import (
     by_level,
     group_names,
     kind_of,
-    opened,
+    open_for_export,
 )
 from cagp_dist.export.netcdf import write_netcdf
 from cagp_dist.store.geotiff import geotiff_variables, write_geotiff
@@ -146,7 +146,9 @@ def export_run(
                 + (" Its job asked for no map: add one under [design] and run it again." * (name == "map"))
             )
     with ExitStack() as stack:
-        every = {name: stack.enter_context(opened(run, name)) for name in dict.fromkeys(groups or there)}
+        every = {
+            name: stack.enter_context(open_for_export(run, name)) for name in dict.fromkeys(groups or there)
+        }
         chosen = {name: group for name, group in every.items() if kind_of(group) in form.kinds}
         if not chosen or (groups and len(chosen) < len(every)):
             left_out = ", ".join(name for name in every if name not in chosen)

@@ -47,7 +47,7 @@ def kind_of(group: xr.Dataset) -> str:
 
 
 @contextmanager
-def opened(run: Path, name: str) -> Iterator[xr.Dataset]:
+def open_for_export(run: Path, name: str) -> Iterator[xr.Dataset]:
     """Open a group, with the attributes of the run on it; values are read when they are used.
 
     A gridded group gets the edges of its cells as CF bounds.

@@ -27,8 +27,8 @@ from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.neighbourhoods import metric
 from cagp_dist.gram.ring_gram import RingGram
-from cagp_dist.gram.targets import Targets, as_list, covariance_with, part, prior_variance
-from cagp_dist.gram.tiled import identity
+from cagp_dist.gram.targets import Targets, covariance_with, list_targets, part, prior_variance
+from cagp_dist.gram.tiled import put_value
 from cagp_dist.kernels import Kernel
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
@@ -100,7 +100,7 @@ class ExactVariance:
                     self._kernel,
                     self._X,
                     self._noise,
-                    as_list(self._targets),
+                    list_targets(self._targets),
                     executor=executor,
                     at_once=at_once,
                 )
@@ -198,7 +198,7 @@ def neighbour_bounds(
     if len(targets) == 0:
         return bounds
     with single_threaded_blas():
-        points, variances = executor.submit(identity, X), executor.submit(identity, noise)
+        points, variances = executor.submit(put_value, X), executor.submit(put_value, noise)
         where = targets.centres if isinstance(targets, LinearFunctionals) else targets
         groups = list(_groups(kernel, X, where))
         together = len(groups) if at_once is None or at_once >= executor.workers else at_once

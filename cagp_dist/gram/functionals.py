@@ -17,7 +17,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers, as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees
-from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.views import SAME_DEGREES, Views
 
@@ -319,7 +319,7 @@ def functional_panel(kernel: Parameters, points: Array, functionals: LinearFunct
     chosen_runs = [slice(None)] if functionals.shared else runs(functionals, NODES_AT_ONCE)
     for chosen in chosen_runs:
         part = functionals.part(chosen)
-        Z = coordinates(part.nodes)
+        Z = point_columns(part.nodes)
         # fewer rows for a functional that has more nodes
         together = max(1, min(ROWS_AT_ONCE, ROWS_AT_ONCE * NODES_AT_ONCE // part.weights.size))
         for start in range(0, m, together):
@@ -337,7 +337,7 @@ def variance_of_functionals(kernel: Kernel, functionals: LinearFunctionals) -> A
     """``w' k(nodes, nodes) w`` of each functional, shape (k,)."""
     variance = np.empty(len(functionals))
     if functionals.shared and (functionals.counts**2).sum() > len(functionals.nodes) ** 2:
-        seen = functional_panel(kernel.parameters, coordinates(functionals.nodes), functionals)
+        seen = functional_panel(kernel.parameters, point_columns(functionals.nodes), functionals)
         for index, (start, count) in enumerate(zip(functionals.starts, functionals.counts, strict=True)):
             own = slice(start, start + count)
             variance[index] = functionals.weights[own] @ seen[functionals._term_nodes()[own], index]
@@ -352,7 +352,7 @@ def variance_of_functionals(kernel: Kernel, functionals: LinearFunctionals) -> A
 def _variance_of_run(kernel: Kernel, part: LinearFunctionals) -> Array:
     places = part.places
     if len(places) > SQUARE_NODES:  # one functional
-        seen = functional_panel(kernel.parameters, coordinates(places), part)
+        seen = functional_panel(kernel.parameters, point_columns(places), part)
         return np.asarray(part.weights @ seen)
     square = part.weights[:, None] * kernel(places, places)
     square *= part.weights

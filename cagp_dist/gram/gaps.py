@@ -25,7 +25,7 @@ from cagp_dist.gram.few_missing import FewMissing, batches
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.ring_gram import RingGram
-from cagp_dist.gram.targets import Targets, as_list, part, seen_from, target_points
+from cagp_dist.gram.targets import Targets, list_targets, part, seen_from, target_points
 from cagp_dist.gram.window_solves import WindowSolve
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
@@ -125,7 +125,7 @@ class GridSolve:
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q)."""
         if full or not self._targets_are_whole_grid(targets):
-            return self._system.downdate(as_list(targets), full=full)
+            return self._system.downdate(list_targets(targets), full=full)
         if self._rings.noise_by_latitude.max() <= LOUDEST * self._rings.kernel.variance:
             return self._whole_downdate()
         # latitude by latitude: one solve at a time, so that the plan need not know of the noise

@@ -26,7 +26,7 @@ from cagp_dist.gram.ring_gram import RingGram, many_places
 from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
 from cagp_dist.kernels import Kernel
-from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
+from cagp_dist.krylov import LinearSolution, PreconditionedResidual, conjugate_gradients
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
@@ -237,7 +237,7 @@ class MaskedRings:
         return conjugate_gradients(
             self._product,
             _rows(self._columns(columns)),
-            precondition=self._whole_grid_solve if preconditioned else Preconditioned,
+            precondition=self._whole_grid_solve if preconditioned else PreconditionedResidual,
             tolerance=tolerance,
             iterations=iterations,
         )
@@ -247,9 +247,9 @@ class MaskedRings:
         prior = self._layout.restrict(self.rows_of_poles.prior_product(self._layout.embed(values)))
         return prior + self.noise_variance * values
 
-    def _whole_grid_solve(self, values: Array) -> Preconditioned:
+    def _whole_grid_solve(self, values: Array) -> PreconditionedResidual:
         fields = self.rows_of_poles.solve(self._layout.spread(values))
-        return Preconditioned(self._layout.summed(fields))
+        return PreconditionedResidual(self._layout.summed(fields))
 
     def _columns(self, columns: ArrayLike) -> Array:
         given = as_numbers("columns", columns)

@@ -16,7 +16,7 @@ from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
 from cagp_dist.gram.targets import averaged, covariance_with, part, prior_variance, target_points
-from cagp_dist.kernels import Kernel, Parameters, coordinates, on_unit_sphere
+from cagp_dist.kernels import Kernel, Parameters, on_unit_sphere, point_columns
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -303,7 +303,7 @@ class Settings:
         return self.neighbours + LEAF * self.coarse
 
 
-class Laws(NamedTuple):
+class CellPosterior(NamedTuple):
     """Means (q, T) and downdates (q,) of a cell; observations left out; those of the smallest group."""
 
     mean: Array
@@ -319,7 +319,7 @@ def cell_laws(
     columns: Array,
     targets: Array | LinearFunctionals,
     settings: Settings,
-) -> Laws:
+) -> CellPosterior:
     """Means and variances at targets of a cell: a task of executors.
 
     Shapes: ``X, noise, columns`` (m, p), (m,) and (m, T), ``targets`` (q, p).
@@ -336,7 +336,7 @@ def cell_laws(
             reduced -= group.drift.cost(unseen)
         downdate[group.here] = reduced
         left_out, fewest = left_out + group.left_out, min(fewest, len(group.members))
-    return Laws(mean, downdate, left_out, fewest)
+    return CellPosterior(mean, downdate, left_out, fewest)
 
 
 def cell_weights(
@@ -437,7 +437,7 @@ def _solved(
     from cagp_dist.triangles import complete_rows
 
     where = targets.centres if isinstance(targets, LinearFunctionals) else targets
-    parameters, scale, points = kernel.parameters, metric(kernel, X.shape[1]), coordinates(X)
+    parameters, scale, points = kernel.parameters, metric(kernel, X.shape[1]), point_columns(X)
     T, sphere = columns.shape[1], on_unit_sphere(X)
     means = LeafMeans(kernel, X, noise) if settings.coarse and settings.neighbours < len(X) else None
     of_columns = None if means is None else means.of(columns)
@@ -490,7 +490,7 @@ def _panel(parameters: Parameters, targets: Array | LinearFunctionals, points: A
     """Covariances (g, w) of targets with points (p, w)."""
     if isinstance(targets, LinearFunctionals):
         return functional_panel(parameters, points, targets).T
-    return _evaluated(parameters, coordinates(targets), points)
+    return _evaluated(parameters, point_columns(targets), points)
 
 
 def _drift(drift: str, middle: Array, *, sphere: bool) -> Callable[[Array], Array]:

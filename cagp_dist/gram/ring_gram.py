@@ -417,7 +417,9 @@ class RingGram:
         in units of the blocks of all wavenumbers; `BudgetError` if that is not free.
         """
         with self.workers() as executor:
-            check_memory(self.wavenumbers, self._memory_limit_bytes or executor.memory_bytes, copies=copies)
+            check_ring_memory(
+                self.wavenumbers, self._memory_limit_bytes or executor.memory_bytes, copies=copies
+            )
             handles = [
                 executor.submit(
                     function, self.kernel.parameters, self.wavenumbers, span, *arguments, home=home
@@ -458,7 +460,7 @@ def _noise(noise_variance: float | ArrayLike, grid: LatLonGrid) -> Array:
     return np.broadcast_to(noise, (grid.shape[0],)).copy()
 
 
-def check_memory(wavenumbers: Wavenumbers, memory_bytes: int, *, copies: float) -> None:
+def check_ring_memory(wavenumbers: Wavenumbers, memory_bytes: int, *, copies: float) -> None:
     """Raise `BudgetError` if ``copies`` times the blocks of all wavenumbers do not fit into memory."""
     needed = copies * wavenumbers.block_bytes
     if needed > memory_bytes:

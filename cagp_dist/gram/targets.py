@@ -9,7 +9,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.grid_plans import LEAST_ALIKE
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel, views_of_functionals
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.kernels import Kernel, point_columns
 from cagp_dist.latlon.grid import LatLonGrid
 
 CANCELLATION = 1e-6
@@ -39,7 +39,7 @@ def averaged(targets: Targets, values: Array) -> Array:
     return targets.averaged(values) if isinstance(targets, LinearFunctionals) else values
 
 
-def as_list(targets: Targets) -> Array | LinearFunctionals:
+def list_targets(targets: Targets) -> Array | LinearFunctionals:
     """Targets one by one, of which `part` can be taken."""
     return targets.points if isinstance(targets, LatLonGrid) else targets
 
@@ -53,7 +53,7 @@ def part(targets: Array | LinearFunctionals, chosen: slice | Indices) -> Array |
     return targets.part(chosen) if isinstance(targets, LinearFunctionals) else targets[chosen]
 
 
-def joined(targets: Sequence[Array | LinearFunctionals]) -> Array | LinearFunctionals:
+def joined_targets(targets: Sequence[Array | LinearFunctionals]) -> Array | LinearFunctionals:
     """Give targets one after the other: points, or functionals where some are."""
     if not any(isinstance(each, LinearFunctionals) for each in targets):
         return np.concatenate([np.asarray(each) for each in targets])
@@ -66,7 +66,7 @@ def joined(targets: Sequence[Array | LinearFunctionals]) -> Array | LinearFuncti
 def covariance_with(kernel: Kernel, X: Array, targets: Targets) -> Array:
     """``V' = k(X, targets)``, shape (m, q) for X (m, p)."""
     if isinstance(targets, LinearFunctionals):
-        return functional_panel(kernel.parameters, coordinates(X), targets)
+        return functional_panel(kernel.parameters, point_columns(X), targets)
     return kernel(X, target_points(targets))
 
 

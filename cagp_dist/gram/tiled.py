@@ -15,7 +15,7 @@ from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.gram_matrix import ExactSolve, check_noise
 from cagp_dist.gram.targets import Targets, averaged, target_points
-from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.runtime.counting import count
 from cagp_dist.tiling import POINT_TILE, STRIPS, Range, block_ranges, subtile_shape, triangle_strips
@@ -72,7 +72,7 @@ class TiledGram:
     @cached_property
     def points(self) -> Array:
         """Points as a (p, n) array, the layout of the compiled functions."""
-        return coordinates(self.X)
+        return point_columns(self.X)
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
@@ -134,8 +134,8 @@ class TiledGram:
 
     def _vector_product(self, column: Array, executor: Executor) -> Array:
         tiles = block_ranges(len(self.X), self.tile)
-        points: Handle[Array] = executor.submit(identity, self.points)
-        shared: Handle[Array] = executor.submit(identity, column)
+        points: Handle[Array] = executor.submit(put_value, self.points)
+        shared: Handle[Array] = executor.submit(put_value, column)
         parts = [
             executor.submit(
                 lower_strip_product, self.kernel.parameters, points, shared, tiles, strip, home=index
@@ -153,13 +153,13 @@ def cross_product(
     kernel: Kernel, rows: Array, X: Array, columns: Array, *, executor: Executor, tile: int = POINT_TILE
 ) -> Array:
     """``k(rows, X) @ columns`` by tiles, shape (q, r) for rows (q, p), X (n, p), columns (n, r)."""
-    points: Handle[Array] = executor.submit(identity, coordinates(X))
-    shared: Handle[Array] = executor.submit(identity, np.ascontiguousarray(columns))
+    points: Handle[Array] = executor.submit(put_value, point_columns(X))
+    shared: Handle[Array] = executor.submit(put_value, np.ascontiguousarray(columns))
     parts = [
         executor.submit(
             rows_product,
             kernel.parameters,
-            coordinates(rows[start:stop]),
+            point_columns(rows[start:stop]),
             points,
             shared,
             tile,
@@ -170,7 +170,7 @@ def cross_product(
     return np.concatenate(executor.gather(parts)) if parts else np.empty((0, columns.shape[1]))
 
 
-def identity(value: Array) -> Array:
+def put_value(value: Array) -> Array:
     """Return the value: puts an array on a worker as the result of a task, which can be repeated."""
     return value
 

@@ -15,7 +15,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.neighbourhoods import metric
 from cagp_dist.gram.preceding import nearest_preceding
-from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.tiling import Range, block_ranges
@@ -111,7 +111,7 @@ def vecchia_factor(
     ordered = X[order]
     scaled = ordered * metric(kernel, X.shape[1])
     near = nearest_preceding(scaled, scaled, np.arange(n), min(neighbours, n - 1), workers=executor.workers)
-    points = coordinates(ordered)
+    points = point_columns(ordered)
     spans = block_ranges(n, TASK_POINTS)
     with single_threaded_blas():
         parts = executor.gather(

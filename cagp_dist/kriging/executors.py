@@ -13,7 +13,7 @@ import."""
 
 
 @contextmanager
-def workers_of(given: Workers) -> Iterator[Executor]:
+def open_workers(given: Workers) -> Iterator[Executor]:
     """Open the executor that is meant; what was given open stays open."""
     if given is None:
         with ThreadExecutor() as executor:

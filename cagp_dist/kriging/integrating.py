@@ -9,7 +9,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary
-from cagp_dist.kriging.learning import Learned, mean_of
+from cagp_dist.kriging.learning import FittedModel, mean_of
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import Outlook
 from cagp_dist.kriging.observed_objects import Observations, points_of
@@ -17,9 +17,9 @@ from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Predictio
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
     Components,
-    Fields,
     Held,
     Integrated,
+    SharedFields,
     integrate,
     reason,
     seconds_of,
@@ -51,14 +51,14 @@ def check_hyperparameters(asked: str) -> None:
 
 
 def with_numbers_integrated(
-    learned: Learned,
+    learned: FittedModel,
     observed: Observations,
     *,
     asked: str,
     nugget_sought: bool,
     solver: "str | Solver",
     narrator: "Narrator",
-) -> Learned:
+) -> FittedModel:
     """Integrate over the numbers of a map where that is asked for, or where they are not known well."""
     if learned.result is None:
         return learned  # there is none to integrate over
@@ -106,7 +106,7 @@ def with_numbers_integrated(
 
 def predict_fields(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     solves: Sequence[PlannedSolve],
@@ -159,7 +159,11 @@ def predict_fields(
 
 
 def law_of_observations(
-    prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, noise_variance: Array
+    prediction: Prediction,
+    observed: Observations,
+    learned: FittedModel,
+    targets: Targets,
+    noise_variance: Array,
 ) -> Predictive:
     """Law (T, q) of observations at targets whose known noise, or all noise, is ``noise_variance``.
 
@@ -187,8 +191,8 @@ def law_of_observations(
 
 
 def drawn_numbers(
-    learned: Learned, size: int, generator: np.random.Generator
-) -> Iterator[tuple[Indices, Learned, Integrated, Array]]:
+    learned: FittedModel, size: int, generator: np.random.Generator
+) -> Iterator[tuple[Indices, FittedModel, Integrated, Array]]:
     """Draw numbers by their probability, for so many draws of the field."""
     found = learned.integrated
     assert found is not None
@@ -212,7 +216,7 @@ def drawn_numbers(
         yield draws, plugged, alone, stretch
 
 
-def means_of(found: Integrated, learned: Learned, observed: Observations, targets: Targets) -> Array:
+def means_of(found: Integrated, learned: FittedModel, observed: Observations, targets: Targets) -> Array:
     """Means (T, q) of one set of numbers at targets."""
     mean = np.empty((len(observed.values), targets.latitude_degrees.size))
     for fields, chosen in _patterns(learned, observed, found.held):
@@ -220,7 +224,7 @@ def means_of(found: Integrated, learned: Learned, observed: Observations, target
     return mean
 
 
-def usual_noise_variance(learned: Learned, seen: Mask) -> float:
+def usual_noise_variance(learned: FittedModel, seen: Mask) -> float:
     """Noise variance of a new observation: the median of those of the places, which few bad ones leave."""
     found = learned.integrated
     if found is None or (found.held.noise and not found.held.nugget):
@@ -234,8 +238,8 @@ def usual_noise_variance(learned: Learned, seen: Mask) -> float:
 
 
 def _patterns(
-    learned: Learned, observed: Observations, held: Held, *, most: int | None = None
-) -> list[tuple[Fields, Indices]]:
+    learned: FittedModel, observed: Observations, held: Held, *, most: int | None = None
+) -> list[tuple[SharedFields, Indices]]:
     """Give the fields that were observed at the same places; of many fields so many, evenly spread."""
     chosen = np.arange(len(observed.values))
     if most is not None and chosen.size > most:
@@ -249,24 +253,24 @@ def _patterns(
         noise = known[places] if known.ndim else np.full(places.size, known)
         mean = Prior(learned.kernel, 1.0, _mean(learned, observed, places, some))
         values = observed.values[np.ix_(some, places)].T
-        found.append((Fields(X[places], values, mean, noise), some))
+        found.append((SharedFields(X[places], values, mean, noise), some))
     return found
 
 
-def _noise(learned: Learned, held: Held) -> Array:
+def _noise(learned: FittedModel, held: Held) -> Array:
     """Noise variance of all observations, or of each place, as `Fields` has it: one where none is known."""
     if not held.noise:
         return np.asarray(1.0)
     return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given
 
 
-def _mean(learned: Learned, observed: Observations, places: Indices, fields: Indices) -> Mean:
+def _mean(learned: FittedModel, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Give the mean of some fields; coefficients that can be estimated beside them are."""
     family = _family(learned)
     return family if family is not None else mean_of(learned.mean, observed, places, fields)
 
 
-def _family(learned: Learned) -> LatitudePolynomial | None:
+def _family(learned: FittedModel) -> LatitudePolynomial | None:
     """Give the family of a mean that is named, if its coefficients can be estimated with the field."""
     family = MEANS.get(learned.mean) if isinstance(learned.mean, str) else None
     return family if isinstance(family, LatitudePolynomial) else None

@@ -16,12 +16,12 @@ from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
-from cagp_dist.kriging.executors import Workers, workers_of
+from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.given_numbers import fixed_numbers
 from cagp_dist.kriging.integrating import check_hyperparameters, predict_fields, with_numbers_integrated
 from cagp_dist.kriging.learning import (
+    FittedModel,
     KernelLike,
-    Learned,
     MeanLike,
     families,
     fit_advice,
@@ -66,7 +66,7 @@ from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.tables import Frame
+from cagp_dist.tables import DataFrameLike
 
 if TYPE_CHECKING:
     from cagp_dist.solvers import Solver
@@ -267,7 +267,7 @@ def krige(
         time_limit_seconds=time_limit_seconds,
         progress=progress,
     )
-    with workers_of(executor) as opened, model._narrator(opened) as narrator:
+    with open_workers(executor) as opened, model._narrator(opened) as narrator:
         observed = model._read(observations)
         targets = _wanted(find_targets(to, observed), kind, observed)
         solves = model._planned(observed, targets, narrator, opened)
@@ -397,7 +397,7 @@ class Kriging:
         Kriging
             This object.
         """
-        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
             self._learn_from(self._read(observations, y), narrator, executor)
         self._of_arrays = y is not None
         return self
@@ -459,15 +459,15 @@ class Kriging:
             field, which no recalibration changes.
         """
         observed, _ = self._fitted()
-        arrays = are_rows(to) or (self._of_arrays and isinstance(to, Frame))
+        arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
         if are_rows(to):
             found = of_array(cast("ArrayLike", to))
         elif arrays:
-            found = self._rows(cast("Frame", to), list(observed.static))
+            found = self._rows(cast("DataFrameLike", to), list(observed.static))
         else:
             found = find_targets(cast("To", to), observed)
         targets = _wanted(found, kind, observed)
-        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
             solves = self._planned(observed, targets, narrator, executor)
             if not arrays:
                 return self._map(solves, targets, kind, narrator, executor)
@@ -566,10 +566,10 @@ class Kriging:
                 report=report,
             )
 
-    def score(self, X: "Array | Frame", y: ArrayLike) -> float:
+    def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
         values = as_numbers("y", y)
-        found = self.predict(X if isinstance(X, Frame) else np.asarray(X, dtype=np.float64))
+        found = self.predict(X if isinstance(X, DataFrameLike) else np.asarray(X, dtype=np.float64))
         mean = found["mean"].values if isinstance(found, xr.Dataset) else np.asarray(found)
         errors = values - (mean if mean.shape == values.shape else mean.T)
         return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
@@ -606,7 +606,7 @@ class Kriging:
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
             targets = find_targets(to, observed)
             return sample(
                 observed,
@@ -646,7 +646,7 @@ class Kriging:
         observed, learned = self._fitted()
         check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
-        with workers_of(self.executor) as executor, self._narrator(executor) as narrator:
+        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
             narrator.expect(
                 outlook_of_folds(
                     observed,
@@ -679,7 +679,7 @@ class Kriging:
     def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
         if y is not None:
             X, static = observations, cast("Mapping[str, Array]", {})
-            if isinstance(X, Frame):
+            if isinstance(X, DataFrameLike):
                 rows = self._rows(X, named_columns(self.drift))
                 X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
             observed = observe_arrays(X, y, missing=self.missing)  # type: ignore[arg-type]
@@ -707,11 +707,11 @@ class Kriging:
             return replace(observed, noise_std=None)  # a number in place of the column of that name
         return observed
 
-    def _rows(self, frame: Frame, static: Collection[str]) -> Targets:
+    def _rows(self, frame: DataFrameLike, static: Collection[str]) -> Targets:
         """Places of a data frame beside which the values stand."""
         return of_rows(frame, latitude=self.latitude, longitude=self.longitude, static=static)
 
-    def _learn(self, observed: Observations, *, narrator: Narrator, executor: Executor) -> Learned:
+    def _learn(self, observed: Observations, *, narrator: Narrator, executor: Executor) -> FittedModel:
         if self.prior is not None:
             self._check_alone()
             return from_prior(observed, self.prior)
@@ -745,14 +745,14 @@ class Kriging:
                 "Leave one out."
             )
 
-    def _fitted(self) -> tuple[Observations, Learned]:
+    def _fitted(self) -> tuple[Observations, FittedModel]:
         if not hasattr(self, "_learned"):
             raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         return self._observed, self._learned
 
 
-def _at_targets(learned: Learned, targets: Targets) -> Learned:
+def _at_targets(learned: FittedModel, targets: Targets) -> FittedModel:
     """Tell the drift what the targets say of its columns."""
     if not isinstance(learned.mean, Drift):
         return learned
@@ -770,7 +770,7 @@ def _wanted(targets: Targets, kind: Kind, observed: Observations) -> Targets:
     return as_cells(targets, observed) if kind == "cells" else targets
 
 
-def _why_uninformed(observed: Observations, learned: Learned, targets: Targets) -> str:
+def _why_uninformed(observed: Observations, learned: FittedModel, targets: Targets) -> str:
     """Say why the observations say nothing of any target: they are noisy, or far away."""
     there = ~np.isnan(observed.values).all(axis=0)
     distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)

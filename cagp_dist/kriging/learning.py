@@ -40,7 +40,7 @@ GIVEN = "Every number was given."
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class FittedModel:
     """Kernel and noise of a map.
 
     Attributes
@@ -96,7 +96,7 @@ class Learned:
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class MeanColumns:
     """Some columns of a mean that differs between fields."""
 
     mean: Callable[[Array], ArrayLike]
@@ -124,7 +124,7 @@ class Converted:
 def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Prior mean of fields that were observed at the same places."""
     if callable(mean):
-        return Columns(mean, fields)
+        return MeanColumns(mean, fields)
     if not isinstance(mean, str):
         return mean
     family = mean_family(mean, variable=observed.name)
@@ -200,7 +200,7 @@ def with_noise_of_prior(observed: Observations, prior: Prior | None) -> Observat
     return replace(observed, noise_std=np.sqrt(noise.reshape(-1)))
 
 
-def from_prior(observed: Observations, prior: Prior) -> Learned:
+def from_prior(observed: Observations, prior: Prior) -> FittedModel:
     """Take kernel, noise and mean from a prior, of observations with its noise and their poles merged."""
     check_chords("prior", prior.kernel)
     noise = np.asarray(prior.noise_variance, dtype=np.float64)
@@ -208,7 +208,7 @@ def from_prior(observed: Observations, prior: Prior) -> Learned:
         noise = noise.reshape(-1)
         merged = observed.noise_std != np.sqrt(noise)  # copies of a pole
         noise = np.where(merged, observed.noise_std**2, noise)
-    return Learned(prior.kernel, noise, prior.mean, None, "")
+    return FittedModel(prior.kernel, noise, prior.mean, None, "")
 
 
 def learn(
@@ -222,7 +222,7 @@ def learn(
     executor: "Executor",
     memory_limit_bytes: int | None,
     narrator: "Narrator",
-) -> Learned:
+) -> FittedModel:
     """Fit what is not known of kernel and noise to the observations, by maximum likelihood."""
     from cagp_dist.likelihood.duration import FitCourse, FitSize
 
@@ -253,7 +253,9 @@ def learn(
                 'kernel with its smoothness, such as "matern(0.8)", or a number less.'
             )
         noise = known + (level - least)
-        return Learned(_kernel_of(kernel, parts, fixed), noise, mean, None, "", reasons, known_noise=known)
+        return FittedModel(
+            _kernel_of(kernel, parts, fixed), noise, mean, None, "", reasons, known_noise=known
+        )
     sites = _sites(observed, gridded=known.ndim == 0)
     centre = mean_of(mean, observed, sites.chosen, sites.times)
     estimated = centre if isinstance(centre, EstimatedMean) and not callable(centre) else None
@@ -290,7 +292,7 @@ def learn(
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
     noise = known + nugget
-    return Learned(result.prior.kernel, noise, mean, result, sites.where, reasons, known_noise=known)
+    return FittedModel(result.prior.kernel, noise, mean, result, sites.where, reasons, known_noise=known)
 
 
 def _outlook(size: "FitSize", executor: "Executor") -> Outlook:

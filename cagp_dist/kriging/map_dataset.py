@@ -9,7 +9,7 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
-from cagp_dist.kriging.learning import Learned, fit_advice
+from cagp_dist.kriging.learning import FittedModel, fit_advice
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.observed_objects import Observations
 from cagp_dist.kriging.solving import Prediction
@@ -27,7 +27,7 @@ SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the obser
 
 
 def as_dataset(
-    prediction: Prediction, observed: Observations, learned: Learned, targets: Targets, *, call: str
+    prediction: Prediction, observed: Observations, learned: FittedModel, targets: Targets, *, call: str
 ) -> xr.Dataset:
     """Give mean, std and what is uncomputed the coordinates of the targets, and say how they came about."""
     variables = {"mean": prediction.mean, "std": prediction.std}
@@ -49,7 +49,7 @@ def as_dataset(
         | _drift(prediction, observed)
         | _quantiles(prediction, observed, targets, texts["std"])
         | dict(targets.bounds),
-        coords=coordinates(observed, targets),
+        coords=target_coordinates(observed, targets),
         attrs=said,
     )
     return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
@@ -97,7 +97,7 @@ def shaped(values: Array, observed: Observations, targets: Targets) -> Array:
     return rows.reshape(*rows.shape[:-1], *targets.shape)
 
 
-def coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variable]:
+def target_coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variable]:
     """Coordinates of the targets, and those of the fields unless their names are taken."""
     fields = {name: held for name, held in observed.coordinates.items() if name not in targets.coordinates}
     return {**fields, **targets.coordinates}
@@ -135,7 +135,7 @@ def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
 
 
 def attributes(
-    prediction: Prediction, observed: Observations, learned: Learned, *, call: str
+    prediction: Prediction, observed: Observations, learned: FittedModel, *, call: str
 ) -> dict[str, str | int | float | list[float]]:
     """Everything that was chosen inside, for people and programs."""
     kernel, result = learned.kernel, learned.result

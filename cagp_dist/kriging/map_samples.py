@@ -9,8 +9,8 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
 from cagp_dist.kriging.integrating import drawn_numbers, means_of
-from cagp_dist.kriging.learning import Learned
-from cagp_dist.kriging.map_dataset import coordinates, field_dims
+from cagp_dist.kriging.learning import FittedModel
+from cagp_dist.kriging.map_dataset import field_dims, target_coordinates
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import Narrator
 from cagp_dist.kriging.observed_objects import Observations
@@ -35,7 +35,7 @@ JITTER = 1e-10
 
 def sample(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     size: int,
@@ -74,7 +74,7 @@ def sample(
     values = rows.reshape(*rows.shape[:-1], *targets.shape)
     return xr.Dataset(
         {observed.name: (dims, values, dict(observed.attributes))},
-        coords={**coordinates(observed, targets), "sample": np.arange(size)},
+        coords={**target_coordinates(observed, targets), "sample": np.arange(size)},
         attrs={"status": status.value, "solver": "; ".join(solvers), "seed": seed},
     )
 
@@ -82,7 +82,7 @@ def sample(
 def _draw_with_numbers(
     draw: Callable[..., tuple[Array, Status, tuple[str, ...]]],
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     size: int,
@@ -103,7 +103,7 @@ def _draw_with_numbers(
 
 def _draw_by_covariance(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     size: int,

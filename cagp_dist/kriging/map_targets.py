@@ -20,7 +20,7 @@ from cagp_dist.kriging.observed_objects import Observations, check_pairs
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.missing import observations
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
-from cagp_dist.tables import Frame, Names, TableLike, read_places
+from cagp_dist.tables import DataFrameLike, Names, TableLike, read_places
 from cagp_dist.text import counted
 
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
@@ -113,7 +113,7 @@ def find_targets(to: To, observed: Observations) -> Targets:
             f'to has the keys {", ".join(map(repr, to))}; a grid has "resolution" and "region", a table of '
             "places has vectors of latitudes and longitudes."
         )
-    if isinstance(to, (Mapping, str, os.PathLike, Frame)):
+    if isinstance(to, (Mapping, str, os.PathLike, DataFrameLike)):
         places = read_places(to, static=list(observed.static))
         found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
         return replace(found, static=places.static)
@@ -159,7 +159,9 @@ def of_array(X: ArrayLike) -> Targets:
     return of_places(points[:, 0], points[:, 1])
 
 
-def of_rows(frame: Frame, *, latitude: str | None, longitude: str | None, static: Collection[str]) -> Targets:
+def of_rows(
+    frame: DataFrameLike, *, latitude: str | None, longitude: str | None, static: Collection[str]
+) -> Targets:
     """Places of the rows of a data frame, by the names of its columns, and its static columns."""
     places = read_places(frame, latitude=latitude, longitude=longitude, static=static)
     found = of_places(places.latitude_degrees, places.longitude_degrees)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.checks import as_numbers
-from cagp_dist.era5.calendars import dates_of
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.calendars import standard_dates
+from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
@@ -85,7 +85,7 @@ class Observations:
             if variable.dtype.kind == "M":
                 return np.atleast_1d(variable.values)
             if variable.dtype.kind == "O" and hasattr(variable.values.flat[0], "month"):
-                return np.atleast_1d(dates_of(np.asarray(variable.values)))
+                return np.atleast_1d(standard_dates(np.asarray(variable.values)))
         return None
 
     @property
@@ -286,7 +286,7 @@ def check_every_field(observed: Observations) -> None:
     empty = np.flatnonzero(np.isnan(observed.values).all(axis=1))
     if empty.size:
         moments = observed.times
-        which = f"field {empty[0]}" if moments is None else f"the field of {shown(moments[empty[0]])}"
+        which = f"field {empty[0]}" if moments is None else f"the field of {shown_time(moments[empty[0]])}"
         raise ArgumentError(
             f"{which} has no observation ({empty.size} of {len(observed.values)} have none); expected one at "
             "least. Leave these fields out."

@@ -11,7 +11,7 @@ from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED,
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.kriging.integrating import usual_noise_variance
-from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import field_dims, shaped
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.observed_objects import Observations
@@ -47,7 +47,7 @@ def with_laws(
     result: xr.Dataset,
     prediction: Prediction,
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     method: str,

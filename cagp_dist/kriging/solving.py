@@ -13,7 +13,7 @@ from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.exact_variance import is_known
-from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import HOUR_SECONDS, Outlook
 from cagp_dist.kriging.observed_objects import Observations, points_of
@@ -213,7 +213,7 @@ def outlook_of(
 
 
 def expected_sweeps(
-    solves: Sequence[PlannedSolve], observed: Observations, learned: Learned, targets: Targets
+    solves: Sequence[PlannedSolve], observed: Observations, learned: FittedModel, targets: Targets
 ) -> int | None:
     """Find out about how many sweeps are needed where solves stop early; None where none does.
 
@@ -248,7 +248,7 @@ def expected_sweeps(
 
 def predict(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     solves: Sequence[PlannedSolve],
@@ -424,7 +424,7 @@ def _condition(
 
 def sample_fields(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     targets: Targets,
     *,
     size: int,

@@ -38,7 +38,7 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, BudgetError, StoreError
 from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
-from cagp_dist.kriging.executors import Workers, workers_of
+from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior, check_prior
@@ -53,8 +53,8 @@ from cagp_dist.store.point_blocks import (
     SPHERE,
     PointSource,
     SortedPoints,
+    create_blocks,
     points_at,
-    prepare,
     sort_block,
 )
 from cagp_dist.store.zarr_arrays import ZSTD_LEVEL, missing_chunks, open_group, write_group
@@ -206,7 +206,7 @@ def krige_store(
     if output.exists():
         return _there(output, key, source.identity())
     started = time.perf_counter()
-    with workers_of(executor) as workers:
+    with open_workers(executor) as workers:
         limit = workers.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         size = Sizes(n, shape, cells, source.columns, _stored_chunk(opened), solver, workers.workers, limit)
         plan = size.plan(shares_memory=workers.shares_memory)
@@ -432,7 +432,7 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
             f"the {what} since {work} was made, which has parts of a map. Call again as before, or remove "
             "that folder to begin anew."
         )
-    prepare(work, source, n=n, block_rows=block_rows)
+    create_blocks(work, source, n=n, block_rows=block_rows)
     text = json.dumps({"key": key, "observations": identity, "n": n, "block_rows": block_rows})
     manifest.write_durably(about, text)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
-from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import BEYOND, INTERVAL
 from cagp_dist.kriging.observed_objects import Observations
 from cagp_dist.likelihood.fit_result import FitResult, each
@@ -15,7 +15,7 @@ from cagp_dist.likelihood.numbering import NAMES, Numbering
 from cagp_dist.text import counted
 
 
-def summary(observed: Observations, learned: Learned) -> str:
+def summary(observed: Observations, learned: FittedModel) -> str:
     """Write kernel, noise and fit; see `Kriging.summary`."""
     kernel, result = learned.kernel, learned.result
     unit = f" {observed.attributes['units']}" if "units" in observed.attributes else ""
@@ -51,7 +51,7 @@ def summary(observed: Observations, learned: Learned) -> str:
     )
 
 
-def _intervals(learned: Learned) -> Iterator[str]:
+def _intervals(learned: FittedModel) -> Iterator[str]:
     """Write between which ends numbers lie that are integrated over."""
     if learned.integrated is not None:
         ends = learned.integrated.quantiles(INTERVAL)
@@ -59,7 +59,7 @@ def _intervals(learned: Learned) -> Iterator[str]:
         yield f"             {1.0 - 2.0 * INTERVAL[0]:.0%} of probability: {', '.join(said)}"
 
 
-def _kernel(learned: Learned) -> str:
+def _kernel(learned: FittedModel) -> str:
     """Name the kernel, and say from what it was chosen."""
     if learned.result is not None and learned.result.choice is not None:
         return learned.result.choice.line()

@@ -10,7 +10,7 @@ from cagp_dist.calibration.verification.scores import PointScores, point_scores,
 from cagp_dist.calibration.verification.spatial_folds import block_folds
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.integrating import law_of_observations, predict_fields
-from cagp_dist.kriging.learning import Learned
+from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import field_dims, shaped
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.narration import Outlook
@@ -26,7 +26,7 @@ FOLDS = 10
 
 def cross_validate(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     *,
     folds: int,
     blocks_degrees: float | None,
@@ -108,7 +108,7 @@ def outlook_of_folds(
 
 def _dataset(
     observed: Observations,
-    learned: Learned,
+    learned: FittedModel,
     fold: Indices,
     mean: Array,
     std: Array,

@@ -189,11 +189,11 @@ def _store(block: Array, values: Array, i: int, j: int) -> None:
 
 def _transformed(parameters: Parameters, rows: Array, columns: Array, turn: Array, cosines: Array) -> Array:
     """Cosine transform ``sum_s kappa(phi, phi', s) cosines[k, s]`` of a tile, (span, rows, columns)."""
-    from cagp_dist.compiled import evaluate_rings, reach
+    from cagp_dist.compiled import evaluate_rings, kernel_reach
 
     gap = (4.0 * np.sin(0.5 * (rows[:, None] - columns)) ** 2).ravel()
     girth = (4.0 * np.maximum(np.cos(rows)[:, None] * np.cos(columns), 0.0)).ravel()
-    farthest = reach(*parameters[:2]) ** 2
+    farthest = kernel_reach(*parameters[:2]) ** 2
     near = int(np.searchsorted(gap.min() + girth.min() * turn, farthest, side="right"))
     table = np.empty((near, gap.size))
     evaluate_rings(*parameters, gap, girth, turn[:near], table)

@@ -29,29 +29,29 @@ from cagp_dist.likelihood.bounds import Bounds, Given, Scales, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.fit_result import BoundOptimum, FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.kernel_choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.learned.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.numbering import Families, Model
-from cagp_dist.likelihood.observed import Gridded, Points, by_coordinate, observe
-from cagp_dist.likelihood.replay_cache import Evaluations, fingerprint
+from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints, by_coordinate, centred_observations
+from cagp_dist.likelihood.replay_cache import Evaluations, search_fingerprint
 from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle
+from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle_parameters
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.likelihood.vecchia.conditionals import conditionals_of
 from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Executor
 
-Data = Points | Gridded
+Data = ResidualsAtPoints | Gridded
 Method = Literal["auto", "rings", "dense", "vecchia", "pathwise", "elbo"]
 
 ASKED = "asked for"
@@ -101,7 +101,7 @@ def fit(
     progress: Callable[[FitProgress], None] | None = None,
     seed: int = 0,
     noise_deviations: ArrayLike | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
 ) -> FitResult:
     """Fit lengthscales, variances and noise variance by maximum marginal likelihood.
 
@@ -231,7 +231,7 @@ def fit(
     }
     check_count("seed", seed, least=0)
     check_count("actions", actions, least=1)
-    data, centre = observe(where, y, mean, noise_deviations)
+    data, centre = centred_observations(where, y, mean, noise_deviations)
     if (way := chosen_by(kernel)) is not None:
         seen = {"where": where, "y": y, "mean": mean, "noise_deviations": noise_deviations}
         return _chosen(way, data, centre, {**given, **seen, "anisotropic": anisotropic})
@@ -256,14 +256,14 @@ def _fitted(
     memory_limit_bytes: int | None,
     progress: Callable[[FitProgress], None] | None,
     seed: int,
-    checkpoints: Checkpoints | None,
+    checkpoints: SolveCheckpoints | None,
 ) -> FitResult:
     """Fit the numbers of a model to data; the rest as for `fit`."""
-    deviating = isinstance(data, Points) and data.deviations is not None
+    deviating = isinstance(data, ResidualsAtPoints) and data.deviations is not None
     _check_method(method, data, exactly=deviating or data.basis is not None)
     scales = data.scales()
     limits = make_bounds(bounds, scales, parts=model.parts)
-    if isinstance(data, Points) and data.deviations is not None:
+    if isinstance(data, ResidualsAtPoints) and data.deviations is not None:
         limits = limits.above(-float(data.deviations.min()))
     counter = Counter(progress)
 
@@ -323,11 +323,13 @@ def _fitted(
     )
 
 
-def _kept(checkpoints: Checkpoints | None, model: Model, data: Data, settings: object) -> Evaluations | None:
+def _kept(
+    checkpoints: SolveCheckpoints | None, model: Model, data: Data, settings: object
+) -> Evaluations | None:
     """Give the evaluations that a search of the same kind has made before, where they are kept."""
     if checkpoints is None:
         return None
-    digest = fingerprint(model, data, settings)
+    digest = search_fingerprint(model, data, settings)
     return Evaluations(checkpoints.within(digest[:16]).of(digest))
 
 
@@ -385,9 +387,9 @@ def _profiles(
     starts: int,
     counter: Counter,
     deviating: bool,
-) -> tuple[list[Profile], list[Array]]:
+) -> tuple[list[ProfileLikelihood], list[Array]]:
     """Give what is searched on each level, from few points to all, and where the first search begins."""
-    found: list[Profile] = []
+    found: list[ProfileLikelihood] = []
     spread = make_starts(start, limits, scales, starts=starts) if model.parts == 1 else []
     for part, how in levels:
         within = limits
@@ -397,7 +399,7 @@ def _profiles(
             one = Model(model.families[:1], model.coordinates)
             alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
             single = best_climb(
-                Profile(likelihood_of(one, _alike(part), how), alone, counter),
+                ProfileLikelihood(likelihood_of(one, _alike(part), how), alone, counter),
                 make_starts(None, alone, scales, starts=starts),
             )
             mixed = len(set(model.families)) > 1
@@ -405,11 +407,16 @@ def _profiles(
         curved = _has_squares(part, how, first=not found) and (
             how == "vecchia" or (model.parts == 1 and not deviating)
         )
-        if isinstance(part, Points) and part.deviations is not None and not found and start is None:
+        if (
+            isinstance(part, ResidualsAtPoints)
+            and part.deviations is not None
+            and not found
+            and start is None
+        ):
             # the best place for one noise, which is soon found, is a good start
             likelihood = likelihood_of(model, _alike(part), how, curved)
             spread = [
-                best_climb(Profile(likelihood, within, counter, curved=curved), spread).x,
+                best_climb(ProfileLikelihood(likelihood, within, counter, curved=curved), spread).x,
                 spread[0],
                 *without_nugget(
                     spread,
@@ -420,7 +427,7 @@ def _profiles(
                 ),
             ]
         likelihood = likelihood_of(model, part, how, curved)
-        found.append(Profile(likelihood, within, counter, deviating, curved))
+        found.append(ProfileLikelihood(likelihood, within, counter, deviating, curved))
     return found, spread
 
 
@@ -441,12 +448,14 @@ def _compared(data: Data, mean: Mean, method: Method) -> dict[str, Any]:
     }
 
 
-def _as_points(data: Data) -> Points:
+def _as_points(data: Data) -> ResidualsAtPoints:
     """Give data as points, also those on a grid."""
     return data.as_points() if isinstance(data, Gridded) else data
 
 
-def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) -> tuple[Place, Uncertainty]:
+def _search(
+    levels: Sequence[ProfileLikelihood], starts: Sequence[Array], model: Model
+) -> tuple[Place, Uncertainty]:
     """Climb from every start on the first level, then from the best place on each further one."""
     place = _ordered(levels[0], best_climb(levels[0], starts), model)
     curvature = _curvature(levels[0], place)
@@ -472,23 +481,23 @@ def _search(levels: Sequence[Profile], starts: Sequence[Array], model: Model) ->
     return place, uncertainty(levels[-1], place, curvature)
 
 
-def _curvature(profile: Profile, place: Place) -> Array:
+def _curvature(profile: ProfileLikelihood, place: Place) -> Array:
     """Give the expected information at a place where it is known, else the observed one."""
     if place.evaluation.squares is not None and profile.curved:
         return place.evaluation.expected_information()
     return profile.information(place)
 
 
-def _ordered(profile: Profile, place: Place, model: Model) -> Place:
+def _ordered(profile: ProfileLikelihood, place: Place, model: Model) -> Place:
     """Give the same place with parts that could be exchanged ordered by lengthscale."""
     x = model.in_order(place.x) if profile.bounds.alike else place.x
     return place if np.array_equal(x, place.x) else profile.at(x)
 
 
-def _settle(profile: Profile, place: Place, curvature: Array) -> tuple[Place, Uncertainty]:
+def _settle(profile: ProfileLikelihood, place: Place, curvature: Array) -> tuple[Place, Uncertainty]:
     """Look for the root, and once more with the curvature found there if that says it was missed."""
     for _ in range(MOST_ROOTS):
-        place = settle(profile, place.x, curvature)
+        place = settle_parameters(profile, place.x, curvature)
         curvature = profile.information(place)
         end = uncertainty(profile, place, curvature)
         if end.status is not FitStatus.NOT_CONVERGED or not place.evaluation.solved:
@@ -516,9 +525,9 @@ def _levels(data: Data, method: Method) -> list[tuple[Data, Method]]:
     return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
 
 
-def _alike(data: Data) -> Points | Gridded:
+def _alike(data: Data) -> ResidualsAtPoints | Gridded:
     """Give the same data with one noise for all points."""
-    return replace(data, deviations=None) if isinstance(data, Points) else data
+    return replace(data, deviations=None) if isinstance(data, ResidualsAtPoints) else data
 
 
 def _has_squares(data: Data, method: Method, *, first: bool) -> bool:
@@ -601,7 +610,7 @@ def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
         raise ArgumentError(
             f'method is {method!r}; expected "auto", "rings", "dense", "vecchia", "pathwise" or "elbo".{now}'
         )
-    if method == "rings" and isinstance(data, Points):
+    if method == "rings" and isinstance(data, ResidualsAtPoints):
         raise ArgumentError(
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '
             'cagp_dist.LatLonGrid, or use method="auto".'

@@ -47,7 +47,7 @@ KERNELS_COMPARED = {AUTO: len(CANDIDATES), FITTED: 6}
 """How many fits a choice takes, with those that begin near their ends counted in part."""
 
 
-def choose(search: Callable[..., FitResult], *, final: bool) -> FitResult:
+def choose_kernel(search: Callable[..., FitResult], *, final: bool) -> FitResult:
     """Fit every candidate and give the fit of the best, with what there was to choose from."""
     first = search(CANDIDATES[0])
     found = [first]
@@ -103,7 +103,7 @@ def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResul
     return replace(best, choice=_choice(best, [best, *told], []))
 
 
-CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose, FITTED: fit_smoothness}
+CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose_kernel, FITTED: fit_smoothness}
 """How a kernel is chosen, by what stands in its place."""
 
 

@@ -49,7 +49,7 @@ class FieldMeans:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class ResidualsAtPoints:
     """Residuals at points anywhere.
 
     Attributes
@@ -106,7 +106,7 @@ class Points:
             return Scales(spacing, 1.0, power, tuple(sides.tolist()))
         return Scales(spacing, float(np.linalg.norm(sides)), power)
 
-    def thinned(self, most: int) -> "Points":
+    def thinned(self, most: int) -> "ResidualsAtPoints":
         """At most about ``most`` points: whole cells of neighbours, evenly spread."""
         if self.size <= most:
             return self
@@ -192,7 +192,7 @@ class Gridded:
             missing if missing is not None and missing.any() else None,
         )
 
-    def as_points(self) -> Points:
+    def as_points(self) -> ResidualsAtPoints:
         """Every observed point by itself."""
         X, residuals = self.grid.points, self.residuals.reshape(-1, self.grid.size).T
         basis = None if self.basis is None else self.basis.reshape(len(self.basis), -1).T
@@ -200,10 +200,10 @@ class Gridded:
             there = ~self.missing.ravel()
             X, residuals = X[there], residuals[there]
             basis = None if basis is None else basis[there]
-        return Points(X, np.ascontiguousarray(residuals), basis=basis)
+        return ResidualsAtPoints(X, np.ascontiguousarray(residuals), basis=basis)
 
 
-def by_coordinate(data: Points | Gridded) -> Points:
+def by_coordinate(data: ResidualsAtPoints | Gridded) -> ResidualsAtPoints:
     """Give each coordinate a lengthscale of its own."""
     if isinstance(data, Gridded) or on_unit_sphere(data.X):
         raise ArgumentError(
@@ -219,12 +219,12 @@ def by_coordinate(data: Points | Gridded) -> Points:
     return replace(data, anisotropic=True)
 
 
-def observe(
+def centred_observations(
     where: LatLonGrid | ArrayLike,
     y: ArrayLike,
     mean: Mean | Literal["constant"],
     noise_deviations: ArrayLike | None = None,
-) -> tuple[Points | Gridded, Mean]:
+) -> tuple[ResidualsAtPoints | Gridded, Mean]:
     """Check the data and take the mean away."""
     if isinstance(where, LatLonGrid):
         if noise_deviations is not None:
@@ -249,7 +249,7 @@ def observe(
         if basis is not None:
             basis = np.ascontiguousarray(_on_grid(basis.T, there, where)[:, rows])
         gaps = missing[rows]
-        data: Points | Gridded = Gridded(
+        data: ResidualsAtPoints | Gridded = Gridded(
             grid, np.ascontiguousarray(residuals), basis, gaps if gaps.any() else None
         )
     else:
@@ -257,7 +257,9 @@ def observe(
         values = _columns(y, len(X))
         _check_size(len(X))
         centre, mean, basis = _centre(mean, values, np.full(len(X), 1.0 / len(X)), lambda: X)
-        data = Points(X, values - centre, deviations=_deviations(noise_deviations, len(X)), basis=basis)
+        data = ResidualsAtPoints(
+            X, values - centre, deviations=_deviations(noise_deviations, len(X)), basis=basis
+        )
     largest = float(np.abs(data.residuals).max())
     if largest <= 1e-12 * np.abs(values).max():
         raise ArgumentError(

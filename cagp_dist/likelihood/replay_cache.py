@@ -14,7 +14,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, Likelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
-from cagp_dist.likelihood.observed import Gridded, Points
+from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints
 from cagp_dist.solvers.engine.solve_checkpoints import About, Checkpoint, Draft, add_arrays
 
 ARRAYS = ("traces", "slopes", "trace_covariance", "squares", "excess")
@@ -36,10 +36,10 @@ class Evaluations:
         self._taken = 0
         self._levels = 0
 
-    def of(self, likelihood: Likelihood) -> "Recalled":
+    def of(self, likelihood: Likelihood) -> "ReplayCache":
         """Give a likelihood whose evaluations are kept."""
         self._levels += 1
-        return Recalled(likelihood, self, self._levels)
+        return ReplayCache(likelihood, self, self._levels)
 
     def next(self, likelihood: Likelihood, numbers: Sequence[float], *, level: int) -> Evaluation:
         """Recall the next evaluation if it is of these numbers, or work it out."""
@@ -58,7 +58,7 @@ class Evaluations:
 
 
 @dataclass(frozen=True)
-class Recalled:
+class ReplayCache:
     """A likelihood whose evaluations are kept; otherwise the same."""
 
     likelihood: Likelihood
@@ -103,7 +103,7 @@ def _nothing_else(draft: Draft) -> bool:
     return True
 
 
-def fingerprint(model: Model, data: Points | Gridded, settings: object) -> str:
+def search_fingerprint(model: Model, data: ResidualsAtPoints | Gridded, settings: object) -> str:
     """Digest of all that the way of a search depends on."""
     found = hashlib.sha256(repr((model, settings)).encode())
     where: list[Array | None]

@@ -7,7 +7,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import NumericalError
 from cagp_dist.likelihood.bounds import TOUCHING
-from cagp_dist.likelihood.exact.profile_likelihood import Place, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Place, ProfileLikelihood
 
 GAIN = 1e-5
 """A climb pauses when a step raises the log likelihood by less: half a percent of a standard error."""
@@ -36,7 +36,7 @@ LONGEST_STEP = 0.7
 """Of a step towards a root, in log parameters: a factor of two."""
 
 
-def best_climb(profile: Profile, starts: Sequence[Array]) -> Place:
+def best_climb(profile: ProfileLikelihood, starts: Sequence[Array]) -> Place:
     """Climb from every start and return the highest place; the first of equals.
 
     By Fisher scoring first where the profile is curved. Starts at which R is singular in floating point count
@@ -54,7 +54,7 @@ def best_climb(profile: Profile, starts: Sequence[Array]) -> Place:
     return max(found, key=lambda place: place.log_likelihood)
 
 
-def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Place:
+def climb(profile: ProfileLikelihood, start: Array, curvature: Array | None = None) -> Place:
     """Maximise the profile likelihood by L-BFGS-B from one start, within `REACH` at a time.
 
     Shapes: ``start`` (k,), ``curvature`` (k + 1, k + 1).
@@ -78,7 +78,7 @@ def climb(profile: Profile, start: Array, curvature: Array | None = None) -> Pla
     return place
 
 
-def refine(profile: Profile, place: Place, curvature: Array) -> Place:
+def refine(profile: ProfileLikelihood, place: Place, curvature: Array) -> Place:
     """Take Newton steps with this curvature while they rise.
 
     The numbers of a sum trade off against each other; in such a narrow valley a climb ends early.
@@ -105,7 +105,7 @@ def refine(profile: Profile, place: Place, curvature: Array) -> Place:
 class _Profiled:
     """Logarithms of all numbers but the first variance, the best of which has a closed form."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileLikelihood) -> None:
         self._profile = profile
         self.low, self.high = profile.box
 
@@ -125,7 +125,7 @@ class _Profiled:
 class _Whole:
     """Logarithms of all numbers, where no variance has a closed form or parts of a sum compete."""
 
-    def __init__(self, profile: Profile) -> None:
+    def __init__(self, profile: ProfileLikelihood) -> None:
         self._profile = profile
         self.low, self.high = np.log(profile.bounds.limits).T
 
@@ -143,7 +143,7 @@ class _Whole:
         return np.asarray(natural.T @ place.evaluation.expected_information() @ natural)
 
 
-def score(profile: Profile, start: Array, variance: float | None = None) -> tuple[Place, bool]:
+def score(profile: ProfileLikelihood, start: Array, variance: float | None = None) -> tuple[Place, bool]:
     """Climb by Fisher scoring: Newton steps with the expected information, halved until they rise.
 
     It is corrected by how the slope fell with the last step, which is more or less than expected where the
@@ -191,7 +191,7 @@ def _at(chart: _Profiled | _Whole, x: Array) -> Place | None:
 
 
 def _climb_within_reach(
-    profile: Profile, start: Place, unit: Array, reach: float
+    profile: ProfileLikelihood, start: Place, unit: Array, reach: float
 ) -> tuple[Place, NumericalError | None]:
     """Climb within so much of each log parameter; the highest place, and the error that ended it."""
     from scipy.optimize import minimize
@@ -222,7 +222,7 @@ def _climb_within_reach(
     return best, None
 
 
-def _admissible_slope(profile: Profile, place: Place) -> Array:
+def _admissible_slope(profile: ProfileLikelihood, place: Place) -> Array:
     """Gradient without what points out of the bounds."""
     return np.where(_outward(place.x, place.slope, *profile.box), 0.0, place.slope)
 
@@ -232,7 +232,7 @@ def _outward(x: Array, slope: Array, low: Array, high: Array) -> Mask:
     return ((x <= low + TOUCHING) & (slope < 0.0)) | ((x >= high - TOUCHING) & (slope > 0.0))
 
 
-def profile_information(profile: Profile, information: Array) -> Array:
+def profile_information(profile: ProfileLikelihood, information: Array) -> Array:
     """Information of all numbers with the best variance put in: a Schur complement."""
     variance = profile.bounds.numbering.lengthscales
     others = np.delete(np.arange(len(information)), variance)
@@ -249,7 +249,7 @@ def arrived(step: Array, inverse: Array, noise: Array) -> bool:
     return bool(step @ np.linalg.solve(scale, step) <= 1.0)
 
 
-def settle(profile: Profile, start: Array, curvature: Array) -> Place:
+def settle_parameters(profile: ProfileLikelihood, start: Array, curvature: Array) -> Place:
     """Find where the estimated gradient vanishes: quasi-Newton steps with symmetric rank-one updates.
 
     With the curvature of a subset this takes three to six evaluations; from a start a third off and a rough

@@ -6,7 +6,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import TOUCHING
-from cagp_dist.likelihood.exact.profile_likelihood import Place, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Place, ProfileLikelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors, grouped
 from cagp_dist.likelihood.search import arrived
 
@@ -46,7 +46,7 @@ class Uncertainty:
     step_errors: Array
 
 
-def uncertainty(profile: Profile, place: Place, information: Array) -> Uncertainty:
+def uncertainty(profile: ProfileLikelihood, place: Place, information: Array) -> Uncertainty:
     """Judge the end of a search.
 
     Shapes: ``information`` (k + 1, k + 1).

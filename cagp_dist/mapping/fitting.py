@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.fit_result import FitProgress, FitResult
     from cagp_dist.likelihood.numbering import Families
     from cagp_dist.runtime import Executor
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 MOST_DENSE = 2_000
 """Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's."""
@@ -83,7 +83,7 @@ class Sites:
         return f"exact, by the rings of the grid{gaps}"
 
 
-class Numbers(NamedTuple):
+class FittedNumbers(NamedTuple):
     """What was fitted: the result, and the noise variance beside the known one."""
 
     result: "FitResult"
@@ -169,8 +169,8 @@ def fit_numbers(
     executor: "Executor",
     memory_limit_bytes: int | None,
     progress: "Callable[[FitProgress], None]",
-    checkpoints: "Checkpoints | None" = None,
-) -> Numbers:
+    checkpoints: "SolveCheckpoints | None" = None,
+) -> FittedNumbers:
     """Fit what is not held of kernel and noise.
 
     All times are replicates of one prior. Where the noise of the measurements is known, what is fitted of the
@@ -203,7 +203,7 @@ def fit_numbers(
 
     if least == 0.0 or NOISE in bounds:
         result = fitted(bounds or None)
-        return Numbers(result, result.prior.noise_number - least)
+        return FittedNumbers(result, result.prior.noise_number - least)
     most = 2.0 * least + 4.0 * float(np.var(values))
     result = fit_beside_known_noise(fitted, known=least, most=most, others=bounds)
-    return Numbers(result, max(result.prior.noise_number - least, NO_NUGGET * least))
+    return FittedNumbers(result, max(result.prior.noise_number - least, NO_NUGGET * least))

@@ -17,7 +17,7 @@ from cagp_dist.posterior.kept_solves import (
     made_weights,
     plan_of_products,
 )
-from cagp_dist.posterior.patterns import Solved, joined, joint_fraction, plan_together
+from cagp_dist.posterior.patterns import SolvedPattern, joined_patterns, joint_fraction, plan_together
 from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
 from cagp_dist.posterior.problem import Pattern, Problems, demand_of
 from cagp_dist.posterior.result import Posterior, Progress, on_targets, shaped_as_targets
@@ -26,8 +26,8 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver, Stats, Status
 from cagp_dist.solvers.engine.kept_weights import WeightStore, kept_states
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints, Kept, fingerprint
-from cagp_dist.solvers.interface import State, settled
+from cagp_dist.solvers.engine.solve_checkpoints import Kept, SolveCheckpoints, solve_fingerprint
+from cagp_dist.solvers.interface import State, settle
 
 Fitted = tuple[Pattern, Array, Array]
 """A pattern, and values and covariance of the coefficients of its mean."""
@@ -95,7 +95,7 @@ def plan_conditioning(
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
     )
-    solver = settled(solver, problems.of(parts[0]), executor=executor)
+    solver = settle(solver, problems.of(parts[0]), executor=executor)
     demands, plans, plan = plan_together(
         solver,
         [
@@ -139,9 +139,9 @@ def solve_pattern(
     number: int,
     *,
     started: float,
-    checkpoints: Checkpoints | None,
+    checkpoints: SolveCheckpoints | None,
     progress: Callable[[Progress], None] | None,
-) -> tuple[Solved, Fitted | None, bool]:
+) -> tuple[SolvedPattern, Fitted | None, bool]:
     """Solve one pattern of gaps.
 
     Returns what was found, the coefficients of the mean where they are estimated, and whether all downdates
@@ -160,7 +160,7 @@ def solve_pattern(
     problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
     if checkpoints is not None:
         place = checkpoints.within(f"fields-{number}")
-        problem = replace(problem, checkpoint=place.of(fingerprint(problem, solver, plan)))
+        problem = replace(problem, checkpoint=place.of(solve_fingerprint(problem, solver, plan)))
     status, residual, dropped, downdate_psd = Status.COMPLETED, None, 0, True
     if solver.iterations > 0 and problem.q > 0:
         states = (
@@ -182,7 +182,7 @@ def solve_pattern(
         beside_posterior(planned.demands[number], plan),
         mean.of_exact,
     )
-    found = Solved(
+    found = SolvedPattern(
         part.fields,
         trace.steps(),
         trace.covariance(),
@@ -197,13 +197,13 @@ def solve_pattern(
 
 def posterior_of(
     planned: Conditioning,
-    solves: Sequence[tuple[Solved, Fitted | None, bool]],
+    solves: Sequence[tuple[SolvedPattern, Fitted | None, bool]],
     targets: Targets,
     *,
     started: float,
 ) -> Posterior:
     """Put the patterns together, in the shape of the targets."""
-    found = joined([solved for solved, _, _ in solves])
+    found = joined_patterns([solved for solved, _, _ in solves])
     fitted = [coefficients for _, coefficients, _ in solves if coefficients is not None]
     shaped = partial(shaped_as_targets, targets=targets, single=planned.parts[0].single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)

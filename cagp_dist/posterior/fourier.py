@@ -30,7 +30,7 @@ from cagp_dist.kernels import Elementary, Family, Kernel, Lengthscales
 
 
 @dataclass(frozen=True, eq=False)
-class Waves:
+class RandomWaves:
     """Waves of one draw for a lengthscale of one.
 
     Attributes
@@ -57,7 +57,7 @@ def degrees_of_freedom(kernel: Family) -> float:
     return degrees
 
 
-def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generator) -> Waves:
+def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generator) -> RandomWaves:
     """Draw m waves in p dimensions."""
     from scipy.special import fdtri, gammaincinv
 
@@ -71,10 +71,10 @@ def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generato
     frequencies = directions * (np.sqrt(square) / np.linalg.norm(directions, axis=1))[:, None]
     phases = generator.uniform(0.0, 2.0 * np.pi, waves)
     amplitudes = np.sqrt(-2.0 * np.log1p(-generator.random(waves)) / waves)
-    return Waves(frequencies, phases, amplitudes)
+    return RandomWaves(frequencies, phases, amplitudes)
 
 
-def evaluate_waves(draws: list[Waves], lengthscale: Lengthscales, points: Array) -> Array:
+def evaluate_waves(draws: list[RandomWaves], lengthscale: Lengthscales, points: Array) -> Array:
     """Values of several draws at points (p, n), shape (n, draws): n m cosines each.
 
     The lengthscale is one number, or one for each coordinate.

@@ -12,7 +12,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, add_arrays, fingerprint
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, add_arrays, solve_fingerprint
 from cagp_dist.solvers.interface import Problem, Solver
 
 
@@ -85,7 +85,7 @@ class KeptSums:
         """Digest of all that the draws of a pattern depend on, what was drawn before them included."""
         found = hashlib.sha256(repr(_plain(self._generator.bit_generator.state)).encode())
         for plan in plans:
-            found.update(fingerprint(problem, solver, plan).encode())
+            found.update(solve_fingerprint(problem, solver, plan).encode())
         add_arrays(found, [prior_mean])
         return found.hexdigest()
 

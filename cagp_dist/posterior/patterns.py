@@ -62,7 +62,7 @@ def shared_places(present: Mask) -> tuple[Mask, Indices]:
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class SolvedPattern:
     """The end of the solve of one pattern.
 
     Attributes
@@ -104,7 +104,7 @@ def _order(groups: Sequence[Indices]) -> Indices:
     return np.argsort(np.concatenate(groups))
 
 
-def joined(parts: Sequence[Solved]) -> Solved:
+def joined_patterns(parts: Sequence[SolvedPattern]) -> SolvedPattern:
     """Put patterns together; with more than one of them variances are (q, T), covariances (T, q, q).
 
     A pattern that was done early keeps its last step; the status is the worst.
@@ -125,7 +125,7 @@ def joined(parts: Sequence[Solved]) -> Solved:
         if part.covariance is not None
     ]
     residuals = [part.relative_residual for part in parts if part.relative_residual is not None]
-    return Solved(
+    return SolvedPattern(
         np.sort(np.concatenate(groups)),
         steps,
         np.concatenate(covariances)[_order(groups)] if covariances else None,

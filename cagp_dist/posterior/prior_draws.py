@@ -33,8 +33,8 @@ from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import (
     Targets,
-    as_list,
     covariance_with,
+    list_targets,
     part,
     prior_covariance,
     target_count,
@@ -284,7 +284,7 @@ class FactorDraws:
 
     def draw(self, generator: np.random.Generator, draws: int) -> tuple[Array, Array]:
         """Give draws (n, draws) and (q, draws); 2 n k flops each."""
-        n, targets = len(self.X), as_list(self.targets)
+        n, targets = len(self.X), list_targets(self.targets)
         at_points, at_targets = np.empty((n, draws)), np.empty((target_count(targets), draws))
         for first, last in block_ranges(draws, BY_FACTOR_COLUMNS):
             normals = generator.standard_normal((last - first, len(self.factor.order))).T
@@ -352,7 +352,7 @@ class WaveDraws:
     def _together(self, draws: int, seed: int) -> tuple[Array, Array]:
         """Draws that share their frequencies."""
         spectra = self.executor.submit(draw_spectra, self.kernel, self.X.shape[1], draws, seed)
-        targets = as_list(self.targets)
+        targets = list_targets(self.targets)
         at_points = [
             self._at(spectra, self.X[first:last], home)
             for home, (first, last) in enumerate(block_ranges(len(self.X), WAVE_POINTS))

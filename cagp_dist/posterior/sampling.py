@@ -54,9 +54,7 @@ class Drawable(Protocol):
     def solve(self, columns: Array) -> Array: ...
 
 
-def sample_posterior(
-    gram: Drawable, residuals: Array, generator: np.random.Generator, *, draws: int = 1
-) -> Array:
+def draw_latent(gram: Drawable, residuals: Array, generator: np.random.Generator, *, draws: int = 1) -> Array:
     """Draw the latent field at the observed points, exactly.
 
     Parameters

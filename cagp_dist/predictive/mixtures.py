@@ -17,7 +17,7 @@ from cagp_dist.predictive.families import Gaussian, StudentT
 
 if TYPE_CHECKING:
     from cagp_dist.gram.functionals import LinearFunctionals
-    from cagp_dist.likelihood.exact.integrated import Fields, Integrated
+    from cagp_dist.likelihood.exact.integrated import Integrated, SharedFields
 
 TARGETS_AT_ONCE = 4096
 """Targets whose laws are in memory at a time."""
@@ -229,7 +229,7 @@ def _tabulated(v: float) -> Callable[[Array], Array]:
 
 def mixtures(
     found: "Integrated",
-    fields: "Fields",
+    fields: "SharedFields",
     targets: "Array | LinearFunctionals",
     noise_variance: Array | None = None,
 ) -> Iterator[tuple[slice, Mixture]]:

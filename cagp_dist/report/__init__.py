@@ -52,7 +52,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     """
     from cagp_dist.report.charts import draw_charts
     from cagp_dist.report.drawing import drawing_style, inline_svg, save_png
-    from cagp_dist.report.every_time import gallery, scales_of, survey
+    from cagp_dist.report.every_time import gallery, scales_of_all_times, survey
     from cagp_dist.report.maps import draw_maps
     from cagp_dist.report.page import render
     from cagp_dist.report.published import read_run
@@ -66,7 +66,7 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         every, scales = None, None
         if len(run.times) > 1:
             every = survey(path, run)
-            scales = scales_of(run, every)
+            scales = scales_of_all_times(run, every)
         maps = draw_maps(run, scales) if every is None else draw_maps(run, scales, varying=every.varying)
         tall = float(maps[-1].figure.get_size_inches()[1])
         drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.strata import CHANCE, FEWEST_OBSERVATIONS
-from cagp_dist.report.run_reader import Group
+from cagp_dist.report.run_reader import OpenGroup
 from cagp_dist.report.wording import percent
 from cagp_dist.store.published_variables import (
     PLAIN,
@@ -69,7 +69,7 @@ class StratumRow:
     bars: Bars
 
 
-def by_stratum_of(calibration: Group) -> ByStratum | None:
+def by_stratum_of(calibration: OpenGroup) -> ByStratum | None:
     """Read the strata of group ``calibration``; None if the run is of an earlier version."""
     if STRATUM not in calibration:
         return None

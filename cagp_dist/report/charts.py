@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import Histogram, histogram
 from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, WIDTH_INCHES, Drawing, quiet_grid, title
-from cagp_dist.report.published import PublishedRun, Trace
+from cagp_dist.report.published import PublishedRun, PublishedTrace
 from cagp_dist.report.report_tables import ByTime, by_time
 from cagp_dist.report.strata_charts import draw_reliability, draw_strata
 from cagp_dist.variables.units import amount, spoken, symbol
@@ -116,7 +116,7 @@ def _pit_figure(
     return figure
 
 
-def draw_convergence(trace: Trace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
+def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
     """RMSE and negative log likelihood after each iteration, iteration 0 being the prior.
 
     They are those of the Gaussian laws, also of a run whose published ones are ``recalibrated``.

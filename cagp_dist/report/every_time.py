@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import resample
-from cagp_dist.report.maps import Scale, drawing_order, map_frame, map_scales, shown_mean
-from cagp_dist.report.published import Grid, Points, PublishedRun, each_map
+from cagp_dist.report.maps import ColourScale, drawing_order, map_frame, map_scales, shown_mean
+from cagp_dist.report.published import Grid, PublishedRun, TestPoints, each_map
 from cagp_dist.report.report_tables import UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
 from cagp_dist.variables.units import amount
@@ -73,7 +73,7 @@ class Gallery:
     data: dict[str, object]
 
 
-def scales_of(run: PublishedRun, every: EveryTime) -> dict[str, Scale]:
+def scales_of_all_times(run: PublishedRun, every: EveryTime) -> dict[str, ColourScale]:
     """Colours that mean the same at all times."""
     return map_scales(
         run, mean=every.mean, std=every.std, residual=every.residual, computational=every.computational
@@ -120,7 +120,7 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     )
 
 
-def _errors(given: Points | Grid) -> dict[str, Array | None]:
+def _errors(given: TestPoints | Grid) -> dict[str, Array | None]:
     """Error bars of points or of a grid, by the name of their map."""
     return {"std": given.std, "computational": given.computational_std}
 
@@ -139,7 +139,7 @@ def _width(run: PublishedRun) -> int:
     return int(np.clip(np.sqrt(PIXELS / (len(run.times) * height)), NARROWEST, WIDEST))
 
 
-def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> Gallery:
+def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScale]) -> Gallery:
     """Buttons with the map and the scores of every time, and what the script of the page needs."""
     stamps = [when(time) for time in run.times]
     drawn = {
@@ -174,7 +174,7 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) ->
     )
 
 
-def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> dict[str, object]:
+def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScale]) -> dict[str, object]:
     """Colours of the dots at every time, in the order in which they are drawn: one byte for each."""
     points = run.points
     values = {"residual": points.observed - points.mean}
@@ -199,7 +199,7 @@ def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, Scale]) -> d
     return found
 
 
-def _picture(raster: Raster, scale: Scale) -> str:
+def _picture(raster: Raster, scale: ColourScale) -> str:
     """Colour a raster, transparent where it is NaN, as a data URL."""
     from PIL import Image, features
 
@@ -216,20 +216,20 @@ def _picture(raster: Raster, scale: Scale) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _steps(values: Array | Raster, scale: Scale) -> NDArray[np.uint8]:
+def _steps(values: Array | Raster, scale: ColourScale) -> NDArray[np.uint8]:
     """Place of values in the 256 colours of a scale."""
     part = (np.asarray(values, dtype=np.float64) - scale.low) / (scale.high - scale.low)
     return np.clip(np.floor(256.0 * part), 0, 255).astype(np.uint8)
 
 
-def _colours(scale: Scale) -> NDArray[np.uint8]:
+def _colours(scale: ColourScale) -> NDArray[np.uint8]:
     """Return the 256 colours of a scale, shape (256, 4)."""
     import matplotlib as mpl
 
     return np.asarray(mpl.colormaps[scale.colours](np.arange(256), bytes=True), dtype=np.uint8)
 
 
-def _colour_names(scale: Scale) -> list[str]:
+def _colour_names(scale: ColourScale) -> list[str]:
     """Return the same colours as the figures write them, ``#rrggbb``."""
     import matplotlib as mpl
     from matplotlib.colors import to_hex

@@ -13,7 +13,7 @@ from cagp_dist.report import report_page
 from cagp_dist.report.drawing import ACCENT, INK, MUTED, Drawing, drawing_style, inline_svg, quiet_grid, title
 from cagp_dist.report.page import BROKEN_DOWN
 from cagp_dist.report.templates import fill
-from cagp_dist.report.thumbnails import Picture, Scale, picture_of, scales_of, thumbnail
+from cagp_dist.report.thumbnails import Picture, ThumbnailScale, picture_of, thumbnail, thumbnail_scales
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.published_runs import COVERAGE_LEVEL, RunEntry, list_runs
 from cagp_dist.store.atomic_files import whole_file
@@ -72,7 +72,7 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     page = folder / "report" / "index.html"
     found = {run.key: picture_of(run.path) for run in runs if not run.fault}
     pictures = {key: picture for key, picture in found.items() if picture is not None}
-    scales = scales_of(list(pictures.values()))
+    scales = thumbnail_scales(list(pictures.values()))
     shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
     text = fill(
         "index",
@@ -96,7 +96,7 @@ def _lede(runs: Sequence[RunEntry]) -> str:
     return f"{count}, {when_all(times)}."
 
 
-def _legend(scales: Mapping[str, Scale]) -> str:
+def _legend(scales: Mapping[str, ThumbnailScale]) -> str:
     ranges = [
         f"{name} from {scale.low:.4g} (dark) to {scale.high:.4g} {scale.units} (bright)".replace(" )", ")")
         for name, scale in scales.items()
@@ -104,7 +104,7 @@ def _legend(scales: Mapping[str, Scale]) -> str:
     return f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else ""
 
 
-def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, Scale]) -> Card:
+def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ThumbnailScale]) -> Card:
     """Everything about one run; the whole card leads to its report, if that was written."""
     if run.fault:
         return Card(run.key, fault=run.fault)

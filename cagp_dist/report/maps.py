@@ -12,7 +12,7 @@ from cagp_dist.cartography.basemap import dots, graticule, shade
 from cagp_dist.cartography.frame import Frame, frame_of
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
-from cagp_dist.report.published import Grid, MeanMap, Points, PublishedRun
+from cagp_dist.report.published import Grid, MeanMap, PublishedRun, TestPoints
 from cagp_dist.report.wording import when
 from cagp_dist.variables.units import spoken
 
@@ -33,7 +33,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
 
 
 @dataclass(frozen=True)
-class Scale:
+class ColourScale:
     """Colours of one quantity between two limits; ``extend`` tells which values lie beyond them."""
 
     colours: str
@@ -45,7 +45,7 @@ class Scale:
 
 def map_scales(
     run: PublishedRun, *, mean: Array, std: Array, residual: Array, computational: Array | None = None
-) -> dict[str, Scale]:
+) -> dict[str, ColourScale]:
     """Colours of the maps, for values of the time that is drawn or of all times; units as published.
 
     None for ``computational`` where nothing is left to compute.
@@ -72,7 +72,7 @@ def shown_mean(run: PublishedRun, mean: Array) -> Array:
 
 
 def draw_maps(
-    run: PublishedRun, scales: Mapping[str, Scale] | None = None, *, varying: Container[str] = ERRORS
+    run: PublishedRun, scales: Mapping[str, ColourScale] | None = None, *, varying: Container[str] = ERRORS
 ) -> list[Drawing]:
     """Draw the maps of the first time: ``mean``, ``std``, ``residual``, ``computational`` and ``scale``.
 
@@ -124,7 +124,7 @@ def draw_maps(
                 "computational",
                 figure,
                 "Map of the part of the standard deviation that is unfinished computation, "
-                f"{unfinished_stamp}: at most {reach(here, variable.units, 2)}.",
+                f"{unfinished_stamp}: at most {value_range(here, variable.units, 2)}.",
             )
         )
 
@@ -143,13 +143,13 @@ def draw_maps(
             + (
                 f"{np.nanmin(drawn_mean):.1f} to {np.nanmax(drawn_mean):.1f} degrees Celsius."
                 if celsius
-                else f"{reach(mean, variable.units, 1)}."
+                else f"{value_range(mean, variable.units, 1)}."
             ),
         ),
         Drawing(
             "std",
             std_figure,
-            f"Map of the posterior standard deviation, {std_stamp}: {reach(std, variable.units, 2)}.",
+            f"Map of the posterior standard deviation, {std_stamp}: {value_range(std, variable.units, 2)}.",
         ),
         *computational,
         *changed,
@@ -157,7 +157,7 @@ def draw_maps(
             "residual",
             residual_figure,
             f"Map of observed minus predicted {noun} at the test points, {stamp}: "
-            f"{reach(residual, variable.units, 1)}.",
+            f"{value_range(residual, variable.units, 1)}.",
         ),
     ]
 
@@ -175,7 +175,7 @@ def _scale_map(run: PublishedRun, frame: Frame, stamp: str) -> list[Drawing]:
     doublings = np.log2(factor)
     inner = float(np.ceil(np.nanpercentile(np.abs(doublings), 98.0))) or 1.0
     beyond = float(np.nanmax(np.abs(doublings))) > inner
-    scale = Scale(
+    scale = ColourScale(
         "RdBu_r", -inner, inner, "both" if beyond else "neither", "times the error bar before (red: wider)"
     )
     figure, axes = _blank(frame, "Local scale: how recalibration changed the error bars", f"{stamp}, {where}")
@@ -189,7 +189,7 @@ def _scale_map(run: PublishedRun, frame: Frame, stamp: str) -> list[Drawing]:
     return [Drawing("scale", figure, said)]
 
 
-def reach(values: Array, units: str, digits: int) -> str:
+def value_range(values: Array, units: str, digits: int) -> str:
     """Smallest and largest value with their unit: kelvin with so many decimals, else four digits."""
     values = values[np.isfinite(values)]  # cells may be blank
     form = f".{digits}f" if units == "K" else ".4g"
@@ -217,7 +217,7 @@ def map_frame(run: PublishedRun) -> Frame:
     )
 
 
-def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> Scale:
+def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> ColourScale:
     """Scale between two outer percentiles of the values; a constant field gets half a unit each way."""
     values = values[np.isfinite(values)]  # cells may be blank
     low, high = (float(edge) for edge in np.percentile(values, [percentile, 100.0 - percentile]))
@@ -225,17 +225,17 @@ def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0
         low, high = low - 0.5, high + 0.5
     below, above = float(values.min()) < low, float(values.max()) > high
     extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    return Scale(colours, low, high, extend, label)
+    return ColourScale(colours, low, high, extend, label)
 
 
-def symmetric(values: Array, *, colours: str, label: str) -> Scale:
+def symmetric(values: Array, *, colours: str, label: str) -> ColourScale:
     """Scale about zero that holds 98 % of the values, so that one outlier does not bleach the rest."""
     reach = float(np.percentile(np.abs(values), 98.0)) or 1.0
     extend = "both" if float(np.abs(values).max()) > reach else "neither"
-    return Scale(colours, -reach, reach, extend, label)
+    return ColourScale(colours, -reach, reach, extend, label)
 
 
-def drawing_order(values: Array, scale: Scale) -> Indices:
+def drawing_order(values: Array, scale: ColourScale) -> Indices:
     """Order in which dots are drawn: those in the middle of the scale first, the others on top of them."""
     return np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
 
@@ -263,7 +263,12 @@ def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
 
 
 def _field(
-    axes: "Axes", frame: Frame, points: Points, grid: Grid | MeanMap | None, values: Array, scale: Scale
+    axes: "Axes",
+    frame: Frame,
+    points: TestPoints,
+    grid: Grid | MeanMap | None,
+    values: Array,
+    scale: ColourScale,
 ) -> "ScalarMappable":
     """Shade a gridded field, or dot the test points if there is no grid, and lay the coastlines on it."""
     from matplotlib.colors import Normalize
@@ -290,7 +295,7 @@ def _field(
 
 
 def _colour_bar(
-    figure: "Figure", shown: "ScalarMappable", scale: Scale, *, kelvin_above: bool = False
+    figure: "Figure", shown: "ScalarMappable", scale: ColourScale, *, kelvin_above: bool = False
 ) -> "Colorbar":
     """Horizontal colour bar under the map; temperatures carry kelvin on its upper side."""
     tall = figure.get_size_inches()[1]

@@ -12,7 +12,7 @@ from cagp_dist.arrays import Array, Times
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
-from cagp_dist.report.run_reader import Group, open_group
+from cagp_dist.report.run_reader import OpenGroup, open_published_group
 from cagp_dist.store.layout_check import variable_in
 from cagp_dist.store.published_variables import (
     FORMAT_VERSION,
@@ -30,7 +30,7 @@ from cagp_dist.variables import T2M, Variable
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class TestPoints:
     """Posterior and observation at the test points, in the unit of the variable.
 
     ``std`` is latent, without the noise of an observation; ``predictive_std`` has it. Of ``std``, no more
@@ -47,7 +47,7 @@ class Points:
     computational_std: Array | None = None  # (T, q)
     local_scale: Array | None = None  # (T, q)
 
-    def residuals(self, time: int) -> "tuple[Points, Array]":
+    def residuals(self, time: int) -> "tuple[TestPoints, Array]":
         """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
         there = ~np.isnan(self.observed[time])
         residual = (self.observed[time] - self.mean[time])[there]
@@ -83,7 +83,7 @@ class MeanMap:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class PublishedPlaces:
     """Posterior of the first time at the places of a table."""
 
     names: tuple[str, ...] | None  # Empty where one has no name
@@ -114,7 +114,7 @@ class ScoredValues:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class HeldOutVerification:
     """Held-out verification of the run.
 
     Attributes
@@ -178,7 +178,7 @@ class Simulation:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class PublishedTrace:
     """Scores after each iteration; entry 0 is the prior."""
 
     iteration: Array
@@ -243,14 +243,14 @@ class PublishedRun:
 
     key: str
     times: Times
-    points: Points
+    points: TestPoints
     grid: Grid | None
-    calibration: Calibration
-    trace: Trace
+    calibration: HeldOutVerification
+    trace: PublishedTrace
     attributes: Attributes
     variable: Variable = T2M
     fine: MeanMap | None = None
-    places: Places | None = None
+    places: PublishedPlaces | None = None
     simulation: Simulation | None = None
     regions: Regions | None = None
 
@@ -269,41 +269,41 @@ def read_run(path: Path) -> PublishedRun:
             f"there is no published run at {path}; expected a Zarr store OUT/runs/<run_key>.zarr. "
             "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current."
         )
-    with open_group(path, "") as root:
+    with open_published_group(path, "") as root:
         attributes = Attributes({str(name): value for name, value in root.dataset.attrs.items()})
     if attributes.count("format_version") not in (None, FORMAT_VERSION):
         raise StoreError(
             f"the run {path} has format {attributes.count('format_version')}; this version of cagp_dist "
             f"reads format {FORMAT_VERSION}. Run its job again: it is the attribute `job` of the run."
         )
-    with open_group(path, "posterior") as unnamed:
+    with open_published_group(path, "posterior") as unnamed:
         variable = variable_in(unnamed.dataset) or T2M
         posterior = replace(unnamed, variable=variable)
         times = np.atleast_1d(posterior.dataset["time"].values).astype("datetime64[s]")
         kinds = ("", "_mean", "_std", "_predictive_std")
         observed, mean, std, noisy = (posterior.values(f"{variable.name}{kind}") for kind in kinds)
-        points = Points(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
-    with open_group(path, "trace") as trace:
-        traced = Trace(*(trace.values(name) for name in ("iteration", "rmse", "nll", "crps")))
+        points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
+    with open_published_group(path, "trace") as trace:
+        traced = PublishedTrace(*(trace.values(name) for name in ("iteration", "rmse", "nll", "crps")))
         prior_scores = {name: float(trace.values(name)[0]) for name in SCORES}
-    with open_group(path, "calibration") as calibration:
+    with open_published_group(path, "calibration") as calibration:
         scored = _calibration_of(calibration, prior_scores)
     fine = grid = places = regions = simulation = None
     if (path / "map_std").is_dir():
-        with open_group(path, "map", variable) as fields:
+        with open_published_group(path, "map", variable) as fields:
             fine = _mean_of(fields.at(time=0))
     with_errors = "map" if fine is None else "map_std"
     if (path / with_errors).is_dir():
-        with open_group(path, with_errors, variable) as fields:
+        with open_published_group(path, with_errors, variable) as fields:
             grid = _map_of(fields.at(time=0))
     if (path / "targets").is_dir():
-        with open_group(path, "targets", variable) as targets:
+        with open_published_group(path, "targets", variable) as targets:
             places = _places_of(targets.at(time=0))
     if (path / "simulation").is_dir():
-        with open_group(path, "simulation") as fields:
+        with open_published_group(path, "simulation") as fields:
             simulation = _simulation_of(fields)
     if (path / "regions").is_dir():
-        with open_group(path, "regions", variable) as fields:
+        with open_published_group(path, "regions", variable) as fields:
             regions = _regions_of(fields)
     key = attributes.text("run_key") or path.stem
     return PublishedRun(
@@ -314,27 +314,30 @@ def read_run(path: Path) -> PublishedRun:
 def each_map(path: Path, variable: Variable) -> Iterator[tuple[MeanMap | Grid, Grid]]:
     """Read the maps of all times, one after the other; raises as `read_run`."""
     if not (path / "map_std").is_dir():
-        with open_group(path, "map", variable) as fields:
+        with open_published_group(path, "map", variable) as fields:
             for index in range(fields.dataset.sizes["time"]):
                 grid = _map_of(fields.at(time=index))
                 yield grid, grid
         return
-    with open_group(path, "map", variable) as fine, open_group(path, "map_std", variable) as fields:
+    with (
+        open_published_group(path, "map", variable) as fine,
+        open_published_group(path, "map_std", variable) as fields,
+    ):
         for index in range(fields.dataset.sizes["time"]):
             yield _mean_of(fine.at(time=index)), _map_of(fields.at(time=index))
 
 
-def _where(group: Group) -> tuple[Array, Array]:
+def _where(group: OpenGroup) -> tuple[Array, Array]:
     """Longitudes and latitudes."""
     return group.values("longitude"), group.values("latitude")
 
 
-def _more(group: Group) -> tuple[Array | None, Array | None]:
+def _more(group: OpenGroup) -> tuple[Array | None, Array | None]:
     """Read the computational part of the standard deviation and the local scale, where a run has them."""
     return group.optional(f"{group.variable.name}_std_computational"), group.optional(LOCAL_SCALE)
 
 
-def _calibration_of(group: Group, prior_scores: Mapping[str, float]) -> Calibration:
+def _calibration_of(group: OpenGroup, prior_scores: Mapping[str, float]) -> HeldOutVerification:
     """Read held-out verification; observations that are missing are left out of what is pooled."""
     pit, weight = group.values("pit"), group.values("area_weight")
     there = ~np.isnan(pit)
@@ -343,7 +346,7 @@ def _calibration_of(group: Group, prior_scores: Mapping[str, float]) -> Calibrat
     values = None
     if OF_VALUES[0] in group:
         values = ScoredValues(pit, *(group.values(name) for name in OF_VALUES))
-    return Calibration(
+    return HeldOutVerification(
         pit=pit if there.all() else pit[there],
         area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
         levels=group.values("level"),
@@ -354,7 +357,7 @@ def _calibration_of(group: Group, prior_scores: Mapping[str, float]) -> Calibrat
     )
 
 
-def _simulation_of(group: Group) -> Simulation:
+def _simulation_of(group: OpenGroup) -> Simulation:
     """Read what simulated fields found."""
     said = Attributes({str(name): value for name, value in group.dataset.attrs.items()})
     numbers = [name for name, each in table(T2M)["simulation"].items() if not each.dims]
@@ -368,14 +371,14 @@ def _simulation_of(group: Group) -> Simulation:
     )
 
 
-def _places_of(group: Group) -> Places:
+def _places_of(group: OpenGroup) -> PublishedPlaces:
     """Read predictions of one time at the places of a table."""
     name = group.variable.name
     names = group.texts(STATION_NAME) if STATION_NAME in group else None
-    return Places(names, *_where(group), group.values(f"{name}_mean"), group.values(f"{name}_std"))
+    return PublishedPlaces(names, *_where(group), group.values(f"{name}_mean"), group.values(f"{name}_std"))
 
 
-def _regions_of(group: Group) -> Regions:
+def _regions_of(group: OpenGroup) -> Regions:
     """Read means over regions."""
     name = group.variable.name
     return Regions(
@@ -387,12 +390,12 @@ def _regions_of(group: Group) -> Regions:
     )
 
 
-def _mean_of(group: Group) -> MeanMap:
+def _mean_of(group: OpenGroup) -> MeanMap:
     """Read the mean of one time on a grid."""
     return MeanMap(*_where(group), group.values(f"{group.variable.name}_mean"))
 
 
-def _map_of(group: Group) -> Grid:
+def _map_of(group: OpenGroup) -> Grid:
     """Read mean and error bars of one time on a grid."""
     mean, std = (group.values(f"{group.variable.name}_{kind}") for kind in ("mean", "std"))
     unfinished, scale = _more(group)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout_check import absent
+from cagp_dist.store.layout_check import count_absent
 from cagp_dist.store.published_variables import table
 from cagp_dist.store.zarr_arrays import opened
 from cagp_dist.variables import T2M, Variable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class OpenGroup:
     """A group that is open, of a run of a variable."""
 
     name: str
@@ -30,9 +30,9 @@ class Group:
     def __contains__(self, name: str) -> bool:
         return name in self.dataset
 
-    def at(self, **index: int) -> "Group":
+    def at(self, **index: int) -> "OpenGroup":
         """One time, or one of another dimension."""
-        return Group(self.name, self.dataset.isel(index), self.variable)
+        return OpenGroup(self.name, self.dataset.isel(index), self.variable)
 
     def values(self, name: str) -> Array:
         """Read an array as float64, in the order of the table and with as many NaN as its group says."""
@@ -42,7 +42,7 @@ class Group:
             found = found.transpose(*(dim for dim in described.dims if dim in found.dims))
         values = np.asarray(found.values, dtype=np.float64)
         faulty = np.count_nonzero(~np.isfinite(values))
-        expected = absent(self.name, name, found, self.dataset.attrs, self.variable)
+        expected = count_absent(self.name, name, found, self.dataset.attrs, self.variable)
         if faulty != expected or np.isinf(values).any():
             raise StoreError(
                 f"{faulty} of {values.size} values of {name!r} are not finite; a missing chunk reads as NaN. "
@@ -60,11 +60,11 @@ class Group:
 
 
 @contextmanager
-def open_group(path: Path, name: str, variable: Variable = T2M) -> Iterator[Group]:
+def open_published_group(path: Path, name: str, variable: Variable = T2M) -> Iterator[OpenGroup]:
     """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
     try:
         with opened(path, name) as dataset:
-            yield Group(name, dataset, variable)
+            yield OpenGroup(name, dataset, variable)
     except StoreError as error:
         raise StoreError(f"the run {path}: {error}") from error
     except Exception as error:  # codecs and metadata readers raise whatever their library raises

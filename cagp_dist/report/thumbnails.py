@@ -44,7 +44,7 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Scale:
+class ThumbnailScale:
     """Colours of a variable from low to high, over all runs."""
 
     low: float
@@ -67,7 +67,7 @@ def picture_of(run_path: Path) -> Picture | None:
     return None
 
 
-def scales_of(pictures: Sequence[Picture]) -> Mapping[str, Scale]:
+def thumbnail_scales(pictures: Sequence[Picture]) -> Mapping[str, ThumbnailScale]:
     """Give the pictures of each variable one scale that leaves out a hundredth of all values."""
     scales = {}
     for picture in pictures:
@@ -75,11 +75,11 @@ def scales_of(pictures: Sequence[Picture]) -> Mapping[str, Scale]:
             alike = np.concatenate([other.values for other in pictures if other.variable == picture.variable])
             low, high = (float(edge) for edge in np.percentile(alike, _SHOWN_PERCENTILES))
             room = 0.5 if high - low < 1e-9 else 0.0
-            scales[picture.variable] = Scale(low - room, high + room, picture.units)
+            scales[picture.variable] = ThumbnailScale(low - room, high + room, picture.units)
     return scales
 
 
-def thumbnail(picture: Picture, scale: Scale) -> str:
+def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
     """Draw a picture as the ``data:`` address of a PNG image, about 20 kB."""
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure

@@ -309,7 +309,7 @@ def connect(
         yield DaskExecutor(client, deadlines)
 
 
-def check(scheduler: str, insecure: bool = False) -> None:
+def check_cluster(scheduler: str, insecure: bool = False) -> None:
     """Make sure that a cluster can be had, before any other work: its workers may still be starting."""
     if scheduler in BATCH_SYSTEMS:
         check_batch_system(scheduler)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime.batch_system import BATCH_SYSTEMS
-from cagp_dist.runtime.dask import check, connect
+from cagp_dist.runtime.dask import check_cluster, connect
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.executor import Executor
 from cagp_dist.runtime.serial import SerialExecutor
@@ -134,13 +134,13 @@ def _cluster(
     )
 
 
-_RUNNING = Scheduler(_cluster, check)
+_RUNNING = Scheduler(_cluster, check_cluster)
 """A Dask cluster that runs already."""
 
 SCHEDULERS: dict[str, Scheduler] = {
     "local": Scheduler(_threads),
     "serial": Scheduler(_serial),
-    **{name: Scheduler(_cluster, check, batch=True) for name in BATCH_SYSTEMS},
+    **{name: Scheduler(_cluster, check_cluster, batch=True) for name in BATCH_SYSTEMS},
 }
 
 EXPECTED_SCHEDULER = alternatives(

@@ -26,11 +26,11 @@ T = TypeVar("T")
 _CLOSED = "the thread pool is not open"
 
 
-Entry = tuple[int, int, "weakref.ref[Task[object]]"]
+Entry = tuple[int, int, "weakref.ref[ThreadTask[object]]"]
 """Urgency, order of submission, and the task, for as long as somebody holds its handle."""
 
 
-class Task(Generic[T]):
+class ThreadTask(Generic[T]):
     """A function call that runs once its arguments are there; also the handle of its value."""
 
     __slots__ = (
@@ -130,11 +130,11 @@ class ThreadExecutor:
     ) -> Handle[T]:
         """Queue ``function``; see `cagp_dist.runtime.executor.Executor.submit`."""
         count(tasks=1)
-        task: Task[T] = Task(self, function, arguments)
+        task: ThreadTask[T] = ThreadTask(self, function, arguments)
         with self._changed:
             if not self._open:
                 raise ArgumentError(f"{_CLOSED}; use it inside `with ThreadExecutor() as executor:`.")
-            entry: Entry = (-priority, self._submitted, weakref.ref(cast("Task[object]", task)))
+            entry: Entry = (-priority, self._submitted, weakref.ref(cast("ThreadTask[object]", task)))
             self._submitted += 1
             for needed in _tasks(arguments):
                 if not needed.done:
@@ -153,7 +153,7 @@ class ThreadExecutor:
         """Return 0: threads share what they have."""
         return 0
 
-    def wait(self, task: Task[T]) -> None:
+    def wait(self, task: ThreadTask[T]) -> None:
         """Block until ``task`` is done; a closed pool never gets to it."""
         with self._changed:
             self._changed.wait_for(lambda: task.done or not self._open)
@@ -168,7 +168,7 @@ class ThreadExecutor:
             self._finish(task)
             del task  # else an idle thread would keep the last value alive
 
-    def _next(self) -> Task[object] | None:
+    def _next(self) -> ThreadTask[object] | None:
         """Wait for the most urgent ready task that is still wanted; None when the pool closes."""
         with self._changed:
             while True:
@@ -178,7 +178,7 @@ class ThreadExecutor:
                 if (task := heapq.heappop(self._ready)[2]()) is not None:
                     return task
 
-    def _finish(self, task: Task[object]) -> None:
+    def _finish(self, task: ThreadTask[object]) -> None:
         """Mark a task as done and queue those that waited for it alone."""
         with self._changed:
             task.done = True
@@ -197,17 +197,17 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
-def _tasks(arguments: Sequence[object]) -> Iterator[Task[object]]:
+def _tasks(arguments: Sequence[object]) -> Iterator[ThreadTask[object]]:
     for argument in arguments:
-        if isinstance(argument, Task):
+        if isinstance(argument, ThreadTask):
             yield argument
         elif isinstance(argument, list):
             yield from _tasks(argument)
 
 
 def _value(argument: object) -> object:
-    if isinstance(argument, Task):
-        return cast("Task[object]", argument).value()
+    if isinstance(argument, ThreadTask):
+        return cast("ThreadTask[object]", argument).value()
     if isinstance(argument, list):
         return [_value(item) for item in argument]
     return argument

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.arrays import Times
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.service.events import Clock, Observer, silent
 from cagp_dist.service.ingest import available_times, ingest
@@ -15,11 +15,11 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
-from cagp_dist.store.series import append, run_of
+from cagp_dist.store.series import append_run, run_in_series
 from cagp_dist.text import counted
 
 
@@ -46,11 +46,13 @@ class Day:
     def line(self) -> str:
         """Say it in one line."""
         if self.status is None:
-            return f"{shown(self.time)}: in the series already"
+            return f"{shown_time(self.time)}: in the series already"
         if self.version is None:
-            return f"{shown(self.time)}: {self.status.value}; not published. {self.status.advice}"
+            return f"{shown_time(self.time)}: {self.status.value}; not published. {self.status.advice}"
         instead = "" if self.replaced is None else f", in place of that of run {self.replaced}"
-        return f"{shown(self.time)}: {self.status.value}, in version {self.version} of the series{instead}"
+        return (
+            f"{shown_time(self.time)}: {self.status.value}, in version {self.version} of the series{instead}"
+        )
 
 
 def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
@@ -69,7 +71,7 @@ def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
         one = with_listed_times(job, np.array([time]))
         key = _run_key(one, observe)
         with output_lock(job.root):
-            done = run_of(job.root, time) == key and published(job.root, run_key=key) is not None
+            done = run_in_series(job.root, time) == key and published(job.root, run_key=key) is not None
         if done:
             yield Day(time, None, None)
             continue
@@ -78,7 +80,7 @@ def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
             yield Day(time, outcome.status, None)
             continue
         with output_lock(job.root):
-            found = append(job.root, outcome.path)
+            found = append_run(job.root, outcome.path)
         yield Day(time, outcome.status, found.version, found.replaced)
 
 
@@ -108,6 +110,6 @@ def _run_key(job: Job, observe: Observer) -> str:
         other = job_of_fit_times(job)
         field = ingest(job, report=stage.note)
         fit_field = None if other is None else ingest(other, report=stage.note)
-        key = prepare(job, field, fit_field).run_key
+        key = prepare_job(job, field, fit_field).run_key
         stage.summary = f"run {key}"
     return key

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Times
-from cagp_dist.calibration.verification.calibration_drift import Drift, drift
+from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift, measure_drift
 from cagp_dist.calibration.verification.verdict import compact_cells
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.store import series
@@ -35,7 +35,7 @@ class DriftOfSeries:
     """
 
     times: Times
-    found: Drift | None
+    found: CalibrationDrift | None
 
     @property
     def alarm(self) -> bool:
@@ -51,7 +51,8 @@ class DriftOfSeries:
         if self.alarm:
             said = f"drift: the error bars are too {'narrow' if found.ratio > 1.0 else 'wide'}"
         return (
-            f"{said}: over {count} times, {shown(self.times[0])} to {shown(self.times[-1])}, errors are "
+            f"{said}: over {count} times, {shown_time(self.times[0])} to {shown_time(self.times[-1])}, "
+            "errors are "
             f"{found.ratio:.3f} times as large as the error bars say; chance explains {found.low:.3f} to "
             f"{found.high:.3f} ({found.values:,} observations)"
         )
@@ -79,7 +80,7 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
         return DriftOfSeries(times, None)
     number = np.repeat(np.arange(len(found)), [pit.size for _, pit, _ in found])
     pits, cells = np.concatenate([pit for _, pit, _ in found]), _cells([places for *_, places in found])
-    return DriftOfSeries(times, drift(pits, times=number, cells=cells))
+    return DriftOfSeries(times, measure_drift(pits, times=number, cells=cells))
 
 
 def _pits(run: Path) -> tuple[Array, Array]:

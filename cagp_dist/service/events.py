@@ -75,18 +75,18 @@ class Clock:
         self.work: dict[str, Work] = {}
 
     @contextmanager
-    def stage(self, name: str) -> Iterator["Stage"]:
+    def stage(self, name: str) -> Iterator["JobStage"]:
         """Announce and time a stage and count its work; one that fails is never announced as done."""
         started = perf_counter()
         self._observer(Event(name, "start"))
-        stage = Stage(name, self._observer)
+        stage = JobStage(name, self._observer)
         with counted_work() as work:
             yield stage
         self.seconds[name], self.work[name] = perf_counter() - started, work
         self._observer(Event(name, "done", stage.summary, work=work, seconds=self.seconds[name]))
 
 
-class Stage:
+class JobStage:
     """The current stage; ``summary`` is what is said of it when it is done."""
 
     def __init__(self, name: str, observer: Observer) -> None:

@@ -15,8 +15,8 @@ from cagp_dist.arrays import Indices
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.job_fit import fit_prior
-from cagp_dist.service.task import Task, fit_mean
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.service.task import PreparedJob, fit_mean
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 FEW_PLACES = 400
 """Observed places up to which each fold has a fit of its own: a second for all of them, or two."""
@@ -29,12 +29,12 @@ def numbers_of_folds(places: int, folds: int) -> list[Indices]:
 
 
 def fit_folds(
-    task: Task,
+    task: PreparedJob,
     *,
     executor: Executor,
     memory_limit_bytes: int | None = None,
     progress: Callable[[float | None, str], None],
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
 ) -> tuple[Prior, ...]:
     """Fit the numbers of the prior for each fold, the mean of the prior among them.
 

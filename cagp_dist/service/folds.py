@@ -15,15 +15,15 @@ from cagp_dist.runtime import Executor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.service.job_plan import size_of_task
 from cagp_dist.service.previous import DRAWS, OWN
-from cagp_dist.service.solve import LeftOut, Solution, Step, solve
-from cagp_dist.service.task import Task
+from cagp_dist.service.solve import LeftOut, Solution, SolveStep, solve
+from cagp_dist.service.task import PreparedJob
 from cagp_dist.solvers import Neighbours, Status
 from cagp_dist.solvers.engine.kept_weights import WeightStore
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 def solve_task(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     *,
     executor: Executor,
@@ -33,7 +33,7 @@ def solve_task(
     X_mean: Array | LinearFunctionals | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
     fold_priors: Sequence[Prior] = (),
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
     weights: WeightStore | None = None,
 ) -> Solution:
     """Predict test points, map cells and places of a task.
@@ -98,7 +98,7 @@ def solve_task(
 
 
 def solve_part(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     *,
     executor: Executor,
@@ -109,7 +109,7 @@ def solve_part(
     mean_like: Indices | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
     samples: int = 0,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
     weights: WeightStore | None = None,
 ) -> Solution:
     """Solve a task without folds; errors of the run before go through the same solve, and are counted."""
@@ -138,7 +138,7 @@ def solve_part(
 
 
 def _error_draws(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     solution: Solution,
     *,
@@ -168,7 +168,9 @@ def _error_draws(
     return own if left is None else own + left
 
 
-def _left_out(task: Task, prior: Prior, *, executor: Executor, memory_limit_bytes: int | None) -> LeftOut:
+def _left_out(
+    task: PreparedJob, prior: Prior, *, executor: Executor, memory_limit_bytes: int | None
+) -> LeftOut:
     """Predict each observation of a task from all the others."""
     previous, columns = task.previous, task.targets
     if previous is not None:
@@ -189,13 +191,13 @@ def _unseen(plan: Plan) -> None:
     """Leave a plan that is much like the first one unsaid."""
 
 
-def _together(task: Task, solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
+def _together(task: PreparedJob, solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
     """Put the columns of several solves in their places; one that was done early keeps its last step."""
     steps = []
     for iteration in range(max(len(solution.steps) for solution in solutions)):
         states = [solution.steps[min(iteration, len(solution.steps) - 1)] for solution in solutions]
         steps.append(
-            Step(
+            SolveStep(
                 iteration=max(state.iteration for state in states),
                 mean=_placed([state.mean for state in states], columns, total),
                 std=_placed([state.std for state in states], columns, total),

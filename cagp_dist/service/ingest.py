@@ -17,7 +17,7 @@ from cagp_dist.kernels import KERNELS
 from cagp_dist.service.inputs import note_input
 from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.jobfile.observations_table import Observations, SyntheticTable
+from cagp_dist.service.jobfile.observations_table import ObservationsTable, SyntheticTable
 from cagp_dist.text import without_secrets
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
 
 def _ingest(job: Job, report: Report) -> "xr.Dataset":
-    from cagp_dist.store.ingested import append, open_observations
+    from cagp_dist.store.ingested import append_times, open_observations
     from cagp_dist.store.preliminary import preliminary_times
     from cagp_dist.store.superseded import remove_old_preliminary, set_aside_preliminary
 
@@ -67,7 +67,7 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
     field = _with_times_beside(path, field)
     if (aside := set_aside_preliminary(path, field)) is not None:
         report(f"preliminary fields that have final ones now are set aside in {aside}")
-    added = append(path, field)
+    added = append_times(path, field)
     if (left := preliminary_times(field)).size:
         report(f"{_times(left.size)} preliminary (ERA5T): the final fields will take their places")
     if table.kind == "file":
@@ -86,7 +86,7 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
     Returns what is stored, with those that it has in their places; None if it has none by now, or does not
     say within `FINAL_WAIT_SECONDS`: what is there will do.
     """
-    from cagp_dist.era5.canonical import joined
+    from cagp_dist.era5.canonical import joined_times
     from cagp_dist.store.preliminary import preliminary_times
 
     age = np.datetime64(time.time_ns(), "ns") - (left := preliminary_times(stored))
@@ -106,7 +106,7 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
         report(f"{_times(int(np.sum(~final)))} still preliminary")
     if not final.any():
         return None
-    field = joined([stored, found.isel(time=final)])
+    field = joined_times([stored, found.isel(time=final)])
     digests = [str(part.attrs["source_sha256"]) for part in (stored, found)]
     field.attrs |= {"source": found.attrs["source"], "source_sha256": joint_sha256(digests)}
     return field
@@ -114,7 +114,7 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
 
 def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
     """Add the stored times that share a batch with a preliminary field that is replaced."""
-    from cagp_dist.era5.canonical import joined
+    from cagp_dist.era5.canonical import joined_times
     from cagp_dist.store.ingested import open_observations
     from cagp_dist.store.superseded import times_set_aside
 
@@ -122,7 +122,7 @@ def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
     if not times.size:
         return field
     beside = open_observations(store, times=times)
-    found = joined([beside, field])
+    found = joined_times([beside, field])
     digests = [str(part.attrs["source_sha256"]) for part in (beside, field)]
     found.attrs |= {"source": field.attrs["source"], "source_sha256": joint_sha256(digests)}
     return found
@@ -156,7 +156,7 @@ def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
         return _open(job.observations, cache=Path(scratch), report=report)
 
 
-def is_remote(table: Observations) -> bool:
+def is_remote(table: ObservationsTable) -> bool:
     """Whether reading the source may cost a download."""
     return SOURCES[table.kind].remote
 
@@ -211,7 +211,7 @@ def ingested_times(job: Job) -> Times | None:
 
 
 def _open(
-    table: Observations, *, cache: Path, report: Report, wait_seconds: float | None = None
+    table: ObservationsTable, *, cache: Path, report: Report, wait_seconds: float | None = None
 ) -> "xr.Dataset":
     return open_source(
         table.source,
@@ -234,7 +234,7 @@ def _open(
     )
 
 
-def _synthetic(table: Observations) -> "Synthetic":
+def _synthetic(table: ObservationsTable) -> "Synthetic":
     """Build the settings of the source ``synthetic``."""
     from cagp_dist.era5.synthetic import Synthetic
 
@@ -243,7 +243,7 @@ def _synthetic(table: Observations) -> "Synthetic":
     return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed, mean=settings.mean)
 
 
-def _store_path(root: Path, table: Observations, *, content: str | None) -> Path:
+def _store_path(root: Path, table: ObservationsTable, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
     reading = {key: value for key, value in table.reading().items() if key != "variable"}

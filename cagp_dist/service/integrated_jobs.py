@@ -14,7 +14,7 @@ from cagp_dist.errors import ConfigurationError, NumericalError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
-from cagp_dist.likelihood.exact.integrated import Fields, Held, Integrated, integrate, reason, why_not
+from cagp_dist.likelihood.exact.integrated import Held, Integrated, SharedFields, integrate, reason, why_not
 from cagp_dist.means import FieldMean
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Mixture
@@ -22,8 +22,8 @@ from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
-from cagp_dist.service.solve import LeftOut, MixedLaws, Solution, Step
-from cagp_dist.service.task import Task
+from cagp_dist.service.solve import LeftOut, MixedLaws, Solution, SolveStep
+from cagp_dist.service.task import PreparedJob
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Status
 from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedLaw
@@ -55,7 +55,7 @@ class IntegratedNumbers:
 
 
 def integrate_numbers(
-    task: Task, fitted: FittedPrior, *, progress: Callable[[float | None, str], None]
+    task: PreparedJob, fitted: FittedPrior, *, progress: Callable[[float | None, str], None]
 ) -> tuple[IntegratedNumbers | None, str]:
     """Integrate over the numbers of a job where it asks for that, or where they are not known well."""
     asked = task.job.prior.hyperparameters
@@ -89,7 +89,7 @@ def integrate_numbers(
     return numbers, f"integrated over {because}: {found[0].laws}"
 
 
-def _kernel_of(fold: Task, kernel: Kernel) -> Kernel:
+def _kernel_of(fold: PreparedJob, kernel: Kernel) -> Kernel:
     """Give the kernel of a fold: where it is chosen, by its own observations."""
     prior = fold.job.prior
     if chosen_by(prior.kernel) is None or prior.fit_to != "observed" or fold.fit_points is not None:
@@ -97,7 +97,7 @@ def _kernel_of(fold: Task, kernel: Kernel) -> Kernel:
     return fit_prior(fold, executor=SerialExecutor(), progress=lambda part, text: None).prior.kernel
 
 
-def with_mixtures(task: Task, numbers: IntegratedNumbers, solution: Solution) -> Solution:
+def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: Solution) -> Solution:
     """Put mixtures in the place of what one set of numbers predicts, at the end of a solve.
 
     The steps before stay those of the numbers of maximum likelihood.
@@ -121,7 +121,7 @@ def with_mixtures(task: Task, numbers: IntegratedNumbers, solution: Solution) ->
     published = partial(_published, task, found)
     return replace(
         solution,
-        steps=(*solution.steps[:-1], Step(last.iteration, mean, std, last.seconds)),
+        steps=(*solution.steps[:-1], SolveStep(last.iteration, mean, std, last.seconds)),
         status=Status.EXACT,
         computational_std=np.zeros(mean.shape),
         fine_mean=None if fine is None else _moments(task, found, fine)[0],
@@ -148,7 +148,7 @@ def attributes_of_numbers(numbers: IntegratedNumbers | None, said: str) -> dict[
     return {"hyperparameters": said, "integrated_intervals": ends, "integrated_level": high - low}
 
 
-def _moments(task: Task, found: Integrated, targets: Array | LinearFunctionals) -> tuple[Array, Array]:
+def _moments(task: PreparedJob, found: Integrated, targets: Array | LinearFunctionals) -> tuple[Array, Array]:
     """Means and standard deviations (T, q) of the field at targets."""
     mean, std = np.empty((2, len(task.points.times), len(targets)))
     for fields, times in _patterns(task):
@@ -157,7 +157,7 @@ def _moments(task: Task, found: Integrated, targets: Array | LinearFunctionals) 
     return mean, std
 
 
-def _at_test(task: Task, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, Indices, Mixture]]:
+def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, Indices, Mixture]]:
     """Yield laws of the observations at test points, some points and some times together."""
     parts = list(task.folds()) or [task]
     for part, found in zip(parts, numbers.by_fold or (numbers.everywhere,), strict=True):
@@ -169,7 +169,7 @@ def _at_test(task: Task, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, 
             yield at, times, Mixture(*found.predict(fields, X, noise_variance=noise))
 
 
-def _scored(task: Task, laws: list[tuple[Indices, Indices, Mixture]]) -> PointScores:
+def _scored(task: PreparedJob, laws: list[tuple[Indices, Indices, Mixture]]) -> PointScores:
     """Score the observations (T, q) at test points; NaN where there is none."""
     observed = task.points.values[:, task.design.test]
     found = unscored(observed.shape)
@@ -182,7 +182,7 @@ def _scored(task: Task, laws: list[tuple[Indices, Indices, Mixture]]) -> PointSc
 
 
 def _published(
-    task: Task, found: Integrated, latitude_degrees: Array, longitude_degrees: Array
+    task: PreparedJob, found: Integrated, latitude_degrees: Array, longitude_degrees: Array
 ) -> PublishedLaw:
     """Laws of observations with the usual noise at places (q,)."""
     X = unit_sphere(latitude_degrees, longitude_degrees)
@@ -208,7 +208,7 @@ def _put(law: PublishedLaw, at: Any, mixture: Mixture) -> None:
     by_level[at] = np.moveaxis(mixture.quantile(QUANTILE_LEVELS), 0, 2)
 
 
-def _left_out(task: Task, found: Integrated) -> LeftOut:
+def _left_out(task: PreparedJob, found: Integrated) -> LeftOut:
     """Predict each observation from all others; by the probabilities that all of them give the numbers."""
     present = ~np.isnan(task.targets.T)
     mean, std = np.full((2, *present.shape), np.nan)
@@ -218,7 +218,7 @@ def _left_out(task: Task, found: Integrated) -> LeftOut:
     return LeftOut(mean, std)
 
 
-def _nugget(task: Task, found: Integrated) -> float:
+def _nugget(task: PreparedJob, found: Integrated) -> float:
     """Mean of the nugget, or of the noise variance where nothing is known of it."""
     spread = 1.0 if np.isinf(found.degrees) else found.degrees / (found.degrees - 2.0)
     level = np.asarray(found.noise_level)
@@ -226,19 +226,19 @@ def _nugget(task: Task, found: Integrated) -> float:
     return noise - (found.noise_level if found.held.noise else 0.0)
 
 
-def _known_noise(task: Task, chosen: Indices) -> Array:
+def _known_noise(task: PreparedJob, chosen: Indices) -> Array:
     """Noise variance (k,) as `Fields` has it: ones where nothing is known of it."""
     known = task.points.noise_variance
     return np.ones(chosen.size) if known is None else known[chosen]
 
 
-def _held(task: Task) -> Held:
+def _held(task: PreparedJob) -> Held:
     """Known noise has a nugget beside it, which is sought as all else."""
     known = task.points.noise_variance is not None
     return Held(noise=known, nugget=known)
 
 
-def _patterns(task: Task) -> list[tuple[Fields, Indices]]:
+def _patterns(task: PreparedJob) -> list[tuple[SharedFields, Indices]]:
     """Give the fields that were observed at the same places, and which these are."""
     X, values, mean = task.inputs, task.targets, task.mean
     noise, present = _known_noise(task, task.design.train), ~np.isnan(values.T)
@@ -247,7 +247,7 @@ def _patterns(task: Task) -> list[tuple[Fields, Indices]]:
         places = present[times[0]]
         own: Mean = partial(_columns, mean, times) if callable(mean) else mean
         prior = Prior(UNIT, 1.0, own)
-        found.append((Fields(X[places], values[np.ix_(places, times)], prior, noise[places]), times))
+        found.append((SharedFields(X[places], values[np.ix_(places, times)], prior, noise[places]), times))
     return found
 
 
@@ -256,7 +256,7 @@ def _columns(mean: FieldMean, times: Indices, X: Array) -> Array:
     return mean(X)[:, times]
 
 
-def _obstacle(task: Task) -> str | None:
+def _obstacle(task: PreparedJob) -> str | None:
     """Say what of a job leaves no room for more than one set of numbers."""
     job = task.job
     obstacles = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.era5.canonical import Points
+from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding, unit_sphere
 from cagp_dist.kernels import name_of
@@ -20,8 +20,8 @@ from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
 from cagp_dist.runtime import Executor
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.task import Task, fit_mean
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.service.task import PreparedJob, fit_mean
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
@@ -172,12 +172,12 @@ def _finite(number: float | None) -> float | None:
 
 
 def fit_prior(
-    task: Task,
+    task: PreparedJob,
     *,
     executor: Executor,
     memory_limit_bytes: int | None = None,
     progress: Callable[[float | None, str], None],
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
 ) -> FittedPrior:
     """Fit lengthscale, variance and noise variance of a job's kernel (of a sum all of them), given its mean.
 
@@ -241,7 +241,7 @@ def _shown(state: "FitProgress") -> str:
     )
 
 
-def values_of_fit(task: Task) -> tuple[Points, Indices, FieldMean | EstimatedMean]:
+def values_of_fit(task: PreparedJob) -> tuple[FieldPoints, Indices, FieldMean | EstimatedMean]:
     """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
     if task.fit_points is None:
         return task.points, task.design.train, task.mean
@@ -254,14 +254,14 @@ def values_of_fit(task: Task) -> tuple[Points, Indices, FieldMean | EstimatedMea
     return task.fit_points, train, fit_mean(task.job, task.family, task.fit_points, train)
 
 
-def same_places(points: Points, others: Points, chosen: Indices) -> Indices:
+def same_places(points: FieldPoints, others: FieldPoints, chosen: Indices) -> Indices:
     """Find the points that are where the chosen ones of others are, in their order; those that are there."""
     latitude, longitude = others.latitude_degrees[chosen], others.longitude_degrees[chosen]
     found = coinciding(latitude, longitude, points.latitude_degrees, points.longitude_degrees)
     return found[found >= 0]
 
 
-def sites_of(task: Task) -> Sites:
+def sites_of(task: PreparedJob) -> Sites:
     """Choose the points and times that the numbers of a job are fitted to; see `fit_sites`."""
     points, train, _ = values_of_fit(task)
     sites = fit_sites(points, train, fit_to=task.job.prior.fit_to)
@@ -275,7 +275,7 @@ def at_fit_times(count: int) -> str:
     return f", with the values of {counted(count, 'time')} in fit_times"
 
 
-def fit_sites(points: Points, train: Indices, *, fit_to: "FitTo") -> Sites:
+def fit_sites(points: FieldPoints, train: Indices, *, fit_to: "FitTo") -> Sites:
     """Choose the points and times that decide (`choose_sites`), of the observed points or of the field.
 
     Shapes: ``train`` (n,).

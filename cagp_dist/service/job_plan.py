@@ -11,7 +11,7 @@ import numpy as np
 
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
-from cagp_dist.era5.canonical import Points
+from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
 from cagp_dist.posterior.coefficients import with_weights
@@ -36,16 +36,16 @@ from cagp_dist.service.sharp_plan import SharpPlan, plan_sharp
 from cagp_dist.service.solve import bounds_are_cheap
 from cagp_dist.service.task import (
     Gaps,
-    Task,
+    PreparedJob,
     calibrating_of,
     choice_line,
-    choose,
+    choose_points,
     gaps_of,
-    places_of,
-    prepare,
+    prepare_job,
     solver_of,
     spacing_of,
     targets_of,
+    wanted_places,
 )
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Solver
@@ -54,7 +54,7 @@ from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration, without_secrets
 
-Seen: TypeAlias = tuple[Points, Design, Recalibrating]
+Seen: TypeAlias = tuple[FieldPoints, Design, Recalibrating]
 """What is known of a job whose field can be looked at."""
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
@@ -302,7 +302,7 @@ def _own_checkpoints(job: Job) -> Path | None:
         field = peek(job, report=lambda text: None)
         fit_field = None if other is None else peek(other, report=lambda text: None)
         if field is not None and (other is None or fit_field is not None):
-            return checkpoints_folder(job.root) / prepare(job, field, fit_field).run_key
+            return checkpoints_folder(job.root) / prepare_job(job, field, fit_field).run_key
     return None
 
 
@@ -369,7 +369,7 @@ def _demands_of(
     )
     if seen is None:
         return [of_all]
-    return _demands(solver, of_all, seen, lambda: places_of(job), columns=1 + size.earlier_errors)
+    return _demands(solver, of_all, seen, lambda: wanted_places(job), columns=1 + size.earlier_errors)
 
 
 def _plan_fold(job: Job, size: Size, solver: Solver, demands: list[Demand]) -> Plan | None:
@@ -380,7 +380,7 @@ def _plan_fold(job: Job, size: Size, solver: Solver, demands: list[Demand]) -> P
     return _plan_together(solver, of_fold, coefficients=job.prior.coefficients)
 
 
-def plan_fold(task: Task, workforce: Workforce) -> Plan | None:
+def plan_fold(task: PreparedJob, workforce: Workforce) -> Plan | None:
     """Plan one fold of a task that is going to be done now, where its solves are not all alike."""
     size, seen = size_of_task(task), (task.points, task.design, task.recalibration)
     demands = _demands_of(task.job, size, task.solver, seen, workforce)
@@ -431,7 +431,7 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
     return joint_plan_of_draws(plans, demand, draws=size.samples, sums=size.times + len(demands))
 
 
-def size_of_task(task: Task) -> Size:
+def size_of_task(task: PreparedJob) -> Size:
     """Count the points of a task."""
     size = _counted(task.points, task.design, task.recalibration, places=_place_count(task.wanted))
     if task.previous is None:
@@ -460,7 +460,7 @@ def _place_count(wanted: Places | None) -> int:
     return 0 if wanted is None else wanted.latitude_degrees.size
 
 
-def _counted(points: Points, design: Design, recalibration: Recalibrating, *, places: int) -> Size:
+def _counted(points: FieldPoints, design: Design, recalibration: Recalibrating, *, places: int) -> Size:
     return Size(
         observed=design.train.size,
         tested=design.test.size,
@@ -484,7 +484,7 @@ def _counted(points: Points, design: Design, recalibration: Recalibrating, *, pl
 def _seen(job: Job) -> Seen | None:
     """Points of a job whose field can be looked at without a download."""
     field = peek(job, report=lambda text: None)
-    return None if field is None else choose(job, field)
+    return None if field is None else choose_points(job, field)
 
 
 def _left_out(job: Job, *, observed: int) -> bool:
@@ -506,7 +506,7 @@ def _calibrated(job: Job, *, observed: int) -> int:
 
 
 def _size(job: Job, seen: Seen | None) -> Size:
-    places, draws = _place_count(places_of(job)), DRAWS if job.prior.is_previous else 0
+    places, draws = _place_count(wanted_places(job)), DRAWS if job.prior.is_previous else 0
     if seen is not None:
         return replace(_counted(*seen, places=places), earlier_errors=draws, error_draws=draws)
     design, table = job.design, job.observations

@@ -4,10 +4,10 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.strata import Strata, roughness_of, strata_of
-from cagp_dist.service.task import Task
+from cagp_dist.service.task import PreparedJob
 
 
-def strata_of_test(task: Task) -> list[Strata]:
+def strata_of_test(task: PreparedJob) -> list[Strata]:
     """Divide the test points of a job by latitude, surface and roughness of what was observed near them."""
     points, test = task.points, task.design.test
     return strata_of(
@@ -18,7 +18,7 @@ def strata_of_test(task: Task) -> list[Strata]:
     )
 
 
-def roughness_of_test(task: Task) -> Array:
+def roughness_of_test(task: PreparedJob) -> Array:
     """Roughness at the test points (T, q); of a cross-validation from the other folds alone."""
     values, design = task.points.values, task.design
     if design.folds is None:

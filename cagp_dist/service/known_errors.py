@@ -9,7 +9,7 @@ from cagp_dist.calibration.recalibration.local_scale import LocalScale
 from cagp_dist.calibration.recalibration.methods import Fitted, Recalibration
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.solve import Solution
-from cagp_dist.service.task import Task
+from cagp_dist.service.task import PreparedJob
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class KnownErrors:
 
 
 def known_errors(
-    task: Task, solution: Solution, noise: float | Array, *, nugget: float
+    task: PreparedJob, solution: Solution, noise: float | Array, *, nugget: float
 ) -> KnownErrors | None:
     """Give the errors from which the laws of a job are to be corrected, None if they are not.
 

@@ -22,7 +22,7 @@ from cagp_dist.text import counted
 
 
 @dataclass(frozen=True, eq=False)
-class Laws:
+class JobDistributions:
     """What a job learnt of its laws.
 
     Attributes
@@ -109,15 +109,17 @@ class _Stretched:
         return self.fitted.with_std(law.mean, self.std)
 
 
-def unchanged(found: Recalibrating = NOT_ASKED) -> Laws:
+def unchanged(found: Recalibrating = NOT_ASKED) -> JobDistributions:
     """Laws that nothing corrects."""
-    return Laws(found, Unchanged())
+    return JobDistributions(found, Unchanged())
 
 
-def learnt(found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp | None = None) -> Laws:
+def learnt(
+    found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp | None = None
+) -> JobDistributions:
     """Fit the method of a job to its errors."""
     if sharp is not None:
-        return Laws(found, sharp)
+        return JobDistributions(found, sharp)
     if found.method == "none" or errors is None:
         return unchanged(found)
     method = RECALIBRATIONS[found.method]()
@@ -137,4 +139,4 @@ def learnt(found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp 
             f"{counted(found.places, 'place')} likelier."
         )
         return unchanged(Recalibrating(asked=found.asked, why_not=said))
-    return Laws(found, everywhere, by_fold)
+    return JobDistributions(found, everywhere, by_fold)

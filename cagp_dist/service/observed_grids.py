@@ -6,7 +6,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget import GridSize
-from cagp_dist.era5.canonical import Points
+from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.functionals import LinearFunctionals
@@ -23,12 +23,12 @@ LEAST_FILLED = 0.5
 ELSEWHERE = "Use neighbours or cholesky, which take points anywhere."
 
 
-def places_on_grid(solver: Solver, points: Points, design: Design) -> tuple[LatLonGrid, Indices] | None:
+def places_on_grid(solver: Solver, points: FieldPoints, design: Design) -> tuple[LatLonGrid, Indices] | None:
     """Grid and places of the observed points for a solver that needs them, else None; raises as `grid_of`."""
     return grid_of(points, design.train) if solver.needs_grid else None
 
 
-def found_grid(points: Points, train: Indices) -> tuple[LatLonGrid, Indices] | None:
+def found_grid(points: FieldPoints, train: Indices) -> tuple[LatLonGrid, Indices] | None:
     """Find the grid of observed points as `grid_of`; None where they lie on none."""
     rows, columns = (np.unique(each[train]) for each in (points.latitude_degrees, points.longitude_degrees))
     if train.size < LEAST_FILLED * rows.size * columns.size:  # a grid has as many of both, or more
@@ -39,7 +39,7 @@ def found_grid(points: Points, train: Indices) -> tuple[LatLonGrid, Indices] | N
         return None
 
 
-def grid_of(points: Points, train: Indices) -> tuple[LatLonGrid, Indices]:
+def grid_of(points: FieldPoints, train: Indices) -> tuple[LatLonGrid, Indices]:
     """Find the grid of observed points, and the place of each in it; a pole is in column 0.
 
     The grid is a full circle; points of a region fill a part of it (`cagp_dist.latlon.window`).

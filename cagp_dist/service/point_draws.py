@@ -65,7 +65,7 @@ class Gap:
     around: Mask
 
 
-def split(
+def split_points(
     latitude: Array, longitude: Array, areas: Array, table: DesignTable, *, spare_calibration: int = 0
 ) -> dict[str, Choice]:
     """Choose train, test and, if any are wanted, calibration points.

@@ -16,7 +16,7 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints
 from cagp_dist.service.map_cells import MapCells, cells_of
-from cagp_dist.service.point_draws import split
+from cagp_dist.service.point_draws import split_points
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,9 @@ def design_points(
     Shapes: ``latitude_degrees, longitude_degrees`` (N,).
     """
     areas = cell_areas(latitude_degrees) if gridded else np.ones(latitude_degrees.size)
-    choices = split(latitude_degrees, longitude_degrees, areas, table, spare_calibration=spare_calibration)
+    choices = split_points(
+        latitude_degrees, longitude_degrees, areas, table, spare_calibration=spare_calibration
+    )
     train, test = choices["train"].points, choices["test"].points
     folds = isinstance(table.test, FoldPoints)
     shared = np.intersect1d(train, test)

@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.arrays import Array, Times
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.solve import LeftOut, Solution, Step
+from cagp_dist.service.solve import LeftOut, Solution, SolveStep
 from cagp_dist.store.earlier import EarlierRuns
-from cagp_dist.store.publish import verify
+from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
@@ -129,7 +129,12 @@ class Previous:
         found = self.earlier
         if found is None:
             return {"run": None}
-        said = {"run": found.run, "time": shown(found.time), "hours": found.hours, "sha256": found.sha256}
+        said = {
+            "run": found.run,
+            "time": shown_time(found.time),
+            "hours": found.hours,
+            "sha256": found.sha256,
+        }
         return {**said, "persistence": found.persistence, "draws": found.errors.shape[1]}
 
     def line(self) -> str:
@@ -137,7 +142,7 @@ class Previous:
         if self.earlier is None:
             return "no run before this time: the first one, with a mean by latitude alone"
         return (
-            f"the mean is that of run {self.earlier.run}, {shown(self.earlier.time)}, with persistence "
+            f"the mean is that of run {self.earlier.run}, {shown_time(self.earlier.time)}, with persistence "
             f"{self.earlier.persistence:.3g}, beside a mean by latitude"
         )
 
@@ -184,7 +189,7 @@ class Previous:
         return replace(
             solution,
             steps=tuple(
-                Step(step.iteration, *targets.applied(step.mean, step.std), step.seconds)
+                SolveStep(step.iteration, *targets.applied(step.mean, step.std), step.seconds)
                 for step in solution.steps
             ),
             sampled=sampled,
@@ -244,7 +249,7 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     """
     check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")
-    about, other = described(job, variable), ""
+    about, other = describe_errors(job, variable), ""
     for run in earlier(ERROR_DRAWS, before=time):
         differs = _difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
         if differs is not None:
@@ -260,7 +265,7 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     return Previous(time)
 
 
-def described(job: Job, variable: Variable) -> dict[str, object]:
+def describe_errors(job: Job, variable: Variable) -> dict[str, object]:
     """Say what the errors of a job are errors of, but for points, times and the numbers of its prior."""
     observations = _settings_of(job, "observations")
     return {
@@ -309,7 +314,7 @@ def check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Ar
 
 def _earlier(path: Path, time: np.datetime64, variable: Variable, *, persistence: float) -> Earlier:
     """Read the map of a run, and the draws of its error."""
-    verify(path)
+    verify_files(path)
     group, errors = read_group(path, "map"), read_group(path, ERROR_DRAWS)
     name, of_time = f"{variable.name}_mean", errors["time"].values[0].astype("datetime64[ns]")
     draws = np.asarray(errors[ERROR_DRAW].values[0], dtype=np.float64)

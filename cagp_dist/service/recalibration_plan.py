@@ -23,7 +23,7 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
-from cagp_dist.era5.canonical import Points
+from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Gaussian
@@ -125,7 +125,11 @@ NOT_ASKED = Recalibrating()
 
 
 def with_errors(
-    job: Job, points: Points, solver_of: Callable[[Design], Solver], *, design_of: Callable[[int], Design]
+    job: Job,
+    points: FieldPoints,
+    solver_of: Callable[[Design], Solver],
+    *,
+    design_of: Callable[[int], Design],
 ) -> tuple[Design, Recalibrating]:
     """Decide which errors correct the laws of a job; draw calibration points if that takes any."""
     table, design = job.recalibration, design_of(0)
@@ -195,7 +199,7 @@ def too_few(found: Recalibrating) -> Recalibrating:
     )
 
 
-def has_left_out(solver: Solver, points: Points, design: Design) -> bool:
+def has_left_out(solver: Solver, points: FieldPoints, design: Design) -> bool:
     """Whether an exact solver gives leave-one-out errors at a cost like its own."""
     if isinstance(solver, Cholesky):
         return True

@@ -10,7 +10,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
-from cagp_dist.era5.canonical import Points
+from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kernels import name_of
 from cagp_dist.predictive import Gaussian
@@ -22,13 +22,13 @@ from cagp_dist.service.job_strata import strata_of_test
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.known_errors import known_errors, predictive_std
-from cagp_dist.service.laws import Laws, learnt, unchanged
+from cagp_dist.service.laws import JobDistributions, learnt, unchanged
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.point_roles import blocks_of_folds
-from cagp_dist.service.previous import described
+from cagp_dist.service.previous import describe_errors
 from cagp_dist.service.simulated_jobs import Simulated
-from cagp_dist.service.solve import SampledMap, Solution, Step
-from cagp_dist.service.task import Task, gaps_of, spacing_of
+from cagp_dist.service.solve import SampledMap, Solution, SolveStep
+from cagp_dist.service.task import PreparedJob, gaps_of, spacing_of
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
@@ -56,13 +56,13 @@ _STATEMENTS = (
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
-def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
+def groups_of(task: PreparedJob, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
     """Score a solution and arrange everything for publication.
 
     Scores compare with observations, so that the standard deviation includes the noise; what is published as
     ``t2m_std``, or what else the variable is, has none (math 13).
     """
-    found = _Found.of(task, prior, solution)
+    found = _Predicted.of(task, prior, solution)
     groups = {**_of_test_points(found), "observations": _of_observed_points(task)}
     if task.design.cells is not None:
         groups |= _of_maps(found, task.design.cells)
@@ -82,7 +82,7 @@ def groups_of(task: Task, prior: Prior, solution: Solution) -> "dict[str, xr.Dat
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Predicted:
     """A solution, and what was learnt of its predictive distributions.
 
     Attributes
@@ -93,14 +93,14 @@ class _Found:
         That of an observation where none was made.
     """
 
-    task: Task
+    task: PreparedJob
     solution: Solution
-    laws: Laws
+    laws: JobDistributions
     noise: float | Array
     elsewhere: float
 
     @classmethod
-    def of(cls, task: Task, prior: Prior, solution: Solution) -> "_Found":
+    def of(cls, task: PreparedJob, prior: Prior, solution: Solution) -> "_Predicted":
         """Learn from the errors that are known."""
         mixed, sharp = solution.mixed, solution.sharp
         nugget = prior.noise_number if mixed is None else mixed.nugget
@@ -111,7 +111,7 @@ class _Found:
         return cls(task, solution, laws, noise, task.typical_noise(nugget))
 
     @property
-    def last(self) -> Step:
+    def last(self) -> SolveStep:
         """The posterior."""
         return self.solution.steps[-1]
 
@@ -140,7 +140,7 @@ class _Found:
         )
 
 
-def _of_test_points(found: _Found) -> "dict[str, xr.Dataset]":
+def _of_test_points(found: _Predicted) -> "dict[str, xr.Dataset]":
     """Arrange what was predicted at test points, its scores, and how these came about."""
     task, solution, laws, noise = found.task, found.solution, found.laws, found.noise
     points, design, columns, mixed = task.points, task.design, task.columns.test, solution.mixed
@@ -199,7 +199,7 @@ def _of_test_points(found: _Found) -> "dict[str, xr.Dataset]":
     }
 
 
-def _of_observed_points(task: Task) -> "xr.Dataset":
+def _of_observed_points(task: PreparedJob) -> "xr.Dataset":
     """Arrange what was observed."""
     points, train = task.points, task.design.train
     return schema.values_group(
@@ -213,7 +213,7 @@ def _of_observed_points(task: Task) -> "xr.Dataset":
     )
 
 
-def _of_maps(found: _Found, cells: MapCells) -> "dict[str, xr.Dataset]":
+def _of_maps(found: _Predicted, cells: MapCells) -> "dict[str, xr.Dataset]":
     """Arrange the map with error bars, the fine one of the mean if there is one, and draws of its error."""
     task, solution, points = found.task, found.solution, found.task.points
     sampled, fine, columns = solution.sampled, task.design.mean_cells, task.columns.cells
@@ -252,14 +252,14 @@ def _of_maps(found: _Found, cells: MapCells) -> "dict[str, xr.Dataset]":
             longitude_degrees=cells.longitude_degrees,
             values=cells.fields(solution.error_draws)[None],
             variable=points.variable,
-        ).assign_attrs({ERRORS_OF: json.dumps(described(task.job, points.variable), sort_keys=True)})
+        ).assign_attrs({ERRORS_OF: json.dumps(describe_errors(task.job, points.variable), sort_keys=True)})
     if fine is not None and solution.fine_mean is not None:
         groups["map"] = _map_group(points, fine, spacing, mean=solution.fine_mean)
     return groups
 
 
 def _map_group(
-    points: Points,
+    points: FieldPoints,
     cells: MapCells,
     spacing: float,
     *,
@@ -285,7 +285,7 @@ def _map_group(
     return group
 
 
-def _of_places(found: _Found, wanted: Places) -> "xr.Dataset":
+def _of_places(found: _Predicted, wanted: Places) -> "xr.Dataset":
     """Arrange what is predicted at the places of a table."""
     solution, columns = found.solution, found.task.columns.places
     mean, std = found.mean(columns), found.std(columns)
@@ -310,7 +310,7 @@ def _of_places(found: _Found, wanted: Places) -> "xr.Dataset":
     )
 
 
-def simulation_group_of(task: Task, found: Simulated) -> "xr.Dataset":
+def simulation_group_of(task: PreparedJob, found: Simulated) -> "xr.Dataset":
     """Arrange what simulated fields found for publication."""
     points = task.points
     group = evaluation.simulation_group(
@@ -362,7 +362,7 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
     }
 
 
-def _scores(task: Task, noise: float | Array, step: Step, observed: Array) -> Scores:
+def _scores(task: PreparedJob, noise: float | Array, step: SolveStep, observed: Array) -> Scores:
     test, weights = task.design.test, task.design.test_weights
     mean = step.mean[:, : test.size]
     with_noise = predictive_std(noise, step.std[:, : test.size])
@@ -382,7 +382,7 @@ def _pooled(of_values: PointScores, weights: Array) -> Scores:
 
 
 def attributes_of(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     solution: Solution,
     *,
@@ -452,7 +452,7 @@ def attributes_of(
 
 
 def self_contained(
-    groups: "Mapping[str, xr.Dataset]", attributes: Mapping[str, object], task: Task
+    groups: "Mapping[str, xr.Dataset]", attributes: Mapping[str, object], task: PreparedJob
 ) -> "dict[str, xr.Dataset]":
     """Give each group what the root says of origin, rights and noise, so that it can stand alone."""
     source, units = task.provenance["source"], task.points.variable.units
@@ -468,7 +468,7 @@ def self_contained(
     return {name: group.assign_attrs(said) for name, group in groups.items()}
 
 
-def _known_noise(points: Points) -> dict[str, object]:
+def _known_noise(points: FieldPoints) -> dict[str, object]:
     """Give the errors of measurements where they are known; the ``noise_variance`` of the prior is beside."""
     if points.noise_variance is None:
         return {}
@@ -476,7 +476,7 @@ def _known_noise(points: Points) -> dict[str, object]:
     return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
 
 
-def _gaps(task: Task) -> dict[str, object]:
+def _gaps(task: PreparedJob) -> dict[str, object]:
     """Count the values and the solves where observed points lack values at some times."""
     gaps = gaps_of(task.points, task.design.train)
     return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
@@ -502,7 +502,7 @@ def _mean_estimate(job: Job) -> dict[str, object]:
     return said | ({"covariates": list(job.prior.covariates)} if job.prior.covariates else {})
 
 
-def _cross_validation(task: Task) -> dict[str, object]:
+def _cross_validation(task: PreparedJob) -> dict[str, object]:
     folds, wanted = task.design.folds, task.job.design.test
     if folds is None or not isinstance(wanted, FoldPoints):
         return {}
@@ -527,7 +527,7 @@ def _cross_validation(task: Task) -> dict[str, object]:
     return {"cross_validation": said}
 
 
-def _blocks(task: Task) -> dict[str, object]:
+def _blocks(task: PreparedJob) -> dict[str, object]:
     """Say how far test points that were chosen by blocks are from what was observed."""
     from scipy.spatial import cKDTree
 
@@ -545,7 +545,7 @@ def _blocks(task: Task) -> dict[str, object]:
     return {"held_out_blocks": said}
 
 
-def _solver_said(task: Task, solution: Solution) -> str:
+def _solver_said(task: PreparedJob, solution: Solution) -> str:
     """Say which solver a job names, or what was chosen: ``auto: neighbours, 64 nearest neighbours``."""
     table = task.job.solver
     if table.build() is not None:

@@ -28,7 +28,7 @@ from cagp_dist.service.disk import (
     run_bytes,
     weights_folder,
 )
-from cagp_dist.service.events import Clock, Observer, Stage, silent
+from cagp_dist.service.events import Clock, JobStage, Observer, silent
 from cagp_dist.service.fold_fits import fit_folds
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.in_memory import with_observations
@@ -49,7 +49,7 @@ from cagp_dist.service.results import attributes_of, groups_of, self_contained, 
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task
 from cagp_dist.service.solve import Sharpened, Solution
-from cagp_dist.service.task import Simulations, Task, choice_line, prepare
+from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
 from cagp_dist.solvers import Status
@@ -167,7 +167,7 @@ def run(
             field, fit_field = _fields(job, stage)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
-            task = prepare(job, field, fit_field, earlier=output.earlier)
+            task = prepare_job(job, field, fit_field, earlier=output.earlier)
             task = replace(task, simulations=simulations)
             stage.summary = size_of_task(task).line()
             if task.previous is not None:
@@ -231,7 +231,7 @@ class _Numbers(NamedTuple):
     of_folds: tuple[Prior, ...] = ()
 
 
-def _numbers_of(task: Task, clock: Clock, workers: Workers, checkpoints: Checkpoints) -> _Numbers:
+def _numbers_of(task: PreparedJob, clock: Clock, workers: Workers, checkpoints: Checkpoints) -> _Numbers:
     """Fit the numbers of a job that leaves them out, and those of each fold without its values."""
     if task.prior is not None:
         return _Numbers(task.prior)
@@ -251,7 +251,7 @@ def _numbers_of(task: Task, clock: Clock, workers: Workers, checkpoints: Checkpo
 
 
 @in_words_of_the_job()
-def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
+def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
     """Fit the numbers of a job's prior, whether it states them or not, and publish nothing.
 
     Parameters
@@ -279,13 +279,15 @@ def fit(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 field, fit_field = _fields(job, stage)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
-                task = prepare(job, field, fit_field, earlier=lambda *_, **__: iter(()))  # no part in fits
+                task = prepare_job(
+                    job, field, fit_field, earlier=lambda *_, **__: iter(())
+                )  # no part in fits
                 stage.summary = size_of_task(task).line()
         with clock.stage("Fit") as stage:
             return workers.attempt(partial(_fit, task, stage, None), stage.note)
 
 
-def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
+def _fields(job: Job, stage: JobStage) -> "tuple[xr.Dataset, xr.Dataset | None]":
     """Bring in the field of a job, and that of ``fit_times`` if it has them."""
     field, other = ingest(job, report=stage.note), job_of_fit_times(job)
     if other is None:
@@ -293,7 +295,9 @@ def _fields(job: Job, stage: Stage) -> "tuple[xr.Dataset, xr.Dataset | None]":
     return field, ingest(other, report=lambda text: stage.note(f"times of the fit: {text}"))
 
 
-def _fit(task: Task, stage: Stage, checkpoints: Checkpoints | None, executor: Executor) -> FittedPrior:
+def _fit(
+    task: PreparedJob, stage: JobStage, checkpoints: Checkpoints | None, executor: Executor
+) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
     sites = sites_of(task)
     stage.note(f"to {sites.where}, on {executor.description}")
@@ -310,13 +314,15 @@ def _fit(task: Task, stage: Stage, checkpoints: Checkpoints | None, executor: Ex
     return fitted
 
 
-def _report_fit(stage: Stage, fraction: float | None, text: str) -> None:
+def _report_fit(stage: JobStage, fraction: float | None, text: str) -> None:
     """Show how far a fit is; end it there where the process was asked to end."""
     stage.progress(fraction, text)
     check_termination()
 
 
-def _fit_folds(task: Task, stage: Stage, checkpoints: Checkpoints, executor: Executor) -> tuple[Prior, ...]:
+def _fit_folds(
+    task: PreparedJob, stage: JobStage, checkpoints: Checkpoints, executor: Executor
+) -> tuple[Prior, ...]:
     """Fit the numbers of each fold without its values."""
     with _compilation_noted(stage):
         priors = fit_folds(
@@ -331,9 +337,9 @@ def _fit_folds(task: Task, stage: Stage, checkpoints: Checkpoints, executor: Exe
 
 
 def _solve(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
-    stage: Stage,
+    stage: JobStage,
     deadlines: Deadlines,
     fold_priors: tuple[Prior, ...],
     checkpoints: Checkpoints,
@@ -390,7 +396,12 @@ def _kept_weights(job: Job) -> KeptWeights | None:
 
 
 def _sharpened(
-    task: Task, prior: Prior, solution: Solution, stage: Stage, deadlines: Deadlines, executor: Executor
+    task: PreparedJob,
+    prior: Prior,
+    solution: Solution,
+    stage: JobStage,
+    deadlines: Deadlines,
+    executor: Executor,
 ) -> Sharpened:
     """Find lengthscales for the quantiles; say how many solves that takes before it begins."""
     most = min(FACTORS, len(task.recalibration.levels))
@@ -430,7 +441,7 @@ def _compiling_meanwhile(job: Job) -> Iterator[None]:
 
 
 @contextmanager
-def _compilation_noted(stage: Stage) -> Iterator[None]:
+def _compilation_noted(stage: JobStage) -> Iterator[None]:
     """Say so when functions are compiled in this process; a note, and what the bar says until it moves."""
     from cagp_dist.compilation import compilation_watched
 
@@ -455,10 +466,10 @@ def _described(field: "xr.Dataset") -> str:
 
 
 def _simulated(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     asked: Simulations,
-    stage: Stage,
+    stage: JobStage,
     checkpoints: Checkpoints,
     executor: Executor,
 ) -> "xr.Dataset":
@@ -493,7 +504,7 @@ def _simulated(
     return simulation_group_of(task, found)
 
 
-def _already_done(output: Output, path: Path, task: Task) -> Outcome:
+def _already_done(output: Output, path: Path, task: PreparedJob) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
     output.make_current(path)
     status = Status(str(read_group(path).attrs["status"]))

@@ -19,14 +19,14 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.service.known_errors import known_errors
 from cagp_dist.service.solve import Sharpened, Solution, prior_of_times, sampled_map
-from cagp_dist.service.task import Task
+from cagp_dist.service.task import PreparedJob
 from cagp_dist.solvers import Neighbours, Solver
 
 FACTORS = 17
 """Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45."""
 
 
-class Points(NamedTuple):
+class SharpPoints(NamedTuple):
     """Where a sharp GP is wanted, (q, 3) each; empty where its laws are not published."""
 
     test: Array
@@ -35,7 +35,7 @@ class Points(NamedTuple):
 
 
 def sharpened(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     solution: Solution,
     *,
@@ -44,7 +44,7 @@ def sharpened(
     progress: Callable[[float, str], None],
 ) -> Sharpened:
     """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""
-    found, wanted = task.recalibration, points_of(task)
+    found, wanted = task.recalibration, sharp_points(task)
     errors = known_errors(task, solution, 0.0, nugget=prior.noise_number)
     assert errors is not None  # a sharp GP has calibration points: [recalibration] is refused without them
     sharp = Sharp(
@@ -76,14 +76,14 @@ def sharpened(
     return Sharpened(fitted, test, cells, places)
 
 
-def points_of(task: Task) -> Points:
+def sharp_points(task: PreparedJob) -> SharpPoints:
     """Test points, map cells and places of a table at which the laws of a task are published.
 
     Without cells whose means are wanted, which nobody observes, and those whose error bars come from samples.
     """
     none, cells = np.empty((0, 3)), task.design.cells
     by_columns = cells is not None and _has_laws(task) and not task.design.samples
-    return Points(
+    return SharpPoints(
         task.inputs_at(task.design.test),
         unit_sphere(*cells.points()) if cells is not None and by_columns else none,
         none
@@ -92,12 +92,14 @@ def points_of(task: Task) -> Points:
     )
 
 
-def _has_laws(task: Task) -> bool:
+def _has_laws(task: PreparedJob) -> bool:
     """Whether the map of a task has laws of observations: its cells are points."""
     return task.design.cells is not None and task.design.cells.sides_degrees is None
 
 
-def _model(task: Task, prior: Prior, executor: Executor, memory_limit_bytes: int | None) -> StretchedModel:
+def _model(
+    task: PreparedJob, prior: Prior, executor: Executor, memory_limit_bytes: int | None
+) -> StretchedModel:
     """Observed points of a task, its solver and its prior; time by time where the solver needs that."""
     X, y = task.observations
     of_all = task.conditioned(prior)
@@ -125,7 +127,7 @@ def _alone(solver: Solver) -> Solver:
 
 
 def _sampled(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     fitted: FittedSharp,
     executor: Executor,

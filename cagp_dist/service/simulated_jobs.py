@@ -13,8 +13,8 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
-from cagp_dist.service.task import Simulations, Task
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.service.task import PreparedJob, Simulations
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 MOST_POINTS = 2000
 """Test points at which errors are looked at; of more, as many are drawn at random."""
@@ -46,13 +46,13 @@ class Simulated:
 
 
 def simulate_task(
-    task: Task,
+    task: PreparedJob,
     prior: Prior,
     asked: Simulations,
     *,
     executor: Executor,
     memory_limit_bytes: int | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
     on_plan: Callable[[Plan], None] = lambda _: None,
     progress: Callable[[float, str], None],
     note: Callable[[str], None] = lambda _: None,

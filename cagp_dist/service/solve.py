@@ -25,7 +25,7 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.kept_weights import WeightStore
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.solvers.interface import LinearMean
 from cagp_dist.store.schema import PublishedLaw
 
@@ -34,7 +34,7 @@ SAMPLES_OF_MAP = 0x6D6170
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class SolveStep:
     """The posterior after some iterations, for T times and q points.
 
     Attributes
@@ -162,7 +162,7 @@ class Solution:
         Where the numbers of the prior are integrated over (`cagp_dist.service.integrated_jobs`).
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[SolveStep, ...]
     status: Status
     plan: tuple[str, ...]
     computational_std: Array | None = None
@@ -207,7 +207,7 @@ def solve(
     mean_like: Indices | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
     samples: int = 0,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
     weights: WeightStore | None = None,
 ) -> Solution:
     """Condition on all times.
@@ -321,7 +321,7 @@ def sampled_map(
     samples: int,
     executor: Executor,
     memory_limit_bytes: int | None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
     on_plan: Callable[[Plan], None],
     progress: Callable[[float, str], None],
 ) -> SampledMap:
@@ -381,7 +381,7 @@ def prior_of_times(prior: Prior, times: slice) -> Prior:
 
 def _steps(
     posteriors: Sequence[Posterior], seconds: Sequence[dict[int, float]], *, fields: int
-) -> tuple[Step, ...]:
+) -> tuple[SolveStep, ...]:
     """Stack the traces of the times; a time that was done early keeps its last state."""
     steps = []
     for iteration in range(max(len(posterior.trace) for posterior in posteriors)):
@@ -390,5 +390,5 @@ def _steps(
         std = _std_by_time([state.variance for state in states], fields=fields)
         reached = max(state.iteration for state in states)
         spent = sum(clock.get(reached, max(clock.values())) for clock in seconds)
-        steps.append(Step(iteration=reached, mean=mean, std=std, seconds=spent))
+        steps.append(SolveStep(iteration=reached, mean=mean, std=std, seconds=spent))
     return tuple(steps)

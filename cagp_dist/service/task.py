@@ -12,12 +12,12 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.canonical import Points, observation_points
-from cagp_dist.era5.selection import shown
+from cagp_dist.era5.canonical import FieldPoints, observation_points
+from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.targets import joined
+from cagp_dist.gram.targets import joined_targets
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.exact.integrated import MOST_FLAT
 from cagp_dist.mapping.solver_order import block_size
@@ -76,7 +76,7 @@ class Gaps:
         )
 
 
-def gaps_of(points: Points, train: Indices) -> Gaps | None:
+def gaps_of(points: FieldPoints, train: Indices) -> Gaps | None:
     """Count what is missing at the observed points; None if nothing is."""
     present = ~np.isnan(points.values)[:, train]
     if present.all():
@@ -100,7 +100,7 @@ class Simulations:
         check_count("seed", self.seed, least=0)
 
 
-class Columns(NamedTuple):
+class SolveColumns(NamedTuple):
     """Columns of a solve: what is predicted there."""
 
     test: slice
@@ -111,14 +111,14 @@ class Columns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class PreparedJob:
     """Everything a solve needs.
 
     Attributes
     ----------
     job : Job
         The checked job file.
-    points : Points
+    points : FieldPoints
         All points of the field.
     design : Design
         Which of them are observed and scored, and the cells of the map.
@@ -140,14 +140,14 @@ class Task:
         Places of a table that are to be predicted.
     simulations : Simulations or None
         Fields of the prior that are solved for as well.
-    fit_points : Points or None
+    fit_points : FieldPoints or None
         The field at other times, where the numbers of the prior are fitted to those.
     previous : Previous or None
         What is taken from the run before, where the job asks for that.
     """
 
     job: Job
-    points: Points
+    points: FieldPoints
     design: Design
     family: MeanFamily
     mean: FieldMean | EstimatedMean
@@ -158,7 +158,7 @@ class Task:
     recalibration: Recalibrating = NOT_ASKED
     wanted: Places | None = None
     simulations: Simulations | None = None
-    fit_points: Points | None = None
+    fit_points: FieldPoints | None = None
     previous: Previous | None = None
 
     @property
@@ -195,14 +195,14 @@ class Task:
         return targets_of(self.points, self.design, self.calibrating, self.wanted)
 
     @property
-    def columns(self) -> "Columns":
+    def columns(self) -> "SolveColumns":
         """Where in `new_inputs` each kind of target is."""
         cells = 0 if self.design.cells is None or self.design.samples else self.design.cells.size
         wanted = 0 if self.wanted is None else self.wanted.latitude_degrees.size
         regions = 0 if self.design.region_means is None else len(self.design.region_means)
         sizes = self.design.test.size, self.calibrating.size, cells, wanted, regions
         ends = np.cumsum(sizes).tolist()
-        return Columns(*(slice(end - size, end) for end, size in zip(ends, sizes, strict=True)))
+        return SolveColumns(*(slice(end - size, end) for end, size in zip(ends, sizes, strict=True)))
 
     @property
     def calibrating(self) -> Indices:
@@ -234,20 +234,20 @@ class Task:
         kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
         return Prior(kernel, noise, self.mean)
 
-    def folds(self) -> "Iterator[Task]":
+    def folds(self) -> "Iterator[PreparedJob]":
         """Tasks of a cross-validation: points of one fold are predicted from those of the others."""
         design = self.design
         for fold in range(0 if design.folds is None else int(design.folds.max()) + 1):
             left = design.test[design.folds == fold]
             yield self._part(design.train[~np.isin(design.train, left)], left)
 
-    def without_test(self) -> "Task":
+    def without_test(self) -> "PreparedJob":
         """Task of what is predicted from all observed points: map cells and places."""
         empty = np.arange(0)
         design = replace(self.design, test=empty, test_weights=np.ones(0), folds=None)
         return replace(self, design=design, recalibration=NOT_ASKED)
 
-    def _part(self, train: Indices, test: Indices) -> "Task":
+    def _part(self, train: Indices, test: Indices) -> "PreparedJob":
         design = Design(train=train, test=test, test_weights=np.ones(test.size), cells=None)
         mean = fit_mean(self.job, self.family, self.points, train)
         places = places_on_grid(self.solver, self.points, design)
@@ -333,15 +333,15 @@ class Task:
         )
 
 
-def prepare(
+def prepare_job(
     job: Job,
     field: "xr.Dataset",
     fit_field: "xr.Dataset | None" = None,
     *,
     earlier: EarlierRuns | None = None,
-) -> Task:
+) -> PreparedJob:
     """Choose points, fit the prior mean and build the solver."""
-    points, design, recalibration = choose(job, field)
+    points, design, recalibration = choose_points(job, field)
     family = mean_family(
         job.prior.family,
         variable=job.observations.variable,
@@ -364,7 +364,7 @@ def prepare(
     elif family.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
-    wanted = places_of(job)
+    wanted = wanted_places(job)
     if wanted is not None and job.design.targets is not None:
         family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
@@ -374,7 +374,7 @@ def prepare(
     if previous is not None:
         provenance |= previous.provenance
     solver = solver_of(job, points, design)
-    return Task(
+    return PreparedJob(
         job=job,
         points=points,
         design=design,
@@ -392,7 +392,7 @@ def prepare(
 
 
 def _previous(
-    job: Job, earlier: EarlierRuns, points: Points, design: Design, wanted: Places | None
+    job: Job, earlier: EarlierRuns, points: FieldPoints, design: Design, wanted: Places | None
 ) -> Previous | None:
     """Find the run before, and check that it knows all that is asked of it."""
     if not job.prior.is_previous:
@@ -419,7 +419,7 @@ def _previous(
         )
     maps = {"this job": own}
     if (before := found.earlier) is not None:
-        maps[f"the run before, {before.run} of {shown(before.time)},"] = before.cells
+        maps[f"the run before, {before.run} of {shown_time(before.time)},"] = before.cells
     for of, cells in maps.items():
         for latitude, longitude in places:
             check_covers(cells, latitude, longitude, of=of)
@@ -446,7 +446,7 @@ class MeanByPattern:
         return values
 
 
-def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> FieldMean | EstimatedMean:
+def fit_mean(job: Job, family: MeanFamily, points: FieldPoints, chosen: Indices) -> FieldMean | EstimatedMean:
     """Fit a prior mean to the values at some points, each field to those that it has.
 
     Where the job has it estimated with the field, it is given as it is.
@@ -467,7 +467,8 @@ def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> F
         places = present[fields[0]]
         if not places.any():
             raise DataError(
-                f"nothing was observed at {shown(points.times[fields[0]])} at the {chosen.size:,} points "
+                f"nothing was observed at {shown_time(points.times[fields[0]])} at the {chosen.size:,} "
+                "points "
                 "that predict the others; leave this time out, or use fewer folds or smaller blocks."
             )
         if estimated:
@@ -483,7 +484,7 @@ def fit_mean(job: Job, family: MeanFamily, points: Points, chosen: Indices) -> F
 
 
 def targets_of(
-    points: Points, design: Design, calibrating: Indices, wanted: Places | None
+    points: FieldPoints, design: Design, calibrating: Indices, wanted: Places | None
 ) -> Array | LinearFunctionals:
     """Test points, predicted calibration points, map cells, places and means over regions, see `Task`."""
     cells = design.cells
@@ -498,7 +499,7 @@ def targets_of(
         parts.append(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
     if design.region_means is not None:
         parts.append(design.region_means)
-    return joined(parts)
+    return joined_targets(parts)
 
 
 def calibrating_of(design: Design, recalibration: Recalibrating) -> Indices:
@@ -507,7 +508,7 @@ def calibrating_of(design: Design, recalibration: Recalibrating) -> Indices:
     return np.arange(0) if kept is None or recalibration.errors != "points" else kept
 
 
-def spacing_of(points: Points, design: Design) -> float:
+def spacing_of(points: FieldPoints, design: Design) -> float:
     """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
     if design.cells is None or design.cells.sides_degrees is None:
         return 0.0
@@ -519,7 +520,7 @@ def targets_path(address: str) -> Path:
     return Path(address.partition(":")[2]).expanduser()
 
 
-def places_of(job: Job) -> Places | None:
+def wanted_places(job: Job) -> Places | None:
     """Read the places that a job asks for, if it does."""
     if job.design.targets is None:
         return None
@@ -534,7 +535,7 @@ def places_of(job: Job) -> Places | None:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
 
-def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design, Recalibrating]:
+def choose_points(job: Job, field: "xr.Dataset") -> tuple[FieldPoints, Design, Recalibrating]:
     """Points of the field; which are observed, scored, mapped, and which calibrate; raises as `prepare`."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
     design_of = partial(
@@ -559,7 +560,7 @@ def choose(job: Job, field: "xr.Dataset") -> tuple[Points, Design, Recalibrating
     return points, replace(design, samples=samples), recalibration
 
 
-def solver_of(job: Job, points: Points, design: Design) -> Solver:
+def solver_of(job: Job, points: FieldPoints, design: Design) -> Solver:
     """Give the solver of a job; of one that names none, what its points decide, the same on every machine."""
     if (named := job.solver.build()) is not None:
         return named
@@ -567,7 +568,7 @@ def solver_of(job: Job, points: Points, design: Design) -> Solver:
     if (places := found_grid(points, design.train)) is None:
         return chosen_solver(demand_of_choice(observed, 0, fields=times))
     kept = np.arange(0) if design.calibration is None else design.calibration
-    targets = targets_of(points, design, kept, places_of(job))
+    targets = targets_of(points, design, kept, wanted_places(job))
     # at its emptiest time, and without the largest fold
     present = ~np.isnan(points.values)[:, design.train]
     always, solves = np.asarray(present.all(axis=0)), len(fields_by_pattern(present))
@@ -594,7 +595,7 @@ def choice_line(job: Job, solver: Solver) -> str:
     )
 
 
-def _observed(cells: MapCells | None, points: Points) -> MapCells | None:
+def _observed(cells: MapCells | None, points: FieldPoints) -> MapCells | None:
     """Leave cells blank where the source has no values; `ConfigurationError` if these are all of them."""
     if cells is None:
         return None

@@ -15,11 +15,11 @@ from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.config import parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.recalibration_plan import NOT_ASKED
-from cagp_dist.service.task import Task, prepare
+from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.solvers import Neighbours
 from cagp_dist.store.earlier import run_at
-from cagp_dist.store.layout_check import check
-from cagp_dist.store.publish import verify
+from cagp_dist.store.layout_check import check_group
+from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAWS
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
@@ -37,9 +37,9 @@ class NotSolvedAgainError(ConfigurationError):
 
 def verify_run(run: Path) -> None:
     """Check a published run: every file, that no chunk is missing, and that the values are plausible."""
-    verify(run)
+    verify_files(run)
     for path in sorted(run.glob("*/zarr.json")):
-        check(path.parent.name, read_group(run, path.parent.name))
+        check_group(path.parent.name, read_group(run, path.parent.name))
 
 
 def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
@@ -107,7 +107,7 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
     )
 
 
-def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
+def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     try:
         field = peek(job, report=lambda text: None)
     except (ConfigurationError, DataError) as error:
@@ -126,7 +126,7 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
     before = None if named is None else run.with_name(f"{named}.zarr")
     try:
         found = [] if before is None else [run_at(before, ERROR_DRAWS)]
-        task = prepare(job, field, earlier=lambda *_, **__: filter(None, found))
+        task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
     except StoreError as error:
@@ -148,7 +148,7 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> Task:
     return task
 
 
-def _only(part: Task, drawn: Indices) -> Task:
+def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:
     """Give the task of some of the test points alone."""
     design = replace(
         part.design,

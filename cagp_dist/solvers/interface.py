@@ -251,7 +251,7 @@ class Local(Protocol):
 AnySolver = TypeVar("AnySolver")
 
 
-def settled(solver: AnySolver, problem: Problem, *, executor: Executor) -> AnySolver:
+def settle(solver: AnySolver, problem: Problem, *, executor: Executor) -> AnySolver:
     """Give a solver whose settings are all known, chosen for a problem where they were left open."""
     return (
         cast("AnySolver", solver.settled(problem, executor=executor)) if isinstance(solver, Local) else solver

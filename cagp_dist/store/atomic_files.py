@@ -88,7 +88,7 @@ def _exchange_in_one_step(new: Path, old: Path) -> bool:
     raise OSError(code, os.strerror(code), os.fspath(old))
 
 
-def identity(folder: Path) -> tuple[int, ...]:
+def folder_identity(folder: Path) -> tuple[int, ...]:
     """Tell a Zarr folder from others that have its name before or after; empty if there is none.
 
     It follows links, and does not change by what is written into groups or chunks.
@@ -104,13 +104,13 @@ def identity(folder: Path) -> tuple[int, ...]:
 def read_unless_removed(folder: Path, read: Callable[[], T]) -> T | None:
     """Read a folder that another process may replace or remove meanwhile, always as a whole."""
     for _ in range(READS):
-        before = identity(folder)
+        before = folder_identity(folder)
         if not before:
             return None
         try:
             return read()
         except Exception as error:  # of what went away, readers raise whatever their libraries raise
-            if identity(folder) == before:
+            if folder_identity(folder) == before:
                 raise
             failure = error
     raise BusyError(

@@ -16,7 +16,7 @@ from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.atomic_files import identity
+from cagp_dist.store.atomic_files import folder_identity
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.preliminary import preliminary_times
 from cagp_dist.store.zarr_arrays import chunk_shape, open_group, verify_chunks, write_group
@@ -62,7 +62,7 @@ class Batch:
 def list_batches(store: Path) -> dict[str, Batch]:
     """List the batches of a store."""
     folders = [folder for folder in sorted(store.iterdir()) if folder.is_dir()]
-    return {folder.name: _opened(folder, identity(folder)) for folder in folders}
+    return {folder.name: _opened(folder, folder_identity(folder)) for folder in folders}
 
 
 @lru_cache(maxsize=2**14)

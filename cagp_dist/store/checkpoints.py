@@ -45,7 +45,7 @@ OLD_SECONDS = 30 * 24 * 3600.0
 
 
 @dataclass
-class Clock:
+class CheckpointClock:
     """When something was kept the last time, by whichever solve of a job."""
 
     last: float = field(default_factory=time.monotonic)
@@ -65,7 +65,7 @@ class Checkpoints:
 
     folder: Path
     seconds: float = 60.0
-    _clock: Clock = field(default_factory=Clock, repr=False, compare=False)
+    _clock: CheckpointClock = field(default_factory=CheckpointClock, repr=False, compare=False)
 
     def within(self, name: str) -> Self:
         """Those of a part of the job."""
@@ -175,7 +175,7 @@ class SolveCheckpoint:
         Of the job.
     """
 
-    def __init__(self, folder: Path, fingerprint: str, seconds: float, clock: Clock) -> None:
+    def __init__(self, folder: Path, fingerprint: str, seconds: float, clock: CheckpointClock) -> None:
         self._folder, self._fingerprint, self._seconds, self._clock = folder, fingerprint, seconds, clock
         self._seen = True
 

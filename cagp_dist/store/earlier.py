@@ -68,7 +68,9 @@ def whole_seconds(moment: np.datetime64) -> np.datetime64:
     return seconds
 
 
-def run_of(key: str, metadata: bytes, group: str, bring: Callable[[], Path | None]) -> EarlierRun | None:
+def run_metadata(
+    key: str, metadata: bytes, group: str, bring: Callable[[], Path | None]
+) -> EarlierRun | None:
     """Read the metadata of a run, ``zarr.json`` of its root; None if it has no such group."""
     document = json.loads(metadata)
     root, groups = document["attributes"], document["consolidated_metadata"]["metadata"]
@@ -80,7 +82,7 @@ def run_of(key: str, metadata: bytes, group: str, bring: Callable[[], Path | Non
 
 def run_at(path: Path, group: str) -> EarlierRun | None:
     """Read the metadata of a run in a folder; None if it has no such group, StoreError if it is damaged."""
-    return run_of(path.stem, manifest.checked(path, "zarr.json"), group, lambda: path)
+    return run_metadata(path.stem, manifest.read_checked(path, "zarr.json"), group, lambda: path)
 
 
 def _in_folder(run: Path, group: str) -> EarlierRun | DamagedRun | None:

@@ -52,20 +52,20 @@ BATCH_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Appended:
+class IngestResult:
     """What an ingest did."""
 
     times_added: int  # Times that were not in the store before
     times_present: int  # Times that were there already, with equal values
 
 
-def append(
+def append_times(
     path: str | os.PathLike[str],
     field: xr.Dataset,
     *,
     progress: Callable[[int, int], None] | None = None,
     batch_bytes: int = BATCH_BYTES,
-) -> Appended:
+) -> IngestResult:
     """Add the times of a field that are not in the store yet; the store is created when absent.
 
     Doing it twice changes nothing.  A time that is there already must have the same values, bit for bit:
@@ -85,7 +85,7 @@ def append(
             done += times.size
             if progress is not None:
                 progress(done, total)
-    return Appended(times_added=int(new.size), times_present=int(present.sum()))
+    return IngestResult(times_added=int(new.size), times_present=int(present.sum()))
 
 
 def open_observations(

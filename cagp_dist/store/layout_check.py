@@ -63,7 +63,7 @@ def variable_in(group: xr.Dataset) -> Variable | None:
     return variable_of(name, {})
 
 
-def check(name: str, group: xr.Dataset) -> None:
+def check_group(name: str, group: xr.Dataset) -> None:
     """Check a group against the table: arrays, dimensions, finite values, plausible ranges."""
     if name not in GROUPS:
         raise StoreError(f"a run has no group {name!r}; expected one of {', '.join(GROUPS)}.")
@@ -89,7 +89,7 @@ def check(name: str, group: xr.Dataset) -> None:
         if values.dtype.kind not in "fiu":
             continue
         key, present = str(found), values.values
-        if missing := absent(name, key, values, group.attrs, variable):
+        if missing := count_absent(name, key, values, group.attrs, variable):
             there = ~np.isnan(present)
             present = present[there] if np.count_nonzero(~there) == missing else present
         if not np.isfinite(present).all():
@@ -115,7 +115,9 @@ def check(name: str, group: xr.Dataset) -> None:
             )
 
 
-def absent(name: str, key: str, found: xr.Variable, said: Mapping[object, object], variable: Variable) -> int:
+def count_absent(
+    name: str, key: str, found: xr.Variable, said: Mapping[object, object], variable: Variable
+) -> int:
     """Count the values of an array that are blank cells or were not observed, as its group says."""
     if name in _MAPS and found.dims[-2:] == ("latitude", "longitude"):
         return int(str(said.get("blank_cells", 0))) * prod(found.shape[:-2])

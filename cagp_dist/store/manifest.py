@@ -64,7 +64,7 @@ def compare(run_path: Path) -> None:
             raise _damaged(run_path, file)
 
 
-def checked(run_path: Path, file: str) -> bytes:
+def read_checked(run_path: Path, file: str) -> bytes:
     """Read one small file of a run, and compare it with the manifest; raises as `compare`."""
     listed, path = digests_of(run_path), run_path / file
     try:

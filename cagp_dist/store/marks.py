@@ -129,7 +129,7 @@ def is_mark(name: str) -> bool:
     return _MARK.fullmatch(name) is not None
 
 
-def now(bucket: Bucket) -> datetime | None:
+def server_time(bucket: Bucket) -> datetime | None:
     """Date of this moment by the clock of the server, in three requests; None if it cannot be told."""
     mark = Mark(bucket, "clock", "removing", secrets.token_hex(4))
     mark.write()

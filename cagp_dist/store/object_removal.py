@@ -6,7 +6,7 @@ from cagp_dist.store.bucket import Bucket
 from cagp_dist.store.object_names import UPLOAD, current_key, manifest_of, published_runs, upload_in
 
 
-def old_runs(bucket: Bucket, *, keep: int) -> list[str]:
+def old_run_keys(bucket: Bucket, *, keep: int) -> list[str]:
     """List the keys beyond the newest by publication, oldest first; the current one is never among them."""
     if keep < 1:
         raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
@@ -17,14 +17,14 @@ def old_runs(bucket: Bucket, *, keep: int) -> list[str]:
     return [key for key in oldest_first[:-keep] if key != current]
 
 
-def prune(bucket: Bucket, *, keep: int) -> list[str]:
+def prune_objects(bucket: Bucket, *, keep: int) -> list[str]:
     """Remove the runs that `old_runs` lists, and abandoned objects; return the keys.
 
     A kill at any moment leaves each run whole or gone. A run that another process publishes or makes current
     meanwhile stays: see `cagp_dist.store.marks`.
     """
     removed = []
-    for key in old_runs(bucket, keep=keep):
+    for key in old_run_keys(bucket, keep=keep):
         text = _unpublish(bucket, key)
         if text is not None:
             if UPLOAD.fullmatch(upload := upload_in(text)):
@@ -68,7 +68,7 @@ def remove_abandoned(bucket: Bucket) -> list[str]:
     found = [name for name in objects if marks.is_mark(name)]
     if not doubtful and not found:
         return []
-    now = marks.now(bucket)
+    now = marks.server_time(bucket)
     if now is None:
         return []  # another process takes this one for dead
     before = now - marks.ABANDONED

@@ -18,7 +18,7 @@ import numpy as np
 from cagp_dist.store import object_removal, prune, publish
 from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
 from cagp_dist.store.bucket import in_parallel
-from cagp_dist.store.earlier import EarlierRun, earlier_runs, latest_first, run_of
+from cagp_dist.store.earlier import EarlierRun, earlier_runs, latest_first, run_metadata
 from cagp_dist.store.lock import output_lock
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class FolderOutput:
 
     def prune(self, *, keep: int) -> list[str]:
         """Remove them."""
-        return list(map(str, prune.prune(self.folder, keep=keep)))
+        return list(map(str, prune.prune_runs(self.folder, keep=keep)))
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ObjectOutput:
 
         def found(key: str) -> EarlierRun | None:
             metadata = self.objects.metadata(key, group=group)
-            return None if metadata is None else run_of(key, metadata, group, partial(fetched, key))
+            return None if metadata is None else run_metadata(key, metadata, group, partial(fetched, key))
 
         yield from latest_first(in_parallel(found, self.objects.runs()), before=before)
 
@@ -164,12 +164,12 @@ class ObjectOutput:
         return self._address_of(run.stem)
 
     def old_runs(self, *, keep: int) -> list[str]:
-        """List the addresses of `cagp_dist.store.object_removal.old_runs`."""
-        return list(map(self._address_of, object_removal.old_runs(self.objects.bucket, keep=keep)))
+        """List the addresses of `cagp_dist.store.object_removal.old_run_keys`."""
+        return list(map(self._address_of, object_removal.old_run_keys(self.objects.bucket, keep=keep)))
 
     def prune(self, *, keep: int) -> list[str]:
         """Remove them from the store; what is in the folder stays."""
-        return list(map(self._address_of, object_removal.prune(self.objects.bucket, keep=keep)))
+        return list(map(self._address_of, object_removal.prune_objects(self.objects.bucket, keep=keep)))
 
     def _address_of(self, key: str) -> str:
         return f"{self.objects.address}/{key}"

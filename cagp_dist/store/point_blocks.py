@@ -167,7 +167,7 @@ def _refuse(source: PointSource, number: Indices, wrong: "np.ndarray[Any, Any]",
         )
 
 
-def prepare(folder: Path, source: PointSource, *, n: int, block_rows: int) -> None:
+def create_blocks(folder: Path, source: PointSource, *, n: int, block_rows: int) -> None:
     """Make the arrays that blocks are written to; once, before the first of them."""
     pieces, blocks = block_rows // PIECE, -(-n // block_rows)
     shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...], str, float]] = {

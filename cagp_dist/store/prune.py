@@ -27,7 +27,7 @@ def old_runs(root: Path, *, keep: int) -> list[Path]:
     return [path for path in runs[:-keep] if path != current]
 
 
-def prune(root: Path, *, keep: int) -> list[Path]:
+def prune_runs(root: Path, *, keep: int) -> list[Path]:
     """Remove the runs that `old_runs` lists, with their manifests and reports, and return their paths.
 
     Observations, downloads and exported files stay. A kill at any moment leaves each run whole or gone.

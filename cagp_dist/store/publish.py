@@ -34,13 +34,13 @@ from cagp_dist.store import manifest
 from cagp_dist.store import published_variables as layout
 from cagp_dist.store.atomic_files import READS, exchange
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.layout_check import check
+from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.zarr_arrays import read_group, write_group
 from cagp_dist.text import without_secrets
 
-__all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify"]
+__all__ = ["current_run", "make_current", "output_lock", "publish", "published", "run_key", "verify_files"]
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def published(root: Path, *, run_key: str) -> Path | None:
     if not run.exists():
         return None
     try:
-        verify(run)
+        verify_files(run)
     except StoreError as error:
         _log.warning("a published run is damaged and will be replaced: %s", error)
         return None
@@ -157,7 +157,7 @@ def make_current(root: Path, *, run_key: str) -> None:
     manifest.sync(root)
 
 
-def verify(run_path: Path) -> None:
+def verify_files(run_path: Path) -> None:
     """Check every file of a published run against its manifest. Cost: one read of all files.
 
     Raises
@@ -205,7 +205,7 @@ def _publish_new(
                 write_group(staged, name, group)
             consolidate(staged)
             for name in groups:
-                check(name, read_group(staged, name))
+                check_group(name, read_group(staged, name))
             manifest.write_durably(listing, manifest.build(staged, name=run.name))
         install(staged, listing, run)
     finally:

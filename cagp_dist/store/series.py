@@ -42,7 +42,7 @@ _STATED = ("status", "calibration_status")
 
 
 @dataclass(frozen=True)
-class Appended:
+class SeriesUpdate:
     """What became of a time."""
 
     version: int  # Of the series that has it
@@ -67,7 +67,7 @@ def current_version(root: Path) -> Path | None:
     )
 
 
-def append(root: Path, run: Path) -> Appended:
+def append_run(root: Path, run: Path) -> SeriesUpdate:
     """Put the time of a run into the series, in the place of an earlier run of this time if there is one.
 
     Call it inside `cagp_dist.store.publish.output_lock`. A run that is there already changes nothing.
@@ -76,9 +76,9 @@ def append(root: Path, run: Path) -> Appended:
     before = current_version(root)
     number = 1 if before is None else int(before.stem) + 1
     time = new[SCORES]["time"].values[0]
-    replaced = run_of(root, time)
+    replaced = run_in_series(root, time)
     if replaced == run.stem:
-        return Appended(number - 1, changed=False)
+        return SeriesUpdate(number - 1, changed=False)
     stage = root / ".staging" / f"series-{os.getpid()}"
     staged, listing = stage / f"{number:06d}.zarr", stage / "manifest"
     final = root / VERSIONS / staged.name
@@ -105,10 +105,10 @@ def append(root: Path, run: Path) -> Appended:
     finally:
         shutil.rmtree(stage, ignore_errors=True)
     _remove_old(root, number)
-    return Appended(number, changed=True, replaced=replaced)
+    return SeriesUpdate(number, changed=True, replaced=replaced)
 
 
-def run_of(root: Path, time: np.datetime64) -> str | None:
+def run_in_series(root: Path, time: np.datetime64) -> str | None:
     """Key of the run whose result the series has for a time; None if it has none."""
     found = current_version(root)
     if found is None:
@@ -149,7 +149,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     return {**found, SCORES: scores}
 
 
-def verify(root: Path) -> Path | None:
+def verify_series(root: Path) -> Path | None:
     """Check every file of the series against its manifest, and return the version; None if there is none."""
     found = current_version(root)
     if found is not None:

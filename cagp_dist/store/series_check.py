@@ -37,7 +37,7 @@ def check_series(root: Path) -> CheckedSeries | None:
 
 
 def _check(root: Path) -> CheckedSeries | None:
-    version = series.verify(root)
+    version = series.verify_series(root)
     if version is None:
         return None
     scores = read_group(version, series.SCORES)

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.tables.column_names import DATE, EMPTY, NO_VALUE, VALUE, plain
-from cagp_dist.tables.table_files import Frame, TableLike, frame_row, index_levels, read_file, read_words
+from cagp_dist.tables.table_files import (
+    DataFrameLike,
+    TableLike,
+    frame_row,
+    index_levels,
+    read_file,
+    read_words,
+)
 from cagp_dist.text import counted, nearest, printable
 
 _DECIMAL_COMMA = re.compile(r"\d,\d")
@@ -53,7 +60,7 @@ class Columns:
         where = partial(frame_row, source) if layout is None else layout.line
         if isinstance(source, Mapping):
             columns = {str(name): np.asarray(column) for name, column in source.items()}
-        elif isinstance(source, Frame):
+        elif isinstance(source, DataFrameLike):
             columns = {str(name): np.asarray(source[name]) for name in source.columns}
             columns = index_levels(source) | columns
         else:
@@ -94,13 +101,13 @@ class Columns:
     @property
     def listed(self) -> str:
         """Name the columns, for messages: the first ones, where there are many."""
-        shown = [
+        shown_text = [
             repr(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
             for name in islice(self.columns, MOST_SHOWN)
         ]
         if len(self.columns) > MOST_SHOWN:
-            shown.append(f"and {len(self.columns) - MOST_SHOWN:,} others")
-        return ", ".join(shown) or "no column"
+            shown_text.append(f"and {len(self.columns) - MOST_SHOWN:,} others")
+        return ", ".join(shown_text) or "no column"
 
     def find(self, what: str, given: str | None, usual: tuple[str, ...], needed: bool = True) -> str | None:
         """Name of a column as the table spells it."""
@@ -189,7 +196,8 @@ class Columns:
             point = next((row for row, text in enumerate(texts) if "." in text), None)
             if point is not None:
                 raise DataError(
-                    f"column {name!r} of {self.title} holds {shown(texts[point])} in {self.where(point)}, "
+                    f"column {name!r} of {self.title} holds {shown_text(texts[point])} in "
+                    f"{self.where(point)}, "
                     "and other cells have decimal commas; expected one way to write decimals, and no mark of "
                     "thousands."
                 )
@@ -206,7 +214,7 @@ class Columns:
             return float(text.replace(",", ".") if self.decimal_comma else text)
         except ValueError as error:
             raise DataError(
-                f"column {name!r} of {self.title} holds {shown(text)} in {self.where(row)}; expected a "
+                f"column {name!r} of {self.title} holds {shown_text(text)} in {self.where(row)}; expected a "
                 "number, or an empty cell where there is none."
             ) from error
 
@@ -233,7 +241,7 @@ def _tenths(text: str) -> float:
     return np.nan if number.endswith("9999") or quality in ("3", "7") else float(number) / 10.0
 
 
-def shown(text: str) -> str:
+def shown_text(text: str) -> str:
     """Write a cell or a name for messages, shortened and without control characters."""
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 

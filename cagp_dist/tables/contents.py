@@ -75,7 +75,7 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class Fields:
+class MeasuredFields:
     """Measurements by time and place.
 
     Attributes

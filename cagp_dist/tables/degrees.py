@@ -20,7 +20,7 @@ _WRITTEN = re.compile(
 _SEPARATES = re.compile(r"[\u00b0\u00ba:d'\u2032]")
 
 
-def degrees_of(frame: Columns, name: str, kept: Indices, *, letters: str) -> Array:
+def read_degrees(frame: Columns, name: str, kept: Indices, *, letters: str) -> Array:
     """Read degrees of some rows, positive towards the first of two letters, NaN where a cell is empty."""
     column = frame.columns[name]
     if column.dtype.kind in "fiub" or np.ma.isMaskedArray(column):

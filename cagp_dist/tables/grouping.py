@@ -5,7 +5,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
 from cagp_dist.memory import available_bytes
-from cagp_dist.tables.contents import Fields, Names, Table
+from cagp_dist.tables.contents import MeasuredFields, Names, Table
 from cagp_dist.text import bytes_text, counted
 
 MOST_SINGLE = 10
@@ -15,7 +15,7 @@ SPARSE = 10
 """So many entries by time and place for each measurement are mostly empty."""
 
 
-def by_time_and_place(table: Table) -> Fields:
+def by_time_and_place(table: Table) -> MeasuredFields:
     """Arrange measurements by time and place, so that times can share what is computed for their places.
 
     Two measurements of one place at one time stay two: the place appears twice.
@@ -43,7 +43,7 @@ def by_time_and_place(table: Table) -> Fields:
         _check_size(rows, moments.size, first.size)
     values = np.full((1 if moments is None else moments.size, first.size), np.nan)
     values[when, place] = table.values
-    return Fields(
+    return MeasuredFields(
         latitude_degrees=table.latitude_degrees[first],
         longitude_degrees=table.longitude_degrees[first],
         values=values,

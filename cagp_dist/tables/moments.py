@@ -107,7 +107,7 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
             )
         if not date:
             return Moments(None, frozenset())
-        base = local = dates_of(frame, date, kept)
+        base = local = dates_from_columns(frame, date, kept)
         used, note, to_day = set(date.values()), "", "day" in date
     clock = [] if _has_time(local) else _clock(frame, of_day, apart, kept)
     if not to_day:
@@ -133,7 +133,9 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
 def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
     """Take a column with days, and times of day if there are any: its name, times in UTC and local ones."""
     read = [
-        (name, utc, _local(frame, name, kept, utc)) for name in days for utc in [times_of(frame, name, kept)]
+        (name, utc, _local(frame, name, kept, utc))
+        for name in days
+        for utc in [read_times(frame, name, kept)]
     ]
     first = next((entry for entry in read if _has_time(entry[2])), read[0])
     for name, utc, local in read:
@@ -310,7 +312,7 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
     return np.asarray(since)
 
 
-def times_of(frame: Columns, name: str, kept: Indices) -> Times:
+def read_times(frame: Columns, name: str, kept: Indices) -> Times:
     """Read times in UTC."""
     import pandas as pd
 
@@ -392,7 +394,7 @@ def _zones(frame: Columns, name: str, kept: Indices) -> str:
     return f"{said}{taken}: all are brought to UTC."
 
 
-def dates_of(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
+def dates_from_columns(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
     """Read times in UTC from columns of years and, as far as there are any, of months to minutes."""
     import pandas as pd
 

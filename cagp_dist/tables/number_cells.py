@@ -11,7 +11,7 @@ from cagp_dist.missing import Floats, Marks, observations
 from cagp_dist.tables.column_names import EMPTY, NAME, plain, units_in
 from cagp_dist.tables.columns import Columns, such
 from cagp_dist.tables.contents import Names, Places
-from cagp_dist.tables.degrees import degrees_of
+from cagp_dist.tables.degrees import read_degrees
 from cagp_dist.variables.units import difference_factor
 
 NAMES_PER_PLACE = 1.5
@@ -27,7 +27,7 @@ def check_finite(values: Floats, name: str, frame: Columns) -> None:
         )
 
 
-def places_of(
+def read_row_places(
     frame: Columns,
     latitude: str,
     longitude: str,
@@ -39,7 +39,7 @@ def places_of(
     """Read the places of some rows, with names of this column, or of a usual one that is not taken."""
     north, east = (
         in_degrees(
-            degrees_of(frame, name, kept, letters=letters),
+            read_degrees(frame, name, kept, letters=letters),
             {"units": units_in(name)},
             what=f"column {name!r} of {frame.title}",
             longitude=name == longitude,
@@ -115,7 +115,7 @@ def static_of(
     return found
 
 
-def noise_of(
+def read_noise(
     frame: Columns,
     name: str | None,
     given: str | float | None,

@@ -12,8 +12,8 @@ from cagp_dist.tables.columns import Columns, value_column
 from cagp_dist.tables.contents import Places, Table
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
 from cagp_dist.tables.notes import far_places, repeated_rows, words_for_missing
-from cagp_dist.tables.number_cells import check_finite, noise_of, places_of, static_of
-from cagp_dist.tables.repeats import check_repeats, chosen
+from cagp_dist.tables.number_cells import check_finite, read_noise, read_row_places, static_of
+from cagp_dist.tables.repeats import check_repeats, chosen_rows
 from cagp_dist.tables.table_files import TableLike
 from cagp_dist.text import counted
 
@@ -33,7 +33,7 @@ def read_table(
     static: Collection[str] = (),
 ) -> Table:
     """Read observations from a table."""
-    frame, said = chosen(Columns.open(source), where)
+    frame, said = chosen_rows(Columns.open(source), where)
     latitude = str(frame.find("latitude", latitude, LATITUDE))
     longitude = str(frame.find("longitude", longitude, LONGITUDE))
     frame = frame.with_commas_as_in(latitude, longitude)
@@ -55,7 +55,7 @@ def read_table(
         raise DataError(
             f"column {column!r} of {frame.title} has no value in any of its {counted(values.size, 'row')}."
         )
-    places = places_of(frame, latitude, longitude, kept, taken={*used, *when, column}, named=name)
+    places = read_row_places(frame, latitude, longitude, kept, taken={*used, *when, column}, named=name)
     moments = moments_of(frame, time, kept, apart=said)
     keys = [places.latitude_degrees, np.mod(places.longitude_degrees, 360.0)]
     keys += [found for found in (moments.times, places.names) if found is not None]
@@ -73,7 +73,7 @@ def read_table(
         longitude_degrees=places.longitude_degrees,
         values=values[kept],
         times=moments.times,
-        noise_std=noise_of(frame, noise, noise_std, kept, units=stated, missing=missing),
+        noise_std=read_noise(frame, noise, noise_std, kept, units=stated, missing=missing),
         name=bare(column),
         units=stated,
         dropped_missing=values.size - kept.size,
@@ -101,5 +101,5 @@ def read_places(
             "each time of the observations. Leave the column out, and name places once."
         )
     every = np.arange(frame.rows)
-    places = places_of(frame, str(names[0]), str(names[1]), every, taken={*map(str, names), *static})
+    places = read_row_places(frame, str(names[0]), str(names[1]), every, taken={*map(str, names), *static})
     return replace(places, static=static_of(frame, static, every))

@@ -75,7 +75,7 @@ def check_repeats(
     )
 
 
-def chosen(frame: Columns, where: Mapping[str, object] | None) -> tuple[Columns, frozenset[str]]:
+def chosen_rows(frame: Columns, where: Mapping[str, object] | None) -> tuple[Columns, frozenset[str]]:
     """Keep the rows that have the wanted value, or one of several, in each column; and these columns."""
     looked_at = set()
     for given, wanted in (where or {}).items():

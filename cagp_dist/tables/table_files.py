@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.errors import DataError
-from cagp_dist.tables.table_layout import Layout, layout_of
+from cagp_dist.tables.table_layout import TextLayout, layout_of
 from cagp_dist.text import printable
 
 _FIELDS = (
@@ -24,7 +24,7 @@ _FIELDS = (
 
 
 @runtime_checkable
-class Frame(Protocol):
+class DataFrameLike(Protocol):
     """A data frame of pandas or polars: named columns that turn into arrays."""
 
     @property
@@ -33,7 +33,7 @@ class Frame(Protocol):
     def __getitem__(self, name: Any, /) -> Any: ...
 
 
-TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | Frame"
+TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | DataFrameLike"
 
 
 def frame_row(source: object, row: int) -> str:
@@ -43,7 +43,7 @@ def frame_row(source: object, row: int) -> str:
     return f"row {row}, counted from 0" + ("" if label == row else f", index {label}")
 
 
-def index_levels(frame: Frame) -> dict[str, NDArray[Any]]:
+def index_levels(frame: DataFrameLike) -> dict[str, NDArray[Any]]:
     """Named levels of the index of a pandas frame, as `xarray.Dataset.to_dataframe` has its coordinates."""
     index = getattr(frame, "index", None)
     names = [name for name in getattr(index, "names", ()) if name is not None]
@@ -52,7 +52,7 @@ def index_levels(frame: Frame) -> dict[str, NDArray[Any]]:
     )
 
 
-def read_file(path: Path) -> tuple[Frame, Layout | None]:
+def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
     """Read a file as text or Parquet; the latter has no layout."""
     import pandas as pd
 
@@ -91,12 +91,12 @@ def read_file(path: Path) -> tuple[Frame, Layout | None]:
         raise DataError(f"cannot read {path} as a table: {printable(str(error))}") from error
 
 
-def read_words(layout: Layout) -> Frame:
+def read_words(layout: TextLayout) -> DataFrameLike:
     """Read a text file again, with words such as n/a as they stand in its cells."""
     return _read_text(layout, keep_default_na=False, na_values=[""])
 
 
-def _read_text(layout: Layout, **words: Any) -> Frame:
+def _read_text(layout: TextLayout, **words: Any) -> DataFrameLike:
     """Read a text file; ``words`` are settings of pandas for cells that count as missing."""
     import pandas as pd
 
@@ -121,21 +121,21 @@ def _read_text(layout: Layout, **words: Any) -> Frame:
         frame.columns = [f"{name} ({unit})" if unit else str(name) for name, unit in pairs]
     index = frame.index
     if index.equals(pd.RangeIndex(len(frame))):
-        return cast("Frame", frame)
+        return cast("DataFrameLike", frame)
     # rows have a cell more than the first line
     if index.nlevels == 1 and frame.iloc[:, -1].isna().all():  # a separator ends each line
         if isinstance(source, StringIO):
             source.seek(0)
-        return cast("Frame", read(source, index_col=False))
+        return cast("DataFrameLike", read(source, index_col=False))
     numbered = index.equals(pd.RangeIndex(1, len(frame) + 1))
     if index.nlevels > 1 or not (index.dtype.kind == "O" or numbered):
         raise ValueError(
             f"its first line names {frame.shape[1]} columns, and rows have more cells. Name each column"
         )
-    return cast("Frame", frame)  # names or numbers of rows, as R writes them
+    return cast("DataFrameLike", frame)  # names or numbers of rows, as R writes them
 
 
-def _without_comments(lines: Iterable[str], layout: Layout) -> Iterator[str]:
+def _without_comments(lines: Iterable[str], layout: TextLayout) -> Iterator[str]:
     """Leave out comments: whole lines, and what stands behind the last cell of a line.
 
     A mark before that is text, as in ``Site #2`` or ``humidity (%)``.

@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How a text file is laid out.
 
     Attributes
@@ -84,7 +84,7 @@ class Layout:
 
     def cells(self, line: str) -> list[str]:
         """Cut a line."""
-        return cells_of(line, self.separator)
+        return split_cells(line, self.separator)
 
     def line(self, row: int) -> str:
         """Say in which line a row stands, all lines counted from 1."""
@@ -101,7 +101,7 @@ class Layout:
         return f"line {number}"
 
 
-def layout_of(path: Path) -> Layout:
+def layout_of(path: Path) -> TextLayout:
     """Find out how a text file is laid out, by its first lines."""
     with _bytes(path) as stream:
         _check_kind(path, stream.read(512))
@@ -122,22 +122,22 @@ def layout_of(path: Path) -> Layout:
                 break
     separator = stated or _separator(header)
     comment = comments[-1][1][0] if comments else "#"
-    cells = cells_of(header, separator)
+    cells = split_cells(header, separator)
     units: tuple[str, ...] = ()
     behind_mark = False
     if _names_places(cells):
-        if following and _are_units(cells_of(following[0][1], separator), following[1:2], separator):
-            units = tuple(cells_of(following[0][1], separator))
+        if following and _are_units(split_cells(following[0][1], separator), following[1:2], separator):
+            units = tuple(split_cells(following[0][1], separator))
             units = units if len(units) == len(cells) else ()
             skipped |= {following[0][0]} if units else set()
     elif sum(map(_is_number, cells)) > 1 and (above := _above(comments, separator, len(cells))):
         number, behind_mark = above, True
     else:
         _check_preamble(path, number, following)
-    return Layout(path, separator, comment, encoding, number, behind_mark, frozenset(skipped), units)
+    return TextLayout(path, separator, comment, encoding, number, behind_mark, frozenset(skipped), units)
 
 
-def cells_of(line: str, separator: str) -> list[str]:
+def split_cells(line: str, separator: str) -> list[str]:
     """Cut a line into cells; none of an empty line."""
     text = line.strip(None if separator == WHITESPACE else " \r\n")
     if not text.strip():
@@ -165,7 +165,7 @@ def _names_places(cells: Sequence[str]) -> bool:
 def _above(comments: Sequence[tuple[int, str]], separator: str, count: int) -> int:
     """Line of a comment that names so many columns; 0 if there is none."""
     for number, line in reversed(comments):
-        cells = cells_of(line.lstrip(f"{MARKS} "), separator)
+        cells = split_cells(line.lstrip(f"{MARKS} "), separator)
         if len(cells) == count and _names_places(cells):
             return number
     return 0
@@ -175,13 +175,13 @@ def _are_units(cells: Sequence[str], row: Sequence[tuple[int, str]], separator: 
     """Whether these are units, of degrees among others, above a row with numbers."""
     if any(map(_is_number, cells)) or not any(_DEGREES.fullmatch(cell) for cell in cells):
         return False
-    return any(sum(map(_is_number, cells_of(line, separator))) > 1 for _, line in row)
+    return any(sum(map(_is_number, split_cells(line, separator))) > 1 for _, line in row)
 
 
 def _check_preamble(path: Path, first: int, following: Sequence[tuple[int, str]]) -> None:
     """Refuse lines above the names of the columns."""
     for number, line in following:
-        if _names_places(cells_of(line, _separator(line))):
+        if _names_places(split_cells(line, _separator(line))):
             raise DataError(
                 f"{path} begins with a preamble: line {first} does not name the columns, and line {number} "
                 f"does, {printable(line.strip())[:80]!r}. Begin the lines above it with #, or delete them."

@@ -4,7 +4,7 @@ from cagp_dist.variables.catalogue import T2M, VARIABLES
 from cagp_dist.variables.variable import UNCHECKED, Log1p, Variable
 from cagp_dist.variables.variable_names import (
     canonical_name,
-    described,
+    describe_variable,
     range_error,
     variable_named,
     variable_of,
@@ -17,7 +17,7 @@ __all__ = [
     "Log1p",
     "Variable",
     "canonical_name",
-    "described",
+    "describe_variable",
     "range_error",
     "variable_named",
     "variable_of",

@@ -48,7 +48,7 @@ def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
     return replace(known, long_name=long_name, checked=text("plausible_range") != UNCHECKED)
 
 
-def described(
+def describe_variable(
     name: str, attributes: Mapping[object, object], *, units: str | None = None, level: str = ""
 ) -> tuple[Variable, tuple[float, float]]:
     """Variable of a field as a file has it, and what brings its values to the unit of the variable.

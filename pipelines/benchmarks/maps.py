@@ -115,7 +115,7 @@ def held_out_job() -> Figures:
     """Exact job on a synthetic 721 x 1440 field, 5,000 points held out, from its store; and its fit alone."""
     from cagp_dist.service.jobfile.config import parse_job
     from cagp_dist.service.jobfile.job import Job
-    from cagp_dist.service.run import fit, ingest_only, run
+    from cagp_dist.service.run import fit_job, ingest_only, run
 
     def job(root: Path, degrees: float, count: int, numbers: str) -> Job:
         return parse_job(
@@ -141,7 +141,7 @@ def held_out_job() -> Figures:
         whole = job(Path(folder) / "out", 0.25, 5_000, numbers)
         ingest_only(whole)
         spent, _ = _timed(lambda: run(whole))
-        fitting, fitted = _timed(lambda: fit(job(Path(folder) / "out", 0.25, 5_000, "")))
+        fitting, fitted = _timed(lambda: fit_job(job(Path(folder) / "out", 0.25, 5_000, "")))
         return {
             **spent._asdict(),
             "processor_seconds_fit": fitting.processor_seconds,

@@ -20,7 +20,7 @@ from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.task import Task, prepare
+from cagp_dist.service.task import PreparedJob, prepare_job
 from pipelines.experiments.output import parser, print_table
 
 COUNTS = (1_000, 2_000, 10_000)
@@ -46,16 +46,16 @@ name = "cholesky"
 """
 
 
-def fitted_task(count: int, seed: int, fit_to: str) -> tuple[Task, FittedPrior]:
+def fitted_task(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, FittedPrior]:
     """Choose the points of a job and fit its prior."""
     job = parse_job(JOB.format(count=count, seed=seed, fit_to=fit_to))
     with tempfile.TemporaryDirectory() as folder:
-        task = prepare(job, open_source("sample", cache_directory=Path(folder)))
+        task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
         return task, fit_prior(task, executor=executor, progress=lambda part, text: None)
 
 
-def fitted_at_once(task: Task) -> FittedPrior:
+def fitted_at_once(task: PreparedJob) -> FittedPrior:
     """Fit the prior of a job to its observed points by the likelihood of all of them together."""
     values = task.points.values_kelvin[:, task.design.train].T
     X = cagp.unit_sphere(
@@ -66,7 +66,7 @@ def fitted_at_once(task: Task) -> FittedPrior:
     return FittedPrior(prior=prior, result=result, fit_to="observed", where="all points at once")
 
 
-def line(count: int, seed: int, fitted_to: str, task: Task, fitted: FittedPrior) -> Sequence[str]:
+def line(count: int, seed: int, fitted_to: str, task: PreparedJob, fitted: FittedPrior) -> Sequence[str]:
     """Give a line of the table."""
     return (
         f"{count:,}",
@@ -78,7 +78,7 @@ def line(count: int, seed: int, fitted_to: str, task: Task, fitted: FittedPrior)
     )
 
 
-def held_out(task: Task, prior: cagp.Prior) -> list[float]:
+def held_out(task: PreparedJob, prior: cagp.Prior) -> list[float]:
     """RMSE, NLL, CRPS and coverage of 95 % intervals at the held-out points, weighted by area."""
     test = task.design.test
     posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)

@@ -16,7 +16,7 @@ from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.era5.sources import open_source
 from cagp_dist.service.demo import demo_job_text
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 from cagp_dist.solvers import Solver
 
 CASES: list[tuple[str, Solver, tuple[int, ...]]] = [
@@ -41,7 +41,7 @@ def main() -> None:
         field = open_source(
             observations.source, times=observations.listed_times, cache_directory=Path(folder)
         )
-        task = prepare(job, field)
+        task = prepare_job(job, field)
     test = task.design.test
     observed, noise = task.points.values_kelvin[0, test], job.prior.noise_variance
     X, y, X_test = task.inputs, task.targets, task.new_inputs[: len(test)]

@@ -18,7 +18,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 from cagp_dist.likelihood.numbering import Families
 from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from pipelines.experiments.output import parser, print_table
@@ -58,7 +58,7 @@ def smooth(count: int, draw: int) -> Drawn:
     X = rng.standard_normal((count, 3))
     X /= np.linalg.norm(X, axis=1)[:, None]
     waves = [draw_waves(cagp.SquaredExponential, 3, WAVES, np.random.default_rng(1))]
-    y = evaluate_waves(waves, SMOOTH.lengthscale, coordinates(X))[:, 0]
+    y = evaluate_waves(waves, SMOOTH.lengthscale, point_columns(X))[:, 0]
     return Drawn("smooth", cagp.SquaredExponential, X, y + np.sqrt(SMOOTH_NOISE) * rng.standard_normal(count))
 
 

@@ -16,7 +16,7 @@ from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 from pipelines.experiments.fit_density import held_out
 from pipelines.experiments.output import parser, print_table
 
@@ -44,7 +44,7 @@ def line(count: int, seed: int, kernel: str) -> Sequence[str]:
     """Fit, predict and score: a line of the table."""
     job = parse_job(JOB.format(count=count, seed=seed, kernel=kernel))
     with tempfile.TemporaryDirectory() as folder:
-        task = prepare(job, open_source("sample", cache_directory=Path(folder)))
+        task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
         fitted = fit_prior(task, executor=executor, progress=lambda part, text: None)
     parts = fitted.prior.kernel.parts

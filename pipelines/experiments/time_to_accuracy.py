@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.simulation.beliefs import Fields
+from cagp_dist.calibration.simulation.beliefs import SimulatedFields
 from cagp_dist.calibration.simulation.field_draws import draw
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
@@ -68,7 +68,7 @@ def cases(n: int) -> Iterator[tuple[str, int, Solver]]:
     yield "exact", n, cagp.Cholesky()
 
 
-def measured(fields: Fields, solver: Solver) -> tuple[float, float, float]:
+def measured(fields: SimulatedFields, solver: Solver) -> tuple[float, float, float]:
     """Seconds for one field, and RMSE and NLL over all of them."""
     executor, X, y = SerialExecutor(), fields.X, fields.y
 

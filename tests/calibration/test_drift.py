@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import t
 
-from cagp_dist.calibration.verification.calibration_drift import BATCHES, FALSE_ALARMS, drift
+from cagp_dist.calibration.verification.calibration_drift import BATCHES, FALSE_ALARMS, measure_drift
 from cagp_dist.calibration.verification.verdict import compact_cells
 from cagp_dist.errors import ArgumentError
 
@@ -41,7 +41,7 @@ def test_the_band_is_that_of_the_formula(shared, places):
     kept = rng.random(z.shape) < 0.8
     batch = np.arange(count) * BATCHES // count
     times, where = np.nonzero(kept)
-    found = drift(ndtr(z[kept]), times=times, cells=cells[where])
+    found = measure_drift(ndtr(z[kept]), times=times, cells=cells[where])
     square = z[kept] ** 2
     deviation = (square - square.mean()) / square.size
     # every pair of values that agree, once: the double sum that sums over clusters abbreviate
@@ -124,10 +124,10 @@ def test_false_alarms_are_as_rare_as_stated_and_drifts_are_found(generator, coun
     false = found = narrower = 0
     for _ in range(count):
         z = generator(days, near, far, rng).ravel()
-        false += drift(ndtr(z), times=times, cells=each).alarm
-        wider = drift(ndtr(1.25 * z), times=times, cells=each)
+        false += measure_drift(ndtr(z), times=times, cells=each).alarm
+        wider = measure_drift(ndtr(1.25 * z), times=times, cells=each)
         found += wider.alarm
-        narrower += drift(ndtr(z / 1.5), times=times, cells=each).alarm
+        narrower += measure_drift(ndtr(z / 1.5), times=times, cells=each).alarm
     assert false / count <= 0.025 + 4.0 * np.sqrt(0.025 * 0.975 / count)
     assert found / count >= GENERATORS[generator]
     assert narrower / count >= GENERATORS[generator]
@@ -135,13 +135,13 @@ def test_false_alarms_are_as_rare_as_stated_and_drifts_are_found(generator, coun
 
 def test_too_few_times_and_values_that_are_no_pit_are_refused():
     with pytest.raises(ArgumentError, match="there are 5 times; expected at least 6"):
-        drift(np.full(5, 0.5), times=np.arange(5), cells=np.zeros(5, int))
+        measure_drift(np.full(5, 0.5), times=np.arange(5), cells=np.zeros(5, int))
     with pytest.raises(ArgumentError, match="PIT value lies outside"):
-        drift(np.array([*[0.5] * 5, np.nan]), times=np.arange(6), cells=np.zeros(6, int))
+        measure_drift(np.array([*[0.5] * 5, np.nan]), times=np.arange(6), cells=np.zeros(6, int))
 
 
 def test_values_that_no_law_expected_are_an_alarm_and_not_infinite():
     pit = np.where(np.arange(1200) % 2, 1.0, 0.0)
-    found = drift(pit, times=np.arange(1200) // 100, cells=np.arange(1200) % 20)
+    found = measure_drift(pit, times=np.arange(1200) // 100, cells=np.arange(1200) % 20)
     assert found.alarm
     assert np.isfinite(found.ratio)

@@ -24,7 +24,7 @@ from cagp_dist.solvers import (
 )
 from cagp_dist.solvers.registry import SOLVERS as REGISTRY
 from cagp_dist.solvers.stationary.ordered import Ordered
-from cagp_dist.solvers.stationary.preconditioned import Preconditioned
+from cagp_dist.solvers.stationary.preconditioned import PreconditionedIteration
 
 ITERATIONS = 5
 LARGEST = 40
@@ -55,7 +55,7 @@ def _registered() -> dict[str, Solver]:
         found[name] = small(solver_class)
         for order in solver_class.orders[1:] if issubclass(solver_class, Ordered) else ():
             found[f"{name}, {order} order"] = small(solver_class, order=order)
-        for kind in solver_class.preconditioners if issubclass(solver_class, Preconditioned) else ():
+        for kind in solver_class.preconditioners if issubclass(solver_class, PreconditionedIteration) else ():
             found[f"{name}, {kind}"] = small(solver_class, preconditioner=kind, preconditioner_size=20)
         if "block_size" in {setting.name for setting in dataclasses.fields(solver_class)}:
             found[name + BLOCK_SIZES[0]] = small(solver_class, block_size=3, iterations=3)
@@ -76,7 +76,7 @@ FURTHER = tuple(
     for name, solver_class in REGISTRY.items()
     for kind in (
         *(f"{order} order" for order in (solver_class.orders if issubclass(solver_class, Ordered) else ())),
-        *(solver_class.preconditioners if issubclass(solver_class, Preconditioned) else ()),
+        *(solver_class.preconditioners if issubclass(solver_class, PreconditionedIteration) else ()),
     )
 )
 """Names of solvers in other orders and with preconditioners."""

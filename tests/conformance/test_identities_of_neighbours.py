@@ -12,7 +12,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.neighbourhoods import LeafMeans, Settings, cells, groups
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 from cagp_dist.solvers.interface import SOME_POINTS
 
 from ..oracle import assert_close, kernel_matrix
@@ -216,7 +216,7 @@ def test_means_of_leaves_have_their_covariances():
     square, found = np.zeros((9, 9)), np.empty((len(X), 9))
     means.square(chosen, square)
     assert_close(square, np.tril((L @ G @ L.T)[np.ix_(chosen, chosen)]))
-    means.with_points(chosen, coordinates(X), np.arange(len(X)), found)
+    means.with_points(chosen, point_columns(X), np.arange(len(X)), found)
     assert_close(found, G @ L[chosen].T)
     of_kernel = means.seen(chosen, lambda points: kernel_matrix(PRIOR.kernel, X, points.T))
     assert_close(of_kernel, kernel_matrix(PRIOR.kernel, X, X) @ L[chosen].T)

@@ -12,7 +12,7 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.solvers import Status
-from cagp_dist.store.publish import verify
+from cagp_dist.store.publish import verify_files
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature
@@ -304,8 +304,8 @@ def test_a_job_is_done_once_and_a_changed_job_is_another_run(tmp_path):
     assert not changed.already_done
     assert changed.path != first.path
     assert (tmp_path / "CURRENT").read_text().strip() == changed.path.stem
-    verify(first.path)
-    verify(changed.path)
+    verify_files(first.path)
+    verify_files(changed.path)
 
     back = run(job_in(tmp_path, small))
     assert back.already_done
@@ -320,7 +320,7 @@ def test_a_damaged_run_is_done_again(tmp_path):
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
     again = run(job_in(tmp_path, small))
     assert not again.already_done
-    verify(again.path)
+    verify_files(again.path)
 
 
 def _race(root: str, job: str, queue) -> None:

@@ -9,8 +9,8 @@ import xarray as xr
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.store.layout_check import check, variable_in
-from cagp_dist.store.publish import verify
+from cagp_dist.store.layout_check import check_group, variable_in
+from cagp_dist.store.publish import verify_files
 from cagp_dist.variables import T2M
 
 pytestmark = pytest.mark.exhaustive
@@ -60,7 +60,7 @@ def published(tmp_path, raw, reading, *, spread):
         noise=0.02 * spread**2,
     )
     outcome = run(parse_job(text))
-    verify(outcome.path)
+    verify_files(outcome.path)
     page = write_report(outcome.path, tmp_path / "report").read_text(encoding="utf-8")
     groups = {
         name: xr.open_zarr(outcome.path, group=name, consolidated=False).load()
@@ -93,7 +93,7 @@ def test_a_job_of_another_variable_has_its_unit_everywhere(
     variable = variable_in(groups["posterior"])
     assert (variable.name, variable.units) == (name, unit)
     for group, content in groups.items():
-        check(group, content)
+        check_group(group, content)
     observed = groups["posterior"][name].values
     np.testing.assert_allclose(observed.mean(), scale * level, atol=0.5 * scale * spread)
     assert float(groups["calibration"].rmse) < 0.5 * scale * spread

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5.calendars import dates_of, standard_times
+from cagp_dist.era5.calendars import standard_dates, standard_times
 from cagp_dist.era5.local_files import open_file
 from cagp_dist.errors import DataError
 
@@ -103,8 +103,8 @@ def cftime(*parts):
 
 
 def test_dates_of_cftime():
-    found = dates_of(np.array([cftime(2001, 12, 30, 6, 30, 1, 5), cftime(1, 2, 28, 0, 0, 0, 0)]))
+    found = standard_dates(np.array([cftime(2001, 12, 30, 6, 30, 1, 5), cftime(1, 2, 28, 0, 0, 0, 0)]))
     expected = ["2001-12-30T06:30:01.000005", "0001-02-28"]
     np.testing.assert_array_equal(found, np.array(expected, dtype="datetime64[us]"))
     with pytest.raises(DataError, match=r"'360_day'.* such as 2001-02-30"):
-        dates_of(np.array([cftime(2001, 2, 30, 0, 0, 0, 0)]))
+        standard_dates(np.array([cftime(2001, 2, 30, 0, 0, 0, 0)]))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cagp_dist.era5.axis_layout import standard_fields
-from cagp_dist.era5.canonical import canonical, joined
+from cagp_dist.era5.canonical import canonical, joined_times
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.store.preliminary import PRELIMINARY
 
@@ -64,7 +64,7 @@ def test_a_time_is_final_if_a_source_has_it_as_final():
     expected = canonical(early)
     early.t2m[1] += 1.0  # and was corrected before it was final
     for parts in ((early, late), (late, early)):
-        for field in (canonical(*parts), joined([canonical(part) for part in parts])):
+        for field in (canonical(*parts), joined_times([canonical(part) for part in parts])):
             assert field.attrs[PRELIMINARY] == "2020-01-03T00:00:00"
             np.testing.assert_array_equal(field.t2m, expected.t2m)
     again = early.isel(valid_time=[1]) + 1.0

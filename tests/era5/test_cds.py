@@ -20,7 +20,7 @@ from cagp_dist.era5 import local_files as files
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds import open_cds
 from cagp_dist.era5.cds_client import Patience, open_store
-from cagp_dist.era5.cds_requests import request_key, times_of
+from cagp_dist.era5.cds_requests import request_key, requested_times
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 
@@ -55,7 +55,7 @@ def decode_here(monkeypatch):
 
     def run(job, path, time_limit_seconds):
         monkeypatch.setattr(_decode.sys, "stdin", io.StringIO(json.dumps(job)))
-        if _decode.main() != 0:
+        if _decode.decode_command() != 0:
             files._raise_told(Path(job["folder"]), path)
 
     monkeypatch.setattr(files, "run_child", run)
@@ -76,7 +76,7 @@ def clock_at(seconds):
 
 
 def asked(request):
-    return [str(time)[:16] for time in times_of(request)]
+    return [str(time)[:16] for time in requested_times(request)]
 
 
 def deliver_netcdf(request):

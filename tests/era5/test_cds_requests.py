@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cagp_dist.era5.cds_requests import request_key, requests_for, times_of
+from cagp_dist.era5.cds_requests import request_key, requested_times, requests_for
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.errors import ConfigurationError
 
@@ -18,7 +18,7 @@ def test_requests_cover_the_times_once_and_each_stays_in_a_month(offsets):
         "datetime64[ns]"
     )
     requests = requests_for(times)
-    asked = np.concatenate([times_of(request) for request in requests])
+    asked = np.concatenate([requested_times(request) for request in requests])
     assert asked.size == times.size
     np.testing.assert_array_equal(np.sort(asked), times)
     assert all(len(request["year"]) == len(request["month"]) == 1 for request in requests)

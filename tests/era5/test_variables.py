@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5.canonical import canonical, joined, observation_points
+from cagp_dist.era5.canonical import canonical, joined_times, observation_points
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables import (
     T2M,
     VARIABLES,
     canonical_name,
-    described,
+    describe_variable,
     variable_named,
     variable_of,
 )
@@ -199,11 +199,11 @@ def test_a_component_of_the_wind_has_no_value_at_a_pole():
 def test_parts_are_joined_and_must_be_one_quantity():
     whole = canonical(cmip("tas", drawn(280.0, 5.0)), variable="tas")
     parts = [whole.isel(time=[1]), whole.isel(time=[0])]
-    xr.testing.assert_identical(joined(parts), whole)
+    xr.testing.assert_identical(joined_times(parts), whole)
     other = parts[0].copy()
     other.tas.attrs = {"units": "degF", "long_name": "tas"}
     with pytest.raises(DataError, match=r"'near-surface air temperature' \[K\] and 'tas' \[degF\]"):
-        joined([parts[1], other])
+        joined_times([parts[1], other])
 
 
 def test_attributes_of_every_known_variable_come_back():
@@ -212,7 +212,7 @@ def test_attributes_of_every_known_variable_come_back():
         assert found == variable
         assert variable.low < variable.high
         assert canonical_name(name) == name
-        assert described(name, {})[1] == (1.0, 0.0)
+        assert describe_variable(name, {})[1] == (1.0, 0.0)
     assert T2M.attributes() == {
         "standard_name": "air_temperature",
         "long_name": "2 metre temperature",
@@ -336,14 +336,16 @@ def test_case_tells_prefixes_apart_and_nothing_else(units, target, expected):
 )
 def test_units_are_published_as_cf_writes_them(units, published):
     """Also those of a store that was written before they were."""
-    assert described("any", {"units": units})[0].units == published
+    assert describe_variable("any", {"units": units})[0].units == published
     assert variable_of("any", {"units": units}).units == published
 
 
 def test_a_number_before_the_unit_that_a_job_states_scales_any_variable():
-    variable, scale = described("TMAX", {}, units="0.1 degC")
+    variable, scale = describe_variable("TMAX", {}, units="0.1 degC")
     assert (variable.units, scale) == ("degC", (0.1, 0.0))
-    variable, scale = described("salinity", {"units": "0.001 kg m-3"})  # a file's own number stays in it
+    variable, scale = describe_variable(
+        "salinity", {"units": "0.001 kg m-3"}
+    )  # a file's own number stays in it
     assert (variable.units, scale) == ("0.001 kg m-3", (1.0, 0.0))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export import export_run
-from cagp_dist.export.groups import opened
+from cagp_dist.export.groups import open_for_export
 from cagp_dist.remedies import installation
 from cagp_dist.store.geotiff import westmost_first
 from cagp_dist.store.zarr_arrays import read_group
@@ -115,7 +115,7 @@ def test_points_do_not_fit(tmp_path):
     run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude)
     with pytest.raises(ConfigurationError, match=r"geotiff holds maps, and .* do not fit: observations"):
         export_run(run, to="geotiff", groups=["observations"])
-    with opened(run, "observations") as group:
+    with open_for_export(run, "observations") as group:
         assert "latitude_bnds" not in group
 
 

@@ -113,10 +113,10 @@ def test_no_text_is_a_netcdf4_string_and_time_is_unlimited(netcdf):
 def test_missing_values_are_the_fill_value_of_the_netcdf_library(tmp_path, run):
     import h5py
 
-    from cagp_dist.export.groups import opened
+    from cagp_dist.export.groups import open_for_export
     from cagp_dist.export.netcdf import FILL, write_netcdf
 
-    with opened(run, "map") as group:
+    with open_for_export(run, "map") as group:
         holed = group.load()
         holed["t2m_mean"].values[0, 0, 0] = np.nan
         path = write_netcdf(holed, tmp_path / "holed.nc")

@@ -8,7 +8,7 @@ import pytest
 
 from cagp_dist.export import export_run
 from cagp_dist.export.flat_table import write_csv
-from cagp_dist.export.groups import opened
+from cagp_dist.export.groups import open_for_export
 from cagp_dist.store.zarr_arrays import read_group
 
 from .make_group import NOISE, REGIONS, publish_run
@@ -81,7 +81,7 @@ def test_units_rights_and_noise_lie_beside_it(run, tmp_path):
 
 
 def test_a_missing_value_is_empty(run, tmp_path):
-    with opened(run, "map") as group:
+    with open_for_export(run, "map") as group:
         holed = group.load()
     holed["t2m_mean"].values[1, 0, 2] = np.nan
     found = rows(write_csv(holed, tmp_path / "holed.csv"))

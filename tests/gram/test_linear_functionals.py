@@ -7,7 +7,7 @@ import scipy.sparse
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 
 from ..oracle import assert_close, kernel_matrix
 from ..problems import regression_problem
@@ -45,7 +45,7 @@ def test_sums_covariances_and_prior_variance_are_those_of_the_matrix(part):
     K = kernel_matrix(KERNEL, points, points)
     values = np.random.default_rng(2).normal(size=(300, 3))
     assert_close(found.averaged(values[(W != 0.0).any(axis=1)]), W.T @ values)
-    panel = functional_panel(KERNEL.parameters, coordinates(X), found)
+    panel = functional_panel(KERNEL.parameters, point_columns(X), found)
     assert_close(panel, kernel_matrix(KERNEL, X, points) @ W, relative=1e-13)
     assert_close(found.prior_variance(KERNEL), np.diagonal(W.T @ K @ W), relative=1e-12)
     assert found.prior_variance(KERNEL) is found.prior_variance(cagp.Matern32(0.4, variance=2.0))

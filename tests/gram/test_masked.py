@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.krylov import Preconditioned, conjugate_gradients
+from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem
@@ -259,7 +259,7 @@ def test_any_mask(bits, tolerance):
 
 def plainly(residual):
     """No preconditioner."""
-    return Preconditioned(residual.copy())
+    return PreconditionedResidual(residual.copy())
 
 
 def test_conjugate_gradients_without_a_grid():
@@ -373,13 +373,13 @@ def test_an_image_that_the_preconditioner_knows_saves_the_product():
         return rows @ A
 
     def precondition(rows):
-        return Preconditioned(rows @ inverse, rows @ inverse @ A)
+        return PreconditionedResidual(rows @ inverse, rows @ inverse @ A)
 
     settings = {"tolerance": 1e-9, "iterations": 200}
     told = conjugate_gradients(product, b, precondition=precondition, **settings)
     assert len(products) == 1
     asked = conjugate_gradients(
-        product, b, precondition=lambda rows: Preconditioned(rows @ inverse), **settings
+        product, b, precondition=lambda rows: PreconditionedResidual(rows @ inverse), **settings
     )
     assert told.ok
     assert len(products) == 2 + asked.products
@@ -390,7 +390,7 @@ def test_an_image_that_the_preconditioner_knows_saves_the_product():
 
 def test_conjugate_gradients_go_on_from_where_they_were():
     A, b, inverse = preconditioned_system()
-    settings = {"precondition": lambda rows: Preconditioned(rows @ inverse), "tolerance": 1e-9}
+    settings = {"precondition": lambda rows: PreconditionedResidual(rows @ inverse), "tolerance": 1e-9}
     first = conjugate_gradients(lambda rows: rows @ A, b, iterations=3, **settings)
     assert not first.ok
     then = conjugate_gradients(lambda rows: rows @ A, b, iterations=200, start=first.value, **settings)
@@ -407,7 +407,7 @@ def test_a_preconditioner_that_is_not_symmetric_is_no_obstacle():
     solution = conjugate_gradients(
         lambda rows: rows @ A,
         b,
-        precondition=lambda rows: Preconditioned(rows @ sweep.T),
+        precondition=lambda rows: PreconditionedResidual(rows @ sweep.T),
         tolerance=1e-9,
         iterations=500,
     )

@@ -15,7 +15,7 @@ from cagp_dist.gram.tiled import (
     rows_product,
     stored_tile_row,
 )
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.tiling import block_ranges
 
@@ -63,8 +63,8 @@ def test_cross_product(q, columns):
 
 def test_rows_of_a_product_do_not_depend_on_their_tile_but_for_rounding():
     rows, X, v = points(90, seed=1), points(150), np.random.default_rng(2).normal(size=(150, 5))
-    together = rows_product(KERNEL.parameters, coordinates(rows), coordinates(X), v, 64)
-    alone = rows_product(KERNEL.parameters, coordinates(rows[40:50]), coordinates(X), v, 64)
+    together = rows_product(KERNEL.parameters, point_columns(rows), point_columns(X), v, 64)
+    alone = rows_product(KERNEL.parameters, point_columns(rows[40:50]), point_columns(X), v, 64)
     np.testing.assert_allclose(alone, together[40:50], rtol=1e-12, atol=1e-14)
 
 
@@ -79,7 +79,7 @@ def test_stored_tiles_above_and_below_give_the_bits_of_fresh_ones(n, block, colu
     X = points(n, p=2)
     blocks = [X[start:stop] for start, stop in block_ranges(n, block)]
     a = which % len(blocks)
-    row = stored_tile_row(KERNEL.parameters, [coordinates(points) for points in blocks[: a + 1]], columns)
+    row = stored_tile_row(KERNEL.parameters, [point_columns(points) for points in blocks[: a + 1]], columns)
     assert row.shape == (len(blocks[a]) * sum(map(len, blocks[: a + 1])),)
     before = 0
     for b, other in enumerate(blocks[: a + 1]):
@@ -92,8 +92,8 @@ def test_stored_tiles_above_and_below_give_the_bits_of_fresh_ones(n, block, colu
             for out, stored in ((fresh, NOT_STORED), (kept, entries)):
                 add_tile_product(
                     KERNEL.parameters,
-                    coordinates(rows),
-                    coordinates(source),
+                    point_columns(rows),
+                    point_columns(source),
                     v,
                     above=above,
                     stored=stored,
@@ -109,7 +109,13 @@ def test_a_tile_product_with_one_column_ignores_where_the_tile_stands():
     below, above = np.zeros((2, 30, 1))
     for out, is_above in ((below, False), (above, True)):
         add_tile_product(
-            KERNEL.parameters, coordinates(X), coordinates(Z), v, above=is_above, stored=NOT_STORED, out=out
+            KERNEL.parameters,
+            point_columns(X),
+            point_columns(Z),
+            v,
+            above=is_above,
+            stored=NOT_STORED,
+            out=out,
         )
     np.testing.assert_array_equal(above, below)
     np.testing.assert_allclose(below, kernel_matrix(KERNEL, X, Z) @ v, rtol=1e-13)
@@ -117,7 +123,7 @@ def test_a_tile_product_with_one_column_ignores_where_the_tile_stands():
 
 def test_kernel_panel_is_the_kernel():
     X, Z = points(47), points(13, seed=1)
-    panel = kernel_panel(KERNEL.parameters, coordinates(X), coordinates(Z))
+    panel = kernel_panel(KERNEL.parameters, point_columns(X), point_columns(Z))
     np.testing.assert_array_equal(panel, KERNEL(X, Z))
 
 

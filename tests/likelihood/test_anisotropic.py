@@ -8,9 +8,9 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import information
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
-from cagp_dist.likelihood.observed import Points
+from cagp_dist.likelihood.observed import ResidualsAtPoints
 from cagp_dist.likelihood.sampled import pathwise
 from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.starts import make_starts, make_sum_starts
@@ -247,7 +247,9 @@ def test_slope_and_standard_errors_where_a_variance_is_held(held):
     )
     wide, tight = (1e-6, 1e6), (0.3, 0.3)
     second, noise = (tight, wide) if held == "variance_2" else (wide, tight)
-    profile = Profile(likelihood, Bounds((wide,) * 3, wide, noise, (((wide,) * 3, second),)), Counter(None))
+    profile = ProfileLikelihood(
+        likelihood, Bounds((wide,) * 3, wide, noise, (((wide,) * 3, second),)), Counter(None)
+    )
     x = np.log([0.4, 40.0, 4.0, 0.2, 10.0, 1.0, 2.5, 0.1])
     place = profile.at(x)
     assert place.follows == (1 if held == "variance_2" else 2)
@@ -321,7 +323,7 @@ def test_points_are_thinned_to_neighbours_by_extents():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(2000, 2)), rng.normal(size=(2000, 1))
     plain, stretched = (
-        Points(X * side, y, anisotropic=True).thinned(500) for side in ([1.0, 1.0], [1.0, 1024.0])
+        ResidualsAtPoints(X * side, y, anisotropic=True).thinned(500) for side in ([1.0, 1.0], [1.0, 1024.0])
     )
     np.testing.assert_array_equal(plain.residuals, stretched.residuals)
     scales = stretched.scales()

@@ -49,7 +49,7 @@ def test_a_number_that_is_held_is_held_for_all(monkeypatch):
     monkeypatch.setitem(
         choice.CHOICES,
         "auto",
-        lambda search, final: choice.choose(
+        lambda search, final: choice.choose_kernel(
             lambda *args, **settings: seen.append(search(*args, **settings)) or seen[-1], final=final
         ),
     )
@@ -86,7 +86,7 @@ def test_a_kernel_that_leaves_floating_point_is_none_to_choose():
             raise NumericalError("not positive definite")
         return cagp.fit(family, X, y, mean=0.0, **settings)
 
-    found = choice.choose(search, final=True).choice
+    found = choice.choose_kernel(search, final=True).choice
     assert found.missing == ("Matern52",)
     assert found.line().endswith("Matern52 none")
 
@@ -95,7 +95,8 @@ def test_a_better_fit_that_did_not_end_well_is_none_for_good():
     """Matern 1/2 is right, and leaves the noise undetermined; a fit to more points may determine it."""
     X, y = field(cagp.Matern12(0.3, 2.0))
     kept, started = (
-        choice.choose(partial(cagp.fit, where=X, y=y, mean=0.0), final=final) for final in (True, False)
+        choice.choose_kernel(partial(cagp.fit, where=X, y=y, mean=0.0), final=final)
+        for final in (True, False)
     )
     assert (kept.choice.kernel, kept.status.ok) == ("Matern32", True)
     assert (started.choice.kernel, started.status.ok) == ("Matern12", False)

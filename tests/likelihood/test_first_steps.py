@@ -14,9 +14,9 @@ from cagp_dist.likelihood.bounds import (
     make_bounds,
 )
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
 from cagp_dist.likelihood.fit import FIRST_RING_POINTS, GROWTH, _levels
-from cagp_dist.likelihood.observed import Gridded, Points
+from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints
 from cagp_dist.likelihood.search import climb
 from cagp_dist.likelihood.starts import make_starts
 
@@ -108,7 +108,7 @@ def test_a_thinned_grid_without_poles_stays_mirrored():
 def test_thinned_points_keep_their_neighbours():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(2000, 2))
-    whole = Points(X, rng.normal(size=(2000, 3)))
+    whole = ResidualsAtPoints(X, rng.normal(size=(2000, 3)))
     thinned = whole.thinned(500)
     assert thinned.fields == 3
     assert 400 < thinned.size <= 512
@@ -154,7 +154,7 @@ def test_a_climb_that_gets_no_higher_ends():
             return Evaluation(100, 1, falls, 100.0, np.array([-50.0, 0.0]), np.zeros(2), np.zeros((2, 2)))
 
     likelihood = Wrong()
-    profile = Profile(likelihood, make_bounds(None, SCALES), Counter(None))
+    profile = ProfileLikelihood(likelihood, make_bounds(None, SCALES), Counter(None))
     place = climb(profile, np.array([0.0, -1.0]))
     assert place.x.tolist() == [0.0, -1.0]
     assert likelihood.evaluations < 100

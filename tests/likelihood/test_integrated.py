@@ -8,7 +8,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.exact import integrated
 from cagp_dist.likelihood.exact.hyperprior import log_prior_of_lengthscale, log_prior_of_ratio
-from cagp_dist.likelihood.exact.integrated import Fields, Held, integrate
+from cagp_dist.likelihood.exact.integrated import Held, SharedFields, integrate
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.predictive import Mixture
 
@@ -28,7 +28,7 @@ def _drawn(n, q, generator, *, lengthscale=0.2, noise=0.1, fields=1):
 
 def _fields(X, y, *, mean=CONSTANT, noise=None):
     noise = np.ones(len(X)) if noise is None else noise
-    return Fields(X, y, cagp.Prior(cagp.Matern32(1.0), 1.0, mean), noise)
+    return SharedFields(X, y, cagp.Prior(cagp.Matern32(1.0), 1.0, mean), noise)
 
 
 CASES = {

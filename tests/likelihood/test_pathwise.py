@@ -9,11 +9,11 @@ from cagp_dist.budget import Demand
 from cagp_dist.budget.point_plans import Sweeps, plan_sweeps
 from cagp_dist.likelihood.bounds import Scales, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
 from cagp_dist.likelihood.sampled import pathwise
 from cagp_dist.likelihood.sampled import sweeps as sweeping
 from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.search import climb, settle
+from cagp_dist.likelihood.search import climb, settle_parameters
 from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from cagp_dist.runtime import SerialExecutor
 
@@ -259,9 +259,9 @@ def test_roots_are_found_from_any_curvature(curvature):
     X = sphere(150)
     residuals = drawn(cagp.Matern32, X, fields=4)
     bounds = make_bounds(None, Scales(0.1, 2.0, 2.0))
-    profile = Profile(exact(cagp.Matern32, X, residuals), bounds, Counter(None))
+    profile = ProfileLikelihood(exact(cagp.Matern32, X, residuals), bounds, Counter(None))
     start = np.log([0.5, 0.3])
-    found, expected = settle(profile, start, curvature), climb(profile, start)
+    found, expected = settle_parameters(profile, start, curvature), climb(profile, start)
     if curvature[0, 0] < 1e3:
         assert_close(np.exp(found.x), np.exp(expected.x), relative=0.02)
     else:  # steps much too short look like arrival; the caller judges by the curvature found at the end

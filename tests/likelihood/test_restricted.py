@@ -14,7 +14,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.numbering import Numbering
-from cagp_dist.likelihood.observed import observe
+from cagp_dist.likelihood.observed import centred_observations
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, kernel_matrix
@@ -129,10 +129,12 @@ def test_a_fit_does_not_depend_on_the_coefficients():
 
 def test_thinned_points_keep_their_rows_of_the_basis():
     grid = cagp.LatLonGrid(np.linspace(-80.0, 80.0, 33), 64)
-    coarse, _ = observe(grid, grid.points[:, 2].reshape(grid.shape) ** 2, cagp.mean_family("constant"))
+    coarse, _ = centred_observations(
+        grid, grid.points[:, 2].reshape(grid.shape) ** 2, cagp.mean_family("constant")
+    )
     few = coarse.thinned(300)
     assert few.basis.shape == (1, *few.grid.shape)
-    quadratic, _ = observe(grid.points, grid.points[:, 0], QUADRATIC)
+    quadratic, _ = centred_observations(grid.points, grid.points[:, 0], QUADRATIC)
     few = quadratic.thinned(300)
     assert_close(few.basis, QUADRATIC.basis_at(few.X))
     assert np.abs(quadratic.basis.T @ quadratic.residuals).max() < 1e-12  # those of least squares

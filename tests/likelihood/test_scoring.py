@@ -7,7 +7,7 @@ import cagp_dist as cagp
 from cagp_dist.likelihood import fit as fit_module
 from cagp_dist.likelihood import search, uncertainty
 from cagp_dist.likelihood.bounds import make_bounds
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.observed import Gridded
 from cagp_dist.runtime import SerialExecutor
@@ -119,7 +119,7 @@ def test_scoring_ends_on_a_bound():
     data = Gridded(grid, field[None])
     bounds = make_bounds({"lengthscale": (0.01, 0.2)}, data.scales())
     likelihood = RingLikelihood(cagp.Matern32, grid, field[None], curved=True, **LIMIT)
-    profile = Profile(likelihood, bounds, Counter(None), curved=True)
+    profile = ProfileLikelihood(likelihood, bounds, Counter(None), curved=True)
     place, there = search.score(profile, np.log([0.1, 0.2]))
     assert there
     assert np.exp(place.x[0]) == pytest.approx(0.2, rel=1e-12)

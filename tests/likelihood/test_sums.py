@@ -8,7 +8,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import information
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
@@ -222,7 +222,7 @@ def test_the_slope_follows_a_variance_that_is_held(held):
     likelihood = DenseLikelihood(TWO, X, residuals, memory_limit_bytes=LIMIT)
     wide, tight = (1e-6, 1e6), (0.3, 0.3)
     second, noise = (tight, wide) if held.startswith("variance") else (wide, tight)
-    profile = Profile(likelihood, Bounds(wide, wide, noise, ((wide, second),)), Counter(None))
+    profile = ProfileLikelihood(likelihood, Bounds(wide, wide, noise, ((wide, second),)), Counter(None))
     x = np.log(NUMBERS[2])
     assert profile.at(x).follows == (1 if second == tight else 2)
     assert_close(profile.at(x).slope, slope(lambda x: profile.at(x).log_likelihood, x), relative=1e-6)
@@ -245,7 +245,7 @@ def assert_limits_hold(rng, ties):
     first, *others, noise = limits
     wide = (1e-6, 1e6)
     bounds = Bounds(wide, first, noise, tuple((wide, other) for other in others))
-    profile = Profile(likelihood, bounds, Counter(None))
+    profile = ProfileLikelihood(likelihood, bounds, Counter(None))
     low, high = profile.box[:, 3:]
     x = np.concatenate([np.log(NUMBERS[3][:3]), rng.uniform(low, high)])
     place = profile.at(x)
@@ -280,7 +280,7 @@ def test_a_weight_on_its_limit_is_on_a_bound():
     X, residuals = problem()
     likelihood = DenseLikelihood(TWO, X, residuals, memory_limit_bytes=LIMIT)
     wide = (1e-12, 1e12)
-    profile = Profile(likelihood, Bounds(wide, wide, wide, ((wide, wide),)), Counter(None))
+    profile = ProfileLikelihood(likelihood, Bounds(wide, wide, wide, ((wide, wide),)), Counter(None))
     place = profile.at(np.array([-1.0, 0.0, profile.box[0, 2], -1.0]))
     end = uncertainty(profile, place, np.eye(5) * 50.0)
     assert end.at_bound == ("variance_2",)

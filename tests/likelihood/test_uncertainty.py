@@ -6,7 +6,7 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.likelihood.bounds import Bounds
 from cagp_dist.likelihood.exact.likelihood_evaluation import NATURAL, Evaluation
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
 from cagp_dist.likelihood.uncertainty import uncertainty
 
 from ..oracle import assert_close
@@ -30,7 +30,7 @@ class Scripted:
 
 
 def judged(likelihood, information=INFORMATION, *, bounds=WIDE, x=(0.0, -1.0)):
-    profile = Profile(likelihood, bounds, Counter(None))
+    profile = ProfileLikelihood(likelihood, bounds, Counter(None))
     return uncertainty(profile, profile.at(np.array(x)), np.asarray(information))
 
 

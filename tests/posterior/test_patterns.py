@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.posterior.certificate import Certificate
-from cagp_dist.posterior.patterns import Solved, fields_by_pattern, joined, shared_places
+from cagp_dist.posterior.patterns import SolvedPattern, fields_by_pattern, joined_patterns, shared_places
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.engine.affine import Affine
@@ -325,9 +325,13 @@ def test_a_pattern_that_was_done_early_keeps_its_last_step():
             (i, np.full((2, len(fields)), 10.0 * fields[0] + i), np.full(2, 5.0 - i)) for i in range(length)
         ]
         certificate = Certificate(np.ones(2), None)
-        return Solved(np.array(fields), steps, None, status, residual, certificate, np.full(2, length - 1))
+        return SolvedPattern(
+            np.array(fields), steps, None, status, residual, certificate, np.full(2, length - 1)
+        )
 
-    found = joined([part([0, 2], 2, cagp.Status.BREAKDOWN, 0.3), part([1], 4, cagp.Status.CONVERGED, 0.1)])
+    found = joined_patterns(
+        [part([0, 2], 2, cagp.Status.BREAKDOWN, 0.3), part([1], 4, cagp.Status.CONVERGED, 0.1)]
+    )
     assert found.fields.tolist() == [0, 1, 2]
     assert [iteration for iteration, _, _ in found.steps] == [0, 1, 2, 3]
     assert found.steps[3][1].tolist() == [[1.0, 13.0, 1.0]] * 2

@@ -12,7 +12,7 @@ from scipy.stats import chi2, norm
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.posterior.sampling import sample_posterior
+from cagp_dist.posterior.sampling import draw_latent
 
 from ..grids import EVERY_CASE, LAYOUTS, case_name, grid_problem
 from ..oracle import assert_close
@@ -30,7 +30,7 @@ RARE = 1e-6
 
 def draws_of_field(gram, field, generator, *, fields=None):
     """`sample_posterior` for a field (P, Q), in its shape, or (fields, P, Q)."""
-    drawn = sample_posterior(gram, field.ravel(), generator, draws=fields or 1).T
+    drawn = draw_latent(gram, field.ravel(), generator, draws=fields or 1).T
     return drawn.reshape(field.shape if fields is None else (fields, *field.shape))
 
 
@@ -166,7 +166,7 @@ def test_random_draws_at_points_are_those_of_their_posterior(seed):
     K, b = gram.kernel(X, X), rng.normal(size=60)
     factor = cho_factor(K + np.diag(noise), lower=True)
     mean, covariance = K @ cho_solve(factor, b), K - K @ cho_solve(factor, K)
-    rows = sample_posterior(gram, b, np.random.default_rng(seed), draws=DRAWS).T
+    rows = draw_latent(gram, b, np.random.default_rng(seed), draws=DRAWS).T
     z = (rows.mean(axis=0) - mean) / np.sqrt(np.diag(covariance) / DRAWS)
     assert np.abs(z).max() < norm.isf(RARE / (2 * 60))
     assert_covariance(rows - mean, covariance)
@@ -206,7 +206,7 @@ def test_equal_states_of_the_generator_give_equal_draws(noise):
 def test_equal_states_of_the_generator_give_equal_draws_of_the_posterior(gram_of):
     problem = grid_problem()
     gram = gram_of(problem)
-    draws = [sample_posterior(gram, problem.field().ravel(), np.random.default_rng(5)) for _ in range(2)]
+    draws = [draw_latent(gram, problem.field().ravel(), np.random.default_rng(5)) for _ in range(2)]
     np.testing.assert_array_equal(*draws)
 
 
@@ -219,8 +219,8 @@ def test_shapes(gram_of):
     assert problem.rings.sample(generator, fields=3).shape == (3, P, Q)
     gram = gram_of(problem)
     assert gram.draw(generator, draws=3).shape == (P * Q, 3)
-    assert sample_posterior(gram, np.zeros(P * Q), generator).shape == (P * Q, 1)
-    assert sample_posterior(gram, np.zeros(P * Q), generator, draws=3).shape == (P * Q, 3)
+    assert draw_latent(gram, np.zeros(P * Q), generator).shape == (P * Q, 1)
+    assert draw_latent(gram, np.zeros(P * Q), generator, draws=3).shape == (P * Q, 3)
 
 
 @every_gram
@@ -233,7 +233,7 @@ def test_what_is_no_generator_is_refused(generator, gram_of):
     with pytest.raises(ArgumentError, match=text):
         problem.rings.sample(generator)
     with pytest.raises(ArgumentError, match=text):
-        sample_posterior(gram_of(problem), problem.field().ravel(), generator)
+        draw_latent(gram_of(problem), problem.field().ravel(), generator)
 
 
 @every_gram
@@ -243,14 +243,14 @@ def test_numbers_of_draws_that_are_none_are_refused(fields, gram_of):
     with pytest.raises(ArgumentError, match=r"fields is .*; expected an integer of at least 1"):
         problem.rings.sample(generator, fields=fields)
     with pytest.raises(ArgumentError, match=r"draws is .*; expected an integer of at least 1"):
-        sample_posterior(gram_of(problem), problem.field().ravel(), generator, draws=fields)
+        draw_latent(gram_of(problem), problem.field().ravel(), generator, draws=fields)
 
 
 @every_gram
 @pytest.mark.parametrize("shape", [(12, 9), (1, 9, 12), (9, 12), (107,), (108, 1), ()])
 def test_residuals_that_are_not_one_for_each_point_are_refused(shape, gram_of):
     with pytest.raises(ArgumentError, match=r"residuals has shape \(.*\); expected \(108,\)"):
-        sample_posterior(gram_of(grid_problem()), np.zeros(shape), np.random.default_rng(0))
+        draw_latent(gram_of(grid_problem()), np.zeros(shape), np.random.default_rng(0))
 
 
 @every_gram
@@ -258,7 +258,7 @@ def test_missing_values_to_condition_on_are_counted_once(gram_of):
     field = grid_problem().field()
     field[2, 3] = np.nan
     with pytest.raises(ArgumentError, match=r"residuals holds NaN or infinite values \(1 of"):
-        sample_posterior(gram_of(grid_problem()), field.ravel(), np.random.default_rng(0), draws=3)
+        draw_latent(gram_of(grid_problem()), field.ravel(), np.random.default_rng(0), draws=3)
 
 
 def test_a_draw_of_the_posterior_is_near_what_was_observed():

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.report.index import write_index
-from cagp_dist.report.thumbnails import nearest_cells, picture_of, scales_of, thumbnail
+from cagp_dist.report.thumbnails import nearest_cells, picture_of, thumbnail, thumbnail_scales
 from cagp_dist.service.published_runs import list_runs
 
 from .make_run import make_run
@@ -90,7 +90,7 @@ def test_equal_cells_are_found_across_greenwich_and_the_date_line():
 
 def test_pictures_of_a_variable_share_their_colours(root):
     pictures = [picture_of(run.path) for run in list_runs(root)[:4]]
-    scales = scales_of(pictures)
+    scales = thumbnail_scales(pictures)
     assert list(scales) == ["t2m"]
     values = np.concatenate([picture.values for picture in pictures])
     assert (scales["t2m"].low, scales["t2m"].high) == pytest.approx(np.percentile(values, [0.5, 99.5]))
@@ -98,7 +98,7 @@ def test_pictures_of_a_variable_share_their_colours(root):
 
 def test_a_thumbnail_shows_warm_tropics_and_nothing_beside_the_globe(root):
     picture = picture_of(root / "runs" / f"{16 * '0'}.zarr")
-    address = thumbnail(picture, scales_of([picture])["t2m"])
+    address = thumbnail(picture, thumbnail_scales([picture])["t2m"])
     image = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGBA")
     pixels = np.asarray(image).astype(int)
     height, width, _ = pixels.shape

@@ -73,7 +73,7 @@ def differences(folder: Path, days: int) -> list[str]:
     faults, found = [], []
     for name in ("whole", "killed"):
         root = folder / name / "out"
-        version = series.verify(root)
+        version = series.verify_series(root)
         if version is None:
             return [f"the month {name} has no series"]
         scores = read_group(version, series.SCORES)
@@ -193,7 +193,7 @@ def kill(folder: Path, rng: np.random.Generator, *, seconds: float, command: boo
 
 def check(folder: Path, number: int) -> None:
     """Look that the series is whole and has every day before this one once, whatever else."""
-    version = series.verify(folder / "out")
+    version = series.verify_series(folder / "out")
     times = [] if version is None else read_group(version, series.SCORES)["time"].values
     expected = [day(each) for each in range(max(number, len(times)))]
     if list(times) != expected or len(times) > number + 1:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile.config import load_job, parse_job
-from cagp_dist.service.jobfile.prior_table import Numbers
+from cagp_dist.service.jobfile.prior_table import PriorNumbers
 
 from ..jobs import job_text as written
 from ..jobs import map_grid, random_points
@@ -301,7 +301,7 @@ def test_the_canonical_form_tells_apart_what_matters(job_text):
 
 
 def test_a_prior_without_numbers_is_to_be_fitted(job_text):
-    assert parse_job(job_text).prior.numbers == Numbers(0.05, 22.0, 0.5)
+    assert parse_job(job_text).prior.numbers == PriorNumbers(0.05, 22.0, 0.5)
     numbers = "lengthscale = 0.05\nvariance = 22.0\nnoise_variance = 0.5\n"
     assert parse_job(job_text.replace(numbers, "")).prior.numbers is None
 
@@ -436,7 +436,7 @@ def with_sum(job_text, *changes):
 def test_a_sum_of_kernels_has_lists_of_numbers(job_text):
     job = parse_job(with_sum(job_text, *LISTS))
     assert job.prior.kernel == "matern32 + matern52"
-    assert job.prior.numbers == Numbers((0.05, 0.5), (5.0, 20.0), 0.5)
+    assert job.prior.numbers == PriorNumbers((0.05, 0.5), (5.0, 20.0), 0.5)
     said = json.loads(json.dumps(job.canonical()))["prior"]
     assert said["kernel"] == "matern32 + matern52"
     assert (said["lengthscale"], said["variance"], said["noise_variance"]) == ([0.05, 0.5], [5.0, 20.0], 0.5)

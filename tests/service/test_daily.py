@@ -17,7 +17,7 @@ from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
-from cagp_dist.store.prune import prune
+from cagp_dist.store.prune import prune_runs
 from cagp_dist.store.publish import output_lock
 from cagp_dist.store.series_check import check_series
 from cagp_dist.store.zarr_arrays import read_group, write_group
@@ -148,7 +148,7 @@ def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, 
         DAYS[2],
     )
     assert len(list((tmp_path / "out/.series").glob("*.zarr"))) == series.KEPT
-    assert series.verify(tmp_path / "out").name == "000003.zarr"
+    assert series.verify_series(tmp_path / "out").name == "000003.zarr"
 
 
 def test_runs_are_put_where_their_times_are(two_days, tmp_path):
@@ -168,10 +168,10 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
             xr.testing.assert_equal(found.isel(time=[index]), read_group(run, "map"))
 
     with output_lock(root):
-        assert series.append(root, second) == series.Appended(1, changed=True)
+        assert series.append_run(root, second) == series.SeriesUpdate(1, changed=True)
         before = series.current_version(root)
-        assert series.append(root, first) == series.Appended(2, changed=True)
-        assert series.append(root, second) == series.Appended(2, changed=False)
+        assert series.append_run(root, first) == series.SeriesUpdate(2, changed=True)
+        assert series.append_run(root, second) == series.SeriesUpdate(2, changed=False)
         maps_are(first, second)
         now = series.current_version(root)
         (chunk,) = (path for path in (before / "map/t2m_mean/c").rglob("*") if path.is_file())
@@ -180,7 +180,7 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
         rewritten(  # as of a package that did not record which fields were preliminary
             now, series.SCORES, lambda scores: scores.drop_vars(series.IS_PRELIMINARY)
         )
-        assert series.append(root, corrected) == series.Appended(3, changed=True, replaced=first.stem)
+        assert series.append_run(root, corrected) == series.SeriesUpdate(3, changed=True, replaced=first.stem)
     maps_are(corrected, second)
     scores = opened(tmp_path, "scores")
     assert scores.version.values.tolist() == [3, 1]
@@ -189,7 +189,7 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
     meanings = dict(zip(preliminary.flag_values, preliminary.flag_meanings.split(), strict=True))
     assert meanings == {0: "not_preliminary", 1: "preliminary", series.UNKNOWN: "unknown"}
     assert {path.stem for path in (root / series.VERSIONS).iterdir()} == {"000002", "000003"}
-    series.verify(root)
+    series.verify_series(root)
 
 
 @pytest.mark.exhaustive
@@ -222,7 +222,7 @@ def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves
     assert not np.array_equal(corrected.t2m_mean.values[1], late.t2m_mean.values[1])
     assert scores.version.values.tolist() == [1, 4, 2]
     xr.testing.assert_identical(scores[series.IS_PRELIMINARY].variable, recorded.variable)
-    assert series.verify(tmp_path / "out").name == "000004.zarr"
+    assert series.verify_series(tmp_path / "out").name == "000004.zarr"
 
 
 @pytest.mark.exhaustive
@@ -253,19 +253,19 @@ def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(
         with output_lock(root), monkeypatch.context() as patched:
             patched.setattr(os, call, cut)
             try:
-                done = series.append(root, run)
+                done = series.append_run(root, run)
             except StoreError:
                 cuts += 1
             else:
                 break
-        series.verify(root)
-        if series.run_of(root, np.datetime64(DAYS[1])) is None:
+        series.verify_series(root)
+        if series.run_in_series(root, np.datetime64(DAYS[1])) is None:
             xr.testing.assert_equal(opened(tmp_path, "map"), before)
     assert cuts > 0
-    assert series.run_of(root, np.datetime64(DAYS[1])) == run.stem
+    assert series.run_in_series(root, np.datetime64(DAYS[1])) == run.stem
     assert opened(tmp_path, "map").time.size == 2
     assert done.version == 2
-    series.verify(root)
+    series.verify_series(root)
 
 
 def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun, tmp_path):
@@ -280,7 +280,7 @@ def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun,
         list(daily(other))
     both = running.run(with_times(begun(), ",".join(DAYS[:2]))).path
     with pytest.raises(ArgumentError, match="has 2 times"), output_lock(root):
-        series.append(root, both)
+        series.append_run(root, both)
     xr.testing.assert_equal(opened(tmp_path, "map"), before)
 
 
@@ -321,7 +321,7 @@ def test_verify_compares_the_series_with_the_runs_that_it_names(begun, tmp_path)
         shutil.copytree(kept, version)
     assert CliRunner().invoke(app, ["verify", str(root)]).exit_code == 1, "of other digests"
     manifest.manifest_path(version).write_text(manifest.build(version, name=version.name))
-    prune(root, keep=1)
+    prune_runs(root, keep=1)
     found = check_series(root)
     assert (found.version, found.times, found.compared) == (version, 2, 1)
 
@@ -333,7 +333,7 @@ def test_a_damaged_series_is_named(begun, tmp_path):
     content[len(content) // 2] ^= 1
     chunk.write_bytes(content)
     with pytest.raises(StoreError, match=r"t2m_mean.* is damaged"):
-        series.verify(tmp_path / "out")
+        series.verify_series(tmp_path / "out")
     shutil.rmtree(version)
     with pytest.raises(StoreError, match="which is missing"):
         list(daily(begun()))

@@ -15,7 +15,7 @@ from cagp_dist.service.map_cells import map_cells, points_area
 from cagp_dist.service.point_draws import inclusion_probabilities, systematic_sample
 from cagp_dist.service.point_roles import cell_areas, design_points
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text
 
@@ -443,7 +443,7 @@ def test_run_and_report_say_how_far_test_points_of_blocks_are_from_observed_ones
         design={"train": {"kind": "all"}, "test": blocks(30, degrees=30.0, margin_degrees=5.0)},
         output={"root": tmp_path / "out"},
     )
-    task = prepare(parse_job(text), open_synthetic(Synthetic(Matern32(0.05, 22.0)), grid_degrees=10.0))
+    task = prepare_job(parse_job(text), open_synthetic(Synthetic(Matern32(0.05, 22.0)), grid_degrees=10.0))
     path = run(parse_job(text)).path
     said = xr.open_zarr(path).attrs["held_out_blocks"]
     points, design = task.points, task.design

@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.special import ndtr
 from typer.testing import CliRunner
 
-from cagp_dist.calibration.verification.calibration_drift import drift
+from cagp_dist.calibration.verification.calibration_drift import measure_drift
 from cagp_dist.calibration.verification.verdict import compact_cells
 from cagp_dist.cli import app
 from cagp_dist.geometry import unit_sphere
@@ -65,7 +65,7 @@ def test_errors_as_large_as_stated_are_no_alarm_and_larger_ones_are(history):
     cells = compact_cells(unit_sphere(latitude, longitude)[np.lexsort((longitude, latitude))])
     cell = np.empty(STATIONS, int)
     cell[np.lexsort((longitude, latitude))] = cells
-    expected = drift(ndtr(2.0 * z[4:][day, place]), times=day, cells=cell[place])
+    expected = measure_drift(ndtr(2.0 * z[4:][day, place]), times=day, cells=cell[place])
     assert drift_of_series(drifted, last=DAYS).found == expected
 
 

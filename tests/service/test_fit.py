@@ -14,7 +14,7 @@ from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError, DataError, FitError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.likelihood.fit import fit as fit_likelihood
+from cagp_dist.likelihood.fit import fit_job as fit_likelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
 from cagp_dist.mapping.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
@@ -30,8 +30,8 @@ from cagp_dist.service.job_fit import (
 )
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.run import fit, run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text as written
 from ..jobs import random_points
@@ -155,7 +155,7 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
-    task = prepare(parse_job(with_mean(whole, estimate)), field)
+    task = prepare_job(parse_job(with_mean(whole, estimate)), field)
     assert task.design.train.size == 584
     fitted = fitted_in(task)
     assert fitted.attributes()["likelihood"] == (
@@ -186,7 +186,7 @@ def fitted_directly(task, where, values):
 
 @each_estimate
 def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text, estimate):
-    task = prepare(parse_job(with_mean(job_text, estimate)), field)
+    task = prepare_job(parse_job(with_mean(job_text, estimate)), field)
     assert task.prior is None
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
@@ -211,7 +211,7 @@ def with_known_noise(task, known):
 
 def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text):
     """What the field was drawn with comes on top of it."""
-    task = with_known_noise(prepare(parse_job(job_text), field), 9.0)
+    task = with_known_noise(prepare_job(parse_job(job_text), field), 9.0)
     fitted = fitted_in(task)
     assert fitted.result.status.ok
     assert_within(fitted, standard_errors=4.0)
@@ -229,7 +229,7 @@ def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text
 
 
 def test_beside_a_known_noise_that_says_it_all_there_is_next_to_none(field, job_text):
-    task = prepare(parse_job(job_text), field.isel(time=[0]))
+    task = prepare_job(parse_job(job_text), field.isel(time=[0]))
     known = np.full(task.points.latitude_degrees.size, 9.0)
     known[task.design.train[0]] = 8.0
     fitted = fitted_in(
@@ -267,18 +267,18 @@ def test_values_that_were_not_observed_are_not_read(field, job_text, train, monk
     monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_DENSE", 150)
     text = job_text.replace('{ kind = "random", count = 250, seed = 0, weight = "equal" }', train)
     job, whole = parse_job(text), parse_job(with_field(text))
-    other = spoiled(field, prepare(job, field))
-    fits = [fitted_in(prepare(job, each)) for each in (field, other)]
+    other = spoiled(field, prepare_job(job, field))
+    fits = [fitted_in(prepare_job(job, each)) for each in (field, other)]
     assert fits[0].estimates() == fits[1].estimates()  # to the bit, standard errors too
     assert fits[0].result.log_likelihood == fits[1].result.log_likelihood
-    assert fits[0].result.points <= prepare(job, field).design.train.size
-    everything = [fitted_in(prepare(whole, each)).estimates() for each in (field, other)]
+    assert fits[0].result.points <= prepare_job(job, field).design.train.size
+    everything = [fitted_in(prepare_job(whole, each)).estimates() for each in (field, other)]
     assert everything[0] != everything[1]
 
 
 def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text):
     text = job_text.replace('"random", count = 250, seed = 0, weight = "equal"', '"stride", step = 2')
-    task = prepare(parse_job(text), field)
+    task = prepare_job(parse_job(text), field)
     fitted = fitted_in(task)
     inner = np.count_nonzero(np.abs(task.points.latitude_degrees[task.design.train]) < 90.0)
     assert (fitted.result.method, fitted.result.points) == ("rings", inner)
@@ -287,12 +287,12 @@ def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text
 
 
 def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monkeypatch):
-    task = prepare(parse_job(job_text), field)
+    task = prepare_job(parse_job(job_text), field)
     fitted = fitted_in(task)
     assert fitted.times == fitted.attributes()["times"] == 2
     assert 1.5 < fitted.effective_times <= 2.0  # drawn independently
     assert "2 times as fields of one prior, worth" in fitted.line()
-    alone = fitted_in(prepare(parse_job(job_text), field.isel(time=[0])))
+    alone = fitted_in(prepare_job(parse_job(job_text), field.isel(time=[0])))
     assert alone.times == alone.effective_times == 1
     assert "times" not in alone.line()
     # more values than a fit takes: evenly spread times
@@ -305,7 +305,7 @@ def test_all_times_are_fields_of_one_prior_and_said_to_be(field, job_text, monke
 
 
 def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
-    fitted = fitted_in(prepare(parse_job(job_text), field))
+    fitted = fitted_in(prepare_job(parse_job(job_text), field))
     assert not fitted.noise_is_negligible
     small = dataclasses.replace(
         fitted, prior=cagp.Prior(fitted.prior.kernel, 1e-6 * fitted.prior.kernel.variance)
@@ -347,7 +347,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
     monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_DENSE", 100)
-    task = prepare(parse_job(job_text), field)
+    task = prepare_job(parse_job(job_text), field)
     fitted = fitted_in(task)
     assert (fitted.result.method, fitted.result.points) == ("vecchia", 250)
     assert fitted.where == "the 250 observed points"
@@ -361,7 +361,7 @@ def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
 
 @pytest.mark.parametrize("estimate", ["generalised", pytest.param("ordinary", marks=pytest.mark.exhaustive)])
 def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text, estimate):
-    task = prepare(parse_job(with_mean(with_field(job_text), estimate)), field)
+    task = prepare_job(parse_job(with_mean(with_field(job_text), estimate)), field)
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
     assert fitted.where == "the whole field of 612 points, test points included"
@@ -383,7 +383,7 @@ def test_a_region_is_fitted_at_its_observed_points(field, job_text):
     regional = open_synthetic(
         SETTINGS, grid_degrees=10.0, times=job.observations.times, area=job.observations.area
     )
-    task = prepare(job, regional)
+    task = prepare_job(job, regional)
     fitted = fitted_in(task)
     assert fitted.where == "the 200 observed points"
     assert (fitted.result.method, fitted.result.points) == ("dense", 200)
@@ -391,13 +391,13 @@ def test_a_region_is_fitted_at_its_observed_points(field, job_text):
 
 
 def test_a_field_with_a_gap_is_fitted_point_by_point(field, job_text):
-    fitted = fitted_in(prepare(parse_job(with_field(job_text)), gap(field)))
+    fitted = fitted_in(prepare_job(parse_job(with_field(job_text)), gap(field)))
     whole = "the whole field of 614 points, test points included"  # both poles count
     assert fitted.where == f"613 of {whole}, at 2 of 2 times"
     assert (fitted.result.method, fitted.result.points) == ("dense", 613)
     assert_within(fitted, standard_errors=4.0)
     field.t2m[1, :12] = np.nan  # the whole grid of the first time says more
-    task = prepare(parse_job(with_field(job_text)), field)
+    task = prepare_job(parse_job(with_field(job_text)), field)
     sites = fit_sites(task.points, task.design.train, fit_to="field")
     assert (sites.method, sites.times.tolist(), sites.grid.shape) == ("rings", [0], (17, 36))
     assert sites.where == f"612 of {whole}, at 1 of 2 times"
@@ -405,7 +405,7 @@ def test_a_field_with_a_gap_is_fitted_point_by_point(field, job_text):
 
 def test_the_fit_of_a_job_says_what_it_does_and_publishes_nothing(job_text, tmp_path):
     events: list[Event] = []
-    fitted = fit(parse_job(job_text), observe=events.append)
+    fitted = fit_job(parse_job(job_text), observe=events.append)
     assert_within(fitted, standard_errors=4.0)
     assert [event.stage for event in events if event.kind == "done"] == ["Observations", "Points", "Fit"]
     texts = [event.text for event in events if event.stage == "Fit" and event.kind in ("note", "done")]
@@ -420,12 +420,12 @@ def test_numbers_of_the_job_are_not_looked_at(job_text):
     stated = job_text.replace(
         "[cluster]", "lengthscale = 1.5\nvariance = 1.0\nnoise_variance = 9.0\n[cluster]"
     )
-    assert fit(parse_job(stated)).estimates() == fit(parse_job(job_text)).estimates()
+    assert fit_job(parse_job(stated)).estimates() == fit_job(parse_job(job_text)).estimates()
 
 
 def test_the_table_can_be_pasted_into_the_job(job_text):
     job = parse_job(job_text.replace('"harmonic-latitude"', '"constant"').replace('"matern32"', '"matern52"'))
-    fitted = fit(job)
+    fitted = fit_job(job)
     table = prior_table(job, fitted)
     before, after = job_text.split("[prior]")
     pasted = parse_job(f"{before}{table}\n[cluster]{after.split('[cluster]')[1]}")
@@ -437,7 +437,7 @@ def test_the_table_can_be_pasted_into_the_job(job_text):
 def test_a_mean_with_odd_characters_is_quoted(job_text):
     odd = 'climatology:a "b"\\ü.zarr'
     job = parse_job(job_text.replace('"harmonic-latitude"', f"'{odd}'"))
-    fitted = fit(parse_job(job_text))
+    fitted = fit_job(parse_job(job_text))
     text = job_text.split("[prior]")[0] + prior_table(job, fitted)
     assert parse_job(text).prior.mean == odd
 
@@ -455,7 +455,7 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
 )
 def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_text, status, at_bound, said):
     job = parse_job(job_text)
-    good = fit(job)
+    good = fit_job(job)
     check_fit(job, good)
     result = dataclasses.replace(
         good.result,
@@ -514,7 +514,7 @@ def test_a_plan_of_a_field_that_was_not_read_says_what_will_be_fitted(job_text, 
 
 
 def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_text, monkeypatch):
-    fit(parse_job(job_text))
+    fit_job(parse_job(job_text))
     bare = parse_job(job_text.replace('times = ["2020-01-01", "2020-01-02"]\n', ""))
     first = ingest(bare, report=print)
     assert first.time.values.tolist() == np.array(["2001-01-01"], dtype="datetime64[ns]").tolist()
@@ -524,13 +524,13 @@ def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_tex
 
 def test_synthetic_fields_are_drawn_once(job_text, monkeypatch, tmp_path):
     job = parse_job(job_text)
-    first = fit(job)
+    first = fit_job(job)
     monkeypatch.setattr("cagp_dist.era5.synthetic.open_synthetic", None)  # what is stored is not drawn again
-    assert fit(job).estimates() == first.estimates()
+    assert fit_job(job).estimates() == first.estimates()
     assert plan_job(job).size.observed == 250
     monkeypatch.undo()
     other = parse_job(job_text.replace("seed = 5", "seed = 6"))
-    assert fit(other).estimates() != first.estimates()
+    assert fit_job(other).estimates() != first.estimates()
     stores = list((tmp_path / "out" / "observations").glob("synthetic-*.zarr"))
     assert len(stores) == 2
     with xr.open_zarr(next(stores[0].glob("2020*")), consolidated=False) as batch:
@@ -549,7 +549,7 @@ def sum_text(job_text):
 def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
     times = [f"2020-01-{day:02}" for day in range(1, 9)]
     drawn = open_synthetic(Synthetic(SUM, noise_variance=0.5, seed=2), grid_degrees=6.0, times=times)
-    task = prepare(parse_job(with_field(sum_text)), drawn)
+    task = prepare_job(parse_job(with_field(sum_text)), drawn)
     fitted = fitted_in(task)
     assert fitted.result.status.ok
     truth = {
@@ -600,9 +600,9 @@ def test_numbers_may_be_fitted_to_other_times(field, job_text):
     """They are those of the job at these times, whatever the values at its own times are."""
     later = open_synthetic(SETTINGS, grid_degrees=10.0, times=["2020-02-01", "2020-02-02", "2020-02-03"])
     job = parse_job(with_fit_times(job_text, json.dumps(["2020-02-01", "2020-02-02", "2020-02-03"])))
-    task = prepare(job, field, later)
+    task = prepare_job(job, field, later)
     fitted = fitted_in(task)
-    alone = fitted_in(prepare(parse_job(job_text), later))
+    alone = fitted_in(prepare_job(parse_job(job_text), later))
     assert fitted.estimates() == alone.estimates()
     assert fitted.prior.mean is task.mean
     assert (fitted.times, fitted.where) == (
@@ -611,12 +611,12 @@ def test_numbers_may_be_fitted_to_other_times(field, job_text):
     )
     other = field.copy(deep=True)
     other.t2m.values[:] = other.t2m.values[:, ::-1].copy()
-    assert fitted_in(prepare(job, other, later)).estimates() == fitted.estimates()
+    assert fitted_in(prepare_job(job, other, later)).estimates() == fitted.estimates()
 
 
 def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_text):
     job = parse_job(with_fit_times(job_text, '["2020-01-01", "2020-01-02"]'))
-    task = prepare(job, field, field)
+    task = prepare_job(job, field, field)
     latitude, longitude = (
         degrees[task.design.train[:40]]
         for degrees in (task.points.latitude_degrees, task.points.longitude_degrees)
@@ -624,7 +624,7 @@ def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_t
     row, column = np.searchsorted(field.latitude, latitude), np.searchsorted(field.longitude, longitude)
     later = field.copy(deep=True)
     later.t2m.values[:, row, column] = np.nan
-    assert sites_of(prepare(job, field, later)).chosen.size == 210
+    assert sites_of(prepare_job(job, field, later)).chosen.size == 210
     later.t2m.values[:] = np.nan
     later.t2m.values[:, row, column] = 280.0
     of_the_others = dataclasses.replace(task.design, train=task.design.train[40:])
@@ -648,7 +648,7 @@ def test_a_run_fits_to_other_times_and_its_name_depends_on_them(job_text):
         for month in (1, 2, 3)
     )
     listed = parse_job(with_fit_times(job_text, '["2020-02-01", "2020-02-02"]'))
-    one, other = (prepare(listed, own, later) for later in (february, march))
+    one, other = (prepare_job(listed, own, later) for later in (february, march))
     assert one.run_key != other.run_key
     digest = json.loads(attributes["provenance"])["fit_content_sha256"]
     assert digest == one.provenance["fit_content_sha256"] != other.provenance["fit_content_sha256"]

@@ -17,8 +17,8 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import fit_sites
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.run import fit, run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.task import prepare_job
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -169,7 +169,7 @@ def test_gaps_that_are_the_same_at_all_times_make_no_difference(field, tmp_path)
         for key in one.variables.keys() - {"seconds"}:
             np.testing.assert_array_equal(one[key].values, other[key].values)
     plain = job(same)
-    task = prepare(plain, ingest(plain, report=lambda text: None))
+    task = prepare_job(plain, ingest(plain, report=lambda text: None))
     assert task.run_key == run_key(
         job=plain.canonical(),
         input_hash=task.provenance["content_sha256"],
@@ -220,7 +220,7 @@ def test_a_time_without_a_value_to_score_is_reported_as_such(field, tmp_path):
 
 def test_a_fit_takes_the_times_and_points_without_gaps(field):
     parsed = job(field, prior=False)
-    task = prepare(parsed, ingest(parsed, report=lambda text: None))
+    task = prepare_job(parsed, ingest(parsed, report=lambda text: None))
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
     values = task.points.values[np.ix_(sites.times, sites.chosen)]
     assert np.isfinite(values).all()
@@ -230,7 +230,7 @@ def test_a_fit_takes_the_times_and_points_without_gaps(field):
     )
     assert np.isin(sites.chosen, task.design.train).all()
     assert values.size > 2 * task.design.train.size
-    assert fit(parsed).ok
+    assert fit_job(parsed).ok
 
 
 @pytest.mark.parametrize("solver", ["rings", pytest.param("cholesky", marks=pytest.mark.exhaustive)])

@@ -11,7 +11,7 @@ from cagp_dist.service.inputs import note_input
 from cagp_dist.service.job_plan import plan_job, size_of_job
 from cagp_dist.service.jobfile.config import parse_job, with_scheduler
 from cagp_dist.service.workers import scheduler_of
-from cagp_dist.store.ingested import append
+from cagp_dist.store.ingested import append_times
 
 from ..jobs import job_text, map_grid, random_points
 from ..sources import save, temperature
@@ -124,7 +124,7 @@ def test_the_digest_of_a_file_is_compared_with_that_of_the_last_time(tmp_path):
             {"source": "file:a.nc", "source_sha256": digest * 64},
         )
         said = []
-        append(store := tmp_path / f"file-{digest}.zarr", field)
+        append_times(store := tmp_path / f"file-{digest}.zarr", field)
         note_input(store, field, reading="all", report=said.append)
         note_input(store, field, reading="all", report=said.append)
         return said

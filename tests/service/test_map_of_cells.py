@@ -12,7 +12,7 @@ from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
@@ -71,7 +71,7 @@ def test_the_map_is_the_mean_over_each_cell(published):
 
 
 def task_mean(job):
-    return prepare(job, ingest(job, report=lambda text: None)).mean
+    return prepare_job(job, ingest(job, report=lambda text: None)).mean
 
 
 def test_points_and_places_are_what_they_are_without_it(published, tmp_path):

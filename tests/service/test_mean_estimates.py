@@ -14,7 +14,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import fit_prior, prior_table
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text, random_points
 from ..sources import save, temperature
@@ -59,7 +59,7 @@ def job(tmp_path, field):
 
 
 def task_of(parsed):
-    return prepare(parsed, ingest(parsed, report=lambda line: None))
+    return prepare_job(parsed, ingest(parsed, report=lambda line: None))
 
 
 @pytest.fixture

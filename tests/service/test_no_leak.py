@@ -15,7 +15,7 @@ from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.sharp_jobs import sharpened
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text, random_points
 
@@ -70,7 +70,7 @@ def task_of(
         solver=solver or {"name": "block-gauss-seidel", "iterations": 2, "block_size": 100},
         recalibration={"method": recalibration},
     )
-    return prepare(parse_job(text), field)
+    return prepare_job(parse_job(text), field)
 
 
 def mean_of(task):

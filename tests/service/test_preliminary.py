@@ -12,7 +12,7 @@ from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job, with_listed_times
 from cagp_dist.store import series
-from cagp_dist.store.ingested import append, open_observations
+from cagp_dist.store.ingested import append_times, open_observations
 from cagp_dist.store.preliminary import marked, preliminary_times
 from cagp_dist.store.series_check import check_series
 from cagp_dist.store.superseded import KEPT, remove_old_preliminary, set_aside_preliminary
@@ -134,8 +134,8 @@ def test_a_job_waits_but_briefly_to_hear_of_final_fields(answer, tmp_path, monke
     path = ingestion._store_path(job.root, job.observations, content=None)
     stored = small(280.0, DAYS)
     newest = small(280.0, DAYS[:1]).isel(time=[0]).assign_coords(time=times[2:])
-    append(path, stored)
-    append(path, marked(newest, times[2:]))
+    append_times(path, stored)
+    append_times(path, marked(newest, times[2:]))
     asked, said = [], []
 
     def open_source(source, *, times, wait_seconds, **_):
@@ -172,7 +172,7 @@ def small(values, preliminary):
 def test_only_batches_with_a_time_that_is_final_now_leave_the_store(tmp_path):
     store = tmp_path / "observations" / "zarr-1.zarr"
     for at in range(2):
-        append(store, small(280.0, DAYS[1:]).isel(time=[at]))
+        append_times(store, small(280.0, DAYS[1:]).isel(time=[at]))
     assert preliminary_times(open_observations(store)).tolist() == DAYS[1:].tolist()
     for field in (small(280.0, DAYS[1:]), small(281.0, DAYS).isel(time=[0])):
         assert set_aside_preliminary(store, field) is None
@@ -181,7 +181,7 @@ def test_only_batches_with_a_time_that_is_final_now_leave_the_store(tmp_path):
     assert [path.name[:8] for path in aside.iterdir()] == ["20200602"]
     assert open_observations(store).time.values.tolist() == DAYS[:1].tolist()
     assert remove_old_preliminary(store) == []
-    append(store, small(281.0, []).isel(time=[1]))
+    append_times(store, small(281.0, []).isel(time=[1]))
     found = open_observations(store)
     assert "preliminary_times" not in found.attrs
     assert found.t2m.values[:, 0, 0].tolist() == [280.0, 281.0]
@@ -196,7 +196,7 @@ def test_times_beside_a_preliminary_field_stay_in_the_store(tmp_path, monkeypatc
         )
     )
     path = ingestion._store_path(job.root, job.observations, content=None)
-    append(path, small(280.0, DAYS[:1]))
+    append_times(path, small(280.0, DAYS[:1]))
     monkeypatch.setattr(ingestion, "open_source", lambda source, **_: small(281.0, []).isel(time=[0]))
     found = ingestion.ingest(job, report=lambda line: None)
     assert found.time.values.tolist() == DAYS[:1].tolist()
@@ -219,7 +219,7 @@ def test_the_last_fields_that_were_set_aside_are_kept(tmp_path, monkeypatch):
     other = path.with_name("cds-0.preliminary-20200101T000000Z")
     for number, time in enumerate(times):
         day = small(280.0 + number, []).isel(time=[0]).assign_coords(time=[time])
-        append(path, marked(day, [time]))
+        append_times(path, marked(day, [time]))
     other.mkdir()
     removed = []
     for number, time in enumerate(times):

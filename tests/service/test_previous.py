@@ -25,8 +25,8 @@ from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
-from cagp_dist.service.run import fit, run
-from cagp_dist.service.task import Simulations, prepare
+from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
 from cagp_dist.store.earlier import earlier_runs
@@ -78,7 +78,7 @@ def the_job(*, prior=None, **tables):
 def task_of(job, observed, day, earlier=None):
     """Task of one day, with what is taken from the day before."""
     field = canonical(dataset(observed, [day]), variable="t2m")
-    task = prepare(job, field.assign_attrs(source="simulated", source_sha256="0"))
+    task = prepare_job(job, field.assign_attrs(source="simulated", source_sha256="0"))
     return replace(task, previous=Previous(task.previous.time, earlier))
 
 
@@ -414,8 +414,8 @@ def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(aft
     job, _ = after_first  # with numbers that are given
     asked = job(2, prior={"mean": "previous", "persistence": 0.25})
     plain = job(2, prior={"mean": "quadratic-latitude"})
-    found = fit(asked)
-    assert found.result.prior.kernel == fit(plain).result.prior.kernel
+    found = fit_job(asked)
+    assert found.result.prior.kernel == fit_job(plain).result.prior.kernel
     table = tomllib.loads(prior_table(asked, found))["prior"]
     again = job(2, prior=table)
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
@@ -491,7 +491,7 @@ def test_the_run_before_may_have_had_other_numbers_of_the_prior(after_first):
 def test_a_run_before_in_another_unit_or_of_another_level_is_refused(after_first):
     job, _ = after_first
     other = job(2)
-    task = prepare(other, ingest(other, report=print))
+    task = prepare_job(other, ingest(other, report=print))
     high = other.model_copy(update={"observations": other.observations.model_copy(update={"level": 500.0})})
     celsius = replace(task.points.variable, units="degC")
     for asked, variable, expected in (

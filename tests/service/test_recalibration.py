@@ -25,8 +25,8 @@ from cagp_dist.service.recalibration_plan import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import sharpened
-from cagp_dist.service.task import prepare
-from cagp_dist.store.layout_check import check
+from cagp_dist.service.task import prepare_job
+from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -70,7 +70,7 @@ def the_job(field, root, *, method=None, design=DESIGN, solver=BLOCKS):
 
 
 def task_of(job):
-    return prepare(job, ingest(job, report=lambda _: None))
+    return prepare_job(job, ingest(job, report=lambda _: None))
 
 
 def solved(task, executor=None):
@@ -162,7 +162,7 @@ def test_every_method_gives_groups_that_can_be_published(done, method):
         solution = replace(solution, sharp=sharpened(chosen, chosen.prior, solution, **quiet))
     groups = groups_of(chosen, task.prior, solution)
     for name, group in groups.items():
-        check(name, group)
+        check_group(name, group)
     posterior = groups["posterior"]
     assert ("t2m_quantile" in posterior) == (method != "none")
     assert ("local_scale" in posterior) == (method == "local-scale")

@@ -15,8 +15,8 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
-from cagp_dist.store.publish import verify
+from cagp_dist.service.task import prepare_job
+from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
@@ -61,7 +61,7 @@ def published(tmp_path_factory):
 
 def test_they_are_those_of_condition(published):
     job, path = published
-    task = prepare(job, ingest(job, report=lambda text: None))
+    task = prepare_job(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(AS_VALUES, resolution_degrees=6.0)
     prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
     solver = cagp.BlockGaussSeidel(2, block_size=50)
@@ -79,7 +79,7 @@ def test_they_are_those_of_condition(published):
     attributes = found.t2m_mean.attrs
     assert attributes["cell_methods"] == "time: point area: mean"
     assert attributes["long_name"].endswith("2 metre temperature, mean over the region")
-    verify(path)
+    verify_files(path)
 
 
 @pytest.mark.exhaustive
@@ -144,7 +144,7 @@ def test_with_folds_they_are_of_all_points(tmp_path):
     folds = {"kind": "folds", "count": 2}
     job = parse_job(the_job(tmp_path, solver=solver, test=folds, regions=["global", SAHARA]))
     found = run(job).regions
-    task = prepare(job, ingest(job, report=lambda text: None))
+    task = prepare_job(job, ingest(job, report=lambda text: None))
     means = cagp.area_means(["global", AS_VALUES[3]])
     for t in range(2):
         prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)

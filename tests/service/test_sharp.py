@@ -24,8 +24,8 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import FACTORS, _alone, sharpened
-from cagp_dist.service.task import prepare
-from cagp_dist.store.layout_check import check
+from cagp_dist.service.task import prepare_job
+from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -99,7 +99,7 @@ def solved(task, executor=None):
 
 
 def task_of(job):
-    return prepare(job, ingest(job, report=lambda _: None))
+    return prepare_job(job, ingest(job, report=lambda _: None))
 
 
 def fitted_by_hand(task, solution, model, **settings):
@@ -148,7 +148,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
     }
     for name, X in where.items():
         group = groups[name]
-        check(name, group)
+        check_group(name, group)
         found = group.t2m_quantile.values.reshape(2, len(QUANTILE_LEVELS), -1)
         np.testing.assert_allclose(found, expected_quantiles(fitted, group, X), rtol=1e-9)
         assert (np.diff(found, axis=1) >= 0.0).all()
@@ -273,7 +273,7 @@ def test_long_plans_name_what_takes_less(stores, tmp_path):
     assert '[recalibration] method = "local-scale" learns' in slow.lines(solve_seconds=12.0)[-1]
     assert len(planned.lines(solve_seconds=12.0)) == 1
     task = task_of(the_job(stores["whole"], tmp_path, design=design))
-    assert len(service.points_of(task).cells) == 0
+    assert len(service.sharp_points(task).cells) == 0
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.simulated_jobs import simulate_task
-from cagp_dist.service.task import Simulations, prepare
-from cagp_dist.store.publish import verify
+from cagp_dist.service.task import Simulations, prepare_job
+from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
@@ -58,7 +58,7 @@ def done(field, tmp_path_factory):
 
 def test_the_run_is_that_of_the_job_with_a_group_more(field, done, tmp_path):
     _, outcome, events = done
-    verify(outcome.path)
+    verify_files(outcome.path)
     plain = run(job_of(field, tmp_path))
     assert plain.path.stem != outcome.path.stem
     for name in ("posterior", "calibration", "observations"):
@@ -173,7 +173,7 @@ def test_a_cluster_gives_the_same_bits(field, tmp_path, solver, two_dask_workers
 def simulated(field, root, asked=20, memory_limit_bytes=None, note=lambda _: None, **tables):
     """What a task finds, without a run."""
     job = job_of(field, root, **tables)
-    task = prepare(job, ingest(job, report=lambda _: None))
+    task = prepare_job(job, ingest(job, report=lambda _: None))
     with cagp.open_executor("serial") as executor:
         return task, simulate_task(
             task,

@@ -24,9 +24,9 @@ from cagp_dist.service.job_fit import fit_sites
 from cagp_dist.service.job_plan import plan_fold, plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 from cagp_dist.service.workers import Crew
-from cagp_dist.store.publish import verify
+from cagp_dist.store.publish import verify_files
 
 from ..jobs import job_text, map_grid
 from ..oracle import universal_kriging
@@ -114,7 +114,7 @@ def test_folds_map_and_places_are_those_of_dense_formulas(stations, estimate):
     outcome = run(job(stations, prior={**NUMBERS, "mean_estimate": estimate}))
     said = json.loads(read(outcome.path, None).attrs["prior"])
     assert (said["mean"], said["mean_estimate"]) == ("constant", estimate)
-    verify(outcome.path)
+    verify_files(outcome.path)
     groups = {name: read(outcome.path, name) for name in ("posterior", "map", "targets", "calibration")}
     posterior = groups["posterior"]
     latitude, longitude = posterior.latitude.values, posterior.longitude.values
@@ -309,7 +309,7 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     assert attributes["noise_variance"] == pytest.approx(known + prior["noise_variance"], rel=0.05)
     assert json.loads(attributes["known_noise_std"]) == {"smallest": 0.3, "largest": 1.5}
     # the likelihood is that with the noise of each station
-    task = prepare(parsed, ingest(parsed, report=lambda line: None))
+    task = prepare_job(parsed, ingest(parsed, report=lambda line: None))
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
     X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
     y = task.points.values[np.ix_(sites.times, sites.chosen)]

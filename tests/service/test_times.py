@@ -17,10 +17,10 @@ from cagp_dist.service.events import silent
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import size_of_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
-from cagp_dist.service.jobfile.times_key import MOST_TIMES, parse_times, times, written
+from cagp_dist.service.jobfile.times_key import MOST_TIMES, parse_short_times, times, written_times
 from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare
+from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text as job_of
 from ..jobs import random_points
@@ -138,7 +138,7 @@ def test_a_rule_is_the_job_that_lists_its_times(store, tmp_path, rule, listed):
     assert by_rule.canonical() == by_list.canonical()
     assert by_rule.canonical()["observations"]["times"] == listed
     if rule == FROM_THE_SOURCE[2][0]:
-        keys = {prepare(one, ingest(one, report=quiet)).run_key for one in (by_rule, by_list)}
+        keys = {prepare_job(one, ingest(one, report=quiet)).run_key for one in (by_rule, by_list)}
         assert len(keys) == 1
 
 
@@ -297,7 +297,7 @@ def test_a_rule_that_is_wrong_is_explained(rule, said):
     ],
 )
 def test_the_short_form_says_the_same_as_the_job_file(short, long):
-    assert parse_times(short) == times(long)
+    assert parse_short_times(short) == times(long)
 
 
 def test_times_of_the_command_line_replace_those_of_the_job(store, tmp_path):
@@ -368,8 +368,8 @@ def test_a_time_axis_that_runs_ahead_of_the_data_is_cut(tmp_path):
     ],
 )
 def test_a_list_is_written_as_short_as_it_can_be_and_read_again_as_the_same(listed, text):
-    assert written(listed) == (text or str(listed).replace("'", '"'))
-    again = resolved(job("sample", written(listed)), report=quiet)
+    assert written_times(listed) == (text or str(listed).replace("'", '"'))
+    again = resolved(job("sample", written_times(listed)), report=quiet)
     assert list(again.observations.listed_times) == listed
 
 
@@ -381,7 +381,7 @@ def test_eleven_years_of_hours_are_not_too_many():
 
 
 def test_latest_is_the_newest_time_alone(store, tmp_path):
-    assert parse_times("latest") == times("latest")
+    assert parse_short_times("latest") == times("latest")
     available = np.array(["2020-01-01", "2020-01-01T00:30", "2020-01-02T06:00"], dtype="M8[ns]")
     np.testing.assert_array_equal(times("latest").times(available), available[-1:])
     np.testing.assert_array_equal(times("latest").times(available[:2]), available[1:2])

@@ -12,7 +12,7 @@ from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.solver_table import SOLVER_TABLES
-from cagp_dist.service.run import fit, run
+from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.workers import workers_of
 from cagp_dist.solvers.registry import SOLVERS
 
@@ -43,7 +43,7 @@ def job(root, *, scheduler="serial", mean_estimate="generalised", **cluster):
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("do", [run, fit])
+@pytest.mark.parametrize("do", [run, fit_job])
 def test_a_dead_scheduler_is_found_out_before_anything_is_read_or_written(do, tmp_path, monkeypatch):
     monkeypatch.setattr(runtime_dask, "CONNECT_SECONDS", 0.5)
     events = []
@@ -84,7 +84,7 @@ def test_a_job_that_is_done_asks_for_no_workers(tmp_path, asked):
     assert asked == ["check pbs"]
 
 
-@pytest.mark.parametrize("do", [run, fit])
+@pytest.mark.parametrize("do", [run, fit_job])
 def test_a_batch_system_without_its_extra_is_found_out_first(do, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
     with pytest.raises(ConfigurationError, match="needs dask-jobqueue"):

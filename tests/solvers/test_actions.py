@@ -10,7 +10,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Problem
 from cagp_dist.solvers.actions.batch_projection import DenseActions, belief_states
-from cagp_dist.solvers.actions.eigenvectors import settled
+from cagp_dist.solvers.actions.eigenvectors import fix_rotation
 from cagp_dist.solvers.stationary.preconditioners import PRECONDITIONERS
 
 from ..oracle import assert_close, kernel_matrix
@@ -254,7 +254,7 @@ def test_eigenvectors_of_one_eigenvalue_do_not_depend_on_rounding():
     turned = vectors.copy()
     for group in ([1, 2, 3], [5, 6], [7, 8]):
         turned[:, group] = vectors[:, group] @ np.linalg.qr(rng.standard_normal((len(group),) * 2))[0]
-    one, two = settled(values, vectors), settled(values * (1.0 + 1e-13), turned)
+    one, two = fix_rotation(values, vectors), fix_rotation(values * (1.0 + 1e-13), turned)
     for count in range(1, 10):
         assert_close(one[:, :count] @ one[:, :count].T, two[:, :count] @ two[:, :count].T)
     assert_close(one.T @ one, np.eye(9))

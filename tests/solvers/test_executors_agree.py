@@ -15,7 +15,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
-from cagp_dist.solvers.engine.tile_tasks import Solved, add_to_sums, no_sums
+from cagp_dist.solvers.engine.tile_tasks import SolvedBlock, add_to_sums, no_sums
 from cagp_dist.solvers.stationary import spectrum
 
 from ..oracle import assert_same_bits
@@ -235,7 +235,7 @@ def test_sums_do_not_depend_on_where_a_solution_lies_in_memory(full):
     assert not moved.flags.aligned
     sums = no_sums(200, 1, full)
     here, there = (
-        add_to_sums(sums, Solved(Z, np.zeros(0), np.zeros(0)), before, after, (0, 300), residuals)
+        add_to_sums(sums, SolvedBlock(Z, np.zeros(0), np.zeros(0)), before, after, (0, 300), residuals)
         for Z in (columns, moved)
     )
     np.testing.assert_array_equal(here.mean, there.mean)

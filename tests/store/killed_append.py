@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from cagp_dist.store.ingested import append
+from cagp_dist.store.ingested import append_times
 
 STEP = 3  # odd, so that tries with and without a store take turns; 1 tries every moment in a minute
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -45,7 +45,7 @@ def kill_before(moment):
 
 
 def main(folder):
-    append(folder / "warm" / "observations.zarr", field([0]))  # so that forks need not import anything
+    append_times(folder / "warm" / "observations.zarr", field([0]))  # so that forks need not import anything
     for moment in range(1, 1000, STEP):
         store = folder / f"try-{moment}" / "observations.zarr"
         if moment % 2:  # half of the tries start with a store, half with nothing
@@ -53,7 +53,7 @@ def main(folder):
         child = os.fork()
         if child == 0:
             kill_before(moment)
-            append(store, field([0, 1, 2, 3]), batch_bytes=2 * 3 * 4 * 4)
+            append_times(store, field([0, 1, 2, 3]), batch_bytes=2 * 3 * 4 * 4)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):

@@ -21,7 +21,7 @@ import xarray as xr
 from cagp_dist.calibration.verification.pit import pit
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.errors import StoreError
-from cagp_dist.store.publish import current_run, output_lock, publish, verify
+from cagp_dist.store.publish import current_run, output_lock, publish, verify_files
 from cagp_dist.store.schema import prediction_group, values_group
 from cagp_dist.store.scored_groups import calibration_group, trace_group
 
@@ -146,7 +146,7 @@ def kill_at_random(root: Path, count: int, seed: int, looked: Path) -> None:
             acknowledged = int.from_bytes(done[-4:], "big")
         run = current_run(root)
         assert run is not None
-        verify(run)
+        verify_files(run)
         # The last run that was acknowledged, or the one after it if the kill came before the acknowledgement.
         allowed = [root / "runs" / f"{key_of(index)}.zarr" for index in (acknowledged, acknowledged + 1)]
         assert run in allowed, (run, acknowledged)
@@ -174,7 +174,7 @@ def kill_at_every_step(root: Path) -> None:
         _, status = os.waitpid(in_child(work), 0)
         run, new = current_run(root), root / "runs" / f"{key_of(number)}.zarr"
         assert run is not None
-        verify(run)
+        verify_files(run)
         assert run in (before, new), run
         print(f"step {number} {'new' if run == new else 'old'}", flush=True)
         before = run
@@ -202,7 +202,7 @@ def kill_replacement(root: Path, every: int) -> None:
         _, status = os.waitpid(in_child(work), 0)
         assert current_run(root) == before  # raises where the run is missing
         try:
-            verify(before)
+            verify_files(before)
         except StoreError:
             state = "damaged"
         else:
@@ -241,7 +241,7 @@ def fail_at_steps(root: Path) -> None:
         _, status = os.waitpid(in_child(work), 0)
         run, new = current_run(root), root / "runs" / f"{key_of(number)}.zarr"
         assert run is not None
-        verify(run)
+        verify_files(run)
         assert run in (before, new), run
         before = run
         if os.waitstatus_to_exitcode(status) == 7:

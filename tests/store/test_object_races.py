@@ -16,7 +16,7 @@ from cagp_dist.store import manifest, marks, object_removal
 from cagp_dist.store import objects as objects_module
 from cagp_dist.store.bucket import Bucket
 from cagp_dist.store.object_names import manifest_of, upload_in
-from cagp_dist.store.object_removal import prune
+from cagp_dist.store.object_removal import prune_objects
 from cagp_dist.store.objects import PublishedObjects
 
 from . import publisher
@@ -100,7 +100,7 @@ def _race(server, connect, folder, key, turns):
     run = folder / "runs" / f"{key}.zarr"
     threads = [
         threading.Thread(target=work, args=("publisher", lambda: objects.commit(run, folder))),
-        threading.Thread(target=work, args=("remover", lambda: prune(bucket, keep=1))),
+        threading.Thread(target=work, args=("remover", lambda: prune_objects(bucket, keep=1))),
     ]
     for thread in threads:
         thread.start()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError, StoreError
 from cagp_dist.store import batches
 from cagp_dist.store.batches import DamagedStoreError
-from cagp_dist.store.ingested import Appended, append, open_observations, stored_times
+from cagp_dist.store.ingested import IngestResult, append_times, open_observations, stored_times
 from cagp_dist.store.superseded import set_aside_preliminary
 from cagp_dist.store.zarr_arrays import missing_chunks
 
@@ -38,7 +38,7 @@ def batch_folders(store):
 def test_what_was_appended_is_opened_again(store):
     given_field = field([0, 1, 2])
     given_field.t2m[1, 0, 0] = np.nan
-    assert append(store, given_field) == Appended(times_added=3, times_present=0)
+    assert append_times(store, given_field) == IngestResult(times_added=3, times_present=0)
     opened = open_observations(store)
     xr.testing.assert_equal(opened, given_field)
     assert opened.time.dtype == np.dtype("datetime64[ns]")
@@ -51,24 +51,24 @@ def test_what_was_appended_is_opened_again(store):
 def test_attributes_of_the_variables_are_kept(store):
     given_field = field([0])
     given_field.t2m.attrs = {"units": "K", "standard_name": "air_temperature"}
-    append(store, given_field)
+    append_times(store, given_field)
     assert open_observations(store).t2m.attrs == given_field.t2m.attrs
 
 
 def test_another_spelling_of_its_unit_is_no_other_variable(store):
     old, new = (field([step]).rename(t2m="wind") for step in (0, 1))
     old.wind.attrs, new.wind.attrs = {"units": "m s**-1"}, {"units": "m s-1"}
-    append(store, old)
-    assert append(store, new) == Appended(times_added=1, times_present=0)
+    append_times(store, old)
+    assert append_times(store, new) == IngestResult(times_added=1, times_present=0)
     with pytest.raises(StoreError, match=r"holds wind \[hPa\], and .* holds wind \[m s-1\]"):
-        append(store, new.assign(wind=new.wind.assign_attrs(units="hPa")))
+        append_times(store, new.assign(wind=new.wind.assign_attrs(units="hPa")))
 
 
 def test_a_time_that_is_there_already_is_skipped_and_others_are_inserted(store):
-    append(store, field([2, 5]))
-    assert append(store, field([2, 5])) == Appended(times_added=0, times_present=2)
+    append_times(store, field([2, 5]))
+    assert append_times(store, field([2, 5])) == IngestResult(times_added=0, times_present=2)
     assert len(batch_folders(store)) == 1
-    assert append(store, field([0, 2, 3])) == Appended(times_added=2, times_present=1)
+    assert append_times(store, field([0, 2, 3])) == IngestResult(times_added=2, times_present=1)
     xr.testing.assert_equal(open_observations(store), field([0, 2, 3, 5]))
 
 
@@ -77,44 +77,44 @@ def test_a_time_that_is_there_already_is_skipped_and_others_are_inserted(store):
 def test_the_order_of_appends_does_not_matter(tmp_path_factory, parts):
     store = tmp_path_factory.mktemp("order") / "observations.zarr"
     for part in parts:
-        append(store, field(sorted(part)), batch_bytes=SMALL)
+        append_times(store, field(sorted(part)), batch_bytes=SMALL)
     opened = open_observations(store)
     xr.testing.assert_equal(opened, field(sorted(set().union(*parts))))
     other = store.with_name("at-once.zarr")
-    append(other, field(sorted(set().union(*parts))))
+    append_times(other, field(sorted(set().union(*parts))))
     assert open_observations(other).attrs == opened.attrs
 
 
 def test_other_values_at_a_time_that_is_there_are_refused_and_nothing_is_written(store):
-    append(store, field([0, 1]))
+    append_times(store, field([0, 1]))
     changed = field([1, 2])
     changed.t2m[0, 0, 0] += 0.5
     with pytest.raises(
         StoreError,
         match=r"2020-01-02T00:00 is in .* with other values, which differ by up to 0\.5 K; they came from",
     ):
-        append(store, changed)
+        append_times(store, changed)
     xr.testing.assert_equal(open_observations(store), field([0, 1]))
     changed.t2m[0] = np.nan
     with pytest.raises(StoreError, match="by up to nan K"):
-        append(store, changed)
+        append_times(store, changed)
 
 
 def test_another_grid_is_refused(store):
-    append(store, field([0]))
+    append_times(store, field([0]))
     shifted = field([1]).assign_coords(latitude=[-11.0, 0.0, 11.0])
     with pytest.raises(
         StoreError, match=r"3 latitudes -11\.\.11, and .* has 3 -10\.\.10; a store holds one grid"
     ):
-        append(store, shifted)
+        append_times(store, shifted)
     with pytest.raises(StoreError, match=r"2 longitudes 0\.\.90, and .* has 4 0\.\.270"):
-        append(store, field([1]).isel(longitude=[0, 1]))
+        append_times(store, field([1]).isel(longitude=[0, 1]))
     rounded = field([1]).assign_coords(latitude=np.array([-10.0, 1e-6, 10.0]))
-    assert append(store, rounded).times_added == 1
+    assert append_times(store, rounded).times_added == 1
 
 
 def test_only_the_wanted_times_are_read(store):
-    append(store, field(range(6)), batch_bytes=SMALL)
+    append_times(store, field(range(6)), batch_bytes=SMALL)
     assert len(batch_folders(store)) == 3
     damaged = batch_folders(store)[0] / "t2m" / "c" / "0" / "0" / "0"
     damaged.write_bytes(b"")
@@ -124,11 +124,11 @@ def test_only_the_wanted_times_are_read(store):
     with pytest.raises(StoreError, match=f"{damaged} is damaged"):
         open_observations(store)
     with pytest.raises(StoreError, match=f"{damaged} is damaged"):
-        append(store, field([0, 9]))
+        append_times(store, field([0, 9]))
 
 
 def test_absent_times_are_named(store):
-    append(store, field([0, 3]))
+    append_times(store, field([0, 3]))
     with pytest.raises(
         DataError, match=r"1 of 2 .* \(such as 2021-01-01T00:00\)\. It has 2 times from 2020-01-01"
     ):
@@ -141,7 +141,7 @@ def test_absent_times_are_named(store):
 
 def test_a_process_opens_a_batch_once_to_list_it(store, monkeypatch):
     """What a daily job does: look for a day, set aside what is final now, add the day and read it."""
-    append(store, field(range(5)), batch_bytes=SMALL // 2)
+    append_times(store, field(range(5)), batch_bytes=SMALL // 2)
     old = [path.name for path in batch_folders(store)]
     opened = []
 
@@ -155,7 +155,7 @@ def test_a_process_opens_a_batch_once_to_list_it(store, monkeypatch):
         with pytest.raises(DataError, match="are not in"):
             open_observations(store, times=field([day]).time.values)
         assert set_aside_preliminary(store, field([day])) is None
-        assert append(store, field([day])).times_added == 1
+        assert append_times(store, field([day])).times_added == 1
         assert stored_times(store).size == day + 1
         xr.testing.assert_equal(open_observations(store, times=field([day]).time.values), field([day]))
     assert [opened.count(name) for name in old] == [1, 1, 1, 1, 1]
@@ -163,7 +163,7 @@ def test_a_process_opens_a_batch_once_to_list_it(store, monkeypatch):
 
 
 def test_a_batch_that_was_exchanged_is_opened_again(store):
-    append(store, field([0, 1]), batch_bytes=SMALL // 2)
+    append_times(store, field([0, 1]), batch_bytes=SMALL // 2)
     assert stored_times(store).size == 2
     batch, _ = batch_folders(store)
     good = (batch / "zarr.json").read_bytes()
@@ -183,19 +183,19 @@ def test_a_batch_that_was_exchanged_is_opened_again(store):
 def test_no_store_an_empty_one_and_something_else_are_told_apart(store, tmp_path):
     with pytest.raises(StoreError, match="there is no observation store at"):
         open_observations(store)
-    append(store, field([0]))
+    append_times(store, field([0]))
     for batch in batch_folders(store):
         batch.rename(tmp_path / "elsewhere")
     with pytest.raises(DataError, match="holds no time yet"):
         open_observations(store)
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreError, match="exists and is no observation store"):
-        append(tmp_path / "folder", field([0]))
+        append_times(tmp_path / "folder", field([0]))
 
 
 def test_chunks_are_small_compressed_and_checked(store, monkeypatch):
     monkeypatch.setattr(batches, "CHUNK_BYTES", 3 * 4 * 4)
-    append(store, field(range(4)))
+    append_times(store, field(range(4)))
     (batch,) = batch_folders(store)
     array = zarr.open_group(batch, mode="r")["t2m"]
     assert array.chunks == (1, 3, 4)
@@ -205,7 +205,7 @@ def test_chunks_are_small_compressed_and_checked(store, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["flip", "cut", "gone", "extra"])
 def test_damage_to_any_file_of_a_batch_is_found(store, kind):
-    append(store, field([0, 1]))
+    append_times(store, field([0, 1]))
     (batch,) = batch_folders(store)
     rng = np.random.default_rng(0)
     for file in sorted(path for path in batch.rglob("*") if path.is_file()):
@@ -230,7 +230,7 @@ def test_damage_to_any_file_of_a_batch_is_found(store, kind):
 
 
 def test_a_damaged_chunk_is_named_and_damaged_attributes_name_the_batch(store):
-    append(store, field([0]))
+    append_times(store, field([0]))
     (batch,) = batch_folders(store)
     metadata = batch / "t2m" / "zarr.json"
     text = metadata.read_text()
@@ -245,34 +245,36 @@ def test_a_damaged_chunk_is_named_and_damaged_attributes_name_the_batch(store):
 
 
 def test_progress_is_told_after_each_batch(store):
-    append(store, field([0]))
+    append_times(store, field([0]))
     told = []
-    append(store, field(range(6)), batch_bytes=SMALL, progress=lambda done, total: told.append((done, total)))
+    append_times(
+        store, field(range(6)), batch_bytes=SMALL, progress=lambda done, total: told.append((done, total))
+    )
     assert told == [(3, 6), (5, 6), (6, 6)]
 
 
 def test_one_process_at_a_time_writes(store):
-    append(store, field([0]))
+    append_times(store, field([0]))
     with (store.parent / ".observations.zarr.lock").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         staging = store.parent / ".observations.zarr.staging"
         (staging / "work").mkdir(parents=True)
         with pytest.raises(StoreError, match="another process is writing to"):
-            append(store, field([1]))
+            append_times(store, field([1]))
         assert (staging / "work").exists()
-    assert append(store, field([1])).times_added == 1
+    assert append_times(store, field([1])).times_added == 1
     assert not staging.exists()
 
 
 def test_a_full_disk_is_an_error_and_the_store_stays_as_it_was(store, monkeypatch):
-    append(store, field([0]))
+    append_times(store, field([0]))
 
     def full(source, target):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(batches.os, "rename", full)
     with pytest.raises(StoreError, match="No space left on device"):
-        append(store, field([1]))
+        append_times(store, field([1]))
     monkeypatch.undo()
     assert sorted(os.listdir(store.parent)) == [".observations.zarr.lock", "observations.zarr"]
     xr.testing.assert_equal(open_observations(store), field([0]))
@@ -281,7 +283,7 @@ def test_a_full_disk_is_an_error_and_the_store_stays_as_it_was(store, monkeypatc
 def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ConfigurationError, match="cannot write"):
-        append(tmp_path / "file" / "observations.zarr", field([0]))
+        append_times(tmp_path / "file" / "observations.zarr", field([0]))
 
 
 @pytest.mark.parametrize(
@@ -297,13 +299,13 @@ def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path):
 )
 def test_what_is_not_canonical_is_refused(store, change, message):
     with pytest.raises(ArgumentError, match=message):
-        append(store, change(field([0, 1])))
+        append_times(store, change(field([0, 1])))
     assert not store.parent.exists()
 
 
 @pytest.mark.exhaustive
 def test_a_kill_at_any_moment_leaves_whole_batches_and_the_next_append_completes_them(tmp_path):
-    append(tmp_path / "before" / "observations.zarr", field([0, 1]))
+    append_times(tmp_path / "before" / "observations.zarr", field([0, 1]))
     script = Path(__file__).with_name("killed_append.py")
     root = os.fspath(Path(__file__).parents[2])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
@@ -324,7 +326,7 @@ def test_a_kill_at_any_moment_leaves_whole_batches_and_the_next_append_completes
         assert days.tolist() in ([], [0, 1], [0, 1, 2, 3])
         assert not started or days.size >= 2
         seen.add(days.size)
-        after = append(store, field([0, 1, 2, 3]))
+        after = append_times(store, field([0, 1, 2, 3]))
         assert (after.times_added, after.times_present) == (4 - days.size, days.size)
         assert sorted(os.listdir(folder)) == [".observations.zarr.lock", "observations.zarr"]
         xr.testing.assert_equal(open_observations(store), field([0, 1, 2, 3]))

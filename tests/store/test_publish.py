@@ -23,7 +23,7 @@ from cagp_dist.store.publish import (
     publish,
     published,
     run_key,
-    verify,
+    verify_files,
 )
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -39,7 +39,7 @@ def _files(run: Path) -> list[Path]:
 
 def test_groups_come_back_as_they_were_given(root):
     run = current_run(root)
-    verify(run)
+    verify_files(run)
     for name, group in publisher.make_groups(1).items():
         xr.testing.assert_identical(read_group(run, name), group)
 
@@ -129,10 +129,10 @@ def test_an_older_run_becomes_current_again_and_all_runs_are_kept(root):
     first = current_run(root)
     second = publisher.publish_index(root, 2)
     assert current_run(root) == second
-    verify(first)
+    verify_files(first)
     assert publisher.publish_index(root, 1, small=False) == first
     assert current_run(root) == first
-    verify(second)
+    verify_files(second)
 
 
 def test_a_run_is_made_current_by_its_key(root):
@@ -143,7 +143,7 @@ def test_a_run_is_made_current_by_its_key(root):
     with pytest.raises(StoreError, match=f"there is no run at .*{publisher.key_of(3)}.zarr to make current"):
         make_current(root, run_key=publisher.key_of(3))
     assert current_run(root) == first
-    verify(second)
+    verify_files(second)
 
 
 def test_a_damaged_run_is_replaced(root, caplog):
@@ -153,7 +153,7 @@ def test_a_damaged_run_is_replaced(root, caplog):
     assert published(root, run_key=publisher.key_of(1)) is None
     assert "t2m_mean/zarr.json is damaged" in caplog.text
     assert publisher.publish_index(root, 1, small=False) == run
-    verify(run)
+    verify_files(run)
     assert list((root / ".staging").iterdir()) == []
 
 
@@ -161,7 +161,7 @@ def test_a_run_without_its_manifest_is_replaced(root):
     run = current_run(root)
     run.with_suffix(".sha256").unlink()
     publisher.publish_index(root, 1, small=False)
-    verify(run)
+    verify_files(run)
 
 
 # Damage
@@ -180,9 +180,9 @@ def test_every_flipped_bit_is_found(root):
             # A flip in the manifest is found in the manifest or in the file whose line it is.
             named = ".*" if path.suffix == ".sha256" else re.escape(str(path))
             with pytest.raises(StoreError, match=named):
-                verify(run)
+                verify_files(run)
         path.write_bytes(good)
-    verify(run)
+    verify_files(run)
 
 
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
@@ -194,12 +194,12 @@ def test_every_truncation_and_deletion_is_found(root, step):
         for length in {0, 1, len(good) // 2, len(good) - 1}:
             path.write_bytes(good[:length])
             with pytest.raises(StoreError, match=named):
-                verify(run)
+                verify_files(run)
         path.unlink()
         with pytest.raises(StoreError, match=re.escape(str(path))):
-            verify(run)
+            verify_files(run)
         path.write_bytes(good)
-    verify(run)
+    verify_files(run)
 
 
 def test_a_manifest_cut_at_the_end_of_a_line_is_found(root):
@@ -208,7 +208,7 @@ def test_a_manifest_cut_at_the_end_of_a_line_is_found(root):
     lines = manifest.read_text().splitlines(keepends=True)
     manifest.write_text("".join(lines[:-1]))
     with pytest.raises(StoreError, match="does not belong there"):
-        verify(run)
+        verify_files(run)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_file_too_many_is_found(root, make):
     extra = current_run(root) / "posterior" / "extra"
     make(extra)
     with pytest.raises(StoreError, match=f"{extra} does not belong there"):
-        verify(current_run(root))
+        verify_files(current_run(root))
 
 
 def test_a_link_that_leads_nowhere_is_an_error_that_names_it(root):
@@ -226,14 +226,14 @@ def test_a_link_that_leads_nowhere_is_an_error_that_names_it(root):
     path.unlink()
     path.symlink_to("nowhere")
     with pytest.raises(StoreError, match=f"{path} cannot be read"):
-        verify(current_run(root))
+        verify_files(current_run(root))
 
 
 def test_a_missing_run_is_an_error(root):
     run = current_run(root)
     shutil.rmtree(run)
     with pytest.raises(StoreError, match="there is no run at"):
-        verify(run)
+        verify_files(run)
     with pytest.raises(StoreError, match=r"CURRENT names the run \w+, but .* is missing"):
         current_run(root)
 

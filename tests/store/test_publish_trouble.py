@@ -13,7 +13,7 @@ import pytest
 
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import atomic_files as files
-from cagp_dist.store.publish import current_run, output_lock, publish, verify
+from cagp_dist.store.publish import current_run, output_lock, publish, verify_files
 
 from . import publisher
 
@@ -165,7 +165,7 @@ def test_a_disk_that_fails_to_flush_is_a_store_error(root):
     assert output.returncode == 1
     assert re.search(rf"StoreError: cannot write {root}/.staging/.*: Input/output error", output.stderr)
     assert current_run(root) == before
-    verify(before)
+    verify_files(before)
 
 
 # Kills
@@ -182,7 +182,7 @@ def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
         while process.poll() is None:
             run = current_run(root)  # a reader that looks all the time
             if run is not None:
-                verify(run)
+                verify_files(run)
                 seen.append(run)
                 looked.touch()
         output, _ = process.communicate()
@@ -195,7 +195,7 @@ def test_kills_at_random_moments_leave_a_run_that_verifies(tmp_path):
     order = [index_of[run.name] for run in seen]
     assert order == sorted(order), "a reader saw an older run after a newer one"
     for run in set(seen):
-        verify(run)
+        verify_files(run)
 
 
 @pytest.mark.slow

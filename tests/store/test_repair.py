@@ -14,7 +14,7 @@ from cagp_dist.errors import DataError
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store.batches import DamagedStoreError
-from cagp_dist.store.ingested import append, open_observations
+from cagp_dist.store.ingested import append_times, open_observations
 from cagp_dist.store.repair import set_aside
 
 from ..jobs import job_text
@@ -27,7 +27,7 @@ ONE_TIME = 3 * 4 * 4
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     store = tmp_path_factory.mktemp("template") / "cds-0123.zarr"
-    append(store, field([0, 1]), batch_bytes=ONE_TIME)
+    append_times(store, field([0, 1]), batch_bytes=ONE_TIME)
     return store
 
 
@@ -41,7 +41,7 @@ def batches(store):
 
 
 def append_and_open(store, days):
-    append(store, field(days))
+    append_times(store, field(days))
     open_observations(store)
 
 
@@ -51,7 +51,7 @@ def heal(store, days):
         append_and_open(store, days)
     assert str(store) in str(caught.value)
     aside = set_aside(caught.value.store, now=NOW)
-    append(store, field(days), batch_bytes=ONE_TIME)
+    append_times(store, field(days), batch_bytes=ONE_TIME)
     xr.testing.assert_equal(open_observations(store), field(days))
     return aside
 

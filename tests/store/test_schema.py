@@ -13,7 +13,7 @@ from cagp_dist.calibration.verification.strata import RELIABILITY_LEVELS, Strata
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.predictive import Gaussian
 from cagp_dist.store.discovery import root_attributes
-from cagp_dist.store.layout_check import check, variable_in
+from cagp_dist.store.layout_check import check_group, variable_in
 from cagp_dist.store.schema import prediction_group, values_group
 from cagp_dist.store.scored_groups import calibration_group, trace_group
 
@@ -123,7 +123,7 @@ def test_names_and_dimensions_are_the_documented_ones(name):
     group = _groups()[name]
     assert {key: variable.dims for key, variable in group.data_vars.items()} == LAYOUT[name]
     assert {key: variable.dims for key, variable in group.coords.items()} == COORDINATES[name]
-    check(name, group)
+    check_group(name, group)
 
 
 @pytest.mark.parametrize("name", LAYOUT)
@@ -201,7 +201,7 @@ def test_strata_and_reliability_are_those_of_their_observations():
         plain=(plain, before),
         strata=[halves],
     )
-    check("calibration", group)
+    check_group("calibration", group)
     assert group.stratum.values.tolist() == ["all", "north", "south"]
     assert group.stratum_kind.values.tolist() == ["all", "half", "half"]
     assert group.stratum_definition.values.tolist()[1:] == ["of most", "of most others"]
@@ -239,10 +239,10 @@ def test_wrong_error_bars_are_called_so():
 def test_the_axes_of_a_map_ascend_and_may_begin_west_of_greenwich():
     axes = AXES | {"longitude_degrees": AXES["longitude_degrees"] - 180.0}
     fields = {"mean": np.full(GRID, 280.0), "std": np.ones(GRID), "noise_variance": 0.5}
-    check("map", prediction_group("map", **axes, **fields))
+    check_group("map", prediction_group("map", **axes, **fields))
     jump = AXES | {"longitude_degrees": AXES["longitude_degrees"] % 352.0}
     with pytest.raises(StoreError, match="map/longitude does not ascend"):
-        check("map", prediction_group("map", **jump, **fields))
+        check_group("map", prediction_group("map", **jump, **fields))
 
 
 def test_the_standard_deviation_says_that_it_is_latent():
@@ -338,13 +338,13 @@ def test_a_trace_needs_one_time_per_iteration_and_one_set_of_levels():
 
 def test_an_unknown_group_is_refused():
     with pytest.raises(StoreError, match="no group 'maps'; expected one of posterior, map"):
-        check("maps", _groups()["map"])
+        check_group("maps", _groups()["map"])
 
 
 def test_wrong_dimensions_are_refused():
     group = _groups()["posterior"]
     with pytest.raises(StoreError, match="posterior/t2m_mean has dimensions"):
-        check("posterior", group.assign(t2m_mean=group.t2m_mean.T))
+        check_group("posterior", group.assign(t2m_mean=group.t2m_mean.T))
 
 
 @pytest.mark.parametrize(
@@ -363,14 +363,14 @@ def test_implausible_values_are_refused(name, variable, value):
     group = _groups()[name].copy(deep=True)
     group[variable] = group[variable].copy(data=np.full(group[variable].shape, value))
     with pytest.raises(StoreError, match=f"{name}/{variable} ranges over"):
-        check(name, group)
+        check_group(name, group)
 
 
 def test_extra_variables_are_checked_for_missing_numbers():
     group = _groups()["trace"]
-    check("trace", group.assign(note=("iteration", ["a", "b", "c"])))
+    check_group("trace", group.assign(note=("iteration", ["a", "b", "c"])))
     with pytest.raises(StoreError, match="trace/extra holds 1 NaN"):
-        check("trace", group.assign(extra=("iteration", [1.0, np.nan, 2.0])))
+        check_group("trace", group.assign(extra=("iteration", [1.0, np.nan, 2.0])))
 
 
 # Attributes of the root
@@ -432,7 +432,7 @@ def test_the_part_that_was_not_computed_may_be_there_or_not():
     part = 0.5 * STD
     shared = {"noise_variance": 0.5, "computational_std": part}
     group = prediction_group("posterior", **POINTS, mean=MEAN, std=STD, observed=OBSERVED, **shared)
-    check("posterior", group)
+    check_group("posterior", group)
     assert group.t2m_std_computational.dims == ("time", "point")
     np.testing.assert_array_equal(group.t2m_std_computational, np.broadcast_to(part, (T, Q)))
     assert group.t2m_std_computational.attrs["units"] == "K"
@@ -445,27 +445,27 @@ def test_the_part_that_was_not_computed_may_be_there_or_not():
         noise_variance=0.5,
         computational_std=np.full(GRID[1:], 0.1),
     )
-    check("map", on_map)
+    check_group("map", on_map)
     assert on_map.t2m_std_computational.dims == ("time", "latitude", "longitude")
     with pytest.raises(StoreError, match=r"posterior/t2m_std_computational ranges over -"):
-        check("posterior", group.assign(t2m_std_computational=-group.t2m_std_computational))
+        check_group("posterior", group.assign(t2m_std_computational=-group.t2m_std_computational))
     with pytest.raises(StoreError, match="t2m_std_computational has dimensions"):
-        check("posterior", group.assign(t2m_std_computational=group.t2m_std_computational[0]))
+        check_group("posterior", group.assign(t2m_std_computational=group.t2m_std_computational[0]))
 
 
 def test_a_map_has_all_its_error_bars_or_none():
     """None where they are in ``map_std``, on a coarser grid."""
     whole = _groups()["map"]
     alone = prediction_group("map", **AXES, mean=np.full(GRID, 280.0))
-    check("map", alone)
-    check("map_std", whole)
+    check_group("map", alone)
+    check_group("map_std", whole)
     np.testing.assert_array_equal(alone.t2m_mean, whole.t2m_mean)
     assert variable_in(alone).name == "t2m"
     assert variable_in(alone).long_name == variable_in(whole).long_name
     for name in ("t2m_std", "t2m_predictive_std"):
         with pytest.raises(StoreError, match="group 'map' has one of t2m_std and t2m_predictive_std"):
-            check("map", whole.drop_vars(name))
+            check_group("map", whole.drop_vars(name))
         with pytest.raises(StoreError, match=f"group 'map_std' lacks the variable '{name}'"):
-            check("map_std", whole.drop_vars(name))
+            check_group("map_std", whole.drop_vars(name))
     with pytest.raises(StoreError, match="map_std/latitude does not ascend"):
-        check("map_std", whole.isel(latitude=slice(None, None, -1)))
+        check_group("map_std", whole.isel(latitude=slice(None, None, -1)))

@@ -17,7 +17,7 @@ from cagp_dist.service.run import run
 from cagp_dist.service.verification import verify_run
 from cagp_dist.store.batches import DamagedStoreError
 from cagp_dist.store.checkpoints import Checkpoints, verified
-from cagp_dist.store.ingested import append, open_observations
+from cagp_dist.store.ingested import append_times, open_observations
 from cagp_dist.store.publish import published
 from cagp_dist.store.repair import set_aside
 
@@ -158,7 +158,7 @@ class _Observations:
         self._append(self.template / "o.zarr")
 
     def _append(self, store: Path) -> None:
-        append(store, self._field, batch_bytes=self._field.t2m.nbytes // 2)
+        append_times(store, self._field, batch_bytes=self._field.t2m.nbytes // 2)
 
     def exposed(self, copy: Path) -> Path:
         return copy / "o.zarr"

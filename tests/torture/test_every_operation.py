@@ -11,7 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import StoreError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.store.checkpoints import checkpoints_folder, checkpoints_of_run
-from cagp_dist.store.publish import current_run, output_lock, publish, verify
+from cagp_dist.store.publish import current_run, output_lock, publish, verify_files
 from cagp_dist.store.schema import values_group
 
 from ..operations import failing, operations
@@ -70,14 +70,14 @@ def test_wherever_the_disk_fails_the_error_names_it_and_the_same_command_goes_on
                 failed = str(error)
         assert tried.count >= number, "the operation came to pass"
         current = current_run(root)
-        verify(current)
+        verify_files(current)
         if failed is not None:
             named += 1
             assert re.search(rf"{re.escape(str(root))}.*{re.escape(os.strerror(code))}", failed), failed
         assert current == before or current.stem == key_of(index)
         assert current != before or failed is not None, "what was not published is an error"
         before, found = solve_and_publish(root, index)
-        verify(before)
+        verify_files(before)
         assert current_run(root) == before
         np.testing.assert_array_equal(found.mean, whole.mean)
         assert not any(checkpoints_folder(root).iterdir())

@@ -15,7 +15,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import CagpError
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.store.checkpoints import KEPT, Checkpoints, verified
-from cagp_dist.store.publish import current_run, verify
+from cagp_dist.store.publish import current_run, verify_files
 
 from ..problems import regression_problem
 from ..store import publisher
@@ -101,7 +101,7 @@ class Looks:
             try:
                 run = current_run(self._root)
                 if run is not None:
-                    verify(run)
+                    verify_files(run)
                     self.seen.append(run)
             except (CagpError, OSError) as error:
                 self.faults.append(f"the reader found: {error}")

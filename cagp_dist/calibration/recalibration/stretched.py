@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.kernels import Elementary, Kernel, Sum, coordinates
+from cagp_dist.kernels import Elementary, Kernel, Sum, point_columns
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.runtime import blas_threads_for
 
@@ -211,7 +211,7 @@ class DenseVariances(Variances):
         made = []
         for points in (observed, targets):
             values = np.empty((len(points), len(observed)))
-            evaluate(*slope, coordinates(points), coordinates(observed), values)
+            evaluate(*slope, point_columns(points), point_columns(observed), values)
             squares = cdist(points, observed, "sqeuclidean")
             made.append(np.divide(values, squares, out=values, where=squares > 0.0))
         return made[0], made[1]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Checkpoints, Draft
+    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, SolveCheckpoints
 
 NULL_SPACE = 1e-8
 """Eigenvalues of a covariance below this fraction of the prior variance count as zero."""
@@ -53,7 +53,7 @@ class Standardised(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Fields:
+class SimulatedFields:
     """Fields of a prior, and what was observed of them."""
 
     prior: Prior  # Of the solves: kernel, noise and mean
@@ -72,20 +72,20 @@ class Fields:
         """Number of fields, t."""
         return int(self.latent.shape[1])
 
-    def part(self, chosen: slice) -> "Fields":
+    def part(self, chosen: slice) -> "SimulatedFields":
         """Take some of the fields."""
         y = self.y[chosen] if self.on_grid else self.y[:, chosen]
-        return Fields(self.prior, self.X, y, self.X_test, self.latent[:, chosen])
+        return SimulatedFields(self.prior, self.X, y, self.X_test, self.latent[:, chosen])
 
 
 def standardised(
-    fields: Fields,
+    fields: SimulatedFields,
     *,
     solver: "Solver",
     direction: Array,
     executor: "Executor",
     memory_limit_bytes: int | None = None,
-    checkpoints: "Checkpoints | None" = None,
+    checkpoints: "SolveCheckpoints | None" = None,
     progress: Callable[[float], None] = lambda _: None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Standardised:
@@ -154,7 +154,7 @@ class _Found:
         return Standardised(*(np.concatenate(values, axis=-1) for values in zip(*self._parts, strict=True)))
 
 
-def _fingerprint(fields: Fields, solver: "Solver", direction: Array, batch: int) -> str:
+def _fingerprint(fields: SimulatedFields, solver: "Solver", direction: Array, batch: int) -> str:
     """Digest of all that errors of single fields depend on."""
     from cagp_dist.solvers.engine.solve_checkpoints import add_arrays, in_full
 
@@ -172,13 +172,13 @@ def errors_bytes(*, targets: int, fields: int) -> int:
 
 
 def _conditioned(
-    fields: Fields,
+    fields: SimulatedFields,
     solver: "Solver",
     direction: Array,
     executor: "Executor",
     memory_limit_bytes: int | None,
     progress: Callable[[float], None],
-    checkpoints: "Checkpoints | None" = None,
+    checkpoints: "SolveCheckpoints | None" = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Standardised:
     """All fields in one solve, with one covariance."""
@@ -249,7 +249,7 @@ def _positive(variance: float) -> float:
     return variance
 
 
-def _fields_at_once(fields: Fields, solver: "Solver", memory_limit_bytes: int) -> int:
+def _fields_at_once(fields: SimulatedFields, solver: "Solver", memory_limit_bytes: int) -> int:
     """Fields that are solved together with a stored Gram matrix; 0 if none are."""
     from cagp_dist.solvers import ConjugateGradient
 
@@ -266,7 +266,7 @@ def _fields_at_once(fields: Fields, solver: "Solver", memory_limit_bytes: int) -
 
 
 def _conjugate_gradients(
-    fields: Fields, iterations: int, direction: Array, batch: int, *, begun: int = 0
+    fields: SimulatedFields, iterations: int, direction: Array, batch: int, *, begun: int = 0
 ) -> Iterator[Standardised]:
     """Standardise the errors of conjugate gradients, ``batch`` fields at a time; ``begun`` are left out."""
     from cagp_dist.posterior.problem import noise_of, patterns

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.simulation.beliefs import Fields
+from cagp_dist.calibration.simulation.beliefs import SimulatedFields
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.kernels import Kernel
@@ -33,7 +33,7 @@ _JITTERS = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 class Drawn:
     """Fields of a prior with their observations, and the direction that errors are projected on."""
 
-    fields: Fields  # What solves get
+    fields: SimulatedFields  # What solves get
     direction: Array  # (q,): unit vector
     # Added to the diagonal of the joint covariance, as a fraction of the kernel variance
     relative_jitter: float
@@ -81,12 +81,12 @@ def draw(
     values += centre[: len(train)]
     latent += centre[len(train) :]
     values += np.sqrt(places.noise)[:, None] * generator.standard_normal((len(train), simulations))
-    fields = Fields(places.prior, places.X, places.embedded(values), test, latent)
+    fields = SimulatedFields(places.prior, places.X, places.embedded(values), test, latent)
     return Drawn(fields, direction, relative_jitter)
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class ObservedPlaces:
     """Where fields are observed."""
 
     prior: Prior  # Of the solves; its noise belongs to X
@@ -104,14 +104,14 @@ class Places:
         return fields.reshape(-1, *self.X.shape)
 
 
-def _places(prior: Prior, X: ArrayLike | LatLonGrid, observed: NDArray[np.bool_] | None) -> Places:
+def _places(prior: Prior, X: ArrayLike | LatLonGrid, observed: NDArray[np.bool_] | None) -> ObservedPlaces:
     if not isinstance(X, LatLonGrid):
         if observed is not None:
             raise ArgumentError("observed is for grids; of points, give those that are observed for X.")
         points = as_points("X", X)
         if len(points) == 0:
-            return Places(prior, points, points, np.empty(0))
-        return Places(
+            return ObservedPlaces(prior, points, points, np.empty(0))
+        return ObservedPlaces(
             prior, points, points, noise_of(prior.noise_variance, _observed(points, np.zeros(len(points))))
         )
     mask = np.ones(X.shape, dtype=bool) if observed is None else np.asarray(observed, dtype=bool)
@@ -126,7 +126,7 @@ def _places(prior: Prior, X: ArrayLike | LatLonGrid, observed: NDArray[np.bool_]
         by_point = np.full(grid.size, noise.mean())  # what stands where nothing is observed is not used
         by_point[index] = noise
         prior = Prior(prior.kernel, by_point.reshape(grid.shape), prior.mean)
-    return Places(prior, grid, seen.X, noise, index)
+    return ObservedPlaces(prior, grid, seen.X, noise, index)
 
 
 def _observed(X: Array | LatLonGrid, values: Array) -> Observed:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ def errors_of(
     solver: "Solver",
     executor: "Executor | None",
     memory_limit_bytes: int | None = None,
-    checkpoints: "Checkpoints | None" = None,
+    checkpoints: "SolveCheckpoints | None" = None,
     progress: Callable[[float], None] = lambda _: None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Standardised:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.calibration.simulation.beliefs import NULL_SPACE, Fields, of_one_covariance
+from cagp_dist.calibration.simulation.beliefs import NULL_SPACE, SimulatedFields, of_one_covariance
 from cagp_dist.calibration.simulation.field_draws import Drawn
 from cagp_dist.calibration.simulation.laboratory import Calibration, judged
 from cagp_dist.checks import as_points, check_count
@@ -103,5 +103,5 @@ def strong_calibration(
             "and there is no error bar to test. Give it fewer iterations, or smaller blocks."
         )
     errors = of_one_covariance(factor.T @ last.mean - white, covariance, direction, scale=1.0)
-    drawn = Drawn(Fields(prior, points, problem.residuals, points, white), direction, 0.0)
+    drawn = Drawn(SimulatedFields(prior, points, problem.residuals, points, white), direction, 0.0)
     return judged(drawn, errors, solver=str(solver), weights=np.ones(n))

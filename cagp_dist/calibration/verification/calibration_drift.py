@@ -37,7 +37,7 @@ _SMALLEST = 1e-16
 
 
 @dataclass(frozen=True)
-class Drift:
+class CalibrationDrift:
     """Size of errors over that of error bars, and the band in which chance leaves it."""
 
     ratio: float  # Root mean square of standardised errors: how many times as large errors are as stated
@@ -52,7 +52,7 @@ class Drift:
         return not self.low <= self.ratio <= self.high
 
 
-def drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> Drift:
+def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> CalibrationDrift:
     """Compare errors with their error bars over a row of times.
 
     Shapes: ``pit`` (N,), ``times`` (N,), ``cells`` (N,).
@@ -73,7 +73,7 @@ def drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> Drift:
     variance = max(by_cell + by_batch - both, by_cell, by_batch, 2.0 / squares.size)
     margin = float(stdtrit(BATCHES - 1, 1.0 - 0.5 * FALSE_ALARMS)) * float(np.sqrt(variance))
     low, high = np.sqrt(max(0.0, 1.0 - margin)), np.sqrt(1.0 + margin)
-    return Drift(float(np.sqrt(mean)), float(low), float(high), squares.size)
+    return CalibrationDrift(float(np.sqrt(mean)), float(low), float(high), squares.size)
 
 
 def _variance(deviations: Array, clusters: Indices, *, corrected: bool = True) -> float:

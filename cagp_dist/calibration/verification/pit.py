@@ -67,7 +67,7 @@ def standardised_errors(mean: ArrayLike, predictive_std: ArrayLike, observed: Ar
 
     Shapes: ``mean, observed`` (q,) or (T, q).
     """
-    centre, spread, value = checked(mean, predictive_std, observed)
+    centre, spread, value = checked_prediction(mean, predictive_std, observed)
     return np.asarray((value - centre) / spread, dtype=np.float64)
 
 
@@ -229,7 +229,9 @@ def chi2_pvalue(total: float, freedom: int) -> float:
     return min(1.0, 2.0 * min(float(chi2.cdf(total, freedom)), float(chi2.sf(total, freedom))))
 
 
-def checked(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> tuple[Array, Array, Array]:
+def checked_prediction(
+    mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike
+) -> tuple[Array, Array, Array]:
     """Float64 copies of a prediction and its observation, of one shape, or an ArgumentError.
 
     Arguments, shapes and errors as :func:`standardised_errors`.

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.verification.pit import checked, ks_test, unit_weights
+from cagp_dist.calibration.verification.pit import checked_prediction, ks_test, unit_weights
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive
 
@@ -213,7 +213,7 @@ def scores(
     >>> round(result.rmse, 4), round(result.nll, 4), result.coverage[-1]
     (0.7071, 1.1689, np.float64(1.0))
     """
-    centre, spread, value = checked(mean, predictive_std, observed)
+    centre, spread, value = checked_prediction(mean, predictive_std, observed)
     return scores_of(Gaussian(centre, spread), value, weights=weights, levels=levels)
 
 

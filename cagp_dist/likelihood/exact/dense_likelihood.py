@@ -7,10 +7,10 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.kernels import Parameters, coordinates, total_variance
+from cagp_dist.kernels import Parameters, point_columns, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
-from cagp_dist.likelihood.exact.restricted import column_space, inner, restrict
+from cagp_dist.likelihood.exact.restricted import column_space, restrict, sum_of_products
 from cagp_dist.likelihood.numbering import Families, Model, Numbering
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
@@ -71,7 +71,7 @@ class DenseLikelihood:
                 remedies=(Remedy.MORE_MEMORY, Remedy.VECCHIA, Remedy.FEWER_OBSERVED),
             )
         self._model = Model.of(kernel)
-        self._points = coordinates(X)
+        self._points = point_columns(X)
         self._residuals = residuals
         self._deviations = deviations
 
@@ -138,12 +138,14 @@ def dense_sums(
     log_determinant = 2.0 * float(np.log(matrix.diagonal()).sum())
     weights = residuals.copy()
     solve_lower(stack, weights[None])
-    quadratic = inner(weights, weights, coefficients)
+    quadratic = sum_of_products(weights, weights, coefficients)
     solve_lower(stack, weights[None], transposed=True)
     # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
     matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
     sums = [_derivative_sums(derivative, points, matrix, weights, coefficients) for derivative in derivatives]
-    sums.append((ratio * float(matrix.diagonal().sum()), ratio * inner(weights, weights, coefficients)))
+    sums.append(
+        (ratio * float(matrix.diagonal().sum()), ratio * sum_of_products(weights, weights, coefficients))
+    )
     if own is not None:
         form = np.einsum("n,nt,nt->", own, weights, weights)
         if coefficients:
@@ -208,11 +210,11 @@ def _derivative_sums(
         evaluate(*derivative, rows, np.ascontiguousarray(points[:, :stop]), strip)
         strip[:, start:] = np.tril(strip[:, start:])
         trace += 2.0 * float(np.einsum("ij,ij->", strip, inverse[start:stop, :stop]))
-        part = inner(weights[start:stop], strip @ weights[:stop], coefficients)
+        part = sum_of_products(weights[start:stop], strip @ weights[:stop], coefficients)
         form = form + (2.0 * part if isinstance(part, float) else part + part.T)
     if (diagonal := total_variance(derivative)) > 0.0:  # it was counted twice; that of slopes is zero
         trace -= diagonal * float(inverse.diagonal().sum())
-        form = form - diagonal * inner(weights, weights, coefficients)
+        form = form - diagonal * sum_of_products(weights, weights, coefficients)
     return trace, form
 
 

@@ -28,13 +28,13 @@ from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.exact.ring_likelihood import (
     Inverted,
-    check_memory,
+    check_evaluation_memory,
     columns_by_range,
     derivative_sums,
     fields_with_basis,
-    inner_products,
     inverted_range,
     ring_bytes,
+    ring_inner_products,
 )
 from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.runtime import Executor, single_threaded_blas
@@ -94,7 +94,7 @@ class MaskedRingLikelihood:
         residuals, self._coefficients = fields_with_basis(
             np.where(missing, 0.0, residuals), None if basis is None else np.where(missing, 0.0, basis)
         )
-        check_memory(
+        check_evaluation_memory(
             masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r),
             memory_limit_bytes,
             of=f"exact likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points of which {r:,} are "
@@ -201,7 +201,7 @@ def observed_sums(
         inverted.heads, inverted.inverses, inverted.solutions, blocks, rows, extra, columns, strict=True
     ):
         observed = solved - inverse @ wrong
-        heads.append((log_determinants, inner_products(right, observed, coefficients)))
+        heads.append((log_determinants, ring_inner_products(right, observed, coefficients)))
         solutions.append(observed)
         strip = np.ascontiguousarray(inverse[:, :, chosen])
         product = strip @ np.ascontiguousarray(block.transpose(2, 0, 1))

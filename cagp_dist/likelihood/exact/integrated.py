@@ -98,7 +98,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Fields:
+class SharedFields:
     """Fields that were observed at the same points.
 
     Attributes
@@ -244,7 +244,9 @@ class Integrated:
         }
         return {name: _weighted_quantiles(values, self.weights, levels) for name, values in found.items()}
 
-    def predict(self, fields: Fields, targets: Targets, *, noise_variance: Array | None = None) -> Components:
+    def predict(
+        self, fields: SharedFields, targets: Targets, *, noise_variance: Array | None = None
+    ) -> Components:
         """Predict fields at targets, by what each node says of them.
 
         Shapes: ``noise_variance`` (q,).
@@ -263,7 +265,7 @@ class Integrated:
             found = found._replace(location=found.location + known.T)
         return found
 
-    def left_out(self, fields: Fields) -> Components:
+    def left_out(self, fields: SharedFields) -> Components:
         """Predict each observation (K, T, n) from all others, by the numbers that all of them give.
 
         With ``P = V (e + g)^-1 V'`` in units of the noise, ``mean = y - [P y]_i / P_ii`` and the variance is
@@ -279,7 +281,7 @@ class Integrated:
                 scale.append(np.broadcast_to(np.sqrt(node.variance * variance).T, location[-1].shape))
         return Components(self.weights, np.stack(location), np.stack(scale), self.degrees)
 
-    def coefficients(self, fields: Fields) -> Components:
+    def coefficients(self, fields: SharedFields) -> Components:
         """Give the laws of the coefficients of the mean, (K, T, k)."""
         k, n = len(fields.mean.coefficient_names), len(fields.X)
         nothing = np.zeros((n, k))
@@ -292,7 +294,7 @@ class Integrated:
 
     def _predict(
         self,
-        fields: Fields,
+        fields: SharedFields,
         at_targets: Array,
         cross_of: Callable[[Kernel], Array],
         variance_of: Callable[[Kernel], Array],
@@ -322,7 +324,7 @@ _OF_A_NODE = ("ratio", "variance")
 class _Decomposed:
     """What one lengthscale says of fields at the same points, for every ratio."""
 
-    def __init__(self, kernel: Kernel, fields: Fields, *, nugget: float, level: float) -> None:
+    def __init__(self, kernel: Kernel, fields: SharedFields, *, nugget: float, level: float) -> None:
         noise = (fields.noise_variance + nugget) / (level + nugget)
         self._root = np.sqrt(noise)
         basis = fields.mean.basis_at(fields.X) / self._root[:, None]
@@ -402,7 +404,7 @@ def reason(asked: str, *, values: int, places: int, result: FitResult) -> str | 
 
 
 def why_not(
-    kernel: Kernel, patterns: Sequence[Fields], held: Held, *, solver: object, exact: bool
+    kernel: Kernel, patterns: Sequence[SharedFields], held: Held, *, solver: object, exact: bool
 ) -> str | None:
     """Say why numbers cannot be integrated over; None where they can."""
     if len(kernel.parts) > 1:
@@ -414,18 +416,18 @@ def why_not(
     places = max(len(fields.X) for fields in patterns)
     if places > MOST_PLACES:
         return f"there are {places:,} places, more than {MOST_PLACES:,}"
-    if degrees_of(patterns) < LEAST_DEGREES:
+    if independent_combinations(patterns) < LEAST_DEGREES:
         values = sum(fields.values.size for fields in patterns)
         return f"{counted(values, 'observation')} are not {LEAST_DEGREES} more than the mean has coefficients"
     return None
 
 
-def seconds_of(patterns: Sequence[Fields]) -> float:
+def seconds_of(patterns: Sequence[SharedFields]) -> float:
     """Rough time of `integrate`."""
     return DECOMPOSITIONS * sum(SECONDS * len(fields.X) ** 3 for fields in patterns)
 
 
-def degrees_of(patterns: Sequence[Fields]) -> int:
+def independent_combinations(patterns: Sequence[SharedFields]) -> int:
     """Count the combinations of observations that do not depend on coefficients of the mean."""
     return sum(
         fields.values.shape[1] * (len(fields.X) - len(fields.mean.coefficient_names)) for fields in patterns
@@ -434,13 +436,13 @@ def degrees_of(patterns: Sequence[Fields]) -> int:
 
 def integrate(
     kernel: Elementary,
-    patterns: Sequence[Fields],
+    patterns: Sequence[SharedFields],
     *,
     held: Held,
     progress: Callable[[float], None] | None = None,
 ) -> Integrated:
     """Find the posterior of the numbers of a prior on a grid."""
-    degrees = degrees_of(patterns)
+    degrees = independent_combinations(patterns)
     if degrees < LEAST_DEGREES:
         count = sum(fields.values.size for fields in patterns)
         raise ArgumentError(
@@ -454,16 +456,16 @@ def integrate(
             'to be given. Give nugget_std, or hyperparameters="plug-in".'
         )
     level = float(np.mean(np.concatenate([fields.noise_variance for fields in patterns])))
-    grid = _Grid(kernel, tuple(patterns), held, degrees, level, _extent(patterns))
+    grid = _NumbersGrid(kernel, tuple(patterns), held, degrees, level, _extent(patterns))
     return grid.integrated(progress or (lambda _: None))
 
 
 @dataclass(frozen=True, eq=False)
-class _Grid:
+class _NumbersGrid:
     """The likelihood of fields at many numbers, times the prior."""
 
     kernel: Elementary
-    patterns: tuple[Fields, ...]
+    patterns: tuple[SharedFields, ...]
     held: Held
     degrees: int
     level: float
@@ -565,7 +567,7 @@ class _Grid:
         return -0.5 * (log_determinant + m * np.log(variance) + quadratic / variance), variance
 
 
-def _squares(fields: Fields) -> float:
+def _squares(fields: SharedFields) -> float:
     """Sum of the squares of what ordinary least squares leave of fields."""
     basis = fields.mean.basis_at(fields.X)
     found = np.linalg.lstsq(basis, fields.residuals, rcond=None)[0]
@@ -587,7 +589,7 @@ def _check_determined(value: Array, weights: Array) -> None:
         )
 
 
-def _extent(patterns: Sequence[Fields]) -> float:
+def _extent(patterns: Sequence[SharedFields]) -> float:
     """Give the largest distance between two observed points."""
     from scipy.spatial.distance import pdist
 

@@ -121,7 +121,7 @@ FINER = 0.1
 
 
 @dataclass(frozen=True)
-class Profile:
+class ProfileLikelihood:
     """A likelihood with the variance taken out, within bounds.
 
     Attributes

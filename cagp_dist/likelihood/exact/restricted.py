@@ -32,7 +32,7 @@ def column_space(basis: Array) -> Array:
     return np.asarray(left[:, values > DEPENDENT_COLUMN * values.max()])
 
 
-def inner(left: Array, right: Array, coefficients: int) -> float | Array:
+def sum_of_products(left: Array, right: Array, coefficients: int) -> float | Array:
     """``sum over columns of l'r``, or all inner products where coefficients are among the columns."""
     return float(np.vdot(left, right)) if coefficients == 0 else np.asarray(left.T @ right)
 

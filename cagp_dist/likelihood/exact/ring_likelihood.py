@@ -20,7 +20,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
-from cagp_dist.gram.tiled import identity
+from cagp_dist.gram.tiled import put_value
 from cagp_dist.kernels import Parameters
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
@@ -81,7 +81,7 @@ class RingLikelihood:
         self._ranges = self._wavenumbers.ranges()
         self.points, self.fields = grid.size, len(residuals)
         residuals, self._coefficients = fields_with_basis(residuals, basis)
-        check_memory(
+        check_evaluation_memory(
             ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved),
             memory_limit_bytes,
             of=f"likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points",
@@ -132,7 +132,7 @@ def fields_with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int
     return np.concatenate([residuals, columns.T.reshape(-1, *residuals.shape[1:])]), columns.shape[1]
 
 
-def check_memory(needed: int, memory_limit_bytes: int, *, of: str, executor: Executor) -> None:
+def check_evaluation_memory(needed: int, memory_limit_bytes: int, *, of: str, executor: Executor) -> None:
     """Raise `BudgetError` if an evaluation does not fit."""
     if needed > memory_limit_bytes:
         raise BudgetError(
@@ -148,7 +148,7 @@ def columns_by_range(
     """Transform fields (T, P, Q), and give the columns of each sector to the worker of their range."""
     sectors = wavenumbers.split(fields)
     return [
-        [executor.submit(identity, sector[slice(*span)].copy(), home=index) for sector in sectors]
+        [executor.submit(put_value, sector[slice(*span)].copy(), home=index) for sector in sectors]
         for index, span in enumerate(wavenumbers.ranges())
     ]
 
@@ -209,7 +209,7 @@ def inverted_range(
         log_determinants = 2.0 * np.log(diagonal).sum(axis=1)
         solved = right.copy()
         solve_lower(blocks, solved)
-        heads.append((log_determinants, inner_products(solved, solved, coefficients)))
+        heads.append((log_determinants, ring_inner_products(solved, solved, coefficients)))
         solve_lower(blocks, solved, transposed=True)
         _invert(blocks)
         solutions.append(solved)
@@ -231,7 +231,7 @@ def derivative_sums(
     tails = [
         (
             ratio * np.einsum("kii->ki", inverse).sum(axis=1),
-            ratio * inner_products(solved, solved, coefficients),
+            ratio * ring_inner_products(solved, solved, coefficients),
         )
         for inverse, solved in zip(inverses, solutions, strict=True)
     ]
@@ -282,7 +282,7 @@ def _squares_of(inverse: Array, slopes: Sequence[Array], ratio: float) -> Array:
     return squares
 
 
-def inner_products(left: Array, right: Array, coefficients: int) -> Array:
+def ring_inner_products(left: Array, right: Array, coefficients: int) -> Array:
     """``sum over columns of l'r`` for stacks, (k,); with coefficients all products of fields, (k, c c)."""
     if coefficients == 0:
         return np.asarray(np.einsum("kir,kir->k", left, right))
@@ -310,14 +310,14 @@ def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
 
     With coefficients all products of fields, as `inner_products`.
     """
-    whole = inner_products(lower @ columns, columns, coefficients)
+    whole = ring_inner_products(lower @ columns, columns, coefficients)
     if coefficients == 0:
         return np.asarray(2.0 * whole - np.einsum("kii,kir->k", lower, columns**2))
     fields = columns.shape[2] // 2
     square = whole.reshape(-1, fields, fields)
     weighted = np.einsum("kii->ki", lower)[:, :, None] * columns
     both = (square + square.transpose(0, 2, 1)).reshape(whole.shape)
-    return both - inner_products(weighted, columns, coefficients)
+    return both - ring_inner_products(weighted, columns, coefficients)
 
 
 def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int, curved: bool = False) -> int:

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.kernels import Kernel, point_columns
 from cagp_dist.likelihood.learned.objective import KernelArrays
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.actions.block_products import tile_products
@@ -46,7 +46,7 @@ class ActionTiles:
         self._rows = [layout.rows(tile) for tile in self._tiles]
         self._edges = [layout.edges_within(tile) for tile in self._tiles]
         ordered = X[layout.order]
-        self._points = [coordinates(ordered[rows]) for rows in self._rows]
+        self._points = [point_columns(ordered[rows]) for rows in self._rows]
 
     @property
     def rows(self) -> list[slice]:

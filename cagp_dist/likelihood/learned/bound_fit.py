@@ -13,18 +13,18 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import SMALLEST_RATIO, Bounds, Limits
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, Profile
+from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
 from cagp_dist.likelihood.fit_result import BoundOptimum, FitStatus
 from cagp_dist.likelihood.learned.elbo import Elbo
 from cagp_dist.likelihood.learned.optimise import LBFGS, OptimiserStep, Stopping, maximise
 from cagp_dist.likelihood.learned.projected_data import ProjectedData, check_projection
 from cagp_dist.likelihood.numbering import Model, Numbering
-from cagp_dist.likelihood.observed import Points
+from cagp_dist.likelihood.observed import ResidualsAtPoints
 from cagp_dist.likelihood.sampled.pathwise import SAMPLES, PathwiseLikelihood, pathwise_plan
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoints
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 MOST_STEPS = 60
 """Of L-BFGS-B. Later ones change the actions, and the hyperparameters by little (measured)."""
@@ -43,7 +43,9 @@ class BoundFit(NamedTuple):
     bound: BoundOptimum
 
 
-def check_bound_fits(data: Points, *, actions: int, executor: Executor, memory_limit_bytes: int) -> None:
+def check_bound_fits(
+    data: ResidualsAtPoints, *, actions: int, executor: Executor, memory_limit_bytes: int
+) -> None:
     """Raise `BudgetError` unless the search and the look around fit into memory, one after the other."""
     n, p = data.X.shape
     check_projection(
@@ -59,7 +61,7 @@ def check_bound_fits(data: Points, *, actions: int, executor: Executor, memory_l
 
 def fit_bound(
     model: Model,
-    data: Points,
+    data: ResidualsAtPoints,
     start: Sequence[float],
     information: Array,
     limits: Bounds,
@@ -69,7 +71,7 @@ def fit_bound(
     executor: Executor,
     memory_limit_bytes: int,
     seed: int,
-    checkpoints: Checkpoints | None,
+    checkpoints: SolveCheckpoints | None,
 ) -> BoundFit:
     """Maximise the bound by hyperparameters and actions, which begin as means of blocks; then look around.
 
@@ -119,7 +121,7 @@ def fit_bound(
     # whatever variance would fit best there: the gradient at these parameters is what is asked for
     place = Place(numbers, variance, 0, likelihood.evaluate(*np.exp(numbers).tolist()))
     counter.tell(place)
-    end = uncertainty(Profile(likelihood, limits, counter), place, information)
+    end = uncertainty(ProfileLikelihood(likelihood, limits, counter), place, information)
     bias, errors = -end.step, end.step_errors
     if not place.evaluation.solved:
         bias, errors = np.full_like(bias, np.nan), np.full_like(errors, np.nan)

@@ -16,7 +16,7 @@ from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.numbering import Families, Model
 
 if TYPE_CHECKING:
-    from cagp_dist.profiles import Profile
+    from cagp_dist.profiles import CompiledProfile
 
 
 class Objective(Protocol):
@@ -46,13 +46,13 @@ class KernelArrays(NamedTuple):
 
     Attributes
     ----------
-    families, shares : tuple of Profile, length m
+    families, shares : tuple of CompiledProfile, length m
     inverse_lengthscales : array of float64, shape (m, p)
     variances : array of float64, shape (m,)
     """
 
-    families: "tuple[Profile, ...]"
-    shares: "tuple[Profile, ...]"
+    families: "tuple[CompiledProfile, ...]"
+    shares: "tuple[CompiledProfile, ...]"
     inverse_lengthscales: Array
     variances: Array
 

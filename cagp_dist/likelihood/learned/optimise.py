@@ -16,7 +16,7 @@ from cagp_dist.likelihood.lbfgs import LBFGS
 from cagp_dist.likelihood.learned.adam import Adam
 from cagp_dist.likelihood.learned.objective import Objective
 from cagp_dist.likelihood.optimum import OptimiserStep, Optimum, OptimumStatus
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Checkpoints, add_arrays
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, SolveCheckpoints, add_arrays
 from cagp_dist.versions import version
 
 __all__ = ["LBFGS", "Adam", "Optimiser", "OptimiserStep", "Optimum", "OptimumStatus", "Stopping", "maximise"]
@@ -45,7 +45,7 @@ def maximise(
     bounds: Sequence[Limits] | None = None,
     stopping: Stopping = ENOUGH,
     callback: Callable[[OptimiserStep], None] | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: SolveCheckpoints | None = None,
     fingerprint: str = "",
 ) -> Optimum:
     """Climb from one start to the highest place that can be reached.

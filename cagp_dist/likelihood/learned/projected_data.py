@@ -21,7 +21,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.dense import cholesky_lower
-from cagp_dist.gram.tiled import identity
+from cagp_dist.gram.tiled import put_value
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.learned.action_tiles import AHEAD, ActionTiles
 from cagp_dist.likelihood.learned.objective import Hyperparameters
@@ -190,7 +190,7 @@ class ProjectedData:
         """W in the place of its image ``K S``, ``W'W``, r and ``W'r``."""
         squares, residual = np.zeros_like(inverse), np.empty_like(self.right)
         back = np.zeros_like(solution)
-        shared: Handle[Array] = self._executor.submit(identity, inverse)
+        shared: Handle[Array] = self._executor.submit(put_value, inverse)
         for group in self._groups():
             handles = [
                 self._executor.submit(
@@ -227,8 +227,8 @@ class ProjectedData:
         by_right = inverse.T @ by_projected
         scale = -2.0 / noise if with_residual else 0.0
         by_value, block_of = np.empty(self.points), self.layout.block_of
-        shared: Handle[Array] = self._executor.submit(identity, inverse)
-        by_own: Handle[Array] = self._executor.submit(identity, inverse.T @ (by_matrix + by_inverted))
+        shared: Handle[Array] = self._executor.submit(put_value, inverse)
+        by_own: Handle[Array] = self._executor.submit(put_value, inverse.T @ (by_matrix + by_inverted))
         for group in self._groups():
             handles = [
                 self._executor.submit(

@@ -29,8 +29,8 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_points, check_positive
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.gram.tiled import identity, kernel_panel
-from cagp_dist.kernels import Kernel, coordinates
+from cagp_dist.gram.tiled import kernel_panel, put_value
+from cagp_dist.kernels import Kernel, point_columns
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.likelihood.learned.inducing_tiles import (
     TILE,
@@ -176,8 +176,8 @@ class Sgpr:
         self.fingerprint = self._digest(X, residuals)
         self._strips = [
             (
-                executor.submit(identity, coordinates(X[start:stop]), home=index),
-                executor.submit(identity, np.array(residuals[start:stop]), home=index),
+                executor.submit(put_value, point_columns(X[start:stop]), home=index),
+                executor.submit(put_value, np.array(residuals[start:stop]), home=index),
             )
             for index, (start, stop) in enumerate(strips_of(self.points))
         ]
@@ -217,12 +217,16 @@ class Sgpr:
         with single_threaded_blas():
             seen = self._at(vector)
             shared = [
-                self._executor.submit(identity, array)
+                self._executor.submit(put_value, array)
                 for array in (seen.points, seen.factor, seen.inner, seen.whitened)
             ]
             rows = [
                 self._executor.submit(
-                    target_moments, seen.kernel.parameters, *shared, coordinates(targets[start:stop]), home=k
+                    target_moments,
+                    seen.kernel.parameters,
+                    *shared,
+                    point_columns(targets[start:stop]),
+                    home=k,
                 )
                 for k, (start, stop) in enumerate(block_ranges(len(targets), TILE))
             ]
@@ -246,7 +250,7 @@ class Sgpr:
         Z = self.inducing
         if self._learns:
             Z = as_points("Z", vector[self.hyperparameters.size :].reshape(Z.shape))
-        return kernel, noise_variance, coordinates(Z)
+        return kernel, noise_variance, point_columns(Z)
 
     def _at(self, vector: Array) -> _Seen:
         """Go through the tiles of X for the sums, and factor what they give."""
@@ -263,7 +267,7 @@ class Sgpr:
                 f"jitter={max(1e-10, 100.0 * self._jitter):.0e}, fewer inducing points, or bounds that keep "
                 "lengthscales shorter."
             ) from error
-        shared = [self._executor.submit(identity, array) for array in (points, factor)]
+        shared = [self._executor.submit(put_value, array) for array in (points, factor)]
         strips = [
             self._executor.submit(strip_sums, kernel.parameters, *shared, *strip, home=index)
             for index, strip in enumerate(self._strips)
@@ -303,7 +307,7 @@ class Sgpr:
             solve_lower(factor, columns[None], transposed=True)
         arrays = self.hyperparameters.arrays(seen.kernel)
         shape = len(arrays.families), len(seen.points) + 1
-        shared = [self._executor.submit(identity, array) for array in (seen.points, seen.factor, left, dual)]
+        shared = [self._executor.submit(put_value, array) for array in (seen.points, seen.factor, left, dual)]
         strips = [
             self._executor.submit(
                 strip_gradients, seen.kernel.parameters, arrays, *shared, self._learns, *strip, home=index

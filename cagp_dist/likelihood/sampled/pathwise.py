@@ -23,12 +23,12 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.point_plans import Sweeps, plan_sweeps
 from cagp_dist.errors import BudgetError
 from cagp_dist.geometry import space_filling_order
-from cagp_dist.gram.tiled import TiledGram, identity, rows_product
-from cagp_dist.kernels import Lengthscales, Parameters, coordinates
+from cagp_dist.gram.tiled import TiledGram, put_value, rows_product
+from cagp_dist.kernels import Lengthscales, Parameters, point_columns
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.likelihood.sampled.sweeps import solve_by_sweeps
-from cagp_dist.posterior.fourier import Waves, draw_waves, evaluate_waves
+from cagp_dist.posterior.fourier import RandomWaves, draw_waves, evaluate_waves
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text
@@ -148,10 +148,10 @@ class PathwiseLikelihood:
             field += np.sqrt(weight) * self._fields(waves, lengthscale)
         return np.asarray(field + np.sqrt(numbers[-1]) * self._noise)
 
-    def _fields(self, draws: list[Waves], lengthscale: Lengthscales) -> Array:
+    def _fields(self, draws: list[RandomWaves], lengthscale: Lengthscales) -> Array:
         """Draws of one part of variance one, shape (n, S)."""
-        points = coordinates(self._X)
-        waves: Handle[list[Waves]] = self._executor.submit(_same_waves, draws)
+        points = point_columns(self._X)
+        waves: Handle[list[RandomWaves]] = self._executor.submit(_same_waves, draws)
         parts = [
             self._executor.submit(
                 evaluate_waves, waves, lengthscale, np.ascontiguousarray(points[:, start:stop]), home=index
@@ -162,8 +162,8 @@ class PathwiseLikelihood:
 
     def _forms(self, derivative: Parameters) -> Array:
         """``v' dR v`` for every column and one derivative dR, shape (T + S,)."""
-        points: Handle[Array] = self._executor.submit(identity, coordinates(self._X))
-        weights: Handle[Array] = self._executor.submit(identity, self._weights)
+        points: Handle[Array] = self._executor.submit(put_value, point_columns(self._X))
+        weights: Handle[Array] = self._executor.submit(put_value, self._weights)
         parts = [
             self._executor.submit(_tile_forms, derivative, points, weights, start, stop, home=index)
             for index, (start, stop) in enumerate(block_ranges(self.points, POINT_TILE))
@@ -195,7 +195,7 @@ def pathwise_plan(n: int, p: int, *, columns: int, executor: Executor, memory_li
         ) from error
 
 
-def _same_waves(waves: list[Waves]) -> list[Waves]:
+def _same_waves(waves: list[RandomWaves]) -> list[RandomWaves]:
     return waves
 
 

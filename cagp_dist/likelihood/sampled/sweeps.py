@@ -13,7 +13,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
 from cagp_dist.gram.tiled import TiledGram
-from cagp_dist.krylov import LinearSolution, Preconditioned, conjugate_gradients
+from cagp_dist.krylov import LinearSolution, PreconditionedResidual, conjugate_gradients
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.stages import Sweep
 from cagp_dist.solvers.engine.tiles import TileSystem
@@ -37,11 +37,11 @@ def solve_by_sweeps(
     nothing = Problem(gram, right[:, :0], gram.X[:0], full_covariance=False)  # no sums are wanted
     system = TileSystem(nothing, plan=plan, executor=executor)
 
-    def sweep(residual: Array) -> Preconditioned:
+    def sweep(residual: Array) -> PreconditionedResidual:
         """Sweep once: the change, and R times it, as the sweep turns the residual r into ``r - R change``."""
         work = system.forward(residual.T)
         system.apply(Sweep(whole_blocks=True), work, adjoint=False)
-        return Preconditioned(system.weights(work).T, residual - system.residual(work).T)
+        return PreconditionedResidual(system.weights(work).T, residual - system.residual(work).T)
 
     return conjugate_gradients(
         lambda rows: gram.product(np.ascontiguousarray(rows.T), executor=executor).T,

@@ -31,7 +31,7 @@ SEED = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class ConditionedGroup:
     """Points of a cell behind those that they are conditioned on.
 
     Attributes
@@ -59,7 +59,7 @@ class Group:
         return self.weight**2 - self.weight
 
 
-def group_conditionals(X: Array, *, workers: int = 1) -> list[Group]:
+def group_conditionals(X: Array, *, workers: int = 1) -> list[ConditionedGroup]:
     """Choose the cells of points X (n, p) and their neighbours, cells that are near each other together.
 
     The sum over cells of ``weight * log p(cell | neighbours)`` is the likelihood of all points where nothing
@@ -83,7 +83,7 @@ def group_conditionals(X: Array, *, workers: int = 1) -> list[Group]:
     for cell, neighbours, weight in zip(chosen, near, weights, strict=True):
         neighbours = _thinned(neighbours[neighbours >= 0])
         members = order[np.concatenate([neighbours, np.arange(starts[cell], stops[cell])])]
-        found.append(Group(members, neighbours.size, float(weight)))
+        found.append(ConditionedGroup(members, neighbours.size, float(weight)))
     return found
 
 

@@ -26,12 +26,12 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.kernels import Parameters, coordinates
+from cagp_dist.kernels import Parameters, point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of, with_basis, without_scale
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, information_of
 from cagp_dist.likelihood.numbering import Families, Model
-from cagp_dist.likelihood.vecchia.conditionals import GROUP, NEIGHBOURS, Group, group_conditionals
+from cagp_dist.likelihood.vecchia.conditionals import GROUP, NEIGHBOURS, ConditionedGroup, group_conditionals
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text, counted
@@ -104,7 +104,7 @@ class VecchiaLikelihood:
         self.conditionals = sum(group.size for group in groups)
         self._beyond = sum(group.size * group.beyond for group in groups)
         self._curved = curved or self._beyond > 0.0
-        self._tasks: list[tuple[Handle[Piece], int]] = [
+        self._tasks: list[tuple[Handle[VecchiaPiece], int]] = [
             (executor.submit(_kept, _piece(X, columns, deviations, place, part), home=index), index)
             for index, (place, part) in enumerate(zip(places, parts, strict=True))
         ]
@@ -156,7 +156,7 @@ class VecchiaLikelihood:
         )
 
 
-class Piece(NamedTuple):
+class VecchiaPiece(NamedTuple):
     """What a task needs: some points, what was observed there, and the groups among them.
 
     ``points`` (p, u) are coordinates, ``columns`` (u, c) residuals and the basis of a mean, ``deviations``
@@ -166,20 +166,20 @@ class Piece(NamedTuple):
     points: Array
     columns: Array
     deviations: Array | None
-    groups: tuple[Group, ...]
+    groups: tuple[ConditionedGroup, ...]
 
 
-def _kept(piece: Piece) -> Piece:
+def _kept(piece: VecchiaPiece) -> VecchiaPiece:
     """Give a piece to the worker that is going to need it."""
     return piece
 
 
 def _piece(
-    X: Array, columns: Array, deviations: Array | None, place: Indices, groups: Sequence[Group]
-) -> Piece:
+    X: Array, columns: Array, deviations: Array | None, place: Indices, groups: Sequence[ConditionedGroup]
+) -> VecchiaPiece:
     """Take the points of some groups out of all, those at the sorted ``place``."""
-    return Piece(
-        coordinates(X[place]),
+    return VecchiaPiece(
+        point_columns(X[place]),
         columns[place],
         None if deviations is None else deviations[place],
         tuple(replace(group, members=np.searchsorted(place, group.members)) for group in groups),
@@ -190,7 +190,7 @@ def piece_sums(
     kernel: Parameters,
     derivatives: Sequence[Parameters],
     ratio: float,
-    piece: Piece,
+    piece: VecchiaPiece,
     scale: float,
     coefficients: int,
     curved: bool,

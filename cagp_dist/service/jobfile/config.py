@@ -11,10 +11,10 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.explain import explain
+from cagp_dist.service.jobfile.explain import explain_mistakes
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.jobfile.observations_table import Observations
-from cagp_dist.service.jobfile.times_key import TimeRule, parse_times, written
+from cagp_dist.service.jobfile.observations_table import ObservationsTable
+from cagp_dist.service.jobfile.times_key import TimeRule, parse_short_times, written_times
 from cagp_dist.text import without_secrets
 
 MOST_BYTES = 256 * 2**10
@@ -65,7 +65,7 @@ def parse_job(text: str, *, name: str = "job") -> Job:
     try:
         job = Job.model_validate(tables)
     except ValidationError as error:
-        raise ConfigurationError(explain(Job, tables, error, name=name)) from error
+        raise ConfigurationError(explain_mistakes(Job, tables, error, name=name)) from error
     job._text = text
     return job
 
@@ -122,7 +122,7 @@ def with_output(job: Job, root: str) -> Job:
 def with_times(job: Job, text: str) -> Job:
     """Replace the times of a job, as ``--times`` asks; its text says so."""
     try:
-        found = parse_times(text)
+        found = parse_short_times(text)
         replaced = _with_times(job, found)
     except ValueError as error:
         raise ConfigurationError(f'--times "{text}": {error}.') from error
@@ -137,7 +137,7 @@ def with_listed_times(job: Job, moments: Times) -> Job:
     """
     listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
     replaced = _with_times(job, listed)
-    replaced._text = _noted(job.text, f"[observations] times = {written(listed)}")
+    replaced._text = _noted(job.text, f"[observations] times = {written_times(listed)}")
     return replaced
 
 
@@ -145,7 +145,7 @@ def with_fit_times(job: Job, moments: Times) -> Job:
     """Put the times that a rule came to in the place of ``fit_times``; as `with_listed_times`."""
     listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
     replaced = job.model_copy(update={"prior": job.prior.model_copy(update={"fit_times": listed})})
-    replaced._text = _noted(job.text, f"[prior] fit_times = {written(listed)}")
+    replaced._text = _noted(job.text, f"[prior] fit_times = {written_times(listed)}")
     return replaced
 
 
@@ -158,7 +158,7 @@ def job_of_fit_times(job: Job) -> Job | None:
 
 def _with_times(job: Job, found: tuple[str, ...] | TimeRule | None) -> Job:
     table = job.observations
-    Observations.check_times_of_source(table.source, found)
+    ObservationsTable.check_times_of_source(table.source, found)
     return job.model_copy(update={"observations": table.model_copy(update={"times": found})})
 
 

@@ -11,8 +11,8 @@ from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area
 from cagp_dist.service.jobfile.regions_key import EXPECTED as EXPECTED_REGIONS
 from cagp_dist.service.jobfile.regions_key import regions as check_regions
-from cagp_dist.service.jobfile.regions_key import written as written_regions
-from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.service.jobfile.regions_key import written_regions as written_regions
+from cagp_dist.service.jobfile.table_base import JobTable
 
 Regions = Annotated[
     tuple[Region, ...] | None, PlainValidator(check_regions), PlainSerializer(written_regions)
@@ -22,7 +22,7 @@ FEWEST_SAMPLES = 50
 """Of error bars from samples: a standard error of a tenth of them."""
 
 
-class RandomPoints(Table):
+class RandomPoints(JobTable):
     """``{ kind = "random" }``: ``count`` points, none twice, in proportion to area or all equally likely."""
 
     kind: Literal["random"]
@@ -34,7 +34,7 @@ class RandomPoints(Table):
     ] = "area"
 
 
-class StridePoints(Table):
+class StridePoints(JobTable):
     """``{ kind = "stride" }``: every ``step``-th latitude of every ``step``-th longitude, from ``offset``."""
 
     kind: Literal["stride"]
@@ -50,7 +50,7 @@ class StridePoints(Table):
         return self
 
 
-class BlockPoints(Table):
+class BlockPoints(JobTable):
     """``{ kind = "blocks" }``: ``count`` points, by area, of blocks in which nothing is observed.
 
     The globe is cut into blocks about ``blocks_degrees`` high and wide, and ``share`` of those that have
@@ -73,7 +73,7 @@ class BlockPoints(Table):
     seed: Annotated[int, SEED] = 0
 
 
-class FoldPoints(Table):
+class FoldPoints(JobTable):
     """``{ kind = "folds" }``: every observed place, predicted without its fold; blocks stay together."""
 
     kind: Literal["folds"]
@@ -84,13 +84,13 @@ class FoldPoints(Table):
     seed: Annotated[int, SEED] = 0
 
 
-class AllPoints(Table):
+class AllPoints(JobTable):
     """``{ kind = "all" }``: every point that is not held out for the test."""
 
     kind: Literal["all"]
 
 
-class MapGrid(Table):
+class MapGrid(JobTable):
     """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``.
 
     With ``kind = "cells"`` not the field at the centres is wanted but its mean over each cell.
@@ -155,7 +155,7 @@ class MapGrid(Table):
         return self
 
 
-class DesignTable(Table):
+class DesignTable(JobTable):
     """``[design]``: which points are observed, scored and mapped, places to predict, regions to average."""
 
     train: Annotated[

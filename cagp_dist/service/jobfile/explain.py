@@ -16,7 +16,7 @@ _OTHER_WORDS = {"region": "area"}
 """Words for keys that are spelled otherwise here."""
 
 
-def explain(
+def explain_mistakes(
     model: type[BaseModel], tables: Mapping[str, object], error: ValidationError, *, name: str
 ) -> str:
     """One block of text that names every mistake in a job file."""

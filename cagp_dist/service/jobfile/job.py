@@ -18,11 +18,11 @@ from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED,
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints
-from cagp_dist.service.jobfile.observations_table import Observations
+from cagp_dist.service.jobfile.observations_table import ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.runtime_table import RuntimeTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
-from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.solvers.interface import LinearMean
 from cagp_dist.solvers.registry import SOLVERS
 from cagp_dist.store.addresses import folder_of
@@ -43,7 +43,7 @@ def _is_there(method: object) -> object:
     return method
 
 
-class RecalibrationTable(Table):
+class RecalibrationTable(JobTable):
     """``[recalibration]``: how errors at points that were not used correct the predictive laws."""
 
     method: Annotated[
@@ -123,7 +123,7 @@ class RecalibrationTable(Table):
         return "method" in self.model_fields_set
 
 
-class ClusterTable(Table):
+class ClusterTable(JobTable):
     """``[cluster]``: where the work is done. Has no influence on the result."""
 
     scheduler: Annotated[
@@ -148,7 +148,7 @@ class ClusterTable(Table):
     ] = False
 
 
-class OutputTable(Table):
+class OutputTable(JobTable):
     """``[output]``: where the results are, and whether weights of the targets are kept."""
 
     root: Annotated[
@@ -159,10 +159,10 @@ class OutputTable(Table):
     keep_weights: Annotated[bool, Field(description="true or false", examples=[True])] = False
 
 
-class Job(Table):
+class Job(JobTable):
     """A checked job file."""
 
-    observations: Annotated[Observations, Field(description="the keys source, variable, times")]
+    observations: Annotated[ObservationsTable, Field(description="the keys source, variable, times")]
     design: Annotated[
         DesignTable, Field(description="the keys train, test, calibration, map, targets, regions")
     ]

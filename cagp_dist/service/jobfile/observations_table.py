@@ -9,7 +9,7 @@ from cagp_dist.era5.sources import SOURCES
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, Times
-from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import TimeRule
 from cagp_dist.text import alternatives
@@ -20,7 +20,7 @@ else:
     KernelName = Literal[tuple(KERNELS)]
 
 
-class SyntheticTable(Table):
+class SyntheticTable(JobTable):
     """``[observations.synthetic]``: the prior that the source ``synthetic`` draws from."""
 
     kernel: Annotated[KernelName, Field(description=alternatives(KERNELS), examples=["matern32"])] = (
@@ -51,7 +51,7 @@ class SyntheticTable(Table):
     ] = "quadratic-latitude"
 
 
-class ColumnsTable(Table):
+class ColumnsTable(JobTable):
     """``columns``: names of the columns of a table, where they are not the usual ones."""
 
     latitude: Annotated[str | None, Field(description="the name of a column", examples=["LAT"])] = None
@@ -65,7 +65,7 @@ class ColumnsTable(Table):
         return self.model_dump(exclude_none=True)
 
 
-class Observations(Table):
+class ObservationsTable(JobTable):
     """``[observations]``: which field is observed."""
 
     source: Annotated[

@@ -12,7 +12,7 @@ from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, Times
-from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.text import alternatives
 
@@ -34,7 +34,7 @@ else:
 
 
 @dataclass(frozen=True)
-class Numbers:
+class PriorNumbers:
     """The three numbers of a prior: chord on the unit sphere, K^2, K^2; of a sum the first two by part."""
 
     lengthscale: float | tuple[float, ...]
@@ -42,7 +42,7 @@ class Numbers:
     noise_variance: float
 
 
-class PriorTable(Table):
+class PriorTable(JobTable):
     """``[prior]``: kernel, mean and the three numbers, which are fitted first if all are left out."""
 
     kernel: Annotated[
@@ -79,7 +79,7 @@ class PriorTable(Table):
         ),
     ] = None
     covariates: Annotated[
-        tuple[Annotated[str, AfterValidator(values.covariate)], ...],
+        tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...],
         BeforeValidator(values.as_tuple),
         Field(
             description='a list of fields that the mean depends on, "file:PATH:VARIABLE" or '
@@ -267,8 +267,8 @@ class PriorTable(Table):
         return len(family.coefficient_names) + len(self.covariates)
 
     @property
-    def numbers(self) -> Numbers | None:
+    def numbers(self) -> PriorNumbers | None:
         """The three numbers, or None if they are to be fitted."""
         if self.lengthscale is None or self.variance is None or self.noise_variance is None:
             return None
-        return Numbers(self.lengthscale, self.variance, self.noise_variance)
+        return PriorNumbers(self.lengthscale, self.variance, self.noise_variance)

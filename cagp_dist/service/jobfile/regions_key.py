@@ -27,7 +27,7 @@ def regions(value: object) -> tuple[Region, ...]:
         raise ValueError(str(error).rstrip(".")) from None
 
 
-def written(found: "tuple[Region, ...] | None") -> object:
+def written_regions(found: "tuple[Region, ...] | None") -> object:
     """Write regions as a job file would; a box that is a named region as that name."""
     return None if found is None else [_written(region) for region in found]
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.service.jobfile.table_base import JobTable
 
 Seconds = Annotated[
     float, Field(description="a number of seconds above 0", examples=[60.0], gt=0.0, le=10_000_000.0)
@@ -16,7 +16,7 @@ CHECKPOINT_SECONDS = 60.0
 """Time between checkpoints: little is lost, and little is spent on them."""
 
 
-class RuntimeTable(Table):
+class RuntimeTable(JobTable):
     """``[runtime]``: patience with a cluster, attempts, and how often a solve is kept. Changes no result."""
 
     attempts: Annotated[int, Field(description="an integer from 1 to 100", examples=[3], ge=1, le=100)] = (

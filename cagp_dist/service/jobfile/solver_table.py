@@ -9,7 +9,7 @@ import pydantic
 from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
 from cagp_dist.errors import ArgumentError
-from cagp_dist.service.jobfile.table_base import Table
+from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.registry import SOLVERS
 
@@ -19,7 +19,7 @@ _LIMITS = {"least": "ge", "above": "gt", "most": "le", "below": "lt"}
 """The words of `cagp_dist.solvers.setting_metadata` and those of pydantic."""
 
 
-class SolverTable(Table):
+class SolverTable(JobTable):
     """``[solver]``: the name of a solver and its settings."""
 
     name: str
@@ -110,7 +110,7 @@ def _expected(kind: type | None, metadata: Mapping[str, Any]) -> str:
     return f"{_NOUNS[kind or str]} {' and '.join(limits)}".rstrip()
 
 
-class AutoTable(Table):
+class AutoTable(JobTable):
     """``[solver]`` of a job that leaves the choice: made once its points are known."""
 
     name: Literal["auto"] = "auto"

@@ -133,7 +133,7 @@ def times(value: object) -> tuple[str, ...] | TimeRule:
     return Months(tuple(sorted(found))) if months else tuple(sorted(found))
 
 
-def parse_times(text: str) -> tuple[str, ...] | TimeRule | None:
+def parse_short_times(text: str) -> tuple[str, ...] | TimeRule | None:
     """Read the short form of the command line: the same keys, as words."""
     words = [word for word in re.split(r"[\s,=]+", text) if word]
     if words == ["all"]:
@@ -294,7 +294,7 @@ def _month(text: str) -> str:
     return instant_of(f"{text}-01", text)[:7]
 
 
-def written(listed: Sequence[str]) -> str:
+def written_times(listed: Sequence[str]) -> str:
     """Write a list of times as a job file would, as short as it can be."""
     moments = np.array(listed, dtype="datetime64[ns]")
     steps = np.unique(np.diff(moments))

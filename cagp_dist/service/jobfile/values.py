@@ -185,7 +185,7 @@ def mean(value: str) -> str:
     raise ValueError(f"expected {EXPECTED_MEAN}{resembling(kind, (*MEANS, PREVIOUS))}")
 
 
-def covariate(value: str) -> str:
+def checked_covariate(value: str) -> str:
     """Check how a covariate is spelled."""
     kind, _, rest = value.partition(":")
     address, _, variable = rest.rpartition(":")

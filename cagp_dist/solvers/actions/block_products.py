@@ -15,7 +15,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.targets import Targets, averaged, target_points
-from cagp_dist.kernels import Kernel, Parameters, coordinates
+from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.actions.batch_projection import Projected
 from cagp_dist.solvers.actions.block_sparse import TILE, BlockLayout, block_sums
@@ -44,7 +44,7 @@ def kernel_of_actions(
     kernel: Kernel, X: Array, layout: BlockLayout, entries: Array, *, executor: Executor
 ) -> Array:
     """``S'K S``, shape (i, i), for entries of S in the order of the blocks."""
-    pieces = _Pieces(X, layout, entries)
+    pieces = _BlockPieces(X, layout, entries)
     pairs = [(a, b) for a in range(len(pieces.tiles)) for b in range(a + 1)]
     handles: list[Handle[Array]] = [
         executor.submit(tile_of_actions, kernel.parameters, *pieces.of(a), *pieces.of(b), home=a)
@@ -62,12 +62,12 @@ def cross_with_actions(
     kernel: Kernel, targets: Array, X: Array, layout: BlockLayout, entries: Array, *, executor: Executor
 ) -> Array:
     """``k(targets, X) S``, shape (q, i), for targets (q, p)."""
-    pieces = _Pieces(X, layout, entries)
+    pieces = _BlockPieces(X, layout, entries)
     rows = block_ranges(len(targets), TILE)
     submit = partial(executor.submit, tile_of_targets, kernel.parameters)
     pairs = [(a, b) for a in range(len(rows)) for b in range(len(pieces.tiles))]
     handles: list[Handle[Array]] = [
-        submit(coordinates(targets[slice(*rows[a])]), *pieces.of(b), home=a) for a, b in pairs
+        submit(point_columns(targets[slice(*rows[a])]), *pieces.of(b), home=a) for a, b in pairs
     ]
     out = np.empty((len(targets), layout.blocks))
     for (a, b), part in zip(pairs, executor.gather(handles), strict=True):
@@ -75,14 +75,14 @@ def cross_with_actions(
     return out
 
 
-class _Pieces:
+class _BlockPieces:
     """Points, entries and edges of blocks, tile by tile."""
 
     def __init__(self, X: Array, layout: BlockLayout, entries: Array) -> None:
         self.tiles = layout.tiles
         rows = [layout.rows(tile) for tile in self.tiles]
         self._pieces = [
-            (coordinates(X[layout.order[here]]), entries[here], layout.edges_within(tile))
+            (point_columns(X[layout.order[here]]), entries[here], layout.edges_within(tile))
             for here, tile in zip(rows, self.tiles, strict=True)
         ]
 

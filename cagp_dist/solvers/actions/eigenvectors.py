@@ -70,7 +70,7 @@ class Eigenvectors(KnownActions):
         values, vectors = (
             _all_pairs(gram) if _dense(n, count) else _leading_pairs(gram, count + BEYOND, executor)
         )
-        return DenseActions(settled(values, vectors)[:, :count])
+        return DenseActions(fix_rotation(values, vectors)[:, :count])
 
     def cost(self, demand: Demand) -> ActionCost:
         """Say what finding them takes, from integers alone."""
@@ -119,7 +119,7 @@ def _leading_pairs(gram: Gram, count: int, executor: Executor) -> tuple[Array, A
     return values[::-1], vectors[:, ::-1]
 
 
-def settled(values: Array, vectors: Array) -> Array:
+def fix_rotation(values: Array, vectors: Array) -> Array:
     """Eigenvectors (n, m) that rounding does not turn: those of one eigenvalue nearest to fixed vectors.
 
     ``values`` (m,) descend. Where eigenvalues agree the vectors are replaced by an orthonormal basis of their

@@ -20,7 +20,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.actions.orthonormal import DEPENDENT_ACTION, orthonormal_basis
 from cagp_dist.solvers.actions.policies import Policy
-from cagp_dist.solvers.engine.solve_checkpoints import Recalled
+from cagp_dist.solvers.engine.solve_checkpoints import RecordedResults
 from cagp_dist.solvers.interface import Problem, State, check_no_start
 from cagp_dist.solvers.status import Status
 
@@ -166,7 +166,7 @@ def projection_states(
     mean = np.zeros((q, problem.residuals.shape[1]))
     downdate = np.zeros((q, q) if problem.full_covariance else q)
     kept = None if problem.checkpoint is None else problem.checkpoint.latest()
-    products, views = Recalled("products", kept), Recalled("views", kept)
+    products, views = RecordedResults("products", kept), RecordedResults("views", kept)
     found = project(
         lambda columns: products(columns.shape[1], lambda: gram.product(columns, executor=executor)),
         problem.residuals,

@@ -17,7 +17,7 @@ from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import bounds_bytes, is_known, with_bounds
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.quadrature import quadrature_bytes
-from cagp_dist.gram.targets import as_list, part
+from cagp_dist.gram.targets import list_targets, part
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
 from cagp_dist.solvers.engine.adjoint import System, adjoint_states, forward_passes
@@ -276,7 +276,7 @@ class Affine(ABC):
         if self.iterations == 0 or problem.q == 0:
             return found
         if iterations is not None:
-            problem = replace(problem, targets=as_list(problem.targets))
+            problem = replace(problem, targets=list_targets(problem.targets))
         # tiles sum up the adjoint's mean beside a pass, which nobody asks for here
         apart = problem if plan.rings_per_block else replace(problem, residuals=problem.residuals[:, :0])
         with single_threaded_blas():
@@ -301,7 +301,7 @@ class Affine(ABC):
                 )
             for count, work in ends:
                 here = np.flatnonzero(iterations == count)
-                found[here] = system.mean(work, part(as_list(problem.targets), here))
+                found[here] = system.mean(work, part(list_targets(problem.targets), here))
             return found
 
     @final

@@ -20,7 +20,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.solvers.engine.adjoint import System
-from cagp_dist.solvers.engine.stages import Conditioning, Projection, Stage
+from cagp_dist.solvers.engine.stages import ConditioningStage, ProjectionStage, Stage
 
 LEFT = 1e-10
 """Directions of S of whose square, in the norm of G, the stages left less than this part are rounding."""
@@ -29,13 +29,13 @@ LEFT = 1e-10
 class Conditioned(NamedTuple):
     """The stage, None where the stages before had solved all of S, and what it leaves of ``r``, (n, T)."""
 
-    stage: Conditioning | None
+    stage: ConditioningStage | None
     residual: Array
 
 
 def condition_on(
     system: System[Any],
-    actions: Projection,
+    actions: ProjectionStage,
     *,
     forward: Sequence[Stage],
     transposed: Sequence[Stage],
@@ -60,5 +60,5 @@ def condition_on(
     if not turn.size:
         return Conditioned(None, residual)
     coefficients = turn.T @ (U.T @ right)
-    stage = Conditioning(np.ascontiguousarray(H @ turn), coefficients)
+    stage = ConditioningStage(np.ascontiguousarray(H @ turn), coefficients)
     return Conditioned(stage, residual - image_of_H @ (turn @ coefficients))

@@ -36,8 +36,8 @@ from cagp_dist.solvers.actions.projection import project
 from cagp_dist.solvers.engine.adjoint import System
 from cagp_dist.solvers.engine.affine import Affine, system_of
 from cagp_dist.solvers.engine.conditioned_stages import condition_on
-from cagp_dist.solvers.engine.solve_checkpoints import Kept, Recalled, Record
-from cagp_dist.solvers.engine.stages import Projection, Stage, without_repeats
+from cagp_dist.solvers.engine.solve_checkpoints import Kept, Record, RecordedResults
+from cagp_dist.solvers.engine.stages import ProjectionStage, Stage, without_repeats
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, check_one_field
 from cagp_dist.solvers.named_parts import parts_of_text
 from cagp_dist.solvers.setting_metadata import BLOCK_SIZE
@@ -279,7 +279,7 @@ class Hybrid:
             yield from record.read(kept)
         if ended == len(system.batches):
             return
-        products = Recalled("products", kept)
+        products = RecordedResults("products", kept)
 
         def keep(works: Sequence[Any] = (), *, batches: int = 0, stages: int = 0) -> Kept | None:
             """Keep all that is costly, if it is time to, but not less than there is already."""
@@ -318,7 +318,7 @@ class Hybrid:
         system: System[Any],
         problem: Problem,
         executor: Executor,
-        products: Recalled,
+        products: RecordedResults,
         keep: Callable[[], object],
     ) -> tuple[list[Stage], Status, float | None]:
         """All stages in the order of the parts; those of actions are found by going through it once."""
@@ -383,7 +383,7 @@ class Hybrid:
 class _Actions(NamedTuple):
     """The projection on the actions of a part, None if there were none, and how taking them ended."""
 
-    projection: Projection | None
+    projection: ProjectionStage | None
     status: Status
     relative_residual: float
 
@@ -394,7 +394,7 @@ def _actions(
     right: Array,
     companions: int,
     executor: Executor,
-    products: Recalled,
+    products: RecordedResults,
     keep: Callable[[], object],
 ) -> _Actions:
     """Take the actions of a part from a right-hand side (n, T); ``keep`` is called after each that is new."""
@@ -419,7 +419,7 @@ def _actions(
     if taken == 0:
         return _Actions(None, status, relative)
     used = np.ascontiguousarray(basis[:, :taken]), np.ascontiguousarray(image[:, :taken])
-    return _Actions(Projection(*used), status, relative)
+    return _Actions(ProjectionStage(*used), status, relative)
 
 
 def _made(name: str, block_size: int) -> Callable[[int], Part]:

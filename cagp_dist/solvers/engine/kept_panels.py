@@ -12,7 +12,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 from cagp_dist.solvers.engine.solve_checkpoints import Draft, Kept
-from cagp_dist.solvers.engine.tile_tasks import Solved, only_sums
+from cagp_dist.solvers.engine.tile_tasks import SolvedBlock, only_sums
 from cagp_dist.tiling import Range
 
 
@@ -39,12 +39,12 @@ class Panels:
     """
 
     rows: list[Handle[Array]]
-    sums: Handle[Solved]
+    sums: Handle[SolvedBlock]
     columns: Range
     home: int = 0
     weights: dict[int, Handle[Array]] = field(default_factory=dict)
     keeps_weights: bool = False
-    before: dict[int, Handle[Solved]] = field(default_factory=dict)
+    before: dict[int, Handle[SolvedBlock]] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -111,15 +111,15 @@ def read_rows(kept: Kept, columns: Range, places: Indices, panel: Sequence[Range
     return np.concatenate([kept.read(_rows(columns, index), *rows) for index, *rows in pieces])
 
 
-def write_solved(draft: Draft, name: str, solved: Solved) -> bool:
+def write_solved(draft: Draft, name: str, solved: SolvedBlock) -> bool:
     """Write the solution of a block and the sums."""
     parts = {"columns": solved.columns, "downdate": solved.downdate, "mean": solved.mean}
     return all(draft.write(f"{name}/{part}", array) for part, array in parts.items())
 
 
-def read_solved(kept: Kept, name: str) -> Solved:
+def read_solved(kept: Kept, name: str) -> SolvedBlock:
     """Read what `write_solved` wrote."""
-    return Solved(*(kept.read(f"{name}/{part}") for part in ("columns", "downdate", "mean")))
+    return SolvedBlock(*(kept.read(f"{name}/{part}") for part in ("columns", "downdate", "mean")))
 
 
 def _of(columns: Range) -> str:

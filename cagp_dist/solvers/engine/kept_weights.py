@@ -19,7 +19,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept, add_arrays, points_of
+from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept, add_arrays, fingerprinted_points
 from cagp_dist.solvers.engine.stages import Stage, stages_of_cycle
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem, State
@@ -72,7 +72,7 @@ def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Ar
     tiles = (plan.block_size, COLUMN_GROUP, SMALLEST_ROW_TILE)
     for part in (FORMAT, version("cagp-dist"), "float64", solver, gram.kernel, tiles):
         found.update(repr(part).encode())
-    add_arrays(found, [*points_of(problem), *basis])
+    add_arrays(found, [*fingerprinted_points(problem), *basis])
     return found.hexdigest()
 
 

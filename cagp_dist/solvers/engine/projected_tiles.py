@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.gram.tiled import identity
+from cagp_dist.gram.tiled import put_value
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
-from cagp_dist.solvers.engine.stages import Conditioning, Projection
-from cagp_dist.solvers.engine.tile_tasks import Solved
+from cagp_dist.solvers.engine.stages import ConditioningStage, ProjectionStage
+from cagp_dist.solvers.engine.tile_tasks import SolvedBlock
 from cagp_dist.tiling import Range
 
 
@@ -56,7 +56,7 @@ def by_panels(
 ) -> list[Handle[Array]]:
     """Rows of columns (n, r) by panels, panel i on worker ``home + i``."""
     return [
-        executor.submit(identity, layout.of_panel(index, columns), home=home + index)
+        executor.submit(put_value, layout.of_panel(index, columns), home=home + index)
         for index in range(layout.panels)
     ]
 
@@ -78,7 +78,7 @@ class PanelProjection:
 
     def __init__(
         self,
-        stage: Projection | Conditioning,
+        stage: ProjectionStage | ConditioningStage,
         residuals: Array,
         *,
         layout: PanelLayout,
@@ -86,18 +86,20 @@ class PanelProjection:
     ) -> None:
         self._executor = executor
         self._basis = PanelColumns(stage.basis, layout=layout, executor=executor)
-        if isinstance(stage, Conditioning):
+        if isinstance(stage, ConditioningStage):
             self._image, right = [], stage.coefficients
         else:
             self._image = by_panels(stage.image, layout, executor=executor)
             right = stage.basis.T @ residuals
-        self._right = executor.submit(identity, right)
+        self._right = executor.submit(put_value, right)
 
     def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
         """``c = P' Y`` for the panels of Y, shape (k, r)."""
         return self._basis.products(rows, home=home)
 
-    def sums(self, sums: Handle[Solved], coefficients: Handle[Array], *, home: int) -> Handle[Solved]:
+    def sums(
+        self, sums: Handle[SolvedBlock], coefficients: Handle[Array], *, home: int
+    ) -> Handle[SolvedBlock]:
         """Add ``c' c`` and ``c' P'b`` to the sums, or ``c'`` times the numbers of a conditioning."""
         return self._executor.submit(add_projected, sums, coefficients, self._right, home=home)
 
@@ -134,11 +136,11 @@ def summed(parts: Sequence[Array], order: Sequence[tuple[int, int]]) -> Array:
     return total
 
 
-def add_projected(sums: Solved, coefficients: Array, right: Array) -> Solved:
+def add_projected(sums: SolvedBlock, coefficients: Array, right: Array) -> SolvedBlock:
     """Add ``c' c`` to the downdate and ``c' P'b`` to the mean."""
     c = _aligned(coefficients)
     part = c.T @ c if sums.downdate.ndim == 2 else np.einsum("ij,ij->j", c, c)
-    return Solved(c[:0], sums.downdate + part, sums.mean + c.T @ _aligned(right))
+    return SolvedBlock(c[:0], sums.downdate + part, sums.mean + c.T @ _aligned(right))
 
 
 def less_product(panel: Array, image: Array, coefficients: Array, tiles: Sequence[Range]) -> Array:

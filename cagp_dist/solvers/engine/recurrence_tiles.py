@@ -20,7 +20,7 @@ from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 from cagp_dist.solvers.engine.projected_tiles import PanelColumns
 from cagp_dist.solvers.engine.stages import LowRankInverse
-from cagp_dist.solvers.engine.tile_tasks import Solved
+from cagp_dist.solvers.engine.tile_tasks import SolvedBlock
 from cagp_dist.tiling import Range, block_ranges
 
 COLUMNS_AT_ONCE = 32
@@ -109,9 +109,9 @@ def taken(panels: list[Array], index: int) -> Array:
     return panels[index]
 
 
-def recur(step: float, momentum: float, before: Solved | None, panel: Array, rows: Range) -> Solved:
+def recur(step: float, momentum: float, before: SolvedBlock | None, panel: Array, rows: Range) -> SolvedBlock:
     """``Z`` of the rows of a block within a panel of ``P^-1 Y``."""
     Z = step * panel[slice(*rows)]
     if before is not None:
         Z += momentum * before.columns
-    return Solved(Z, np.zeros(0), np.zeros(0))
+    return SolvedBlock(Z, np.zeros(0), np.zeros(0))

@@ -19,7 +19,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.ring_gram import RingGram
-from cagp_dist.gram.targets import Targets, as_list, part
+from cagp_dist.gram.targets import Targets, list_targets, part
 from cagp_dist.kernels import total_variance
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
@@ -28,7 +28,7 @@ from cagp_dist.runtime.counting import count
 from cagp_dist.solvers.engine.ring_stages import RingStage, Whitened
 from cagp_dist.solvers.engine.ring_tasks import (
     Columns,
-    Piece,
+    RingPiece,
     column_range,
     coupling_range,
     grid_range,
@@ -64,7 +64,7 @@ from cagp_dist.tiling import Range
 class Pieces:
     """A tall matrix by ranges of wavenumbers, and the state it began with."""
 
-    parts: list[Handle[Piece]]
+    parts: list[Handle[RingPiece]]
     columns: Range
     start: State | None = None
 
@@ -111,7 +111,7 @@ class RingSystem:
         self._plan, self._executor, self._full = plan, executor, problem.full_covariance
         targets, grid = problem.targets, self._rings.grid
         on_grid = isinstance(targets, LatLonGrid) and targets.same_points(grid) and not self._full
-        self._targets = None if on_grid else as_list(targets)
+        self._targets = None if on_grid else list_targets(targets)
         self._wavenumbers = self._rings.wavenumbers
         self._ranges = self._wavenumbers.ranges()
         self._noise = self._wavenumbers.by_ring(self._rings.noise_by_latitude)
@@ -209,7 +209,9 @@ class RingSystem:
         ]
         return Pieces(parts, columns)
 
-    def _beginnings(self, here: slice, start: State | None) -> tuple[Callable[..., Piece], Sequence[object]]:
+    def _beginnings(
+        self, here: slice, start: State | None
+    ) -> tuple[Callable[..., RingPiece], Sequence[object]]:
         """Task that makes the columns of a range, and what it makes them from, for each range."""
         if start is not None:
             return column_range, self._columns_of(start, here)

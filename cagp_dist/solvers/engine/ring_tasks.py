@@ -25,7 +25,7 @@ Columns = list[Array]
 """Columns of a range of wavenumbers, one array (wavenumbers, size, columns) for each sector."""
 
 
-class Piece(NamedTuple):
+class RingPiece(NamedTuple):
     """Whitened columns of a range of wavenumbers and the sums over them.
 
     ``Y`` are the columns, ``weights`` what forward stages have added up to. For targets on the grid ``mean``
@@ -76,18 +76,18 @@ def _cholesky(blocks: Array) -> Array:
         ) from error
 
 
-def _piece(Y: Columns, right: Columns, full: bool, on_grid: bool) -> Piece:
+def _piece(Y: Columns, right: Columns, full: bool, on_grid: bool) -> RingPiece:
     """Columns with sums of zero."""
     if on_grid:
         mean = [np.zeros((*part.shape[:2], b.shape[2])) for part, b in zip(Y, right, strict=True)]
-        return Piece(Y, [], mean, [np.zeros(part.shape[2]) for part in Y])
+        return RingPiece(Y, [], mean, [np.zeros(part.shape[2]) for part in Y])
     q, fields = Y[0].shape[2] // 2, right[0].shape[2] // 2
-    return Piece(Y, [], [np.zeros((q, fields))], [np.zeros((q, q) if full else q)])
+    return RingPiece(Y, [], [np.zeros((q, fields))], [np.zeros((q, q) if full else q)])
 
 
 def grid_range(
     sectors: list[Whitened], noise: Sequence[Array], right: Columns, full: bool, on_grid: bool
-) -> Piece:
+) -> RingPiece:
     """``Y = R^-1 K``, the columns of all points of the grid: ``R^-1 K = (R^-1 G R^-T) R' - R^-1 N``."""
     Y = []
     for sector, variances in zip(sectors, noise, strict=True):
@@ -102,7 +102,7 @@ def grid_range(
 
 def column_range(
     sectors: list[Whitened], columns: Columns, right: Columns, full: bool, on_grid: bool
-) -> Piece:
+) -> RingPiece:
     """``Y`` from columns that are not whitened yet: ``V'`` of targets, or what a solve has left over."""
     return _piece(whitened_columns(sectors, columns), right, full, on_grid)
 
@@ -126,31 +126,31 @@ def whitened_columns(sectors: list[Whitened], columns: Columns) -> Columns:
     return [sector.apply(sector.inverse_roots, part) for sector, part in zip(sectors, columns, strict=True)]
 
 
-def unwhitened_range(sectors: list[Whitened], piece: Piece) -> Columns:
+def unwhitened_range(sectors: list[Whitened], piece: RingPiece) -> Columns:
     """``R Y``."""
     return [sector.apply(sector.roots, part) for sector, part in zip(sectors, piece.Y, strict=True)]
 
 
-def right_piece(right: Columns) -> Piece:
+def right_piece(right: Columns) -> RingPiece:
     """Start of a forward pass from whitened right-hand sides."""
-    return Piece(right, [np.zeros_like(part) for part in right], [], [])
+    return RingPiece(right, [np.zeros_like(part) for part in right], [], [])
 
 
 def stage_range(
     stage: RingStage,
     sectors: list[Whitened],
-    piece: Piece,
+    piece: RingPiece,
     right: Columns,
     weights: Array,
     scales: Sequence[Array],
     adjoint: bool,
     final: bool,
-) -> Piece:
+) -> RingPiece:
     """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty.
 
     ``scales`` by sector are those of `applied`; none for stages of whole blocks.
     """
-    after = Piece([], [], [], [])
+    after = RingPiece([], [], [], [])
     before: Columns = []
     mean, downdate = list(piece.mean), list(piece.downdate)
     bands = max(len(sector.bands) for sector in sectors)  # a sector without the equator may have one fewer
@@ -176,11 +176,11 @@ def stage_range(
             mean[index] = mean[index] + Z.transpose(0, 2, 1) @ b
             downdate[index] = downdate[index] + weights @ np.einsum("kij,kij->kj", half, other)
         else:
-            mean[0] = mean[0] + inner(Z, b, weights)
+            mean[0] = mean[0] + inner_products(Z, b, weights)
             full = downdate[0].ndim == 2
-            form = inner(half, other, weights) if full else inner_diagonal(half, other, weights)
+            form = inner_products(half, other, weights) if full else inner_diagonal(half, other, weights)
             downdate[0] = downdate[0] + (0.5 * (form + form.T) if full else form)
-    return Piece(after.Y, after.weights, mean, downdate, before)
+    return RingPiece(after.Y, after.weights, mean, downdate, before)
 
 
 def coupling_range(stage: Simultaneous, sectors: list[Whitened]) -> float:
@@ -194,7 +194,7 @@ def coupling_range(stage: Simultaneous, sectors: list[Whitened]) -> float:
     return largest
 
 
-def inner(left: Array, right: Array, weights: Array) -> Array:
+def inner_products(left: Array, right: Array, weights: Array) -> Array:
     """Inner products of the fields of two sets of columns (wavenumbers, size, 2 q) and (.., 2 T): (q, T)."""
     scaled = weights[:, None, None] * left
     whole = np.tensordot(scaled, right, axes=([0, 1], [0, 1]))
@@ -207,12 +207,12 @@ def inner_diagonal(left: Array, right: Array, weights: Array) -> Array:
     return np.asarray(squares[0::2] + squares[1::2])
 
 
-def sums_of(piece: Piece) -> Piece:
+def sums_of(piece: RingPiece) -> RingPiece:
     """Drop the columns before the sums travel to the caller."""
-    return Piece([], [], piece.mean, piece.downdate)
+    return RingPiece([], [], piece.mean, piece.downdate)
 
 
-def seen_range(sectors: list[Whitened], piece: Piece, right: Columns, noise: Sequence[Array]) -> Columns:
+def seen_range(sectors: list[Whitened], piece: RingPiece, right: Columns, noise: Sequence[Array]) -> Columns:
     """``K v = b - r - noise v`` for a range of wavenumbers, r the residual after forward stages."""
     seen = []
     for sector, v, left, b, variances in zip(sectors, piece.weights, piece.Y, right, noise, strict=True):
@@ -221,7 +221,7 @@ def seen_range(sectors: list[Whitened], piece: Piece, right: Columns, noise: Seq
     return seen
 
 
-def weights_range(sectors: list[Whitened], piece: Piece) -> Columns:
+def weights_range(sectors: list[Whitened], piece: RingPiece) -> Columns:
     """Weights v of a range of wavenumbers."""
     return [
         sector.apply(sector.inverse_roots, v, transposed=True)
@@ -229,21 +229,21 @@ def weights_range(sectors: list[Whitened], piece: Piece) -> Columns:
     ]
 
 
-def write_piece(draft: Draft, name: str, piece: Piece) -> bool:
+def write_piece(draft: Draft, name: str, piece: RingPiece) -> bool:
     """Write the arrays of a range, and how many there are of each kind."""
     counts = np.array([len(arrays) for arrays in piece])
     seen = [draft.write(f"{name}/counts", counts)]
-    for kind, arrays in zip(Piece._fields, piece, strict=True):
+    for kind, arrays in zip(RingPiece._fields, piece, strict=True):
         seen += [draft.write(f"{name}/{kind}-{index}", array) for index, array in enumerate(arrays)]
     return all(seen)
 
 
-def read_piece(kept: Kept, name: str) -> Piece:
+def read_piece(kept: Kept, name: str) -> RingPiece:
     """Read what `write_piece` wrote."""
     counts = kept.read(f"{name}/counts")
-    return Piece(
+    return RingPiece(
         *(
             [kept.read(f"{name}/{kind}-{index}") for index in range(int(count))]
-            for kind, count in zip(Piece._fields, counts, strict=True)
+            for kind, count in zip(RingPiece._fields, counts, strict=True)
         )
     )

@@ -17,7 +17,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import Targets, target_points
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
 from cagp_dist.versions import version
@@ -66,14 +66,14 @@ class Checkpoint(Protocol):
         ...
 
 
-class Checkpoints(Protocol):
+class SolveCheckpoints(Protocol):
     """Where solves keep what they have reached, each under its fingerprint."""
 
     def of(self, fingerprint: str) -> Checkpoint:
         """Those of a solve."""
         ...
 
-    def within(self, name: str) -> "Checkpoints":
+    def within(self, name: str) -> "SolveCheckpoints":
         """Those of a part of the work, apart from those of others."""
         ...
 
@@ -154,7 +154,7 @@ def _diagonal(downdate: Array) -> Array:
     return downdate.diagonal() if downdate.ndim == 2 else downdate
 
 
-class Recalled:
+class RecordedResults:
     """Results of costly calls in their order; those that a checkpoint has are not computed again.
 
     Parameters
@@ -197,7 +197,7 @@ class Recalled:
         return not self._found or draft.write(self._name, np.concatenate(self._found, axis=1))
 
 
-def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
+def solve_fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     """Digest of all that the states of a solve depend on; cost 8 (n + q) p + 8 n T bytes to be read."""
     found = hashlib.sha256()
     gram = problem.gram
@@ -208,7 +208,7 @@ def fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
         found.update(repr(problem.lanczos_steps).encode())
     if problem.full_covariance:
         found.update(b"full")
-    X, noise, *targets = points_of(problem)
+    X, noise, *targets = fingerprinted_points(problem)
     add_arrays(found, [X, noise, problem.residuals, *targets])
     return found.hexdigest()
 
@@ -218,10 +218,10 @@ def in_full(solver: object) -> tuple[object, ...]:
     return (solver, astuple(solver)) if is_dataclass(solver) and not isinstance(solver, type) else (solver,)
 
 
-def points_of(problem: Problem) -> Sequence[Array | Indices]:
+def fingerprinted_points(problem: Problem) -> Sequence[Array | Indices]:
     """Observed points, their noise, and targets."""
     gram = problem.gram
-    return [coordinates(gram.X), gram.noise_variance, *_of_targets(problem.targets)]
+    return [point_columns(gram.X), gram.noise_variance, *_of_targets(problem.targets)]
 
 
 def add_arrays(digest: "hashlib._Hash", arrays: Sequence[Array | Indices]) -> None:

@@ -227,7 +227,7 @@ class Simultaneous(BlockStage):
 
 
 @dataclass(frozen=True, eq=False)
-class Projection(Stage):
+class ProjectionStage(Stage):
     """Solve in the span of k columns S: ``Mt = S (S' G S)^-1 S' = P P'``, symmetric.
 
     The error that it leaves is G-orthogonal to S, so that a second one changes nothing; in the norm of G no
@@ -272,7 +272,7 @@ class CoarseSpace(Stage):
 
 
 @dataclass(frozen=True, eq=False)
-class Conditioning(Stage):
+class ConditioningStage(Stage):
     """Add ``P P'`` to D and ``P c`` to v, and leave all columns as they are: the last stage of a solve.
 
     For a belief ``N(v, G^-1 - D)`` that is conditioned on ``S' r``, ``r = b - G v``, with ``H = S - D G S``:

@@ -18,7 +18,7 @@ from cagp_dist.tiling import Range
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class SolvedBlock:
     """Solution of one block and the running sums of the solve (in block order).
 
     ``columns`` (m, r) is Z[b]; ``downdate`` is (r,) or (r, r); ``mean`` is (r, T).
@@ -29,23 +29,23 @@ class Solved:
     mean: Array
 
 
-def no_sums(columns: int, fields: int, full_covariance: bool) -> Solved:
+def no_sums(columns: int, fields: int, full_covariance: bool) -> SolvedBlock:
     """Return the sums before the first stage: zeros."""
     shape = (columns, columns) if full_covariance else (columns,)
-    return Solved(np.empty((0, columns)), np.zeros(shape), np.zeros((columns, fields)))
+    return SolvedBlock(np.empty((0, columns)), np.zeros(shape), np.zeros((columns, fields)))
 
 
-def sums_so_far(downdate: Array, mean: Array) -> Solved:
+def sums_so_far(downdate: Array, mean: Array) -> SolvedBlock:
     """Make sums to go on from."""
-    return Solved(np.empty((0, len(mean))), downdate, mean)
+    return SolvedBlock(np.empty((0, len(mean))), downdate, mean)
 
 
-def only_sums(solved: Solved) -> Solved:
+def only_sums(solved: SolvedBlock) -> SolvedBlock:
     """Drop the solution of the last block before the sums travel to the caller."""
-    return Solved(solved.columns[:0], solved.downdate, solved.mean)
+    return SolvedBlock(solved.columns[:0], solved.downdate, solved.mean)
 
 
-def add_solution(weights: Array | None, solved: Solved) -> Array:
+def add_solution(weights: Array | None, solved: SolvedBlock) -> Array:
     """Add the solution of a block to its weights."""
     return solved.columns.copy() if weights is None else weights + solved.columns
 
@@ -103,9 +103,9 @@ def solve_block(
     rows: Range,
     pending: list[object],
     residuals: Array,
-    sums: Solved,
+    sums: SolvedBlock,
     adjoint: bool,
-) -> Solved:
+) -> SolvedBlock:
     """Solve with a diagonal block and add its part of the downdate and of the mean (math 3).
 
     ``pending`` is empty, or says how to update the block's rows by the step before, whose solution is in
@@ -116,13 +116,13 @@ def solve_block(
     columns, half = stage.solve(factor, panel[slice(*rows)], adjoint=adjoint)
     half = half.T
     part = half @ half.T if sums.downdate.ndim == 2 else np.einsum("ij,ij->i", half, half)
-    return Solved(columns, sums.downdate + part, sums.mean + columns.T @ residuals)
+    return SolvedBlock(columns, sums.downdate + part, sums.mean + columns.T @ residuals)
 
 
-def solve_alone(stage: Simultaneous, factor: Array, panel: Array, rows: Range) -> Solved:
+def solve_alone(stage: Simultaneous, factor: Array, panel: Array, rows: Range) -> SolvedBlock:
     """Solve with a diagonal block of a stage that solves all blocks at once; its sums come later."""
     columns = stage.solve(factor, panel[slice(*rows)])
-    return Solved(columns, np.zeros(0), np.zeros(0))
+    return SolvedBlock(columns, np.zeros(0), np.zeros(0))
 
 
 def factor_and_solve_alone(
@@ -132,14 +132,14 @@ def factor_and_solve_alone(
     noise_variance: Array,
     panel: Array,
     rows: Range,
-) -> Solved:
+) -> SolvedBlock:
     """`solve_alone` with a factor that is not kept."""
     return solve_alone(stage, factor_block(kernel, points, noise_variance, stage), panel, rows)
 
 
 def add_to_sums(
-    sums: Solved, solved: Solved, before: Array, after: Array, rows: Range, residuals: Array
-) -> Solved:
+    sums: SolvedBlock, solved: SolvedBlock, before: Array, after: Array, rows: Range, residuals: Array
+) -> SolvedBlock:
     """Add ``Z' Y + Z' Y_new`` of a block to the downdate, and ``Z' b`` to the mean (math 1.2)."""
     # what came over a network may lie at any byte, and products with its transpose then round otherwise
     Z = np.require(solved.columns, requirements="A")
@@ -149,7 +149,7 @@ def add_to_sums(
         part = 0.5 * (part + part.T)  # what is not symmetric cancels over the blocks
     else:
         part = np.einsum("ij,ij->j", Z, Y)
-    return Solved(Z, sums.downdate + part, sums.mean + Z.T @ residuals)
+    return SolvedBlock(Z, sums.downdate + part, sums.mean + Z.T @ residuals)
 
 
 PendingUpdate = tuple[Parameters, Array, PanelTile, Array]
@@ -158,7 +158,7 @@ PendingUpdate = tuple[Parameters, Array, PanelTile, Array]
 def _updated_rows(
     panel: Array,
     rows: Range,
-    solved: Solved,
+    solved: SolvedBlock,
     kernel: Parameters,
     points: Array,
     tile: PanelTile,
@@ -187,9 +187,9 @@ def factor_and_solve_block(
     rows: Range,
     pending: list[object],
     residuals: Array,
-    sums: Solved,
+    sums: SolvedBlock,
     adjoint: bool,
-) -> Solved:
+) -> SolvedBlock:
     """`solve_block` with a factor that is not kept."""
     factor = factor_block(kernel, points, noise_variance, stage)
     return solve_block(stage, factor, panel, rows, pending, residuals, sums, adjoint)
@@ -202,7 +202,7 @@ def update_panel(
     tiles: Sequence[PanelTile],
     stored: Sequence[Array | None],
     block_points: Array,
-    solved: Solved,
+    solved: SolvedBlock,
     noise_variance: Array | None,
     block_rows: Range,
 ) -> Array:

@@ -19,10 +19,10 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.functionals import LinearFunctionals, functional_panel
-from cagp_dist.gram.targets import Targets, as_list, averaged, part, target_points
-from cagp_dist.gram.tiled import cross_product, identity, kernel_panel, stored_tile_row
+from cagp_dist.gram.targets import Targets, averaged, list_targets, part, target_points
+from cagp_dist.gram.tiled import cross_product, kernel_panel, put_value, stored_tile_row
 from cagp_dist.gram.vecchia_factor import VecchiaFactor
-from cagp_dist.kernels import coordinates
+from cagp_dist.kernels import point_columns
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.runtime.counting import count
 from cagp_dist.solvers.engine.kept_panels import Panels, restored_panels, save_panels
@@ -33,16 +33,16 @@ from cagp_dist.solvers.engine.solve_checkpoints import Draft, Kept
 from cagp_dist.solvers.engine.stages import (
     BlockStage,
     CoarseSpace,
-    Conditioning,
+    ConditioningStage,
     LowRankInverse,
-    Projection,
+    ProjectionStage,
     Recurrence,
     Simultaneous,
     Stage,
     Sweep,
 )
 from cagp_dist.solvers.engine.tile_tasks import (
-    Solved,
+    SolvedBlock,
     add_solution,
     add_to_sums,
     coupled_blocks,
@@ -86,26 +86,26 @@ class TileSystem:
         self._solves_ahead = executor.processes > 1
         self._right = residuals
         self._full = problem.full_covariance
-        self._targets = as_list(problem.targets)
+        self._targets = list_targets(problem.targets)
         layout = PanelLayout.of(gram.shape[0], block_size=plan.block_size, panels=plan.panels)
         self._layout = layout
-        points, noise_variance = coordinates(gram.X), gram.noise_variance
+        points, noise_variance = point_columns(gram.X), gram.noise_variance
         self._panel_points = [
-            executor.submit(identity, layout.of_panel(index, points, axis=1), home=index)
+            executor.submit(put_value, layout.of_panel(index, points, axis=1), home=index)
             for index in range(layout.panels)
         ]
         self._block_points = [
-            executor.submit(identity, np.ascontiguousarray(points[:, start:stop]), home=home)
+            executor.submit(put_value, np.ascontiguousarray(points[:, start:stop]), home=home)
             for (start, stop), home in zip(layout.blocks, layout.panel_of_block, strict=True)
         ]
         self._noise = [noise_variance[start:stop] for start, stop in layout.blocks]
         self._residuals = [
-            executor.submit(identity, np.ascontiguousarray(residuals[start:stop]), home=home)
+            executor.submit(put_value, np.ascontiguousarray(residuals[start:stop]), home=home)
             for (start, stop), home in zip(layout.blocks, layout.panel_of_block, strict=True)
         ]
         self._factors: dict[tuple[object, ...], Handle[Array]] = {}
-        self._projections: dict[Projection | Conditioning, PanelProjection] = {}
-        self._coarse: dict[CoarseSpace, Projection] = {}
+        self._projections: dict[ProjectionStage | ConditioningStage, PanelProjection] = {}
+        self._coarse: dict[CoarseSpace, ProjectionStage] = {}
         self._inverses: dict[LowRankInverse | VecchiaFactor, PanelInverse] = {}
         self._leftover: Array | None = None
         self._stored = {
@@ -150,7 +150,7 @@ class TileSystem:
             norms[i, j] = norms[j, i] = norm
         return float(np.linalg.eigvalsh(norms)[-1])
 
-    def coarse(self, stage: CoarseSpace) -> Projection:
+    def coarse(self, stage: CoarseSpace) -> ProjectionStage:
         """Make the projection on the covariances of all points with a few of them."""
         if stage not in self._coarse:
             self._coarse[stage] = coarse_projection(
@@ -162,7 +162,7 @@ class TileSystem:
         """Largest eigenvalue of ``P^-1 G`` that a projection leaves, by Lanczos iteration."""
         return largest_eigenvalue(
             self._gram,
-            cast("Projection", projection),
+            cast("ProjectionStage", projection),
             block_size=self._plan.block_size,
             executor=self._executor,
             steps=steps,
@@ -218,7 +218,7 @@ class TileSystem:
 
         The handles of ``work`` are replaced as soon as what they stand for is no longer needed.
         """
-        if isinstance(stage, Projection | Conditioning):
+        if isinstance(stage, ProjectionStage | ConditioningStage):
             return self._project(stage, work, adjoint=adjoint, final=final)
         count(products=work.width)
         if isinstance(stage, Sweep):
@@ -280,7 +280,7 @@ class TileSystem:
                 self._executor.submit(functional_panel, self._kernel, points, targets, home=home + index)
                 for index, points in enumerate(self._panel_points)
             ]
-        Z = self._executor.submit(identity, np.ascontiguousarray(targets.T), home=home)
+        Z = self._executor.submit(put_value, np.ascontiguousarray(targets.T), home=home)
         return [
             self._executor.submit(kernel_panel, self._kernel, self._panel_points[index], Z, home=home + index)
             for index in range(self._layout.panels)
@@ -292,7 +292,7 @@ class TileSystem:
 
     def _sweep(
         self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool
-    ) -> Iterator[tuple[int, Handle[Solved]]]:
+    ) -> Iterator[tuple[int, Handle[SolvedBlock]]]:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
         After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
@@ -338,7 +338,7 @@ class TileSystem:
                 )
             yield b, sums
 
-    def _solved_at_once(self, stage: Simultaneous, work: Panels) -> dict[int, Handle[Solved]]:
+    def _solved_at_once(self, stage: Simultaneous, work: Panels) -> dict[int, Handle[SolvedBlock]]:
         """Solutions of all blocks from the same panels."""
         return {
             b: self._executor.submit(
@@ -350,7 +350,7 @@ class TileSystem:
             for b in stage.members(self.blocks)
         }
 
-    def _recurred(self, stage: Recurrence, work: Panels) -> dict[int, Handle[Solved]]:
+    def _recurred(self, stage: Recurrence, work: Panels) -> dict[int, Handle[SolvedBlock]]:
         """Z of all blocks from the panels, and from Z of the step before, which is replaced."""
         rows = work.rows
         if stage.inverse is not None:
@@ -375,8 +375,8 @@ class TileSystem:
         return found
 
     def _updated_at_once(
-        self, solutions: dict[int, Handle[Solved]], work: Panels
-    ) -> Iterator[tuple[int, Handle[Solved]]]:
+        self, solutions: dict[int, Handle[SolvedBlock]], work: Panels
+    ) -> Iterator[tuple[int, Handle[SolvedBlock]]]:
         """Update the panels by solutions of blocks; yields as `_sweep`, in block order."""
         before, sums = list(work.rows), work.sums
         blocks = sorted(solutions)
@@ -407,7 +407,9 @@ class TileSystem:
             )
             yield b, sums
 
-    def _project(self, stage: Projection | Conditioning, work: Panels, *, adjoint: bool, final: bool) -> None:
+    def _project(
+        self, stage: ProjectionStage | ConditioningStage, work: Panels, *, adjoint: bool, final: bool
+    ) -> None:
         """Solve in the span of a few columns, or condition on them, all panels at once."""
         if stage not in self._projections:
             self._projections[stage] = PanelProjection(
@@ -423,7 +425,7 @@ class TileSystem:
                 work.weights[b] = projection.weights(
                     work.weights.get(b), own, self._layout.within_panel(b), coefficients
                 )
-        if not (final or isinstance(stage, Conditioning)):
+        if not (final or isinstance(stage, ConditioningStage)):
             work.rows = projection.rows(work.rows, coefficients, home=work.home)
 
     def _updated(
@@ -432,7 +434,7 @@ class TileSystem:
         index: int,
         tiles: Sequence[int],
         b: int,
-        solved: Handle[Solved],
+        solved: Handle[SolvedBlock],
         *,
         noise: bool,
         priority: int,
@@ -456,8 +458,8 @@ class TileSystem:
         )
 
     def _solve_with(
-        self, stage: BlockStage, b: int, kept: Callable[..., Solved], fresh: Callable[..., Solved]
-    ) -> tuple[Callable[..., Solved], *tuple[object, ...]]:
+        self, stage: BlockStage, b: int, kept: Callable[..., SolvedBlock], fresh: Callable[..., SolvedBlock]
+    ) -> tuple[Callable[..., SolvedBlock], *tuple[object, ...]]:
         """Task function and first arguments that solve block b: with its kept factor, or a fresh one.
 
         A factor that is not kept is made inside the solve: as a task of its own it could run long before

@@ -13,7 +13,7 @@ from cagp_dist.budget.point_plans import plan_exact
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
-from cagp_dist.gram.targets import Targets, as_list, part
+from cagp_dist.gram.targets import Targets, list_targets, part
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, nothing_said
 from cagp_dist.solvers.status import Status
@@ -194,7 +194,7 @@ def _in_parts(problem: Problem, plan: Plan) -> Iterator[tuple[slice, Targets]]:
     if len(plan.batches) < 2:
         yield slice(0, problem.q), problem.targets
         return
-    targets = as_list(problem.targets)
+    targets = list_targets(problem.targets)
     for batch in plan.batches:
         columns = slice(batch[0][0], batch[-1][1])
         yield columns, part(targets, columns)

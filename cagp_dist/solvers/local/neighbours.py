@@ -38,7 +38,7 @@ from cagp_dist.gram.neighbourhoods import (
     sampled,
     wide,
 )
-from cagp_dist.gram.targets import as_list, part, target_points
+from cagp_dist.gram.targets import list_targets, part, target_points
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.solvers.engine.kept_weights import write_sparse
@@ -256,7 +256,7 @@ class Neighbours:
         """Yield the one state, of all targets."""
         check_no_start(problem)
         solver = self.settled(problem, executor=executor)
-        work = _Work(solver, problem.gram, as_list(problem.targets), executor, problem.heard)
+        work = _Work(solver, problem.gram, list_targets(problem.targets), executor, problem.heard)
         with single_threaded_blas():
             mean, downdate, left_out, exact = work.laws(problem.residuals, checkpoint=problem.checkpoint)
             if problem.full_covariance:
@@ -284,7 +284,9 @@ class Neighbours:
         """``W b`` (q, T) for right-hand sides (n, T)."""
         solver = self.settled(problem, executor=executor)
         with single_threaded_blas():
-            found = _Work(solver, problem.gram, as_list(problem.targets), executor).laws(problem.residuals)[0]
+            found = _Work(solver, problem.gram, list_targets(problem.targets), executor).laws(
+                problem.residuals
+            )[0]
         done(1)
         return found
 
@@ -296,7 +298,7 @@ class Neighbours:
     def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
         """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
         with single_threaded_blas():
-            work = _Work(self, problem.gram, as_list(problem.targets), executor)
+            work = _Work(self, problem.gram, list_targets(problem.targets), executor)
             _, downdate, _, exact = work.laws(problem.residuals[:, :0])
             about = write_sparse(draft, work.parts(), downdate)
         return {

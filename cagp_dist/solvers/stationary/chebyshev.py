@@ -9,12 +9,12 @@ from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.affine import check_share
 from cagp_dist.solvers.engine.stages import Recurrence, Stage
 from cagp_dist.solvers.setting_metadata import ITERATIONS
-from cagp_dist.solvers.stationary.preconditioned import Preconditioned, known_bounds
+from cagp_dist.solvers.stationary.preconditioned import PreconditionedIteration, known_bounds
 from cagp_dist.solvers.stationary.spectrum import row_sums
 
 
 @dataclass(frozen=True)
-class Chebyshev(Preconditioned):
+class Chebyshev(PreconditionedIteration):
     """Chebyshev semi-iteration, ``v_i = p_i(G) b`` with the best polynomial between two bounds.
 
     Calibrated exactly, since its matrix does not depend on the data: the bounds are the smallest noise

@@ -11,14 +11,14 @@ from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.tiled import TiledGram, cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
-from cagp_dist.solvers.engine.stages import Projection, Simultaneous
+from cagp_dist.solvers.engine.stages import ProjectionStage, Simultaneous
 from cagp_dist.solvers.engine.tile_tasks import factor_and_solve_alone
 from cagp_dist.solvers.stationary.low_rank import partial_cholesky
 from cagp_dist.solvers.stationary.spectrum import lanczos, random_column
 from cagp_dist.tiling import block_ranges
 
 
-def coarse_projection(gram: Gram, *, columns: int, executor: Executor) -> Projection:
+def coarse_projection(gram: Gram, *, columns: int, executor: Executor) -> ProjectionStage:
     """Make the projection on the covariances of all points with a few of them.
 
     These are chosen one by one, each where the variance given the others is largest (`partial_cholesky`):
@@ -29,7 +29,7 @@ def coarse_projection(gram: Gram, *, columns: int, executor: Executor) -> Projec
     return projection_of(gram, basis, executor=executor)
 
 
-def projection_of(gram: Gram, S: Array, *, executor: Executor) -> Projection:
+def projection_of(gram: Gram, S: Array, *, executor: Executor) -> ProjectionStage:
     """Make the projection on the span of well-conditioned columns S (n, k); one product with G."""
     from scipy.linalg import solve_triangular
 
@@ -42,11 +42,11 @@ def projection_of(gram: Gram, S: Array, *, executor: Executor) -> Projection:
     def conjugate(columns: Array) -> Array:
         return np.ascontiguousarray(solve_triangular(root, columns.T, lower=True).T)
 
-    return Projection(conjugate(S), conjugate(image))
+    return ProjectionStage(conjugate(S), conjugate(image))
 
 
 def largest_eigenvalue(
-    gram: Gram, projection: Projection, *, block_size: int, executor: Executor, steps: int
+    gram: Gram, projection: ProjectionStage, *, block_size: int, executor: Executor, steps: int
 ) -> float:
     """Estimate the largest eigenvalue of ``B^-1 G`` on errors that a projection leaves, from below.
 

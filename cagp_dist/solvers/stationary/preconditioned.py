@@ -25,7 +25,7 @@ VECCHIA = "vecchia"
 
 
 @dataclass(frozen=True)
-class Preconditioned(Affine, ABC):
+class PreconditionedIteration(Affine, ABC):
     """An affine solver that works with all points at once and may have a preconditioner.
 
     Parameters

@@ -9,12 +9,12 @@ from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.affine import check_share
 from cagp_dist.solvers.engine.stages import Recurrence, Simultaneous, Stage
 from cagp_dist.solvers.setting_metadata import ITERATIONS, STEP
-from cagp_dist.solvers.stationary.preconditioned import Preconditioned, known_bounds
+from cagp_dist.solvers.stationary.preconditioned import PreconditionedIteration, known_bounds
 from cagp_dist.solvers.stationary.spectrum import row_sums
 
 
 @dataclass(frozen=True)
-class Richardson(Preconditioned):
+class Richardson(PreconditionedIteration):
     """Richardson iteration, ``v += step P^-1 (b - G v)``; P is the identity, or a preconditioner.
 
     Converges for ``step < 2 / lambda_max(P^-1 G)``. With one noise variance for all points and no

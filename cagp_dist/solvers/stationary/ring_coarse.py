@@ -17,11 +17,11 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.solvers.engine.ring_stages import Whitened
-from cagp_dist.solvers.engine.ring_tasks import Columns, Piece, inner, inner_diagonal
+from cagp_dist.solvers.engine.ring_tasks import Columns, RingPiece, inner_diagonal, inner_products
 from cagp_dist.solvers.stationary.low_rank import NOTHING_LEFT, SAME_VARIANCE
 
 
-class Waves(NamedTuple):
+class CoarseWaves(NamedTuple):
     """Partial Cholesky factors of a range of wavenumbers.
 
     Attributes
@@ -52,7 +52,7 @@ def choose_waves(
     copies: Sequence[Array],
     weights: Array,
     columns: int,
-) -> Waves:
+) -> CoarseWaves:
     """Choose waves of a range of wavenumbers one by one, each where the variance given the others is largest.
 
     Shapes: ``weights`` (wavenumbers,).
@@ -93,7 +93,7 @@ def choose_waves(
         left[s][k] -= new**2
         left[s][k, row] = -np.inf
         taken += weights[k]
-    return Waves(np.array(values), np.array(place, dtype=np.intp).reshape(-1, 2), factors)
+    return CoarseWaves(np.array(values), np.array(place, dtype=np.intp).reshape(-1, 2), factors)
 
 
 def _diagonal(sector: Whitened) -> Array:
@@ -110,12 +110,12 @@ def _row(sector: Whitened, k: int, row: int) -> Array:
     return np.asarray(one.apply(one.roots, coupled)[0, :, 0])
 
 
-def candidates_of(waves: Waves) -> Waves:
+def candidates_of(waves: CoarseWaves) -> CoarseWaves:
     """Drop the factors before the candidates travel to the caller."""
     return waves._replace(factors={})
 
 
-def takings(candidates: Sequence[Waves], weights: Sequence[Array], columns: int) -> list[list[int]]:
+def takings(candidates: Sequence[CoarseWaves], weights: Sequence[Array], columns: int) -> list[list[int]]:
     """Which candidates of each range are taken, by number: those with the most variance left.
 
     Waves whose columns would be more than ``columns`` in all are passed over.
@@ -136,7 +136,7 @@ def takings(candidates: Sequence[Waves], weights: Sequence[Array], columns: int)
 
 
 def project_waves(
-    sectors: list[Whitened], waves: Waves, copies: Sequence[Array], taken: Sequence[int]
+    sectors: list[Whitened], waves: CoarseWaves, copies: Sequence[Array], taken: Sequence[int]
 ) -> RangeProjection:
     """Make the projection on the waves that were taken; 4 P^2 c flops for c of a wavenumber."""
     basis: dict[tuple[int, int], Array] = {}
@@ -165,11 +165,11 @@ def whole(sector: Whitened, k: int) -> Array:
 
 def projected_range(
     projection: RangeProjection,
-    piece: Piece,
+    piece: RingPiece,
     right: Columns,
     weights: Array,
     adjoint: bool,
-) -> Piece:
+) -> RingPiece:
     """Project a range: ``c = P' Y``, ``Y - (G P) c``, forward ``v + P c``; the downdate gets ``c' c``."""
     if not projection.basis:
         return piece._replace(before=())
@@ -192,13 +192,13 @@ def projected_range(
             downdate[s] += weights[k] * np.einsum("ij,ij->j", c, c)
             continue
         own, weight = c[None], weights[k : k + 1]
-        mean[0] += inner(own, (P.T @ b)[None], weight)
+        mean[0] += inner_products(own, (P.T @ b)[None], weight)
         if downdate[0].ndim == 2:
-            form = inner(own, own, weight)
+            form = inner_products(own, own, weight)
             downdate[0] += 0.5 * (form + form.T)
         else:
             downdate[0] += inner_diagonal(own, own, weight)
-    return Piece(Y, added, mean, downdate)
+    return RingPiece(Y, added, mean, downdate)
 
 
 def largest_left_range(sectors: list[Whitened], projection: RangeProjection) -> float:
