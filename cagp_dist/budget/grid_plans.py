@@ -31,12 +31,12 @@ def plan_ring_sweeps(
     shuffled: bool = False,
     coarse: int = 0,
     projections: int = 0,
-    tall: int = 0,
+    work_matrices: int = 0,
 ) -> Plan:
     """Plan stages over bands of whole rings of a complete grid; ``shuffled`` in another order.
 
     ``block_size`` is None where points are solved one by one. A cycle has so many ``stages``, all of them
-    together ``projections`` on ``coarse`` columns; ``tall`` matrices are kept from one to the next.
+    together ``projections`` on ``coarse`` columns; ``work_matrices`` are kept from one to the next.
     """
     width = min(max(1, (block_size or 1) // grid.longitudes), grid.latitudes)
     tasks_of_a_sweep = range_count(grid.wavenumbers, grid.block_bytes)
@@ -54,7 +54,7 @@ def plan_ring_sweeps(
     peak = (
         common_bytes(demand, iterations)
         + whitened
-        + columns * (2 + tall)
+        + columns * (2 + work_matrices)
         + ((columns * 4 + shuffled * (whitened + columns * 4)) // tasks_of_a_sweep + grid.task_bytes)
         * demand.workers
     )

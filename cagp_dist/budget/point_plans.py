@@ -62,7 +62,7 @@ class Sweeps:
         Columns of a coarse space, and projections on it in all cycles, which are no stages here.
     colours : int
         Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
-    tall : int
+    work_matrices : int
         Tall matrices that are kept from one stage to the next.
     """
 
@@ -77,7 +77,7 @@ class Sweeps:
     coarse: int = 0
     projections: int = 0
     colours: int = 0
-    tall: int = 0
+    work_matrices: int = 0
 
 
 def plan_sweeps(
@@ -114,7 +114,9 @@ def plan_sweeps(
     coarse = min(sweeps.coarse, n) if iterations > 0 and q > 0 else 0
     fixed += coarse_bytes(n, coarse, demand.fields) + beside.memory_bytes
     # panels, their successors, and solutions still in use (between processes, also the panels before)
-    group_bytes = (3 + sweeps.at_once + sweeps.tall + (not demand.shares_memory)) * DOUBLE * n * widest
+    group_bytes = (
+        (3 + sweeps.at_once + sweeps.work_matrices + (not demand.shares_memory)) * DOUBLE * n * widest
+    )
     group_bytes += sweeps.stages * blocks * _task_bytes(row_tiles, workers)  # of a sweep all are handed out
     group_bytes += DOUBLE * coarse * widest * (row_tiles + 3)  # products by tile, and their sum
     room = demand.memory_limit_bytes - fixed

@@ -31,7 +31,7 @@ from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Cholesky, Rings, Solver, Status
-from cagp_dist.solvers.interface import nothing_said
+from cagp_dist.solvers.interface import no_op
 from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.text import alternatives, counted
 
@@ -113,7 +113,7 @@ def predict_fields(
     executor: Executor,
     memory_limit_bytes: int | None,
     iterations: int | None = None,
-    report: Callable[[float], None] = nothing_said,
+    report: Callable[[float], None] = no_op,
 ) -> Prediction:
     """Predict as `predict`, or by a mixture where the numbers are integrated over."""
     found = learned.integrated

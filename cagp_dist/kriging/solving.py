@@ -26,7 +26,7 @@ from cagp_dist.runtime import Executor, SerialExecutor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
-from cagp_dist.solvers.interface import check_solver, nothing_said
+from cagp_dist.solvers.interface import check_solver, no_op
 from cagp_dist.solvers.solver_choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
 
@@ -256,7 +256,7 @@ def predict(
     memory_limit_bytes: int | None,
     full_covariance: bool = False,
     iterations: int | None = None,
-    report: Callable[[float], None] = nothing_said,
+    report: Callable[[float], None] = no_op,
 ) -> Prediction:
     """Condition each field on its observations, at the targets, by solves that were planned.
 

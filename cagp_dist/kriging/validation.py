@@ -18,7 +18,7 @@ from cagp_dist.kriging.observed_objects import Observations
 from cagp_dist.kriging.solving import OFTEN_SWEEPS, outlook_of, plan_solves
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.interface import nothing_said
+from cagp_dist.solvers.interface import no_op
 
 FOLDS = 10
 """Where nothing else is asked for: each place is predicted from nine tenths of the others."""
@@ -34,7 +34,7 @@ def cross_validate(
     solver: "str | Solver",
     executor: Executor,
     memory_limit_bytes: int | None,
-    report: Callable[[float], None] = nothing_said,
+    report: Callable[[float], None] = no_op,
 ) -> xr.Dataset:
     """Predict each place from the places of all other folds; see `Kriging.cross_validate`."""
     seen = (~np.isnan(observed.values)).any(axis=0)

@@ -10,7 +10,12 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_count
 from cagp_dist.likelihood.course import Course
 from cagp_dist.likelihood.optimum import OptimumStatus
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, Kept, add_arrays
+from cagp_dist.solvers.engine.solve_checkpoints import (
+    Checkpoint,
+    CheckpointReader,
+    CheckpointWriter,
+    add_arrays,
+)
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 """As SciPy has it."""
@@ -88,8 +93,10 @@ class _Evaluations:
 
     def __init__(self, course: Course, checkpoint: Checkpoint | None) -> None:
         self._course, self._checkpoint = course, checkpoint
-        self._kept: Kept | None = None if checkpoint is None else checkpoint.latest()
-        self._said: list[dict[str, Any]] = [] if self._kept is None else list(self._kept.about["evaluations"])
+        self._kept: CheckpointReader | None = None if checkpoint is None else checkpoint.latest()
+        self._said: list[dict[str, Any]] = (
+            [] if self._kept is None else list(self._kept.metadata["evaluations"])
+        )
         self._gradients: list[Array] = []
         self._last: tuple[Array, float, Array] | None = None
         self._taken = 0
@@ -122,8 +129,8 @@ class _Evaluations:
             self._checkpoint.save({"evaluations": self._said}, self._write)
         return value, gradient
 
-    def _write(self, draft: Draft) -> bool:
-        return draft.write("gradients", np.stack(self._gradients))
+    def _write(self, writer: CheckpointWriter) -> bool:
+        return writer.write("gradients", np.stack(self._gradients))
 
 
 def _digest(vector: Array) -> str:

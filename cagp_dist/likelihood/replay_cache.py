@@ -15,7 +15,12 @@ from cagp_dist.arrays import Array
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, Likelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints
-from cagp_dist.solvers.engine.solve_checkpoints import About, Checkpoint, Draft, add_arrays
+from cagp_dist.solvers.engine.solve_checkpoints import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointWriter,
+    add_arrays,
+)
 
 ARRAYS = ("traces", "slopes", "trace_covariance", "squares", "excess")
 
@@ -32,7 +37,7 @@ class Evaluations:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         kept = checkpoint.latest()
-        self._all: list[dict[str, Any]] = [] if kept is None else list(kept.about["evaluations"])
+        self._all: list[dict[str, Any]] = [] if kept is None else list(kept.metadata["evaluations"])
         self._taken = 0
         self._levels = 0
 
@@ -85,7 +90,7 @@ class ReplayCache:
         return self.evaluations.next(self.likelihood, [float(number) for number in numbers], level=self.level)
 
 
-def _about(found: Evaluation) -> About:
+def _about(found: Evaluation) -> CheckpointMetadata:
     """Everything in numbers and lists: JSON keeps every bit of a float64."""
     said = {field.name: getattr(found, field.name) for field in fields(found)}
     said["numbering"] = [getattr(found.numbering, field.name) for field in fields(found.numbering)]
@@ -94,12 +99,12 @@ def _about(found: Evaluation) -> About:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in said.items()}
 
 
-def _evaluation(said: About) -> Evaluation:
+def _evaluation(said: CheckpointMetadata) -> Evaluation:
     arrays = {name: None if said[name] is None else np.array(said[name], dtype=float) for name in ARRAYS}
     return Evaluation(**{**said, **arrays, "numbering": Numbering(*said["numbering"])})
 
 
-def _nothing_else(draft: Draft) -> bool:
+def _nothing_else(writer: CheckpointWriter) -> bool:
     return True
 
 

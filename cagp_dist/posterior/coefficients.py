@@ -129,10 +129,10 @@ class Coefficients:
         """``(W'H)^-1`` applied to columns (k, r)."""
         return np.asarray(np.linalg.solve(self.weights.T @ self.basis, columns))
 
-    def companions(self, problem: Problem) -> Problem:
+    def extra_right_hand_sides(self, problem: Problem) -> Problem:
         """Add the right-hand sides that ride along with the fields: ``[H, G W]``, 2 k columns."""
         columns = np.concatenate([problem.residuals, self.basis, self.image], axis=1)
-        return replace(problem, residuals=columns, companions=2 * self.basis.shape[1])
+        return replace(problem, residuals=columns, extra_right_hand_sides=2 * self.basis.shape[1])
 
     def seen_from(self, problem: Problem, *, executor: Executor) -> "Coefficients":
         """Look at the weights from the targets, if that was not done: n q evaluations and 2 n q k flops."""

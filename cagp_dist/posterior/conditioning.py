@@ -18,7 +18,7 @@ from cagp_dist.posterior.kept_solves import (
     plan_of_products,
 )
 from cagp_dist.posterior.patterns import SolvedPattern, joined_patterns, joint_fraction, plan_together
-from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_companions
+from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_extra_right_hand_sides
 from cagp_dist.posterior.problem import Pattern, Problems, demand_of
 from cagp_dist.posterior.result import Posterior, Progress, on_targets, shaped_as_targets
 from cagp_dist.posterior.trace import Step, Trace
@@ -26,7 +26,7 @@ from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver, Stats, Status
 from cagp_dist.solvers.engine.kept_weights import WeightStore, kept_states
-from cagp_dist.solvers.engine.solve_checkpoints import Kept, SolveCheckpoints, solve_fingerprint
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, SolveCheckpoints, solve_fingerprint
 from cagp_dist.solvers.interface import State, settle
 
 Fitted = tuple[Pattern, Array, Array]
@@ -67,7 +67,7 @@ class Conditioning:
     plans: Sequence[Plan]
     estimates: Sequence[Plan | None]
     plan: Plan
-    kept: Sequence[Kept | None]
+    kept: Sequence[CheckpointReader | None]
     weights: WeightStore | None
     lanczos_steps: int
     executor: Executor
@@ -100,7 +100,7 @@ def plan_conditioning(
         solver,
         [
             replace(
-                with_companions(
+                with_extra_right_hand_sides(
                     demand_of(problems.of(part), executor, memory_limit_bytes, solver=solver), coefficients=k
                 ),
                 bounds=computational_bounds or lanczos_steps > 0,

@@ -10,7 +10,7 @@ from cagp_dist.posterior.coefficients import Coefficients, coefficients_of
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.kept_weights import SPARSE_ENTRY_BYTES, WeightStore, WritesWeights, weights_key
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.interface import Problem, Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
@@ -39,7 +39,7 @@ def bytes_of_weights(solver: Solver, plan: Plan) -> int:
 
 def found_weights(
     store: WeightStore | None, prior: Prior, problem: Problem, solver: Solver, plan: Plan
-) -> Kept | None:
+) -> CheckpointReader | None:
     """Find the weights of a problem, if they are kept."""
     key = _key_of(prior, problem, solver, plan)
     return None if store is None or key is None else store.find(key)
@@ -54,29 +54,29 @@ def made_weights(
     plan: Plan,
     estimate: Plan | None,
     executor: Executor,
-) -> Kept | None:
+) -> CheckpointReader | None:
     """Sweep once without data and keep what comes of it, where that can be; costs as the solve does."""
     key = _key_of(prior, problem, solver, plan)
     if store is None or key is None:
         return None
     assert isinstance(solver, WritesWeights)
 
-    def write(draft: Draft) -> About:
+    def write(writer: CheckpointWriter) -> CheckpointMetadata:
         about: dict[str, object] = {"estimate": prior.estimates_mean}
         if prior.estimates_mean:
             found, _ = coefficients_of(prior, problem, solver, plan=estimate, executor=executor)
             found = found.seen_from(problem, executor=executor)
             for name in ESTIMATE:
-                draft.write(f"estimate/{name}", getattr(found, name))
+                writer.write(f"estimate/{name}", getattr(found, name))
             about["exact_estimate"] = found.exact
-        return {**about, **solver.write_weights(problem, draft, executor=executor, plan=plan)}
+        return {**about, **solver.write_weights(problem, writer, executor=executor, plan=plan)}
 
     return store.save(key, write)
 
 
-def plan_of_products(plan: Plan, weights: Sequence[Kept]) -> Plan:
+def plan_of_products(plan: Plan, weights: Sequence[CheckpointReader]) -> Plan:
     """Plan what is left to do where all weights are kept."""
-    entries = sum(kept.about.get("entries", plan.n * plan.q) for kept in weights)
+    entries = sum(kept.metadata.get("entries", plan.n * plan.q) for kept in weights)
     flops = 2 * entries * plan.fields
     seconds = 8 * entries / READ_BYTES_PER_SECOND
     return replace(plan, tasks=0, gram_entries=0, flops=flops, seconds=seconds)
@@ -91,9 +91,9 @@ def _key_of(prior: Prior, problem: Problem, solver: Solver, plan: Plan) -> str |
     return weights_key(problem, solver, plan, basis)
 
 
-def kept_coefficients(kept: Kept) -> Coefficients | None:
+def kept_coefficients(kept: CheckpointReader) -> Coefficients | None:
     """How coefficients of the mean follow from the data, where they are estimated."""
-    if not kept.about["estimate"]:
+    if not kept.metadata["estimate"]:
         return None
     arrays = {name: kept.read(f"estimate/{name}") for name in ESTIMATE}
-    return Coefficients(**arrays, exact=kept.about["exact_estimate"])
+    return Coefficients(**arrays, exact=kept.metadata["exact_estimate"])

@@ -12,7 +12,12 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Plan
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, add_arrays, solve_fingerprint
+from cagp_dist.solvers.engine.solve_checkpoints import (
+    Checkpoint,
+    CheckpointWriter,
+    add_arrays,
+    solve_fingerprint,
+)
 from cagp_dist.solvers.interface import Problem, Solver
 
 
@@ -47,7 +52,7 @@ class KeptSums:
     ) -> None:
         self._checkpoint, self._generator = checkpoint, generator
         kept = None if checkpoint is None else checkpoint.latest()
-        self._known: list[dict[str, Any]] = [] if kept is None else list(kept.about["patterns"])
+        self._known: list[dict[str, Any]] = [] if kept is None else list(kept.metadata["patterns"])
         self._done: list[dict[str, Any]] = []
         self.mean = np.zeros((targets, fields)) if kept is None else kept.read("mean")
         self.squares = np.zeros((targets, patterns)) if kept is None else kept.read("squares")
@@ -78,8 +83,8 @@ class KeptSums:
         if self._checkpoint.due():
             self._checkpoint.save({"patterns": self._done}, self._write)
 
-    def _write(self, draft: Draft) -> bool:
-        return draft.write("mean", self.mean) and draft.write("squares", self.squares)
+    def _write(self, writer: CheckpointWriter) -> bool:
+        return writer.write("mean", self.mean) and writer.write("squares", self.squares)
 
     def _fingerprint(self, problem: Problem, solver: Solver, plans: Sequence[Plan], prior_mean: Array) -> str:
         """Digest of all that the draws of a pattern depend on, what was drawn before them included."""

@@ -89,10 +89,10 @@ def remove_mean(
     if not variances:
         return PriorMean(problem, mean, found, fitted=fitted)
     counted = found.counted(problem, executor=executor)
-    return PriorMean(found.companions(problem), mean, found, counted, fitted)
+    return PriorMean(found.extra_right_hand_sides(problem), mean, found, counted, fitted)
 
 
-def with_companions(demand: Demand, *, coefficients: int) -> Demand:
+def with_extra_right_hand_sides(demand: Demand, *, coefficients: int) -> Demand:
     """Size of a problem with the right-hand sides that ride along with its fields."""
     return replace(demand, fields=demand.fields + 2 * coefficients)
 

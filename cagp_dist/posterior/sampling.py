@@ -28,7 +28,7 @@ from cagp_dist.posterior.problem import plan_of_mean
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.engine.affine import Affine
-from cagp_dist.solvers.interface import LinearMean, Problem, Solver, nothing_said
+from cagp_dist.solvers.interface import LinearMean, Problem, Solver, no_op
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
@@ -261,7 +261,7 @@ class Sampler:
         if self.solver.many_fields:
             return self._last_mean(problem, plan, done)
         alone = (replace(problem, residuals=np.ascontiguousarray(column[:, None])) for column in columns.T)
-        return np.concatenate([self._last_mean(one, plan, nothing_said) for one in alone], axis=1)
+        return np.concatenate([self._last_mean(one, plan, no_op) for one in alone], axis=1)
 
     def _last_mean(self, problem: Problem, plan: Plan, done: Callable[[int], None]) -> Array:
         mean = np.zeros((problem.q, problem.residuals.shape[1]))

@@ -91,7 +91,7 @@ class Trace:
                 later_mean[state.columns] = mean[state.columns]
                 later_variance[state.columns] = variance[state.columns]
         whole = ((state.columns.start, state.columns.stop),)
-        for start, stop in whole if state.going is None else state.going:
+        for start, stop in whole if state.active_groups is None else state.active_groups:
             self.iterations[start:stop] = state.iteration
         if full:
             self._downdate = state.downdate if state.of_mean is None else state.downdate - state.of_mean

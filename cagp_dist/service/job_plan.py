@@ -18,7 +18,7 @@ from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.kept_solves import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
-from cagp_dist.posterior.prior_mean import plans_of_weights, with_companions
+from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.disk import DiskNeed, check_disk, disk_need
 from cagp_dist.service.ingest import peek
@@ -411,7 +411,9 @@ def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workfor
 def _plan_together(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> Plan:
     """Plan the solves of all patterns of gaps, and what finds the coefficients of the mean."""
     k = coefficients
-    left, _, plan = plan_together(solver, [with_companions(each, coefficients=k) for each in demands])
+    left, _, plan = plan_together(
+        solver, [with_extra_right_hand_sides(each, coefficients=k) for each in demands]
+    )
     weights = plans_of_weights(solver, left, coefficients=k)
     return with_weights(plan, weights, fields=sum(each.fields for each in demands))
 

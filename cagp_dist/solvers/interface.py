@@ -50,7 +50,7 @@ class State:
         by wavenumber where the targets are a whole grid. To be called before the next state is asked for;
         the last state has it if it was asked for. With mean and downdate it is all that a solve needs to go
         on from here, with any stages.
-    going : tuple of (start, stop), or None
+    active_groups : tuple of (start, stop), or None
         Groups of its targets that this iteration changed; None: all of them.
     downdate_psd : bool
         Whether every stage so far is known to leave a downdate that is positive semidefinite (math 1.4).
@@ -68,7 +68,7 @@ class State:
     status: Status = Status.COMPLETED
     relative_residual: float | None = None
     leftover: Callable[[], list[Array]] | None = None
-    going: tuple[Range, ...] | None = None
+    active_groups: tuple[Range, ...] | None = None
     downdate_psd: bool = True
     dropped: int = 0
     of_mean: Array | None = None
@@ -79,7 +79,7 @@ class State:
         return self.status in (Status.CONVERGED, Status.BREAKDOWN, Status.SHARE_REACHED)
 
 
-def nothing_said(done: float) -> None:
+def no_op(done: float) -> None:
     """Take the number of an iteration, or the part that is done, where nobody wants to hear of it."""
 
 
@@ -103,7 +103,7 @@ class Problem:
         Whether the last state keeps its leftover too; without it the last sweep is half the work.
     lanczos_steps : int
         Steps of quadrature after the last iteration of affine solvers, which tighten `exact_variance`.
-    companions : int
+    extra_right_hand_sides : int
         How many columns of ``residuals``, the last ones, are no fields: they have the same A applied to them,
         which no solver makes from them.
     heard : callable
@@ -121,15 +121,15 @@ class Problem:
     start: State | None = None
     keep_leftover: bool = False
     lanczos_steps: int = 0
-    companions: int = 0
-    heard: Callable[[float], None] = nothing_said
+    extra_right_hand_sides: int = 0
+    heard: Callable[[float], None] = no_op
     opened: tuple[Gram, ExactSolve] | None = None
     checkpoint: "Checkpoint | None" = None
 
     @property
     def fields(self) -> int:
         """Number of fields, T."""
-        return int(self.residuals.shape[1]) - self.companions
+        return int(self.residuals.shape[1]) - self.extra_right_hand_sides
 
     @property
     def q(self) -> int:
@@ -216,7 +216,7 @@ class LinearMean(Protocol):
         *,
         executor: Executor,
         plan: Plan,
-        done: Callable[[int], None] = nothing_said,
+        done: Callable[[int], None] = no_op,
     ) -> Array:
         """``V A b`` (q, T); ``done`` is called with the number of every iteration that is handed out."""
         ...

@@ -28,7 +28,7 @@ from zarr.codecs import Crc32cCodec
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import StoreError
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
 from cagp_dist.store import manifest
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.termination import termination_requested
@@ -157,7 +157,7 @@ def _rename(attempt: Path, final: Path) -> None:
 class FolderKept(Folder):
     """A checkpoint that is there."""
 
-    about: About = field(default_factory=dict)
+    metadata: CheckpointMetadata = field(default_factory=dict)
 
 
 class SolveCheckpoint:
@@ -184,24 +184,26 @@ class SolveCheckpoint:
         old = time.monotonic() - self._clock.last >= self._seconds
         return self._seen and (old or termination_requested())
 
-    def latest(self) -> Kept | None:
+    def latest(self) -> CheckpointReader | None:
         """Find the newest one that is whole and of this solve; others are named in the log."""
         for path in reversed(self._all()):
             try:
-                about = verified(path)
+                metadata = verified(path)
             except StoreError as error:
                 _log.warning("%s. The one before is taken, or the solve begins again.", error)
                 continue
-            if about["fingerprint"] == self._fingerprint:
-                return FolderKept(path, about)
+            if metadata["fingerprint"] == self._fingerprint:
+                return FolderKept(path, metadata)
         return None
 
-    def save(self, about: About, write: Callable[[Draft], bool]) -> Kept | None:
+    def save(
+        self, metadata: CheckpointMetadata, write: Callable[[CheckpointWriter], bool]
+    ) -> CheckpointReader | None:
         """Keep what ``write`` writes, and remove all but the newest two."""
         there = self._all()
         final = self._folder / f"{int(there[-1].name) + 1 if there else 1:06d}"
         staged = Folder(self._folder / f".{final.name}-{os.getpid()}")
-        about = {**about, "fingerprint": self._fingerprint}
+        metadata = {**metadata, "fingerprint": self._fingerprint}
         try:
             with disk_errors(staged.path):
                 for left in self._folder.glob(".*"):  # of processes that died: one at a time writes here
@@ -216,7 +218,7 @@ class SolveCheckpoint:
                 )
                 return None
             with disk_errors(staged.path):
-                manifest.write_durably(staged.path / "manifest.json", folder_manifest(staged.path, about))
+                manifest.write_durably(staged.path / "manifest.json", folder_manifest(staged.path, metadata))
                 manifest.sync_tree(staged.path)
                 os.rename(staged.path, final)
             manifest.sync(self._folder)
@@ -225,17 +227,17 @@ class SolveCheckpoint:
         for old in self._all()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         self._clock.last = time.monotonic()
-        return FolderKept(final, about)
+        return FolderKept(final, metadata)
 
     def _all(self) -> list[Path]:
         """Paths of all, the oldest first."""
         return sorted(self._folder.glob("[0-9]" * 6))
 
 
-def folder_manifest(path: Path, about: About) -> str:
+def folder_manifest(path: Path, metadata: CheckpointMetadata) -> str:
     """Text of the manifest of a folder: what it is of, and the digest of every file."""
     files = {file: file_sha256(path / file) for file in sorted(manifest.files(path))}
-    content = {"about": dict(about), "files": files}
+    content = {"about": dict(metadata), "files": files}
     return json.dumps({**content, "sha256": _digest(content)}, indent=1)
 
 
@@ -243,7 +245,7 @@ def _digest(content: object) -> str:
     return text_sha256(json.dumps(content, sort_keys=True))
 
 
-def verified(path: Path, *, what: str = "the checkpoint") -> About:
+def verified(path: Path, *, what: str = "the checkpoint") -> CheckpointMetadata:
     """Check every file of a folder and return what it is about; `StoreError` names the damage."""
     listing = path / "manifest.json"
     try:
@@ -260,5 +262,5 @@ def verified(path: Path, *, what: str = "the checkpoint") -> About:
             raise StoreError(f"{what} {path} is damaged: {file} is {state}")
         if file_sha256(path / file) != content["files"][file]:
             raise StoreError(f"{what} {path} is damaged: {file} differs from its SHA-256")
-    about: About = content["about"]
-    return about
+    metadata: CheckpointMetadata = content["about"]
+    return metadata

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cagp_dist.errors import StoreError
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
 from cagp_dist.store import manifest
 from cagp_dist.store.checkpoints import Folder, FolderKept, folder_manifest, verified
 from cagp_dist.store.manifest import disk_errors
@@ -43,7 +43,7 @@ class KeptWeights:
 
     folder: Path
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: str) -> CheckpointReader | None:
         """Find weights that are whole; damaged ones are named in the log and removed."""
         path = self.folder / key
         if not path.is_dir():
@@ -60,7 +60,7 @@ class KeptWeights:
             os.utime(path)
         return FolderKept(path, about)
 
-    def save(self, key: str, write: Callable[[Draft], About]) -> Kept:
+    def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
         """Keep what ``write`` writes, with what it says of that.
 
         Raises

@@ -334,7 +334,7 @@ def amid_far_and_beside():
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("groups_that_differ")
 @pytest.mark.parametrize(
-    ("where", "solver", "steps", "forgets", "status"),
+    ("where", "solver", "steps", "is_volatile", "status"),
     [
         ("points", cagp.BlockGaussSeidel(30, 40), 0, False, cagp.Status.SHARE_REACHED),
         ("points", cagp.BlockGaussSeidel(6, 40), 3, True, cagp.Status.SHARE_NOT_REACHED),
@@ -346,11 +346,11 @@ def amid_far_and_beside():
     ],
 )
 def test_a_share_goes_on_wherever_it_was_cut_off(
-    where, solver, steps, forgets, status, tmp_path, applied, monkeypatch
+    where, solver, steps, is_volatile, status, tmp_path, applied, monkeypatch
 ):
     """After each save in turn: the same bits, status, iterations and bounds, and no work is done twice."""
     for system in (TileSystem, RingSystem):
-        monkeypatch.setattr(system, "forgets", property(lambda self: forgets))
+        monkeypatch.setattr(system, "is_volatile", property(lambda self: is_volatile))
     problem, worked_out = amid_far_and_beside(), []
     bounds_of, product_of = cagp.gram.exact_variance.neighbour_bounds, cagp.solvers.stopping.tile_product
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft, SolveCheckpoints
+    from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter, SolveCheckpoints
 
 NULL_SPACE = 1e-8
 """Eigenvalues of a covariance below this fraction of the prior variance count as zero."""
@@ -128,7 +128,7 @@ class _Found:
         self._parts: list[Standardised] = []
         if kept is not None:
             arrays: list[Any] = [kept.read(name) for name in Standardised._fields]
-            ends = np.cumsum([0, *kept.about["widths"]])
+            ends = np.cumsum([0, *kept.metadata["widths"]])
             self._parts = [
                 Standardised(*(np.ascontiguousarray(array[..., first:last]) for array in arrays))
                 for first, last in pairwise(ends)
@@ -145,9 +145,9 @@ class _Found:
         if self._checkpoint is not None and self._checkpoint.due():
             self._checkpoint.save({"widths": [part.along.size for part in self._parts]}, self._write)
 
-    def _write(self, draft: "Draft") -> bool:
+    def _write(self, writer: "CheckpointWriter") -> bool:
         named = self.joined()._asdict().items()
-        return all(draft.write(name, array) for name, array in named)
+        return all(writer.write(name, array) for name, array in named)
 
     def joined(self) -> Standardised:
         """Errors of all fields so far."""

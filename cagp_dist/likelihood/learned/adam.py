@@ -8,7 +8,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_between, check_count, check_positive
 from cagp_dist.likelihood.course import Course
 from cagp_dist.likelihood.optimum import OptimiserStep
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, Draft
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +82,11 @@ class Adam:
         kept = None if checkpoint is None else checkpoint.latest()
         if kept is None:
             return course.start, np.zeros_like(course.start), np.zeros_like(course.start)
-        for number, (value, norm, seconds, *numbers) in enumerate(kept.about["trace"]):
+        for number, (value, norm, seconds, *numbers) in enumerate(kept.metadata["trace"]):
             hyperparameters = dict(zip(course.names, numbers, strict=True))
             course.add(OptimiserStep(number, value, norm, hyperparameters, seconds))
         course.evaluations = len(course.trace)
-        course.goes_on_from(kept.about["seconds"])
+        course.goes_on_from(kept.metadata["seconds"])
         vector, first, second, course.best = kept.read("state")
         return vector, first, second
 
@@ -98,7 +98,7 @@ def _keep(checkpoint: Checkpoint, course: Course, vector: Array, first: Array, s
         for step in course.trace
     ]
 
-    def write(draft: Draft) -> bool:
-        return draft.write("state", state)
+    def write(writer: CheckpointWriter) -> bool:
+        return writer.write("state", state)
 
     checkpoint.save({"trace": trace, "seconds": course.seconds}, write)

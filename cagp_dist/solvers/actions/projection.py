@@ -63,7 +63,7 @@ def project(
     *,
     policy: Policy,
     iterations: int,
-    companions: int = 0,
+    extra_right_hand_sides: int = 0,
 ) -> Iterator[Direction]:
     """Take the actions of a policy, one by one.
 
@@ -80,7 +80,7 @@ def project(
         What the actions are.
     iterations : int
         Largest number of actions; n give the exact solution.
-    companions : int
+    extra_right_hand_sides : int
         How many columns of ``right``, the last ones, have no say in when it ends.
 
     Yields
@@ -99,7 +99,7 @@ def project(
     # in units of the largest entry, so that no square under- or overflows
     unit = float(np.abs(right).max(initial=0.0)) or 1.0
     residual = right / unit
-    followed = residual[:, : fields - companions]  # a view: residual is changed in place
+    followed = residual[:, : fields - extra_right_hand_sides]  # a view: residual is changed in place
     norms = np.linalg.norm(followed, axis=0)
     nothing = Direction(np.zeros(n), np.zeros(n), 1.0, np.zeros(fields), 0.0, Status.COMPLETED)
     actions, directions, images = (np.empty((steps, n)) for _ in range(3))
@@ -172,7 +172,7 @@ def projection_states(
         problem.residuals,
         policy=policy,
         iterations=iterations,
-        companions=problem.companions,
+        extra_right_hand_sides=problem.extra_right_hand_sides,
     )
     done = 0
     for item in found:
@@ -183,7 +183,7 @@ def projection_states(
             downdate += (np.outer(seen, seen) if problem.full_covariance else seen**2) / item.curvature
             done += 1
             if problem.checkpoint is not None and not views.behind and problem.checkpoint.due():
-                problem.checkpoint.save({}, lambda draft: products.write(draft) and views.write(draft))
+                problem.checkpoint.save({}, lambda writer: products.write(writer) and views.write(writer))
         status = Status.EXACT if done == gram.shape[0] and item.status.ok else item.status
         residual = item.relative_residual if follows_residual else None
         yield State(done, slice(0, q), mean.copy(), downdate.copy(), status, residual, dropped=item.dropped)

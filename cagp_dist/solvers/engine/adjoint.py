@@ -24,7 +24,13 @@ from typing import Protocol, TypeVar
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import Targets
-from cagp_dist.solvers.engine.solve_checkpoints import About, Checkpoint, Draft, Kept, Record
+from cagp_dist.solvers.engine.solve_checkpoints import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointReader,
+    CheckpointWriter,
+    StateLog,
+)
 from cagp_dist.solvers.engine.stages import CoarseSpace, Simultaneous, Stage, stages_of_cycle
 from cagp_dist.solvers.interface import State
 from cagp_dist.solvers.status import Status
@@ -41,7 +47,7 @@ class System(Protocol[Work]):
     ----------
     blocks : int
         Number of diagonal blocks.
-    forgets : bool
+    is_volatile : bool
         Whether what workers hold can be lost, so that it is taken from a checkpoint as soon as there is one.
     batches : sequence of sequences of (start, stop)
         Groups of targets; batches run one after the other.
@@ -51,7 +57,7 @@ class System(Protocol[Work]):
     def blocks(self) -> int: ...
 
     @property
-    def forgets(self) -> bool: ...
+    def is_volatile(self) -> bool: ...
 
     @property
     def batches(self) -> Sequence[Sequence[Range]]: ...
@@ -91,11 +97,11 @@ class System(Protocol[Work]):
         """``Y`` of a batch, in a form that `open` goes on from."""
         ...
 
-    def save(self, works: Sequence[Work], draft: Draft) -> bool:
+    def save(self, works: Sequence[Work], writer: CheckpointWriter) -> bool:
         """Write all that `restore` needs of adjoint passes; whether workers see the place."""
         ...
 
-    def restore(self, columns: Range, place: int, kept: Kept) -> Work:
+    def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Work:
         """Go on with a group of targets as it was saved."""
         ...
 
@@ -115,7 +121,7 @@ class System(Protocol[Work]):
 class Rule(Protocol[AnyWork]):
     """Which groups of targets have enough; what it knows is kept with the solve."""
 
-    def begin(self, kept: Kept | None) -> None:
+    def begin(self, kept: CheckpointReader | None) -> None:
         """Get ready for a solve, or for one that goes on from a checkpoint."""
         ...
 
@@ -123,11 +129,11 @@ class Rule(Protocol[AnyWork]):
         """Whether a group with this downdate and work is left as it is after so many iterations."""
         ...
 
-    def about(self) -> About:
+    def metadata(self) -> CheckpointMetadata:
         """Numbers that `begin` goes on from."""
         ...
 
-    def write(self, draft: Draft) -> bool:
+    def write(self, writer: CheckpointWriter) -> bool:
         """Write the arrays that it goes on from; whether workers see the place."""
         ...
 
@@ -154,37 +160,37 @@ def adjoint_states(
     done = 0 if start is None else start.iteration
     moved = [0]  # how often the columns were changed
     psd = all(stage.weight_psd for stage in cycle) and (start is None or start.downdate_psd)
-    record = Record()
+    log = StateLog()
     kept = None if checkpoint is None else checkpoint.latest()
     if enough is not None:
         enough.begin(kept)
     # whether a group went through all iterations and had not enough
-    missed = kept is not None and kept.about.get("missed", False)
+    missed = kept is not None and kept.metadata.get("missed", False)
     if kept is not None:
-        yield from record.read(kept)
+        yield from log.read(kept)
     for number, batch in enumerate(system.batches):  # what a batch held is gone before the next one begins
-        begun = 0 if kept is None else kept.about["done"][number]
+        begun = 0 if kept is None else kept.metadata["done"][number]
         if begun == iterations:
             continue
-        works, going = _opened(system, batch, begun, kept, start)
+        works, active = _opened(system, batch, begun, kept, start)
         for iteration in range(begun + 1, iterations + 1):
             final = iteration == iterations and not keep_leftover
             moved[0] += 1
             stages = stages_of_cycle(cycle, done + iteration, place=iteration, adjoint=True)
-            _pass(system, stages, [work for _, work in going], final=final)
+            _pass(system, stages, [work for _, work in active], final=final)
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             leftover = None if final else partial(_leftover, system, works, moved, moved[0])
-            swept, ends = tuple(group for group, _ in going), status
+            swept, ends = tuple(group for group, _ in active), status
             if enough is not None:
-                going = [
+                active = [
                     (group, work)
-                    for group, work in going
+                    for group, work in active
                     if not enough(group, _part(downdate, group, columns), work, iteration)
                 ]
-                missed |= bool(going) and iteration == iterations
+                missed |= bool(active) and iteration == iterations
                 if status is Status.COMPLETED:
-                    ends = Status.SHARE_NOT_REACHED if going or missed else Status.SHARE_REACHED
+                    ends = Status.SHARE_NOT_REACHED if active or missed else Status.SHARE_REACHED
             state = State(
                 done + iteration,
                 columns,
@@ -192,39 +198,47 @@ def adjoint_states(
                 downdate,
                 ends,
                 leftover=leftover,
-                going=swept,
+                active_groups=swept,
                 downdate_psd=psd,
             )
             if checkpoint is not None:
-                record.add(replace(state, leftover=None))
+                log.add(replace(state, leftover=None))
                 if checkpoint.due():
-                    ends_here = iteration == iterations or not going
+                    ends_here = iteration == iterations or not active
                     ended = [iterations] * number + [iterations if ends_here else iteration]
-                    left = [list(group) for group, _ in going]
-                    about = {**record.about(), "done": ended + [0] * (len(system.batches) - number - 1)}
-                    about |= {} if enough is None else {**enough.about(), "going": left, "missed": missed}
-                    written = partial(_save, record, system, [] if ends_here else works, enough)
+                    left = [list(group) for group, _ in active]
+                    about = {**log.metadata(), "done": ended + [0] * (len(system.batches) - number - 1)}
+                    about |= (
+                        {}
+                        if enough is None
+                        else {**enough.metadata(), "active_groups": left, "missed": missed}
+                    )
+                    written = partial(_save, log, system, [] if ends_here else works, enough)
                     saved = checkpoint.save(about, written)
-                    if saved is not None and system.forgets and not ends_here:
+                    if saved is not None and system.is_volatile and not ends_here:
                         works = _restored(system, batch, saved)
-                        going = _of_groups(zip(batch, works, strict=True), left)
+                        active = _of_groups(zip(batch, works, strict=True), left)
             yield state
-            if not going:
+            if not active:
                 break
 
 
 def _opened(
-    system: System[Work], batch: Sequence[Range], begun: int, kept: Kept | None, start: State | None
+    system: System[Work],
+    batch: Sequence[Range],
+    begun: int,
+    kept: CheckpointReader | None,
+    start: State | None,
 ) -> tuple[list[Work], list[tuple[Range, Work]]]:
     """Give the groups of a batch, new or as they were saved, and those of them that go on."""
     if kept is None or not begun:
         works = [system.open(columns, place, start) for place, columns in enumerate(batch)]
         return works, list(zip(batch, works, strict=True))
     works = _restored(system, batch, kept)
-    return works, _of_groups(zip(batch, works, strict=True), kept.about.get("going", batch))
+    return works, _of_groups(zip(batch, works, strict=True), kept.metadata.get("active_groups", batch))
 
 
-def _restored(system: System[Work], batch: Sequence[Range], kept: Kept) -> list[Work]:
+def _restored(system: System[Work], batch: Sequence[Range], kept: CheckpointReader) -> list[Work]:
     return [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
 
 
@@ -239,11 +253,15 @@ def _pass(system: System[Work], stages: Iterable[Stage], works: Sequence[Work], 
 
 
 def _save(
-    record: Record, system: System[Work], works: Sequence[Work], enough: Rule[Work] | None, draft: Draft
+    log: StateLog,
+    system: System[Work],
+    works: Sequence[Work],
+    enough: Rule[Work] | None,
+    writer: CheckpointWriter,
 ) -> bool:
     """Write the states so far, what goes on, and what the rule knows; whether workers see the place."""
-    seen = record.write(draft) and system.save(works, draft)
-    return seen and (enough is None or enough.write(draft))
+    seen = log.write(writer) and system.save(works, writer)
+    return seen and (enough is None or enough.write(writer))
 
 
 def _of_groups(

@@ -23,11 +23,11 @@ from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_st
 from cagp_dist.solvers.engine.adjoint import System, adjoint_states, forward_passes
 from cagp_dist.solvers.engine.kept_weights import adjoint_weights, write_weights
 from cagp_dist.solvers.engine.ring_system import RingSystem
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointWriter
 from cagp_dist.solvers.engine.stages import BlockStage, Stage
 from cagp_dist.solvers.engine.stopping import MOST_STEPS, Enough
 from cagp_dist.solvers.engine.tiles import TileSystem
-from cagp_dist.solvers.interface import Calibrated, Problem, State, nothing_said
+from cagp_dist.solvers.interface import Calibrated, Problem, State, no_op
 from cagp_dist.solvers.setting_metadata import COMPUTATIONAL_SHARE
 from cagp_dist.solvers.stationary.spectrum import admissible
 from cagp_dist.solvers.status import WORST_CONDITION, Status
@@ -68,7 +68,7 @@ class Affine(ABC):
     stages: ClassVar[int] = 1
     """Stages of a cycle."""
 
-    tall: ClassVar[int] = 0
+    work_matrices: ClassVar[int] = 0
     """Tall matrices that are kept from one stage to the next."""
 
     at_once: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class Affine(ABC):
                 shuffled=self.shuffled or self.colours_at_once > 0,
                 coarse=self.coarse_columns,
                 projections=self.projections,
-                tall=self.tall,
+                work_matrices=self.work_matrices,
             )
         except BudgetError:
             if self.points_per_block is not None:
@@ -191,7 +191,7 @@ class Affine(ABC):
                 after_solves=self.products_after_solves,
                 coarse=self.coarse_columns,
                 projections=self.projections,
-                tall=self.tall + demand.keeps_weights,
+                work_matrices=self.work_matrices + demand.keeps_weights,
             ),
             method=self.label,
             beside=self.beside(demand),
@@ -221,7 +221,9 @@ class Affine(ABC):
             enough.end()
 
     @final
-    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+    def write_weights(
+        self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
+    ) -> CheckpointMetadata:
         """Write ``W = A' V'`` and the downdates after all iterations, and say how they were made.
 
         The sweeps of `states`, with one more tall matrix. The values of the residuals have no part in it.
@@ -238,7 +240,7 @@ class Affine(ABC):
                 raise ArgumentError(
                     "a solve by whole rings keeps no weights of targets; expected a plan by blocks of points."
                 )
-            groups = write_weights(draft, adjoint_weights(system, cycle, iterations=self.iterations))
+            groups = write_weights(writer, adjoint_weights(system, cycle, iterations=self.iterations))
             status = _status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED
         return {
             "groups": groups,
@@ -264,7 +266,7 @@ class Affine(ABC):
         executor: Executor,
         plan: Plan,
         iterations: Indices | None = None,
-        done: Callable[[int], None] = nothing_said,
+        done: Callable[[int], None] = no_op,
     ) -> Array:
         """``V A b`` (q, T), by the stages themselves: T columns in place of q.
 

@@ -36,7 +36,7 @@ from cagp_dist.solvers.actions.projection import project
 from cagp_dist.solvers.engine.adjoint import System
 from cagp_dist.solvers.engine.affine import Affine, system_of
 from cagp_dist.solvers.engine.conditioned_stages import condition_on
-from cagp_dist.solvers.engine.solve_checkpoints import Kept, Record, RecordedResults
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, RecordedResults, StateLog
 from cagp_dist.solvers.engine.stages import ProjectionStage, Stage, without_repeats
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, check_one_field
 from cagp_dist.solvers.named_parts import parts_of_text
@@ -223,7 +223,7 @@ class Hybrid:
                 stages=stages,
                 at_once=any(part.at_once or part.colours_at_once for part in affine),
                 colours=max((part.colours_at_once for part in affine), default=0),
-                tall=max((part.tall for part in affine), default=0),
+                work_matrices=max((part.work_matrices for part in affine), default=0),
                 shuffled=any(part.shuffled for part in affine),
                 products=sum(part.products for part in affine) + -(-actions // 2) + passes,
                 after_solves=sum(part.products_after_solves for part in affine),
@@ -256,7 +256,7 @@ class Hybrid:
             shuffled=any(part.shuffled or part.colours_at_once for part in parts),
             coarse=max(part.coarse_columns for part in parts),
             projections=sum(part.projections for part in parts),
-            tall=max(part.tall for part in parts),
+            work_matrices=max(part.work_matrices for part in parts),
         )
 
     @property
@@ -272,22 +272,22 @@ class Hybrid:
         yield from single_threaded_steps(self._states(problem, executor, plan))
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
-        system, checkpoint, record = system_of(problem, plan, executor), problem.checkpoint, Record()
+        system, checkpoint, log = system_of(problem, plan, executor), problem.checkpoint, StateLog()
         kept = None if checkpoint is None else checkpoint.latest()
-        ended, begun = (0, 0) if kept is None else kept.about["done"]
+        ended, begun = (0, 0) if kept is None else kept.metadata["done"]
         if kept is not None:
-            yield from record.read(kept)
+            yield from log.read(kept)
         if ended == len(system.batches):
             return
         products = RecordedResults("products", kept)
 
-        def keep(works: Sequence[Any] = (), *, batches: int = 0, stages: int = 0) -> Kept | None:
+        def keep(works: Sequence[Any] = (), *, batches: int = 0, stages: int = 0) -> CheckpointReader | None:
             """Keep all that is costly, if it is time to, but not less than there is already."""
             if checkpoint is None or not checkpoint.due() or (batches, stages) < (ended, begun):
                 return None
             return checkpoint.save(
-                {**record.about(), "done": [batches, stages]},
-                lambda draft: record.write(draft) and products.write(draft) and system.save(works, draft),
+                {**log.metadata(), "done": [batches, stages]},
+                lambda writer: log.write(writer) and products.write(writer) and system.save(works, writer),
             )
 
         stages, status, residual = self._stages(system, problem, executor, products, keep)
@@ -304,12 +304,12 @@ class Hybrid:
                 for work in works:
                     system.apply(stages[position], work, adjoint=True, final=position == 0)
                 saved = keep(works, batches=number, stages=len(stages) - position) if position else None
-                if saved is not None and system.forgets:
+                if saved is not None and system.is_volatile:
                     works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
             mean, downdate = system.read(works)
             columns = slice(batch[0][0], batch[-1][1])
             state = State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
-            record.add(state)
+            log.add(state)
             keep(batches=number + 1)
             yield state
 
@@ -349,7 +349,9 @@ class Hybrid:
                 # by tiles, as the stages: a grid would factor all its wavenumbers
                 tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
                 right = system.residual(work) if follows[position] else problem.residuals
-                actions = _actions(part, tiled, right, problem.companions, executor, products, keep)
+                actions = _actions(
+                    part, tiled, right, problem.extra_right_hand_sides, executor, products, keep
+                )
                 forward = stages = [] if actions.projection is None else [actions.projection]
                 status = Status.worst([status, actions.status])
                 left = actions.relative_residual * _size(right[:, : problem.fields])
@@ -392,7 +394,7 @@ def _actions(
     part: ConjugateGradient | RandomActions,
     gram: TiledGram,
     right: Array,
-    companions: int,
+    extra_right_hand_sides: int,
     executor: Executor,
     products: RecordedResults,
     keep: Callable[[], object],
@@ -407,7 +409,7 @@ def _actions(
         right,
         policy=part.policy(gram, executor=executor),
         iterations=steps,
-        companions=companions,
+        extra_right_hand_sides=extra_right_hand_sides,
     ):
         status, relative = item.status, item.relative_residual
         if item.direction.any():

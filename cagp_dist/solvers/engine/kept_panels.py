@@ -11,7 +11,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
-from cagp_dist.solvers.engine.solve_checkpoints import Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.tile_tasks import SolvedBlock, only_sums
 from cagp_dist.tiling import Range
 
@@ -52,26 +52,26 @@ class Panels:
         return self.columns[1] - self.columns[0]
 
 
-def save_panels(work: Panels, layout: PanelLayout, draft: Draft, *, executor: Executor) -> bool:
+def save_panels(work: Panels, layout: PanelLayout, writer: CheckpointWriter, *, executor: Executor) -> bool:
     """Write the panels of a group, each by the worker that has it, its sums, and Z of a recurrence."""
     home = work.home
     written = [
-        executor.submit(write_rows, draft, _rows(work.columns, index), handle, home=home + index)
+        executor.submit(write_rows, writer, _rows(work.columns, index), handle, home=home + index)
         for index, handle in enumerate(work.rows)
     ]
     written += [
-        executor.submit(write_solved, draft, _before(work.columns, block), handle, home=home)
+        executor.submit(write_solved, writer, _before(work.columns, block), handle, home=home)
         for block, handle in work.before.items()
     ]
     sums = executor.submit(only_sums, work.sums)
-    written.append(executor.submit(write_solved, draft, _sums(work.columns), sums, home=home))
-    seen = draft.write(f"{_of(work.columns)}/places", layout.places())
-    seen &= draft.write(f"{_of(work.columns)}/blocks-before", np.array(sorted(work.before), dtype=np.int64))
+    written.append(executor.submit(write_solved, writer, _sums(work.columns), sums, home=home))
+    seen = writer.write(f"{_of(work.columns)}/places", layout.places())
+    seen &= writer.write(f"{_of(work.columns)}/blocks-before", np.array(sorted(work.before), dtype=np.int64))
     return seen and all(executor.gather(written))
 
 
 def restored_panels(
-    columns: Range, layout: PanelLayout, kept: Kept, *, home: int, executor: Executor
+    columns: Range, layout: PanelLayout, kept: CheckpointReader, *, home: int, executor: Executor
 ) -> Panels:
     """Read a group again, panel by panel by the worker that goes on with it."""
     places = kept.read(f"{_of(columns)}/places")
@@ -90,12 +90,12 @@ def restored_panels(
     )
 
 
-def write_rows(draft: Draft, name: str, rows: Array) -> bool:
+def write_rows(writer: CheckpointWriter, name: str, rows: Array) -> bool:
     """Write a panel."""
-    return draft.write(name, rows)
+    return writer.write(name, rows)
 
 
-def read_rows(kept: Kept, columns: Range, places: Indices, panel: Sequence[Range]) -> Array:
+def read_rows(kept: CheckpointReader, columns: Range, places: Indices, panel: Sequence[Range]) -> Array:
     """Read the rows of a panel from those that were saved.
 
     ``places`` says where those are; see `PanelLayout.places`.
@@ -111,13 +111,13 @@ def read_rows(kept: Kept, columns: Range, places: Indices, panel: Sequence[Range
     return np.concatenate([kept.read(_rows(columns, index), *rows) for index, *rows in pieces])
 
 
-def write_solved(draft: Draft, name: str, solved: SolvedBlock) -> bool:
+def write_solved(writer: CheckpointWriter, name: str, solved: SolvedBlock) -> bool:
     """Write the solution of a block and the sums."""
     parts = {"columns": solved.columns, "downdate": solved.downdate, "mean": solved.mean}
-    return all(draft.write(f"{name}/{part}", array) for part, array in parts.items())
+    return all(writer.write(f"{name}/{part}", array) for part, array in parts.items())
 
 
-def read_solved(kept: Kept, name: str) -> SolvedBlock:
+def read_solved(kept: CheckpointReader, name: str) -> SolvedBlock:
     """Read what `write_solved` wrote."""
     return SolvedBlock(*(kept.read(f"{name}/{part}") for part in ("columns", "downdate", "mean")))
 

@@ -19,7 +19,13 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept, add_arrays, fingerprinted_points
+from cagp_dist.solvers.engine.solve_checkpoints import (
+    CheckpointMetadata,
+    CheckpointReader,
+    CheckpointWriter,
+    add_arrays,
+    fingerprinted_points,
+)
 from cagp_dist.solvers.engine.stages import Stage, stages_of_cycle
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem, State
@@ -45,7 +51,9 @@ SPARSE_BYTES = 64 * 2**20
 class WritesWeights(Protocol):
     """A solver whose weights can be kept."""
 
-    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+    def write_weights(
+        self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
+    ) -> CheckpointMetadata:
         """Write weights and downdates, and say how they were made."""
         ...
 
@@ -53,11 +61,11 @@ class WritesWeights(Protocol):
 class WeightStore(Protocol):
     """Where weights are kept, each under its key."""
 
-    def find(self, key: str) -> Kept | None:
+    def find(self, key: str) -> CheckpointReader | None:
         """Find weights that are whole."""
         ...
 
-    def save(self, key: str, write: Callable[[Draft], About]) -> Kept:
+    def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
         """Keep what ``write`` writes, with what it says of that."""
         ...
 
@@ -95,17 +103,19 @@ def adjoint_weights(
             work.weights.clear()  # on the disk by now
 
 
-def write_weights(draft: Draft, groups: Iterator[tuple[Range, Array, Array]]) -> list[Range]:
+def write_weights(writer: CheckpointWriter, groups: Iterator[tuple[Range, Array, Array]]) -> list[Range]:
     """Write weights and downdates, one group of targets at a time, and return the groups."""
     written = []
     for columns, weights, downdate in groups:
-        draft.write(_name(columns, "weights"), np.ascontiguousarray(weights.T))
-        draft.write(_name(columns, "downdate"), downdate)
+        writer.write(_name(columns, "weights"), np.ascontiguousarray(weights.T))
+        writer.write(_name(columns, "downdate"), downdate)
         written.append(columns)
     return written
 
 
-def write_sparse(draft: Draft, parts: "Iterable[tuple[Indices, csr_array]]", downdate: Array) -> About:
+def write_sparse(
+    writer: CheckpointWriter, parts: "Iterable[tuple[Indices, csr_array]]", downdate: Array
+) -> CheckpointMetadata:
     """Write sparse weights (r, n) of some targets after others, and all downdates (q,)."""
     from scipy.sparse import vstack
 
@@ -117,7 +127,7 @@ def write_sparse(draft: Draft, parts: "Iterable[tuple[Indices, csr_array]]", dow
         weights = vstack([made for _, made in waiting], format="csr")
         arrays = {"values": weights.data, "columns": weights.indices, "starts": weights.indptr}
         for name, array in {**arrays, "targets": np.concatenate([rows for rows, _ in waiting])}.items():
-            draft.write(f"part-{files}/{name}", array)
+            writer.write(f"part-{files}/{name}", array)
         files += 1
         waiting.clear()
 
@@ -128,16 +138,16 @@ def write_sparse(draft: Draft, parts: "Iterable[tuple[Indices, csr_array]]", dow
             write()
     if waiting:
         write()
-    draft.write("downdate", downdate)
+    writer.write("downdate", downdate)
     return {"parts": files, "entries": entries}
 
 
-def _sparse_mean(kept: Kept, residuals: Array, q: int) -> Array:
+def _sparse_mean(kept: CheckpointReader, residuals: Array, q: int) -> Array:
     """``W b`` (q, T) of sparse weights."""
     from scipy.sparse import csr_array
 
     mean = np.zeros((q, residuals.shape[1]))
-    for number in range(kept.about["parts"]):
+    for number in range(kept.metadata["parts"]):
         values, columns, starts, targets = (
             kept.read(f"part-{number}/{name}") for name in ("values", "columns", "starts", "targets")
         )
@@ -146,30 +156,30 @@ def _sparse_mean(kept: Kept, residuals: Array, q: int) -> Array:
     return mean
 
 
-def kept_states(kept: Kept, problem: Problem) -> Iterator[State]:
+def kept_states(kept: CheckpointReader, problem: Problem) -> Iterator[State]:
     """Yield the belief after the last iteration, one group of targets at a time: one product for each."""
-    about, residuals = kept.about, np.ascontiguousarray(problem.residuals)
-    if "parts" in about:
+    metadata, residuals = kept.metadata, np.ascontiguousarray(problem.residuals)
+    if "parts" in metadata:
         yield State(
-            about["iterations"],
+            metadata["iterations"],
             slice(0, problem.q),
             _sparse_mean(kept, residuals, problem.q),
             kept.read("downdate"),
-            Status[about["status"]],
-            downdate_psd=about["downdate_psd"],
+            Status[metadata["status"]],
+            downdate_psd=metadata["downdate_psd"],
         )
         return
-    for start, stop in about["groups"]:
+    for start, stop in metadata["groups"]:
         weights = kept.read(_name((start, stop), "weights"))
         with single_threaded_blas():
             mean = weights @ residuals
         yield State(
-            about["iterations"],
+            metadata["iterations"],
             slice(start, stop),
             mean,
             kept.read(_name((start, stop), "downdate")),
-            Status[about["status"]],
-            downdate_psd=about["downdate_psd"],
+            Status[metadata["status"]],
+            downdate_psd=metadata["downdate_psd"],
         )
 
 

@@ -45,7 +45,7 @@ from cagp_dist.solvers.engine.ring_tasks import (
     whitened_range,
     write_piece,
 )
-from cagp_dist.solvers.engine.solve_checkpoints import Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import BlockStage, CoarseSpace, Recurrence, Simultaneous, Stage
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.stationary.ring_coarse import (
@@ -188,20 +188,20 @@ class RingSystem:
         return Pieces(parts, columns, start)
 
     @property
-    def forgets(self) -> bool:
+    def is_volatile(self) -> bool:
         """Whether workers are processes of their own."""
         return not self._executor.shares_memory
 
-    def save(self, works: Sequence[Pieces], draft: Draft) -> bool:
+    def save(self, works: Sequence[Pieces], writer: CheckpointWriter) -> bool:
         """Write the ranges of wavenumbers of each group, each by the worker that has it."""
         written = [
-            self._executor.submit(write_piece, draft, _name(work.columns, home), part, home=home)
+            self._executor.submit(write_piece, writer, _name(work.columns, home), part, home=home)
             for work in works
             for home, part in enumerate(work.parts)
         ]
         return all(self._executor.gather(written))
 
-    def restore(self, columns: Range, place: int, kept: Kept) -> Pieces:
+    def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Pieces:
         """Go on with a group of targets as it was saved."""
         parts = [
             self._executor.submit(read_piece, kept, _name(columns, home), home=home)

@@ -17,7 +17,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
 from cagp_dist.solvers.engine.ring_stages import RingStage, Whitened, applied
-from cagp_dist.solvers.engine.solve_checkpoints import Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import Recurrence, Simultaneous
 from cagp_dist.tiling import Range, block_ranges
 
@@ -229,16 +229,16 @@ def weights_range(sectors: list[Whitened], piece: RingPiece) -> Columns:
     ]
 
 
-def write_piece(draft: Draft, name: str, piece: RingPiece) -> bool:
+def write_piece(writer: CheckpointWriter, name: str, piece: RingPiece) -> bool:
     """Write the arrays of a range, and how many there are of each kind."""
     counts = np.array([len(arrays) for arrays in piece])
-    seen = [draft.write(f"{name}/counts", counts)]
+    seen = [writer.write(f"{name}/counts", counts)]
     for kind, arrays in zip(RingPiece._fields, piece, strict=True):
-        seen += [draft.write(f"{name}/{kind}-{index}", array) for index, array in enumerate(arrays)]
+        seen += [writer.write(f"{name}/{kind}-{index}", array) for index, array in enumerate(arrays)]
     return all(seen)
 
 
-def read_piece(kept: Kept, name: str) -> RingPiece:
+def read_piece(kept: CheckpointReader, name: str) -> RingPiece:
     """Read what `write_piece` wrote."""
     counts = kept.read(f"{name}/counts")
     return RingPiece(

@@ -22,16 +22,16 @@ from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
 from cagp_dist.versions import version
 
-FORMAT = 3
+FORMAT = 4
 """Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found."""
 
 FULL = "full-downdate"
 
-About = Mapping[str, Any]
+CheckpointMetadata = Mapping[str, Any]
 """Numbers, texts and lists that say what the arrays of a checkpoint are; JSON can hold it."""
 
 
-class Draft(Protocol):
+class CheckpointWriter(Protocol):
     """A checkpoint that is being written; tasks on workers take it as an argument."""
 
     def write(self, name: str, array: Array | Indices) -> bool:
@@ -39,11 +39,11 @@ class Draft(Protocol):
         ...
 
 
-class Kept(Protocol):
+class CheckpointReader(Protocol):
     """A checkpoint that is there; tasks on workers take it as an argument."""
 
     @property
-    def about(self) -> About: ...
+    def metadata(self) -> CheckpointMetadata: ...
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
         """Read an array, or some of its rows."""
@@ -53,7 +53,7 @@ class Kept(Protocol):
 class Checkpoint(Protocol):
     """Where one solve keeps what it has reached."""
 
-    def latest(self) -> Kept | None:
+    def latest(self) -> CheckpointReader | None:
         """Find the last checkpoint that is whole and of this very solve."""
         ...
 
@@ -61,7 +61,9 @@ class Checkpoint(Protocol):
         """Whether it is time to keep something again."""
         ...
 
-    def save(self, about: About, write: Callable[[Draft], bool]) -> Kept | None:
+    def save(
+        self, metadata: CheckpointMetadata, write: Callable[[CheckpointWriter], bool]
+    ) -> CheckpointReader | None:
         """Keep what ``write`` writes; None if that says that workers do not see the place."""
         ...
 
@@ -78,7 +80,7 @@ class SolveCheckpoints(Protocol):
         ...
 
 
-class Record:
+class StateLog:
     """States so far, batch by batch of targets, as arrays and back again.
 
     Of a full downdate (q, q) only the last one is kept whole, and of those before it the diagonal.
@@ -94,7 +96,7 @@ class Record:
             self._states.append(replace(before, downdate=before.downdate.diagonal().copy()))
         self._states.append(state)
 
-    def about(self) -> About:
+    def metadata(self) -> CheckpointMetadata:
         """Everything about the states but their arrays."""
         return {
             "states": [
@@ -103,7 +105,7 @@ class Record:
                     "columns": [state.columns.start, state.columns.stop],
                     "status": state.status.name,
                     "relative_residual": state.relative_residual,
-                    "going": state.going,
+                    "active_groups": state.active_groups,
                     "downdate_psd": state.downdate_psd,
                     "dropped": state.dropped,
                 }
@@ -112,29 +114,29 @@ class Record:
             "full": bool(self._states) and self._states[-1].downdate.ndim == 2,
         }
 
-    def write(self, draft: Draft) -> bool:
+    def write(self, writer: CheckpointWriter) -> bool:
         """Write means and downdates, in one array for each batch of targets."""
         seen = True
         for start, stop in dict.fromkeys((state.columns.start, state.columns.stop) for state in self._states):
             of_batch = [state for state in self._states if state.columns == slice(start, stop)]
-            seen &= draft.write(f"states-{start}-{stop}/mean", np.stack([state.mean for state in of_batch]))
+            seen &= writer.write(f"states-{start}-{stop}/mean", np.stack([state.mean for state in of_batch]))
             variances = [_diagonal(state.downdate) for state in of_batch]
-            seen &= draft.write(f"states-{start}-{stop}/downdate", np.stack(variances))
+            seen &= writer.write(f"states-{start}-{stop}/downdate", np.stack(variances))
         if self._states and self._states[-1].downdate.ndim == 2:
-            seen &= draft.write(FULL, self._states[-1].downdate)
+            seen &= writer.write(FULL, self._states[-1].downdate)
         return seen
 
-    def read(self, kept: Kept) -> Iterator[State]:
+    def read(self, kept: CheckpointReader) -> Iterator[State]:
         """Take and yield the states of a checkpoint, in their order."""
         place: dict[tuple[int, int], int] = {}
-        for number, said in enumerate(kept.about["states"], start=1):
+        for number, said in enumerate(kept.metadata["states"], start=1):
             start, stop = said["columns"]
             index = place[start, stop] = place.get((start, stop), -1) + 1
             names = (f"states-{start}-{stop}/{name}" for name in ("mean", "downdate"))
             mean, downdate = (kept.read(name, index, index + 1)[0] for name in names)
-            if kept.about.get("full") and number == len(kept.about["states"]):
+            if kept.metadata.get("full") and number == len(kept.metadata["states"]):
                 downdate = kept.read(FULL)
-            going = said["going"]
+            active_groups = said["active_groups"]
             state = State(
                 said["iteration"],
                 slice(start, stop),
@@ -142,7 +144,9 @@ class Record:
                 downdate,
                 Status[said["status"]],
                 said["relative_residual"],
-                going=None if going is None else tuple((first, last) for first, last in going),
+                active_groups=None
+                if active_groups is None
+                else tuple((first, last) for first, last in active_groups),
                 downdate_psd=said["downdate_psd"],
                 dropped=said["dropped"],
             )
@@ -161,11 +165,11 @@ class RecordedResults:
     ----------
     name : str
         Of the results in a checkpoint.
-    kept : Kept or None
+    kept : CheckpointReader or None
         Whose results come first.
     """
 
-    def __init__(self, name: str, kept: Kept | None) -> None:
+    def __init__(self, name: str, kept: CheckpointReader | None) -> None:
         self._name = name
         self._kept = kept
         self._found: list[Array] = []
@@ -192,9 +196,9 @@ class RecordedResults:
         """Whether the checkpoint has more results than were asked for so far."""
         return self._known is not None and self._taken < self._known.shape[1]
 
-    def write(self, draft: Draft) -> bool:
+    def write(self, writer: CheckpointWriter) -> bool:
         """Write all results so far, side by side; nothing if there are none."""
-        return not self._found or draft.write(self._name, np.concatenate(self._found, axis=1))
+        return not self._found or writer.write(self._name, np.concatenate(self._found, axis=1))
 
 
 def solve_fingerprint(problem: Problem, solver: object, plan: Plan) -> str:

@@ -15,7 +15,7 @@ from cagp_dist.gram.quadrature import WIDTH, quadrature_bounds, tile_product
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.kept_panels import Panels
-from cagp_dist.solvers.engine.solve_checkpoints import About, Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem
 from cagp_dist.tiling import Range
@@ -64,21 +64,21 @@ class Enough:
     def __post_init__(self) -> None:
         self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
 
-    def begin(self, kept: Kept | None) -> None:
+    def begin(self, kept: CheckpointReader | None) -> None:
         """Work out the bounds before the sweeps, or take them, as they were tightened, from a checkpoint."""
         exact = self.problem.exact_variance
         if kept is not None:
             exact.take(kept.read(BOUNDS))
-            self._spent = {(start, stop): spent for start, stop, spent in kept.about[SPENT]}
+            self._spent = {(start, stop): spent for start, stop, spent in kept.metadata[SPENT]}
         self._bounds = exact.bounds(self.executor)
 
-    def about(self) -> About:
+    def metadata(self) -> CheckpointMetadata:
         """Columns of products that decisions of each group took."""
         return {SPENT: [[*group, spent] for group, spent in self._spent.items()]}
 
-    def write(self, draft: Draft) -> bool:
+    def write(self, writer: CheckpointWriter) -> bool:
         """Write the bounds of the exact variance, as far as they were tightened."""
-        return draft.write(BOUNDS, self._bounds)
+        return writer.write(BOUNDS, self._bounds)
 
     @property
     def reads_leftover(self) -> bool:

@@ -29,7 +29,7 @@ from cagp_dist.solvers.engine.kept_panels import Panels, restored_panels, save_p
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 from cagp_dist.solvers.engine.projected_tiles import PanelProjection, by_panels
 from cagp_dist.solvers.engine.recurrence_tiles import PanelInverse, panel_inverse, recur
-from cagp_dist.solvers.engine.solve_checkpoints import Draft, Kept
+from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import (
     BlockStage,
     CoarseSpace,
@@ -182,15 +182,15 @@ class TileSystem:
         return Panels(rows, sums, columns, home)
 
     @property
-    def forgets(self) -> bool:
+    def is_volatile(self) -> bool:
         """Whether workers are processes of their own."""
         return not self._executor.shares_memory
 
-    def save(self, works: Sequence[Panels], draft: Draft) -> bool:
+    def save(self, works: Sequence[Panels], writer: CheckpointWriter) -> bool:
         """Write the panels of groups, each by the worker that has it, and their sums."""
-        return all(save_panels(work, self._layout, draft, executor=self._executor) for work in works)
+        return all(save_panels(work, self._layout, writer, executor=self._executor) for work in works)
 
-    def restore(self, columns: Range, place: int, kept: Kept) -> Panels:
+    def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Panels:
         """Go on with a group of targets as it was saved, also where there are other panels now."""
         home = place * self._layout.panels
         return restored_panels(columns, self._layout, kept, home=home, executor=self._executor)

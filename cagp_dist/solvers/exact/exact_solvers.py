@@ -15,7 +15,7 @@ from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
 from cagp_dist.gram.targets import Targets, list_targets, part
 from cagp_dist.runtime import Executor, blas_threads_for, single_threaded_blas
-from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, nothing_said
+from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, no_op
 from cagp_dist.solvers.status import Status
 
 
@@ -55,7 +55,7 @@ class Cholesky:
         *,
         executor: Executor,
         plan: Plan,
-        done: Callable[[int], None] = nothing_said,
+        done: Callable[[int], None] = no_op,
     ) -> Array:
         """``V G^-1 b`` (q, T) alone: n^3 / 3 flops, and 2 n (n + q) for each right-hand side."""
         gram = problem.gram
@@ -114,7 +114,7 @@ class Rings:
         *,
         executor: Executor,
         plan: Plan,
-        done: Callable[[int], None] = nothing_said,
+        done: Callable[[int], None] = no_op,
     ) -> Array:
         """``V G^-1 b`` (q, T) alone: two solves with the grid for each right-hand side, more with gaps."""
         with single_threaded_blas():

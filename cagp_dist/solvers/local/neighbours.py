@@ -42,14 +42,14 @@ from cagp_dist.gram.targets import list_targets, part, target_points
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.solvers.engine.kept_weights import write_sparse
-from cagp_dist.solvers.engine.solve_checkpoints import About, Checkpoint, Draft
+from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointMetadata, CheckpointWriter
 from cagp_dist.solvers.interface import (
     SOME_POINTS,
     Calibrated,
     Problem,
     State,
     check_no_start,
-    nothing_said,
+    no_op,
 )
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import block_ranges
@@ -279,7 +279,7 @@ class Neighbours:
         *,
         executor: Executor,
         plan: Plan,
-        done: Callable[[int], None] = nothing_said,
+        done: Callable[[int], None] = no_op,
     ) -> Array:
         """``W b`` (q, T) for right-hand sides (n, T)."""
         solver = self.settled(problem, executor=executor)
@@ -295,12 +295,14 @@ class Neighbours:
         k = 64 if self.neighbours == "auto" else self.neighbours
         return min(n, (k if self.group == 1 else 2 * k + 110) + LEAF * self.coarse)
 
-    def write_weights(self, problem: Problem, draft: Draft, *, executor: Executor, plan: Plan) -> About:
+    def write_weights(
+        self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
+    ) -> CheckpointMetadata:
         """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
         with single_threaded_blas():
             work = _Work(self, problem.gram, list_targets(problem.targets), executor)
             _, downdate, _, exact = work.laws(problem.residuals[:, :0])
-            about = write_sparse(draft, work.parts(), downdate)
+            about = write_sparse(writer, work.parts(), downdate)
         return {
             **about,
             "iterations": 1,
@@ -357,7 +359,7 @@ class _Work:
         gram: Gram,
         targets: Array | LinearFunctionals,
         executor: Executor,
-        heard: Callable[[float], None] = nothing_said,
+        heard: Callable[[float], None] = no_op,
     ) -> None:
         self._heard = heard
         self._gram, self._targets, self._executor = gram, targets, executor
@@ -385,10 +387,10 @@ class _Work:
         left_out, exact = 0, narrow.size == q
         if kept is not None:
             mean, downdate = kept.read("mean"), kept.read("downdate")
-            begun, left_out, exact = (kept.about[name] for name in ("cells", "left_out", "exact"))
+            begun, left_out, exact = (kept.metadata[name] for name in ("cells", "left_out", "exact"))
 
-        def write(draft: Draft) -> bool:
-            return draft.write("mean", mean) and draft.write("downdate", downdate)
+        def write(writer: CheckpointWriter) -> bool:
+            return writer.write("mean", mean) and writer.write("downdate", downdate)
 
         def submit(cell: Cell, home: int) -> Handle[tuple[Array, Array, int, int]]:
             halo, here = cell.halo, narrow[cell.targets]

@@ -64,7 +64,7 @@ class Chebyshev(PreconditionedIteration):
     iterations: int = field(metadata=ITERATIONS)
 
     label: ClassVar[str] = "Chebyshev semi-iteration"
-    tall: ClassVar[int] = 1
+    work_matrices: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         check_count("iterations", self.iterations, least=0)
