@@ -11,18 +11,10 @@ TIME_UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 @dataclass(frozen=True)
 class Network:
-    """What connects workers and scheduler.
+    """What connects workers and scheduler."""
 
-    Attributes
-    ----------
-    bytes_per_second : float
-        What one worker sends or receives at most.
-    latency_seconds : float
-        Of one message, one way.
-    """
-
-    bytes_per_second: float
-    latency_seconds: float
+    bytes_per_second: float  # What one worker sends or receives at most
+    latency_seconds: float  # Of one message, one way
 
     @classmethod
     def parsed(cls, bandwidth: str, latency: str) -> "Network":

@@ -21,26 +21,18 @@ CELL_ENTRIES = 2 * 2**20
 
 @dataclass(frozen=True)
 class Cycle:
-    """How the tasks of a plan wait for each other; see `cagp_dist.budget.scaling`.
+    """How the tasks of a plan wait for each other; see `cagp_dist.budget.scaling`."""
 
-    Attributes
-    ----------
-    stages, projections : int
-        Stages over all blocks of one iteration, and projections of all iterations.
-    barriers : int
-        Of a stage whose blocks are solved at once: its colours, or one; 0: blocks follow each other.
-    depth, coarse : int
-        Rows of the factor of a block that a solve reads, and columns of the coarse space.
-    products : int
-        Products of G with one column that follow each other: of a solver without blocks, or before the first
-        iteration, each after a solve with every block.
-    """
-
+    # stages, projections: stages over all blocks of one iteration, and projections of all iterations
     stages: int = 0
     projections: int = 0
+    # Of a stage whose blocks are solved at once: its colours, or one; 0: blocks follow each other
     barriers: int = 0
+    # depth, coarse: rows of the factor of a block that a solve reads, and columns of the coarse space
     depth: int = 0
     coarse: int = 0
+    # Products of G with one column that follow each other: of a solver without blocks, or before the first
+    # iteration, each after a solve with every block
     products: int = 0
 
 

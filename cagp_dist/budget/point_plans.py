@@ -41,43 +41,26 @@ class ActionCost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sweeps:
-    """Adjoint stages of an affine solver, in integers.
+    """Adjoint stages of an affine solver, in integers."""
 
-    Attributes
-    ----------
-    iterations, stages : int
-        Cycles of so many stages.
-    block_size : int
-        Points of a block.
-    at_once : bool
-        Whether stages solve all blocks before they update any: one more tall matrix.
-    diagonals_alone : bool
-        Whether stages take only the diagonals of the blocks: no factors.
-    products, after_solves : int
-        Products of G with one column before the first stage, and how many of them follow a solve with every
-        block, whose factor is not kept.
-    shuffled : bool
-        Whether a solve copies its factor and its columns into another order.
-    coarse, projections : int
-        Columns of a coarse space, and projections on it in all cycles, which are no stages here.
-    colours : int
-        Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none.
-    work_matrices : int
-        Tall matrices that are kept from one stage to the next.
-    """
-
+    # iterations, stages: cycles of so many stages
     iterations: int
-    block_size: int
+    block_size: int  # Points of a block
     stages: int = 1
-    at_once: bool = False
-    diagonals_alone: bool = False
+    at_once: bool = False  # Whether stages solve all blocks before they update any: one more tall matrix
+    diagonals_alone: bool = False  # Whether stages take only the diagonals of the blocks: no factors
+    # products, after_solves: products of G with one column before the first stage, and how many of them
+    # follow a solve with every block, whose factor is not kept
     products: int = 0
     after_solves: int = 0
-    shuffled: bool = False
+    shuffled: bool = False  # Whether a solve copies its factor and its columns into another order
+    # coarse, projections: columns of a coarse space, and projections on it in all cycles, which are no stages
+    # here
     coarse: int = 0
     projections: int = 0
+    # Colours whose blocks are solved at once and how strongly they are coupled worked out first; 0: none
     colours: int = 0
-    work_matrices: int = 0
+    work_matrices: int = 0  # Tall matrices that are kept from one stage to the next
 
 
 def plan_sweeps(

@@ -90,24 +90,14 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaling:
-    """What a plan would take on so many workers.
-
-    Attributes
-    ----------
-    workers : int
-    seconds, serial_seconds : float
-        On these workers, and of all tasks one after the other on one core.
-    limit : str
-        Which of `LIMITS` takes most of the time.
-    tasks_per_second : float
-        That the scheduler hands out on average.
-    """
+    """What a plan would take on so many workers."""
 
     workers: int
+    # seconds, serial_seconds: on these workers, and of all tasks one after the other on one core
     seconds: float
     serial_seconds: float
-    limit: str
-    tasks_per_second: float
+    limit: str  # Which of `LIMITS` takes most of the time
+    tasks_per_second: float  # That the scheduler hands out on average
 
     @property
     def efficiency(self) -> float:

@@ -22,17 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PlacesOnGrid:
-    """Some points of a grid.
+    """Some points of a grid."""
 
-    Attributes
-    ----------
-    wavenumbers : Wavenumbers
-        How the grid is split.
-    rows, columns : array of int, shape (r,)
-        Where the points are.
-    """
-
-    wavenumbers: Wavenumbers
+    wavenumbers: Wavenumbers  # How the grid is split
+    # rows, columns: (r,): where the points are
     rows: Indices
     columns: Indices
 

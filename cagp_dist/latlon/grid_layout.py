@@ -19,17 +19,10 @@ class Layout:
     A pole of which one copy was observed (any of its Q points, which are one place) is one observation. On
     the whole grid it becomes a complete row of equal values, each with Q times the noise: the same
     information (`spread`, `summed`, `row_noise`).
-
-    Attributes
-    ----------
-    grid : LatLonGrid
-        All points.
-    observed : array of bool, shape (P, Q)
-        Which of them were observed; read-only.
     """
 
-    grid: LatLonGrid
-    observed: Mask
+    grid: LatLonGrid  # All points
+    observed: Mask  # (P, Q): which of them were observed; read-only
 
     @classmethod
     def of(cls, grid: LatLonGrid, observed: ArrayLike) -> "Layout":

@@ -38,14 +38,9 @@ class BlockToeplitz:
     """``G[w, w'] = B_|w - w'|``: products, solves and determinant.
 
     Fields are arrays (T, P, W).
-
-    Parameters
-    ----------
-    blocks : array of float64, shape (W, P, P)
-        Symmetric blocks ``B_0 .. B_W-1``; G is positive definite.
     """
 
-    blocks: Array
+    blocks: Array  # (W, P, P): symmetric blocks ``B_0 .. B_W-1``; G is positive definite.
 
     @classmethod
     def of_window(cls, kernel: Kernel, grid: LatLonGrid, *, width: int, noise_by_latitude: Array) -> Self:

@@ -14,18 +14,13 @@ SAME_DEGREES = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """The distinct ways in which points see a grid, up to rotation by whole grid steps.
+    """The distinct ways in which points see a grid, up to rotation by whole grid steps."""
 
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array, shape (v,)
-        A point for each view, less than one grid step east of the first longitude.
-    view, steps : array of int, shape (q,)
-        View of each point, and its rotation to the east.
-    """
-
+    # latitude_degrees, longitude_degrees: (v,): a point for each view, less than one grid step east of the
+    # first longitude
     latitude_degrees: Array
     longitude_degrees: Array
+    # view, steps: (q,): view of each point, and its rotation to the east
     view: Indices
     steps: Indices
 

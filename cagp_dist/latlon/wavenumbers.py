@@ -34,20 +34,11 @@ Rows = TypeVar("Rows", Spectrum, Array)
 
 @dataclass(frozen=True, eq=False)
 class Wavenumbers:
-    """How fields of a grid are split into wavenumbers and, if the grid is mirrored, parities.
+    """How fields of a grid are split into wavenumbers and, if the grid is mirrored, parities."""
 
-    Parameters
-    ----------
-    latitude_degrees : array of float64, shape (P,)
-        Latitudes of the rings.
-    n_longitudes : int
-        Q.
-    mirrored : bool
-        Whether to split into sums and differences of mirrored latitudes: two sectors in place of one.
-    """
-
-    latitude_degrees: Array
-    n_longitudes: int
+    latitude_degrees: Array  # (P,): latitudes of the rings
+    n_longitudes: int  # Q
+    # Whether to split into sums and differences of mirrored latitudes: two sectors in place of one
     mirrored: bool
 
     @property

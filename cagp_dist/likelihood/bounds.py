@@ -41,24 +41,13 @@ TOUCHING = 1e-6
 
 @dataclass(frozen=True)
 class Scales:
-    """What is known before the fit.
+    """What is known before the fit."""
 
-    Attributes
-    ----------
-    spacing : float
-        Distance of neighbouring points, unit of X.
-    extent : float
-        Size of the region they cover.
-    power : float
-        Mean square of the residuals, squared unit of y.
-    sides : tuple of float or None
-        Where each coordinate has a lengthscale of its own: extents by coordinate, unit of X. Spacing and
-        extent are then in units of these.
-    """
-
-    spacing: float
-    extent: float
-    power: float
+    spacing: float  # Distance of neighbouring points, unit of X
+    extent: float  # Size of the region they cover
+    power: float  # Mean square of the residuals, squared unit of y
+    # Where each coordinate has a lengthscale of its own: extents by coordinate, unit of X. Spacing and extent
+    # are then in units of these.
     sides: tuple[float, ...] | None = None
 
     @property
@@ -69,21 +58,14 @@ class Scales:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower and upper limit of each parameter; equal limits hold a parameter fixed.
+    """Lower and upper limit of each parameter; equal limits hold a parameter fixed."""
 
-    Attributes
-    ----------
-    lengthscale, variance, noise_variance : (float, float)
-        Of a kernel, or of the first part of a sum; of the lengthscale a tuple of pairs where each coordinate
-        has its own.
-    others : tuple of pairs of (float, float)
-        Lengthscale and variance of each further part.
-    """
-
+    # lengthscale, variance, noise_variance: of a kernel, or of the first part of a sum; of the lengthscale a
+    # tuple of pairs where each coordinate has its own
     lengthscale: OwnLimits
     variance: Limits
     noise_variance: Limits
-    others: tuple[tuple[OwnLimits, Limits], ...] = ()
+    others: tuple[tuple[OwnLimits, Limits], ...] = ()  # Lengthscale and variance of each further part
 
     @property
     def numbering(self) -> Numbering:

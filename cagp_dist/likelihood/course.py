@@ -20,19 +20,12 @@ class Stopping:
 
     The experiments of [Wenger et al. 2024] report the epoch whose scores at the test points are best, which
     makes them look better than those of points that nobody has seen.
-
-    Parameters
-    ----------
-    gradient_norm : float
-        The search has converged where the gradient is shorter: nats for each unit of the logarithms.
-    window : int
-        Steps over which the objective has to rise.
-    rise : float
-        By how much at least, as part of its size (of one nat, where it is smaller); 0 lets it go on.
     """
 
+    # The search has converged where the gradient is shorter: nats for each unit of the logarithms
     gradient_norm: float = 0.1
-    window: int = 20
+    window: int = 20  # Steps over which the objective has to rise
+    # By how much at least, as part of its size (of one nat, where it is smaller); 0 lets it go on
     rise: float = 1e-6
 
     def __post_init__(self) -> None:
@@ -45,23 +38,7 @@ class Stopping:
 class Course:
     """One search: its objective within bounds, where it has been, and whether it goes on.
 
-    Parameters
-    ----------
-    objective : Objective
-        What is maximised.
-    start : array of float64, shape (size,)
-        Where the search begins, within the bounds.
-    bounds : sequence of (float, float), optional
-        Least and largest value of each hyperparameter, in its own unit.
-    stopping : Stopping
-        When to stop.
-    callback : callable, optional
-        Called with every `OptimiserStep` that is new.
-
-    Raises
-    ------
-    ArgumentError
-        If the start has another shape, is not finite, or lies outside the bounds, or these make no sense.
+    Shapes: ``start`` (size,).
     """
 
     def __init__(

@@ -160,47 +160,27 @@ class FitProgress:
 
 @dataclass(frozen=True, eq=False)
 class BoundOptimum:
-    """What a fit to the evidence lower bound knows beside its parameters.
+    """What a fit to the evidence lower bound knows beside its parameters."""
 
-    Attributes
-    ----------
-    value : float
-        The bound, nats: at most the log likelihood of these parameters.
-    weights : array of float64, shape (n,)
-        Entries of the actions that were learnt: ``cagp.SparseActions(actions, values=weights)``.
-    bias : dict of str to float
-        How far the parameters lie from the maximum of the log likelihood, as differences of logarithms, by
-        name: a Newton step along its gradient, which is estimated by samples. Far off it is a rough guess.
-        NaN for those that a bound holds, and where the systems of the samples were not solved.
-    bias_errors : dict of str to float
-        Standard errors of these from the samples.
-    """
-
-    value: float
+    value: float  # The bound, nats: at most the log likelihood of these parameters
+    # (n,): entries of the actions that were learnt: ``cagp.SparseActions(actions, values=weights)``
     weights: Array
+    # How far the parameters lie from the maximum of the log likelihood, as differences of logarithms, by
+    # name: a Newton step along its gradient, which is estimated by samples. Far off it is a rough guess. NaN
+    # for those that a bound holds, and where the systems of the samples were not solved.
     bias: dict[str, float]
-    bias_errors: dict[str, float]
+    bias_errors: dict[str, float]  # Standard errors of these from the samples
 
 
 @dataclass(frozen=True)
 class KernelChoice:
-    """Which kernel was chosen, and from which.
+    """Which kernel was chosen, and from which."""
 
-    Attributes
-    ----------
-    kernel : str
-        Name of the class, such as "Matern32".
-    log_likelihoods : dict of str to float
-        Of every kernel that was compared, with the numbers that are best for it.
-    points : int
-        Points that they were compared on; some of those of the fit where these are many.
-    missing : tuple of str
-        Kernels whose likelihood left floating point, which are then none to choose from.
-    """
-
-    kernel: str
+    kernel: str  # Name of the class, such as "Matern32"
+    # Of every kernel that was compared, with the numbers that are best for it
     log_likelihoods: dict[str, float]
-    points: int
+    points: int  # Points that they were compared on; some of those of the fit where these are many
+    # Kernels whose likelihood left floating point, which are then none to choose from
     missing: tuple[str, ...] = ()
 
     def line(self) -> str:

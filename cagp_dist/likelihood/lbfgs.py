@@ -23,24 +23,10 @@ Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 @dataclass(frozen=True, kw_only=True)
 class LBFGS:
-    """L-BFGS-B: few steps, each with one evaluation or a few, for objectives without chance in them.
+    """L-BFGS-B: few steps, each with one evaluation or a few, for objectives without chance in them."""
 
-    Parameters
-    ----------
-    steps : int
-        At most so many.
-    memory : int
-        Steps whose change of the gradient says how the objective is curved.
-
-    Notes
-    -----
-    16 (memory + 3) bytes for each entry of the vector. Where checkpoints are kept, every evaluation stays in
-    memory and in them, 8 bytes for each entry: a search that goes on takes the same way with evaluations
-    that are recalled.
-    """
-
-    steps: int = 100
-    memory: int = 10
+    steps: int = 100  # At most so many
+    memory: int = 10  # Steps whose change of the gradient says how the objective is curved
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps, least=0)
@@ -83,13 +69,7 @@ class LBFGS:
 
 
 class _Evaluations:
-    """Evaluations in their order; those that a checkpoint has are not worked out again.
-
-    Attributes
-    ----------
-    new : bool
-        Whether the last one was worked out.
-    """
+    """Evaluations in their order; those that a checkpoint has are not worked out again."""
 
     def __init__(self, course: Course, checkpoint: Checkpoint | None) -> None:
         self._course, self._checkpoint = course, checkpoint

@@ -39,17 +39,10 @@ NAMES = ("lengthscale", "variance", "noise_variance")
 
 @dataclass(frozen=True)
 class Numbering:
-    """Which number stands where.
+    """Which number stands where."""
 
-    Attributes
-    ----------
-    parts : int
-        m.
-    coordinates : int or None
-        p, if each coordinate has a lengthscale of its own; None if all share one.
-    """
-
-    parts: int = 1
+    parts: int = 1  # m
+    # p, if each coordinate has a lengthscale of its own; None if all share one
     coordinates: int | None = None
 
     @property
@@ -108,18 +101,10 @@ class Numbering:
 
 @dataclass(frozen=True)
 class Model:
-    """The families of the parts of a kernel, and whether each coordinate has a lengthscale of its own.
+    """The families of the parts of a kernel, and whether each coordinate has a lengthscale of its own."""
 
-    Attributes
-    ----------
-    families : tuple of families of kernels
-        One for each part.
-    coordinates : int or None
-        As in `Numbering`.
-    """
-
-    families: tuple[Family, ...]
-    coordinates: int | None = None
+    families: tuple[Family, ...]  # One for each part
+    coordinates: int | None = None  # As in `Numbering`
 
     @classmethod
     def of(cls, kernel: "Families | Model") -> "Model":

@@ -33,15 +33,9 @@ NEIGHBOURS_CELL = 32
 
 @dataclass(frozen=True)
 class FieldMeans:
-    """A prior mean that is constant in space and differs between fields.
+    """A prior mean that is constant in space and differs between fields."""
 
-    Attributes
-    ----------
-    values : tuple of float
-        One per field, unit of y.
-    """
-
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # One per field, unit of y
 
     def __call__(self, X: Array) -> Array:
         """Values at X (n, p), shape (n, T)."""
@@ -50,26 +44,15 @@ class FieldMeans:
 
 @dataclass(frozen=True, eq=False)
 class ResidualsAtPoints:
-    """Residuals at points anywhere.
+    """Residuals at points anywhere."""
 
-    Attributes
-    ----------
-    X : array of float64, shape (n, p)
-        Points.
-    residuals : array of float64, shape (n, T)
-        ``y - mean(X)``.
-    anisotropic : bool
-        Whether each coordinate has a lengthscale of its own: they are compared in units of their extents.
-    deviations : array of float64, shape (n,), or None
-        By how much the noise variance of each point differs from that of all.
-    basis : array of float64, shape (n, k), or None
-        Of a mean whose coefficients are estimated; the residuals are then those of least squares.
-    """
-
-    X: Array
-    residuals: Array
+    X: Array  # (n, p): points
+    residuals: Array  # (n, T): ``y - mean(X)``
+    # Whether each coordinate has a lengthscale of its own: they are compared in units of their extents
     anisotropic: bool = False
+    # (n,): by how much the noise variance of each point differs from that of all
     deviations: Array | None = None
+    # (n, k): of a mean whose coefficients are estimated; the residuals are then those of least squares
     basis: Array | None = None
 
     @property
@@ -130,23 +113,12 @@ def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Gridded:
-    """Residuals on a grid without pole rows, of which some points may be missing.
+    """Residuals on a grid without pole rows, of which some points may be missing."""
 
-    Attributes
-    ----------
-    grid : LatLonGrid
-        P latitudes, Q longitudes.
-    residuals : array of float64, shape (T, P, Q)
-        ``y - mean``, zero where nothing was observed.
-    basis : array of float64, shape (k, P, Q), or None
-        As in `Points`.
-    missing : array of bool, shape (P, Q), or None
-        Where nothing was observed, in any field; None if nothing is missing.
-    """
-
-    grid: LatLonGrid
-    residuals: Array
-    basis: Array | None = None
+    grid: LatLonGrid  # P latitudes, Q longitudes
+    residuals: Array  # (T, P, Q): ``y - mean``, zero where nothing was observed
+    basis: Array | None = None  # (k, P, Q): as in `ResidualsAtPoints`
+    # (P, Q): where nothing was observed, in any field; None if nothing is missing
     missing: Mask | None = None
 
     @property

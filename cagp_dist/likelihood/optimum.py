@@ -59,61 +59,26 @@ _REMEDIES: dict[OptimumStatus, tuple[Remedy, ...]] = {
 
 @dataclass(frozen=True)
 class OptimiserStep:
-    """Where a search was after one step.
+    """Where a search was after one step."""
 
-    Attributes
-    ----------
-    step : int
-        0 is the start.
-    value : float
-        Of the objective, nats.
-    gradient_norm : float
-        Euclidean norm of its gradient by the whole vector, without what points out of the bounds.
-    hyperparameters : dict of str
-        In their own units, by name.
-    seconds : float
-        Since the start; of a search that went on, without what lay between.
-    """
-
-    step: int
-    value: float
+    step: int  # 0 is the start
+    value: float  # Of the objective, nats
+    # Euclidean norm of its gradient by the whole vector, without what points out of the bounds
     gradient_norm: float
-    hyperparameters: dict[str, float]
-    seconds: float
+    hyperparameters: dict[str, float]  # In their own units, by name
+    seconds: float  # Since the start; of a search that went on, without what lay between
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The highest place that a search has seen.
+    """The highest place that a search has seen."""
 
-    Attributes
-    ----------
-    vector : array of float64, shape (size,)
-        Logarithms of the hyperparameters, then what else the objective learns.
-    value : float
-        Of the objective there, nats.
-    hyperparameters : dict of str
-        In their own units, by name.
-    status : OptimumStatus
-        How the search ended, with ``ok`` and ``advice``.
-    at_bound : tuple of str
-        Hyperparameters on a bound that does not fix them.
-    gradient_norm : float
-        As in `OptimiserStep`, there.
-    trace : tuple of OptimiserStep
-        The way, from the start on.
-    evaluations : int
-        Values with gradient, those of line searches and of a search that was cut off included.
-    seconds : float
-        Wall time.
-    """
-
-    vector: Array
-    value: float
-    hyperparameters: dict[str, float]
-    status: OptimumStatus
-    at_bound: tuple[str, ...]
-    gradient_norm: float
-    trace: tuple[OptimiserStep, ...]
-    evaluations: int
-    seconds: float
+    vector: Array  # (size,): logarithms of the hyperparameters, then what else the objective learns
+    value: float  # Of the objective there, nats
+    hyperparameters: dict[str, float]  # In their own units, by name
+    status: OptimumStatus  # How the search ended, with ``ok`` and ``advice``
+    at_bound: tuple[str, ...]  # Hyperparameters on a bound that does not fix them
+    gradient_norm: float  # As in `OptimiserStep`, there
+    trace: tuple[OptimiserStep, ...]  # The way, from the start on
+    evaluations: int  # Values with gradient, those of line searches and of a search that was cut off included
+    seconds: float  # Wall time

@@ -26,13 +26,7 @@ ARRAYS = ("traces", "slopes", "trace_covariance", "squares", "excess")
 
 
 class Evaluations:
-    """The evaluations of a fit in their order, whichever level of the search they are of.
-
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        Of this very fit.
-    """
+    """The evaluations of a fit in their order, whichever level of the search they are of."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint

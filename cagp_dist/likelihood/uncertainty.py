@@ -16,33 +16,20 @@ LOOSE = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """What curvature and gradient at the end of a search say.
+    """What curvature and gradient at the end of a search say."""
 
-    Attributes
-    ----------
-    covariance : array of float64, shape (k + 1, k + 1)
-        Of the logarithms of the parameters; NaN in rows and columns of those without standard error.
-    standard_errors : StandardErrors
-        In natural units.
-    gradient_norm : float
-        Of the log likelihood by the logarithms of the parameters, along what is free to move.
-    at_bound : tuple of str
-        Parameters on a bound that does not fix them.
-    status : FitStatus
-        How the search ended.
-    step : array of float64, shape (k + 1,)
-        Newton step of the logarithms of the parameters to the maximum of the likelihood; NaN for those that
-        a bound holds, and for all where there is none.
-    step_errors : array of float64, shape (k + 1,)
-        Standard errors of these where the gradient is estimated by sampling, else zero.
-    """
-
+    # (k + 1, k + 1): of the logarithms of the parameters; NaN in rows and columns of those without standard
+    # error
     covariance: Array
-    standard_errors: StandardErrors
+    standard_errors: StandardErrors  # In natural units
+    # Of the log likelihood by the logarithms of the parameters, along what is free to move
     gradient_norm: float
-    at_bound: tuple[str, ...]
-    status: FitStatus
+    at_bound: tuple[str, ...]  # Parameters on a bound that does not fix them
+    status: FitStatus  # How the search ended
+    # (k + 1,): Newton step of the logarithms of the parameters to the maximum of the likelihood; NaN for
+    # those that a bound holds, and for all where there is none
     step: Array
+    # (k + 1,): standard errors of these where the gradient is estimated by sampling, else zero
     step_errors: Array
 
 

@@ -27,27 +27,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class BatchSystem:
-    """A batch system that worker jobs are asked of.
+    """A batch system that worker jobs are asked of."""
 
-    Attributes
-    ----------
-    title : str
-        For people.
-    cluster_class : str
-        In dask-jobqueue.
-    submit : str
-        The program that takes jobs.
-    queue : str
-        The command that shows the jobs of a user.
-    unit_seconds : int
-        Of a walltime that is a single number.
-    """
-
-    title: str
-    cluster_class: str
-    submit: str
-    queue: str
-    unit_seconds: int
+    title: str  # For people
+    cluster_class: str  # In dask-jobqueue
+    submit: str  # The program that takes jobs
+    queue: str  # The command that shows the jobs of a user
+    unit_seconds: int  # Of a walltime that is a single number
 
 
 BATCH_SYSTEMS = {

@@ -10,24 +10,17 @@ import numpy as np
 
 @dataclass
 class Work:
-    """Counts of some work.
+    """Counts of some work."""
 
-    Attributes
-    ----------
-    tasks : int
-        Tasks that were handed to an executor, those that a lost cluster made necessary again included.
-    products : int
-        Columns that were multiplied by the whole Gram matrix. A sweep is one product for each of its columns,
-        the last one too, which needs half of it. Solves with a factor of G, or with its blocks by
-        wavenumber, are none.
-    moved_bytes : int
-        Bytes of arrays that went from one process to another, as they lie in memory: those sent inside tasks,
-        and what workers sent to each other and back, which Dask counts. Not counted are messages without
-        arrays, and what workers sent before they, or their cluster, were lost. Zero in one process.
-    """
-
+    # Tasks that were handed to an executor, those that a lost cluster made necessary again included
     tasks: int = 0
+    # Columns that were multiplied by the whole Gram matrix. A sweep is one product for each of its columns,
+    # the last one too, which needs half of it. Solves with a factor of G, or with its blocks by wavenumber,
+    # are none.
     products: int = 0
+    # Bytes of arrays that went from one process to another, as they lie in memory: those sent inside tasks,
+    # and what workers sent to each other and back, which Dask counts. Not counted are messages without
+    # arrays, and what workers sent before they, or their cluster, were lost. Zero in one process.
     moved_bytes: int = 0
 
     def counts(self) -> dict[str, int]:

@@ -76,13 +76,6 @@ class DaskExecutor:
 
     Nothing is scattered: arrays travel inside tasks or as results of tasks, so whatever a dead worker
     held can be computed again. ``home`` is a wish, not an order: a task moves when its worker is gone.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client; the caller closes it.
-    deadlines : Deadlines
-        When a cluster that does not answer, or does nothing, is given up.
     """
 
     shares_memory = False

@@ -12,34 +12,22 @@ class Deadlines:
 
     A connection that breaks, as that of a scheduler that was killed does, is noticed at once, whatever these
     say.
-
-    Parameters
-    ----------
-    silence_seconds : float
-        Without an answer of the scheduler, or a sign of life of a worker, until it counts as lost. The tasks
-        of a worker then go to the others.
-    idle_seconds : float
-        In which tasks wait, none ends and no worker works on one: all are gone, or paused because their
-        memory is full.
-    stall_seconds : float
-        In which no task ends although workers work. Must be longer than any task takes.
-    rejoin_seconds : float
-        To wait for a scheduler and its first worker before a new attempt.
-    queue_seconds : float
-        To wait until worker jobs of a batch system begin. Those that have by then must do.
-    attempts : int
-        How often in all a stage of a job is begun, or gone on with, when its cluster is lost.
-    total_seconds : float or None
-        For a whole job, from when this is made; None: no limit. Looked at while a cluster is
-        waited for, and between iterations.
     """
 
+    # Without an answer of the scheduler, or a sign of life of a worker, until it counts as lost. The tasks of
+    # a worker then go to the others.
     silence_seconds: float = 60.0
+    # In which tasks wait, none ends and no worker works on one: all are gone, or paused because their memory
+    # is full
     idle_seconds: float = 60.0
+    # In which no task ends although workers work. Must be longer than any task takes.
     stall_seconds: float = 3600.0
-    rejoin_seconds: float = 120.0
+    rejoin_seconds: float = 120.0  # To wait for a scheduler and its first worker before a new attempt
+    # To wait until worker jobs of a batch system begin. Those that have by then must do.
     queue_seconds: float = 14400.0
-    attempts: int = 3
+    attempts: int = 3  # How often in all a stage of a job is begun, or gone on with, when its cluster is lost
+    # For a whole job, from when this is made; None: no limit. Looked at while a cluster is waited for, and
+    # between iterations.
     total_seconds: float | None = None
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
 

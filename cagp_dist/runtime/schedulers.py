@@ -74,22 +74,15 @@ def _nothing(name: str, insecure: bool) -> None:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """A way to get workers.
+    """A way to get workers."""
 
-    Attributes
-    ----------
-    open : callable
-        Takes the name, and the number of workers, the bytes of a worker and the deadlines, which may be None,
-        and whether plain TCP may leave this machine; returns the context manager of an executor.
-    check : callable
-        Takes the name, and whether plain TCP may leave this machine; raises `ClusterError` or
-        `ConfigurationError` if there is no such cluster to be had.
-    batch : bool
-        Whether the workers are jobs of a batch system, which wait in a queue and are paid for.
-    """
-
+    # Takes the name, and the number of workers, the bytes of a worker and the deadlines, which may be None,
+    # and whether plain TCP may leave this machine; returns the context manager of an executor
     open: Opener
+    # Takes the name, and whether plain TCP may leave this machine; raises `ClusterError` or
+    # `ConfigurationError` if there is no such cluster to be had
     check: Callable[[str, bool], None] = _nothing
+    # Whether the workers are jobs of a batch system, which wait in a queue and are paid for
     batch: bool = False
 
 

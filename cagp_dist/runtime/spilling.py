@@ -23,24 +23,12 @@ SHARED_TYPES = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "smb",
 
 @dataclass(frozen=True)
 class Spilling:
-    """What a worker has to put on its disk, and the disk.
+    """What a worker has to put on its disk, and the disk."""
 
-    Attributes
-    ----------
-    folder : str
-        Where it puts what its memory does not hold.
-    disk : Disk
-        Of the folder: that of several workers may be one.
-    free_bytes : int
-        What the disk still takes.
-    due_bytes : int
-        Results that stay in memory above the part of it from which they are put on the disk.
-    """
-
-    folder: str
-    disk: Disk
-    free_bytes: int
-    due_bytes: int
+    folder: str  # Where it puts what its memory does not hold
+    disk: Disk  # Of the folder: that of several workers may be one
+    free_bytes: int  # What the disk still takes
+    due_bytes: int  # Results that stay in memory above the part of it from which they are put on the disk
 
     @property
     def full(self) -> bool:

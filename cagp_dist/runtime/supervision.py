@@ -44,13 +44,7 @@ PAUSE_SECONDS = 5.0
 
 
 class Call(Generic[T]):
-    """A call in a thread of its own, which one need not wait for.
-
-    Parameters
-    ----------
-    function : callable
-        What is called, at once, without arguments.
-    """
+    """A call in a thread of its own, which one need not wait for."""
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._function = function
@@ -86,17 +80,7 @@ def within(seconds: float, function: Callable[[], T]) -> T:
 
 
 class Watch:
-    """What is known of a cluster, from one look to the next.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        A connected client.
-    deadlines : Deadlines
-        When to give up.
-    addresses : sequence of str
-        Workers of the start, to which tasks were sent.
-    """
+    """What is known of a cluster, from one look to the next."""
 
     def __init__(self, client: "Client", deadlines: Deadlines, addresses: list[str]) -> None:
         self._client, self._deadlines = client, deadlines

@@ -79,13 +79,7 @@ class ThreadTask(Generic[T]):
 
 
 class ThreadExecutor:
-    """A pool of threads with priorities and dependencies; use as a context manager.
-
-    Parameters
-    ----------
-    workers : int, optional
-        Threads; by default one per core this process may use.
-    """
+    """A pool of threads with priorities and dependencies; use as a context manager."""
 
     def __init__(self, workers: int | None = None) -> None:
         check_count("workers", 1 if workers is None else workers, least=1)

@@ -319,18 +319,10 @@ class SolvedVariances(Variances):
 
 @dataclass(frozen=True, eq=False)
 class FieldByField(StretchedModel):
-    """Fields that are solved one by one, of solvers that follow the values: variances (T, N).
+    """Fields that are solved one by one, of solvers that follow the values: variances (T, N)."""
 
-    Parameters
-    ----------
-    prior : Prior
-        Its kernel is that of all of them.
-    models : tuple of StretchedModel
-        One for each field.
-    """
-
-    prior: Prior
-    models: tuple[StretchedModel, ...]
+    prior: Prior  # Its kernel is that of all of them
+    models: tuple[StretchedModel, ...]  # One for each field
 
     def at(self, targets: Array, x: Array, stretch: Stretch) -> "FieldVariances":
         """Latent variances at targets (N, p)."""

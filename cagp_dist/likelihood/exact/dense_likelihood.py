@@ -27,26 +27,7 @@ class DenseLikelihood:
     The factor, then the inverse, take the place of R; its slope is made strip by strip. A large matrix is
     worked on by all threads of BLAS, and the last bits may depend on their number.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, or of each part of a sum.
-    X : array of float64, shape (n, p)
-        Observed points.
-    residuals : array of float64, shape (n, T)
-        ``b = y - mean(X)``, a column for each field.
-    memory_limit_bytes : int
-        What may be allocated.
-    deviations : array of float64, shape (n,), optional
-        By how much the noise variance of each point differs from that of all. The last of the numbers of
-        `evaluate` is then one over the variance.
-    basis : array of float64, shape (n, k), optional
-        Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
-
-    Raises
-    ------
-    BudgetError
-        If 8 n^2 bytes and a few strips do not fit.
+    Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations`` (n,), ``basis`` (n, k).
     """
 
     difference = 1e-3

@@ -47,28 +47,7 @@ if TYPE_CHECKING:
 class MaskedRingLikelihood:
     """Exact likelihood and gradient of fields on a full-circle grid that lack some points, all the same ones.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, of chordal distance, or of each part of a sum.
-    grid : LatLonGrid
-        P latitudes, Q longitudes, no pole rows.
-    residuals : array of float64, shape (T, P, Q)
-        ``b = y - mean``; what stands at missing points is not used.
-    missing : array of bool, shape (P, Q)
-        Points without a value, r of them.
-    executor : Executor
-        Where the ranges of wavenumbers are worked on.
-    memory_limit_bytes : int
-        What may be allocated.
-    basis : array of float64, shape (k, P, Q), optional
-        Of a mean whose coefficients are estimated, as of
-        `cagp_dist.likelihood.exact.ring_likelihood.RingLikelihood`.
-
-    Raises
-    ------
-    BudgetError
-        If the inverses of all wavenumbers and the matrices of the missing points do not fit.
+    Shapes: ``residuals`` (T, P, Q), ``missing`` (P, Q), ``basis`` (k, P, Q).
     """
 
     difference = 1e-3

@@ -99,23 +99,12 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class SharedFields:
-    """Fields that were observed at the same points.
+    """Fields that were observed at the same points."""
 
-    Attributes
-    ----------
-    X : array, shape (n, p)
-        Where.
-    values : array, shape (n, T)
-    mean : Prior
-        Whose mean is that of the fields, with a column for each where it is known, or a basis.
-    noise_variance : array, shape (n,)
-        Known noise variance of each point; ones where nothing is known of it.
-    """
-
-    X: Array
-    values: Array
-    mean: Prior
-    noise_variance: Array
+    X: Array  # (n, p): where
+    values: Array  # (n, T)
+    mean: Prior  # Whose mean is that of the fields, with a column for each where it is known, or a basis
+    noise_variance: Array  # (n,): known noise variance of each point; ones where nothing is known of it
 
     @property
     def residuals(self) -> Array:
@@ -125,87 +114,47 @@ class SharedFields:
 
 @dataclass(frozen=True)
 class Held:
-    """Numbers that are not integrated over.
+    """Numbers that are not integrated over."""
 
-    Attributes
-    ----------
-    lengthscale, variance : float or None
-        Where they are given.
-    noise : bool
-        Whether the noise variances of `Fields` are known; if not, they are relative.
-    nugget : bool
-        Whether something unknown is added to a known noise.
-    """
-
+    # lengthscale, variance: where they are given
     lengthscale: float | None = None
     variance: float | None = None
-    noise: bool = False
-    nugget: bool = False
+    noise: bool = False  # Whether the noise variances of `SharedFields` are known; if not, they are relative
+    nugget: bool = False  # Whether something unknown is added to a known noise
 
 
 class Node(NamedTuple):
-    """One set of numbers, and its probability.
-
-    Attributes
-    ----------
-    weight, lengthscale : float
-    ratio : float
-        Noise variance over variance, of a point whose noise is the mean one.
-    variance : float
-        ``Q / m``, where it is integrated out; else the variance.
-    nugget : float
-        Beside a known noise.
-    """
+    """One set of numbers, and its probability."""
 
     weight: float
     lengthscale: float
-    ratio: float
-    variance: float
-    nugget: float = 0.0
+    ratio: float  # Noise variance over variance, of a point whose noise is the mean one
+    variance: float  # ``Q / m``, where it is integrated out; else the variance
+    nugget: float = 0.0  # Beside a known noise
 
 
 class Components(NamedTuple):
-    """Laws of T fields at q targets, a component for each of K nodes.
+    """Laws of T fields at q targets, a component for each of K nodes."""
 
-    Attributes
-    ----------
-    weights : array, shape (K,)
-    location, scale : array, shape (K, T, q)
-    degrees : float
-        Of Student laws; infinite for Gaussian ones.
-    """
-
-    weights: Array
+    weights: Array  # (K,)
+    # location, scale: (K, T, q)
     location: Array
     scale: Array
-    degrees: float
+    degrees: float  # Of Student laws; infinite for Gaussian ones
 
 
 @dataclass(frozen=True, eq=False)
 class Integrated:
-    """A posterior of the numbers of a prior, on a grid.
+    """A posterior of the numbers of a prior, on a grid."""
 
-    Attributes
-    ----------
-    kernel : Kernel
-        Whose lengthscale and variance are replaced by those of each node.
-    held : Held
-    nodes : tuple of Node
-        Weights that sum to one; those of the same nugget and lengthscale stand together.
-    degrees : float
-        m, or infinite where noise or variance are known.
-    noise_level : float
-        Mean noise variance of the points, in the unit of `Fields.noise_variance`, without the nugget.
-    evaluations : int
-        Decompositions.
-    """
-
-    kernel: Elementary
+    kernel: Elementary  # Whose lengthscale and variance are replaced by those of each node
     held: Held
+    # Weights that sum to one; those of the same nugget and lengthscale stand together
     nodes: tuple[Node, ...]
-    degrees: float
+    degrees: float  # m, or infinite where noise or variance are known
+    # Mean noise variance of the points, in the unit of `SharedFields.noise_variance`, without the nugget
     noise_level: float
-    evaluations: int
+    evaluations: int  # Decompositions
 
     @property
     def weights(self) -> Array:
@@ -226,7 +175,7 @@ class Integrated:
         return spread * float(sum(node.weight * node.variance for node in self.nodes))
 
     def noise_variances(self, noise_variance: Array) -> Array:
-        """Noise variances of points at each node (K, ...), by those in the unit of `Fields` (...)."""
+        """Noise variances of points at each node (K, ...), by those in the unit of `SharedFields` (...)."""
         shape = (len(self.nodes), *(1,) * noise_variance.ndim)
         nugget, ratio, variance = (
             np.array([getattr(node, name) for node in self.nodes]).reshape(shape)

@@ -27,52 +27,35 @@ NATURAL = Numbering().natural
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What the likelihood needs to know of R at one set of k numbers, k being 2 for one kernel.
+    """What the likelihood needs to know of R at one set of k numbers, k being 2 for one kernel."""
 
-    Attributes
-    ----------
-    points, fields : int
-        n and T.
-    log_determinant : float or None
-        ``log|R|``; None where only the gradient is estimated.
-    quadratic : float
-        ``q``, summed over fields, squared unit of y.
-    traces : array of float64, shape (k,)
-        ``tr(R^-1 dR)`` with dR the derivative by the logarithm of each number: lengthscales, weights, ratio.
-    slopes : array of float64, shape (k,)
-        ``sum over fields of v' dR v`` with ``v = R^-1 b``, squared unit of y.
-    trace_covariance : array of float64, shape (k, k)
-        Covariance of the traces where they are estimated by sampling; else zero.
-    solved : bool
-        Whether the linear systems behind it were solved to their tolerance.
-    numbering : Numbering
-        Which number stands where.
-    own_trace, own_slope : float
-        ``tr(R^-1 D)`` and ``sum over fields of v' D v``, where the noise of each point is ``ratio + D_ii`` in
-        units of the variance and D times the variance is known; else zero. R then depends on the variance.
-    coefficients : int
-        Of the mean of each field, where the likelihood is restricted to what does not depend on them
-        (`cagp_dist.likelihood.exact.restricted`).
-    squares : array of float64, shape (k, k), or (k + 1, k + 1) where noises deviate, or None
-        ``tr(R^-1 dR R^-1 dR')`` for every two numbers, the last of them D, where it was asked for.
-    excess : array of float64, shape (k + 1, k + 1), or None
-        By how much the covariance of the gradient under the model exceeds the expected information, as some
-        terms stand for several: a sandwich (Godambe) covariance has it [Varin, Reid & Firth 2011].
-    """
-
+    # points, fields: n and T
     points: int
     fields: int
-    log_determinant: float | None
-    quadratic: float
+    log_determinant: float | None  # ``log|R|``; None where only the gradient is estimated
+    quadratic: float  # ``q``, summed over fields, squared unit of y
+    # (k,): ``tr(R^-1 dR)`` with dR the derivative by the logarithm of each number: lengthscales, weights,
+    # ratio
     traces: Array
-    slopes: Array
+    slopes: Array  # (k,): ``sum over fields of v' dR v`` with ``v = R^-1 b``, squared unit of y
+    # (k, k): covariance of the traces where they are estimated by sampling; else zero
     trace_covariance: Array
-    solved: bool = True
+    solved: bool = True  # Whether the linear systems behind it were solved to their tolerance
+    # Which number stands where
     numbering: Numbering = Numbering()  # noqa: RUF009 (frozen)
+    # own_trace, own_slope: ``tr(R^-1 D)`` and ``sum over fields of v' D v``, where the noise of each point is
+    # ``ratio + D_ii`` in units of the variance and D times the variance is known; else zero. R then depends
+    # on the variance.
     own_trace: float = 0.0
     own_slope: float = 0.0
+    # Of the mean of each field, where the likelihood is restricted to what does not depend on them
+    # (`cagp_dist.likelihood.exact.restricted`)
     coefficients: int = 0
+    # (k, k): ``tr(R^-1 dR R^-1 dR')`` for every two numbers, the last of them D, where it was asked for
     squares: Array | None = None
+    # (k + 1, k + 1): by how much the covariance of the gradient under the model exceeds the expected
+    # information, as some terms stand for several: a sandwich (Godambe) covariance has it [Varin, Reid &
+    # Firth 2011]
     excess: Array | None = None
 
     @property
@@ -124,15 +107,7 @@ def information_of(
 
 
 class Likelihood(Protocol):
-    """The likelihood of some residuals under one family of kernels, or a sum of several.
-
-    Attributes
-    ----------
-    points, fields : int
-        n and T.
-    difference : float
-        Step in log parameters with which differences of its gradient are taken.
-    """
+    """The likelihood of some residuals under one family of kernels, or a sum of several."""
 
     @property
     def points(self) -> int: ...

@@ -17,27 +17,15 @@ from cagp_dist.likelihood.fit_result import FitProgress, grouped
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """The likelihood at one lengthscale and ratio, or at the numbers of a sum.
+    """The likelihood at one lengthscale and ratio, or at the numbers of a sum."""
 
-    Attributes
-    ----------
-    x : array of float64, shape (k,)
-        (log lengthscale, log ratio); else logarithms of (lengthscales, weights, ratio).
-    variance : float
-        The best one within the bounds, of the first part.
-    follows : int
-        Which of weights and ratio it changes with, counted from 1, as a bound of that part's variance or of
-        the noise variance limits it; 0 if none.
-    evaluation : Evaluation
-        All there is to know.
-    tied : tuple of (int, int)
-        Weights that a bound of their variance moves with another of the numbers; see `Bounds.reconciled`.
-    """
-
-    x: Array
-    variance: float
+    x: Array  # (k,): (log lengthscale, log ratio); else logarithms of (lengthscales, weights, ratio)
+    variance: float  # The best one within the bounds, of the first part
+    # Which of weights and ratio it changes with, counted from 1, as a bound of that part's variance or of the
+    # noise variance limits it; 0 if none
     follows: int
-    evaluation: Evaluation
+    evaluation: Evaluation  # All there is to know
+    # Weights that a bound of their variance moves with another of the numbers; see `Bounds.reconciled`
     tied: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -122,25 +110,15 @@ FINER = 0.1
 
 @dataclass(frozen=True)
 class ProfileLikelihood:
-    """A likelihood with the variance taken out, within bounds.
-
-    Attributes
-    ----------
-    likelihood : Likelihood
-    bounds : Bounds
-    counter : Counter
-    deviating : bool
-        Whether the noise of each point differs by a known amount from that of all; the likelihood then takes
-        one over the variance behind the numbers, and the best variance is searched for.
-    curved : bool
-        Whether evaluations have ``squares``, from which the expected information follows.
-    """
+    """A likelihood with the variance taken out, within bounds."""
 
     likelihood: Likelihood
     bounds: Bounds
     counter: Counter
+    # Whether the noise of each point differs by a known amount from that of all; the likelihood then takes
+    # one over the variance behind the numbers, and the best variance is searched for
     deviating: bool = False
-    curved: bool = False
+    curved: bool = False  # Whether evaluations have ``squares``, from which the expected information follows
 
     @property
     def box(self) -> Array:

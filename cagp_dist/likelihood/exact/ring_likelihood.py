@@ -38,27 +38,7 @@ from cagp_dist.tiling import Range
 class RingLikelihood:
     """Exact likelihood and gradient of fields on a full-circle grid.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, of chordal distance, or of each part of a sum.
-    grid : LatLonGrid
-        P latitudes, Q longitudes; a pole row counts as Q points, so leave it out.
-    residuals : array of float64, shape (T, P, Q)
-        ``b = y - mean``.
-    executor : Executor
-        Where the ranges are worked on.
-    memory_limit_bytes : int
-        What may be allocated.
-    basis : array of float64, shape (k, P, Q), optional
-        Of a mean whose coefficients are estimated: the likelihood is restricted to what is left beside it.
-    curved : bool
-        Whether evaluations have ``squares``, a third more work.
-
-    Raises
-    ------
-    BudgetError
-        If the ranges that are worked on at once do not fit.
+    Shapes: ``residuals`` (T, P, Q), ``basis`` (k, P, Q).
     """
 
     difference = 1e-3
@@ -175,21 +155,12 @@ def range_sums(
 
 @dataclass(frozen=True, eq=False)
 class Inverted:
-    """What a range of wavenumbers knows of R at one set of numbers; for each sector one entry.
+    """What a range of wavenumbers knows of R at one set of numbers; for each sector one entry."""
 
-    Attributes
-    ----------
-    heads : list of (array, array)
-        ``log|R_k|``, shape (span,), and ``b_k' R_k^-1 b_k``, as `inner_products` gives it.
-    inverses : list of array, shape (span, size, size)
-        ``R_k^-1``.
-    solutions : list of array, shape (span, size, 2 T)
-        ``R_k^-1 b_k``.
-    """
-
+    # ``log|R_k|``, shape (span,), and ``b_k' R_k^-1 b_k``, as `ring_inner_products` gives it
     heads: list[tuple[Array, Array]]
-    inverses: list[Array]
-    solutions: list[Array]
+    inverses: list[Array]  # (span, size, size): ``R_k^-1``
+    solutions: list[Array]  # (span, size, 2 T): ``R_k^-1 b_k``
 
 
 def inverted_range(
@@ -308,7 +279,7 @@ def _symmetric_inner(left: Array, right: Array) -> Array:
 def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
     """``sum over columns of v' A v`` for stacks of symmetric matrices given by their lower triangles.
 
-    With coefficients all products of fields, as `inner_products`.
+    With coefficients all products of fields, as `ring_inner_products`.
     """
     whole = ring_inner_products(lower @ columns, columns, coefficients)
     if coefficients == 0:

@@ -30,14 +30,7 @@ AHEAD = 4
 class ActionTiles:
     """The tiles of a kernel matrix at points in the order of blocks.
 
-    Parameters
-    ----------
-    X : array of float64, shape (n, p)
-        Points, as given.
-    layout : BlockLayout
-        Of n points.
-    executor : Executor
-        Where the tasks run.
+    Shapes: ``X`` (n, p).
     """
 
     def __init__(self, X: Array, layout: BlockLayout, *, executor: Executor) -> None:

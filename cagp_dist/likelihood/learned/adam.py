@@ -23,32 +23,15 @@ class Adam:
 
     and x is moved back into the bounds. A step changes every entry by about the learning rate, whatever the
     size of the gradient: a logarithm of 0.1 is ten percent.
-
-    Parameters
-    ----------
-    steps : int
-        At most so many; the objective is evaluated once more than that.
-    learning_rate : float
-        Length of the first step in every entry.
-    end_factor : float
-        Length of the last step as part of it; 1 for a constant rate.
-    beta1, beta2 : float
-        How much of the running means of g and g^2 stays, below 1.
-    epsilon : float
-        Size of a gradient that counts as none.
-
-    Notes
-    -----
-    A checkpoint holds the step, x, both running means and the highest place: 32 bytes for each entry of the
-    vector, and the trace.
     """
 
-    steps: int = 1000
-    learning_rate: float = 0.1
-    end_factor: float = 0.1
+    steps: int = 1000  # At most so many; the objective is evaluated once more than that
+    learning_rate: float = 0.1  # Length of the first step in every entry
+    end_factor: float = 0.1  # Length of the last step as part of it; 1 for a constant rate
+    # beta1, beta2: how much of the running means of g and g^2 stays, below 1
     beta1: float = 0.9
     beta2: float = 0.999
-    epsilon: float = 1e-8
+    epsilon: float = 1e-8  # Size of a gradient that counts as none
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps, least=0)

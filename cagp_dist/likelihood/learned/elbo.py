@@ -31,13 +31,7 @@ from cagp_dist.runtime import single_threaded_blas
 
 
 class _OfActions(ABC):
-    """A function of the hyperparameters and of the n entries of S.
-
-    Parameters
-    ----------
-    data : ProjectedData
-        Observations, and the blocks of actions.
-    """
+    """A function of the hyperparameters and of the n entries of S."""
 
     def __init__(self, data: ProjectedData) -> None:
         self._data = data

@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 
 
 class Objective(Protocol):
-    """A lower bound of the log likelihood, or what stands in its place, as a function to be maximised.
-
-    Attributes
-    ----------
-    size : int
-        Length of the vector.
-    names : tuple of str
-        Of the hyperparameters, whose logarithms come first.
-    """
+    """A lower bound of the log likelihood, or what stands in its place, as a function to be maximised."""
 
     @property
     def size(self) -> int: ...
@@ -42,35 +34,20 @@ class Objective(Protocol):
 
 
 class KernelArrays(NamedTuple):
-    """The parts of a kernel as arrays, in the order of the model; see `cagp_dist.compiled`.
-
-    Attributes
-    ----------
-    families, shares : tuple of CompiledProfile, length m
-    inverse_lengthscales : array of float64, shape (m, p)
-    variances : array of float64, shape (m,)
-    """
+    """The parts of a kernel as arrays, in the order of the model; see `cagp_dist.compiled`."""
 
     families: "tuple[CompiledProfile, ...]"
     shares: "tuple[CompiledProfile, ...]"
-    inverse_lengthscales: Array
-    variances: Array
+    inverse_lengthscales: Array  # (m, p)
+    variances: Array  # (m,)
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Logarithms of hyperparameters in a vector, and what they stand for.
+    """Logarithms of hyperparameters in a vector, and what they stand for."""
 
-    Attributes
-    ----------
-    model : Model
-        Families of the parts, and whether each coordinate has a lengthscale of its own.
-    coordinates : int
-        p, of the points.
-    """
-
-    model: Model
-    coordinates: int
+    model: Model  # Families of the parts, and whether each coordinate has a lengthscale of its own
+    coordinates: int  # p, of the points
 
     @classmethod
     def of(cls, kernel: Families | Model, X: Array, *, anisotropic: bool) -> "Hyperparameters":

@@ -42,43 +42,19 @@ PIECE_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the actions see at one vector.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    noise_variance : float
-    values : array, shape (n,)
-        Entries of S, in the order of the blocks.
-    lengths : array, shape (i,)
-        Diagonal of H.
-    inverse : array, shape (i, i)
-        ``L^-1``.
-    solution : array, shape (i, T)
-        w.
-    log_determinant : float
-        ``log|M| - log|H|``.
-    image : array, shape (n, i)
-        W, its rows in the order of the blocks.
-    squares : array, shape (i, i)
-        ``W'W``.
-    residual : array, shape (n, T)
-        r, its rows likewise.
-    back : array, shape (i, T)
-        ``W'r``.
-    """
+    """What the actions see at one vector."""
 
     kernel: Kernel
     noise_variance: float
-    values: Array
-    lengths: Array
-    inverse: Array
-    solution: Array
-    log_determinant: float
-    image: Array
-    squares: Array
-    residual: Array
-    back: Array
+    values: Array  # (n,): entries of S, in the order of the blocks
+    lengths: Array  # (i,): diagonal of H
+    inverse: Array  # (i, i): ``L^-1``
+    solution: Array  # (i, T): w
+    log_determinant: float  # ``log|M| - log|H|``
+    image: Array  # (n, i): W, its rows in the order of the blocks
+    squares: Array  # (i, i): ``W'W``
+    residual: Array  # (n, T): r, its rows likewise
+    back: Array  # (i, T): ``W'r``
 
     @property
     def lengths_between(self) -> Array:
@@ -90,27 +66,7 @@ class Seen:
 class ProjectedData:
     """Observations that actions are about to look at, and derivatives on the way back.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, or of each part of a sum.
-    X : array of float64, shape (n, p)
-        Observed points.
-    residuals : array of float64, shape (n, T)
-        ``b = y - mean(X)``, a column for each field.
-    layout : BlockLayout
-        Which points each action weighs.
-    executor : Executor
-        Where the tiles are worked on; the result does not depend on it.
-    memory_limit_bytes : int
-        What may be allocated.
-    anisotropic : bool
-        Whether each coordinate has a lengthscale of its own.
-
-    Raises
-    ------
-    BudgetError
-        If W (n, i) does not fit, with what goes with it.
+    Shapes: ``X`` (n, p), ``residuals`` (n, T).
     """
 
     def __init__(

@@ -54,87 +54,31 @@ SQUARES = 9
 
 
 class SparsePosterior(NamedTuple):
-    """What a few inducing points make of the field at q targets.
+    """What a few inducing points make of the field at q targets."""
 
-    Attributes
-    ----------
-    mean : array of float64, shape (q, T)
-        Unit of y, without the prior mean.
-    variance : array of float64, shape (q,)
-        Latent, squared unit of y.
-    """
-
-    mean: Array
-    variance: Array
+    mean: Array  # (q, T): unit of y, without the prior mean
+    variance: Array  # (q,): latent, squared unit of y
 
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What the inducing points see at one vector; the names are those of the module.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    noise_variance : float
-        ``s2``.
-    points : array, shape (p, m)
-        Z, by coordinate.
-    factor, inner : arrays, shape (m, m)
-        L and R, in the lower triangles.
-    squares : array, shape (m, m)
-        ``a a'``.
-    whitened : array, shape (m, T)
-        c.
-    """
+    """What the inducing points see at one vector; the names are those of the module."""
 
     kernel: Kernel
-    noise_variance: float
-    points: Array
+    noise_variance: float  # ``s2``
+    points: Array  # (p, m): Z, by coordinate
+    # factor, inner: (m, m): L and R, in the lower triangles
     factor: Array
     inner: Array
-    squares: Array
-    whitened: Array
+    squares: Array  # (m, m): ``a a'``
+    whitened: Array  # (m, T): c
 
 
 @final
 class Sgpr:
     """Titsias' bound by hyperparameters and, where they are learnt, inducing points.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, or of each part of a sum.
-    X : array of float64, shape (n, p)
-        Observed points.
-    residuals : array of float64, shape (n, T)
-        ``b = y - mean(X)``, a column for each field.
-    inducing : array of float64, shape (m, p)
-        Z, or where it begins; see `cagp_dist.likelihood.learned.inducing.inducing_points`.
-    learn_inducing : bool
-        Whether the m p coordinates of Z, point by point, follow the hyperparameters in the vector.
-    jitter : float
-        Part of the prior variance that is added to the diagonal of ``k(Z, Z)``, at least zero. It belongs to
-        the model: what is observed at Z is then the field and so much noise, the bound stays a bound, and
-        the gradient counts it; with Z = X it is no longer the likelihood itself. Value and gradient are right
-        without it up to where the Cholesky factor fails; then 1e-10 is enough, and costs least.
-    executor : Executor
-        Where the tiles are worked on; the result does not depend on it.
-    memory_limit_bytes : int
-        What may be allocated.
-    anisotropic : bool
-        Whether each coordinate has a lengthscale of its own.
-
-    Raises
-    ------
-    ArgumentError
-        If shapes do not go together, or ``jitter`` is below zero.
-    BudgetError
-        If an evaluation does not fit; raised before any work.
-
-    Notes
-    -----
-    An evaluation takes n m kernel values for the sums and twice as many for the gradient, 5 n m^2 flops and
-    some 5 m^3, and the bytes that `sgpr_bytes` says: of order m^2 beside the data and a tile for each worker.
+    Shapes: ``X`` (n, p), ``residuals`` (n, T), ``inducing`` (m, p).
     """
 
     def __init__(

@@ -50,27 +50,7 @@ KEPT_ARRAYS = 12
 class PathwiseLikelihood:
     """Estimated gradient of the likelihood of points anywhere.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, or of each part of a sum.
-    X : array of float64, shape (n, p)
-        Observed points.
-    residuals : array of float64, shape (n, T)
-        ``b = y - mean(X)``.
-    executor : Executor
-        Where tasks run; the result does not depend on it.
-    memory_limit_bytes : int
-        What may be allocated.
-    seed : int
-        Of the samples.
-    samples : int
-        S; the standard error of a trace falls with its square root.
-
-    Raises
-    ------
-    BudgetError
-        If the sweeps do not fit into memory.
+    Shapes: ``X`` (n, p), ``residuals`` (n, T).
     """
 
     difference = 0.2

@@ -32,21 +32,11 @@ SEED = 20
 
 @dataclass(frozen=True, eq=False)
 class ConditionedGroup:
-    """Points of a cell behind those that they are conditioned on.
+    """Points of a cell behind those that they are conditioned on."""
 
-    Attributes
-    ----------
-    members : array of int, shape (m,)
-        All of them, those of the cell last.
-    before : int
-        How many are conditioned on.
-    weight : float
-        How many cells it stands for.
-    """
-
-    members: Indices
-    before: int
-    weight: float
+    members: Indices  # (m,): all of them, those of the cell last
+    before: int  # How many are conditioned on
+    weight: float  # How many cells it stands for
 
     @property
     def size(self) -> int:

@@ -43,28 +43,7 @@ TASK_GROUPS = 32
 class VecchiaLikelihood:
     """Likelihood and gradient of points anywhere, by conditionals of groups on their neighbours.
 
-    Parameters
-    ----------
-    kernel : type of Kernel, several, or Model
-        Family of the covariance, or of each part of a sum.
-    X : array of float64, shape (n, p)
-        Observed points.
-    residuals : array of float64, shape (n, T)
-        ``b = y - mean(X)``, a column for each field.
-    executor : Executor
-        Where the groups are worked on; the result does not depend on it.
-    memory_limit_bytes : int
-        What may be allocated.
-    deviations, basis : arrays of float64, shapes (n,) and (n, k), optional
-        As for `cagp_dist.likelihood.exact.dense_likelihood.DenseLikelihood`. All groups share the
-        coefficients.
-    curved : bool
-        Whether evaluations have ``squares``; they do where a sample of the conditionals counts.
-
-    Raises
-    ------
-    BudgetError
-        If points, fields and the matrices of a group for each worker do not fit.
+    Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations``, ``basis`` (n,) and (n, k).
     """
 
     difference = 1e-3
