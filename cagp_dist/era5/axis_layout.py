@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from cagp_dist.axis_units import in_degrees, planes_among
+from cagp_dist.coordinates import LATITUDE, LONGITUDE, find_axis, in_degrees, planes_among
 from cagp_dist.era5.selection import Choice, is_chosen, written_choice
 from cagp_dist.errors import DataError
 from cagp_dist.store.preliminary import is_preliminary
@@ -34,8 +34,6 @@ VERSION_IS_PRELIMINARY = "cagp_preliminary"
 PLACE = "point"
 """Dimension of the places of a field that has no axes of latitude and longitude."""
 
-_LATITUDE = ("latitude", "lat", "nav_lat", "lats", "xlat", "clat")
-_LONGITUDE = ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon")
 _TIME = ("valid_time", "time")  # where both exist, time is when the analysis began, valid_time when it holds
 _VERSION = "expver"
 _STEP = "step"
@@ -61,13 +59,7 @@ def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
 
 
 class AbsentVariableError(DataError):
-    """A variable is in none of the datasets.
-
-    Attributes
-    ----------
-    names : list of str
-        Fields that are there.
-    """
+    """A variable is in none of the datasets; ``names`` are the fields that are there."""
 
     def __init__(self, message: str, names: Iterable[str] = ()) -> None:
         super().__init__(message)
@@ -87,12 +79,7 @@ def explain_absent(variable: str, names: Iterable[Hashable]) -> AbsentVariableEr
 
 def fields_in(dataset: xr.Dataset) -> list[str]:
     """Names of the variables that vary with latitude and longitude; all names if there is none."""
-    horizontal = {
-        dim
-        for name in dataset.variables
-        if str(name).lower() in (*_LATITUDE, *_LONGITUDE)
-        for dim in dataset[name].dims
-    }
+    horizontal = {dim for name in dataset.variables if _is_horizontal(name) for dim in dataset[name].dims}
     names = [str(name) for name in dataset.data_vars]
     fields = [name for name in names if len(horizontal & set(dataset[name].dims)) > 1]
     return fields or names
@@ -112,13 +99,11 @@ def standard_fields(
     dataset = _selected(dataset, name, select)
     field = _at_level(dataset, dataset[name], level)
     holds = dataset.variables.get("valid_time")
-    steps = field.sizes.get(_STEP, 1)
     if holds is None or holds.ndim != 2 or set(holds.dims) - set(field.dims) or _STEP not in holds.dims:
         return [_standard(dataset, field)]
     parts = []
-    for step in range(
-        steps
-    ):  # one start, many hours ahead; many starts: each hour ahead is a field of its own
+    # one start, many hours ahead; many starts: each hour ahead is a field of its own
+    for step in range(field.sizes.get(_STEP, 1)):
         part = _standard(dataset.isel({_STEP: step}), field.isel({_STEP: step}))
         part.attrs[STEPS] = True
         parts.append(part)
@@ -218,7 +203,7 @@ def _selected(dataset: xr.Dataset, name: str, select: Mapping[str, Choice] | Non
     for key, choice in select.items():
         field = dataset[name]
         if key not in field.dims and not (key in dataset.variables and dataset.variables[key].ndim == 0):
-            others = [dim for dim in field.dims if str(dim).lower() not in (*_TIME, *_LATITUDE, *_LONGITUDE)]
+            others = [dim for dim in field.dims if not (_is_horizontal(dim) or str(dim).lower() in _TIME)]
             raise DataError(
                 f"{name!r} has nothing called {key!r} to select {written_choice(choice)} of; it has the "
                 "dimensions "
@@ -318,7 +303,7 @@ def unit_of_levels(axis: str) -> str:
 
 
 def _is_horizontal(name: Hashable) -> bool:
-    return str(name).lower() in (*_LATITUDE, *_LONGITUDE)
+    return str(name).lower() in (*LATITUDE, *LONGITUDE)
 
 
 def _is_vertical(axis: xr.DataArray) -> bool:
@@ -339,38 +324,32 @@ def _position(values: NDArray[np.float64], level: float, units: str) -> int:
 
 def _horizontal_axes(dataset: xr.Dataset, field: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """Latitude and longitude of a field: an axis each, or both of each of its places."""
-    found = [
-        _coordinate(dataset, field, names, what)
-        for names, what in ((_LATITUDE, "latitude"), (_LONGITUDE, "longitude"))
-    ]
-    latitude, longitude = found
-    axes = latitude.ndim == longitude.ndim == 1
-    if not axes and {*latitude.dims} == {*longitude.dims}:
-        return latitude, longitude.transpose(*latitude.dims)
-    if axes:
+    latitude, longitude = (_coordinate(dataset, field, what) for what in ("latitude", "longitude"))
+    if latitude.ndim == longitude.ndim == 1:
         return latitude, longitude
+    if {*latitude.dims} == {*longitude.dims}:
+        return latitude, longitude.transpose(*latitude.dims)
     raise DataError(
         f"the latitude of {field.name!r} has the dimensions {latitude.dims} and its longitude "
         f"{longitude.dims}; expected an axis each, or both along the same dimensions."
     )
 
 
-def _coordinate(dataset: xr.Dataset, field: xr.DataArray, names: tuple[str, ...], what: str) -> xr.DataArray:
-    """Find the latitude or longitude of a field by its name, else by its standard name."""
-    there = [dataset[key] for key in dataset.variables]
-    found = [axis for axis in there if str(axis.name).lower() in names]
-    found += [axis for axis in there if axis.attrs.get("standard_name") == what]
-    fixed = [
-        axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1 and axis.ndim > 2]) for axis in found
-    ]
-    along = [axis for axis in fixed if axis.ndim <= 2 and {*axis.dims} <= {*field.dims}]
-    if along:
-        return min(along, key=lambda axis: (1, 2, 0).index(axis.ndim))
-    axes = [dataset[dim] for dim in field.dims if dim in dataset.variables]
-    planes = planes_among((str(each.name), each.attrs) for each in axes)
+def _coordinate(dataset: xr.Dataset, field: xr.DataArray, what: str) -> xr.DataArray:
+    """Find the latitude or longitude of a field."""
+    there = {str(key): dataset[key] for key in dataset.variables}
+    fixed = {  # WRF repeats its places for each time
+        key: axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1 and axis.ndim > 2])
+        for key, axis in there.items()
+    }
+    along = {key: axis for key, axis in fixed.items() if axis.ndim <= 2 and {*axis.dims} <= {*field.dims}}
+    if (name := find_axis(along, what)) is not None:
+        return along[name]
+    planes = planes_among((str(dim), dataset[dim].attrs) for dim in field.dims if dim in dataset.variables)
     if planes:
         raise DataError(f"{field.name!r} has no axis of {what}: {planes}")
-    said = f"of dimensions {found[0].dims}" if found else "absent"
+    elsewhere = find_axis(there, what)
+    said = "absent" if elsewhere is None else f"of dimensions {there[elsewhere].dims}"
     raise DataError(
         f"the {what} of {field.name!r} is {said}, and the field has dimensions {field.dims}; expected a "
         "grid, or a latitude and a longitude for each of its places. Measurements in rows of any length are "

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
-from cagp_dist.axis_units import in_degrees
+from cagp_dist.coordinates import find_axis, in_degrees
 from cagp_dist.era5.axis_layout import listed
 from cagp_dist.era5.bilinear import BilinearGrid, closed
 from cagp_dist.era5.remote import opened_store
@@ -18,25 +18,13 @@ from cagp_dist.missing import Marks, observations
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import counted, without_secrets
 
-_AXES = {"latitude": ("latitude", "lat"), "longitude": ("longitude", "lon", "long")}
-
 
 @dataclass(frozen=True, eq=False)
 class Covariate:
-    """A field on a grid, interpolated bilinearly.
-
-    Attributes
-    ----------
-    name : str
-        For people.
-    grid : BilinearGrid
-        With one layer, NaN where the field is not known.
-    content_sha256 : str
-        Digest of the numbers.
-    """
+    """A field on a grid, interpolated bilinearly."""
 
     name: str
-    grid: BilinearGrid
+    grid: BilinearGrid  # with one layer, NaN where the field is not known
     content_sha256: str
 
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
@@ -91,28 +79,27 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
     """
     called = str(field.name or "covariate") if name is None else name
     plain = field.squeeze(drop=True)
-    axes = {}
-    for axis, names in _AXES.items():
-        found = [key for key in plain.dims if str(key).lower() in names]
-        if len(found) != 1 or plain.ndim != 2 or found[0] not in plain.coords:
-            raise DataError(
-                f"covariate {called} has dimensions {dict(field.sizes)}; expected latitude and longitude, "
-                "with their degrees as coordinates, and one value of anything else. Select it before."
-            )
-        axes[axis] = found[0]
-    plain = plain.transpose(axes["latitude"], axes["longitude"])
+    among = {str(key): axis for key, axis in plain.coords.items() if axis.ndim == 1}
+    axes = {what: find_axis(among, what) for what in ("latitude", "longitude")}
+    dims = [among[name].dims[0] for name in axes.values() if name is not None]
+    if plain.ndim != 2 or {*dims} != {*plain.dims}:
+        raise DataError(
+            f"covariate {called} has dimensions {dict(field.sizes)}; expected latitude and longitude, "
+            "with their degrees as coordinates, and one value of anything else. Select it before."
+        )
+    plain = plain.transpose(*dims)
     numbers = observations(
         plain.values, field.attrs, what=f"covariate {called}", encoding=field.encoding, missing=missing
     )
     values = np.asarray(numbers, dtype=np.float64)
     latitude, longitude = (
         in_degrees(
-            plain[axes[axis]].values,
-            plain[axes[axis]].attrs,
-            what=f"the {axis} of covariate {called}",
-            longitude=axis == "longitude",
+            plain[name].values,
+            plain[name].attrs,
+            what=f"the {what} of covariate {called}",
+            longitude=what == "longitude",
         )
-        for axis in _AXES
+        for what, name in axes.items()
     )
     longitude = np.mod(longitude, 360.0)
     if not (np.isfinite(latitude).all() and np.isfinite(longitude).all() and np.abs(latitude).max() <= 90.0):

@@ -1,32 +1,20 @@
 """Where the values of an xarray object lie: latitude, longitude and time, whatever their names.
 
-CF attributes decide before names do (CF 1.11, 4.1 to 4.4): ``standard_name``, then ``units``, then ``axis``.
 Latitude and longitude may be the axes of a grid, coordinates along one dimension (stations), or have two
 dimensions (rotated and other curvilinear grids).
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.axis_units import in_degrees, planes_among
+from cagp_dist.coordinates import find_axis, in_degrees, planes_among
 from cagp_dist.errors import ArgumentError, DataError
 
 XarrayObject = xr.DataArray | xr.Dataset
 
-NAMES = {
-    "latitude": ("latitude", "lat", "nav_lat", "lats", "xlat", "clat"),
-    "longitude": ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon"),
-}
-UNITS = {
-    "latitude": re.compile(r"degrees?_?(north|n)"),
-    "longitude": re.compile(r"degrees?_?(east|e)"),
-}
-AXIS = {"latitude": "Y", "longitude": "X"}
-DEGREES = re.compile(r"(degrees?|deg|°)?")
 TIMES = ("time", "valid_time", "date", "datetime")
 MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "replicate", "sample")
 """Names of dimensions along which fields are told apart like times."""
@@ -36,21 +24,13 @@ MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "re
 class Horizontal:
     """Where on the globe the values of an object lie.
 
-    Attributes
-    ----------
-    latitude, longitude : xarray.Variable
-        In degrees, as they are in the object or converted; of a grid along one dimension each, else along
-        the same dimensions.
-    dims : tuple of str
-        Their dimensions: latitude's first.
-    coordinates : dict of xarray.Variable
-        Both by their names, and every other coordinate along nothing but these dimensions.
+    Latitude and longitude are in degrees, of a grid along one dimension each, else along the same dimensions.
     """
 
     latitude: xr.Variable
     longitude: xr.Variable
-    dims: tuple[str, ...]
-    coordinates: dict[str, xr.Variable]
+    dims: tuple[str, ...]  # latitude's first
+    coordinates: dict[str, xr.Variable]  # these two, and every other along nothing but their dimensions
 
     @property
     def axes(self) -> tuple[Array, Array] | None:
@@ -90,7 +70,7 @@ class Horizontal:
 
 def horizontal(given: XarrayObject) -> Horizontal:
     """Find latitude and longitude of an object."""
-    found = {what: _find(given, what) for what in NAMES}
+    found = {what: _find(given, what) for what in ("latitude", "longitude")}
     latitude, longitude = (_checked(name, given[name].variable, what) for what, name in found.items())
     dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
     for what, axis in (("latitude", latitude), ("longitude", longitude)):
@@ -176,26 +156,9 @@ def _find(given: XarrayObject, what: str) -> str:
     pool = {str(name): given[name] for name in given.coords}
     if isinstance(given, xr.Dataset):
         pool |= {str(name): given[name] for name in given.data_vars}
-    tests = (
-        lambda name, attributes: attributes.get("standard_name") == what,
-        lambda name, attributes: bool(UNITS[what].fullmatch(str(attributes.get("units", "")).lower())),
-        lambda name, attributes: name.lower() in NAMES[what],
-        lambda name, attributes: (
-            attributes.get("axis") == AXIS[what]
-            and bool(DEGREES.fullmatch(str(attributes.get("units", "")).strip().lower()))
-        ),
-    )
-    for test in tests:
-        found = [
-            name
-            for name, axis in pool.items()
-            if axis.dtype.kind in "fiu" and not _is_rotated_or_projected(axis) and test(name, axis.attrs)
-        ]
-        if found:
-            # axes of dimensions first, then those with the fewest of them; bounds have one more
-            return min(
-                found, key=lambda name: (name not in pool[name].dims, pool[name].ndim, found.index(name))
-            )
+    found = find_axis(pool, what)
+    if found is not None:
+        return found
     planes = planes_among((name, pool[name].attrs) for name in pool if {*pool[name].dims} <= {*given.dims})
     if planes:
         raise ArgumentError(f"no {what} was found: {planes}")
@@ -203,11 +166,6 @@ def _find(given: XarrayObject, what: str) -> str:
         f"no {what} was found; the coordinates are {', '.join(map(repr, map(str, given.coords))) or 'none'}. "
         f"Rename one: data.rename(NAME='{what}'), or give it the attribute standard_name=\"{what}\"."
     )
-
-
-def _is_rotated_or_projected(axis: xr.DataArray) -> bool:
-    """Whether it says that it is a coordinate of a rotated or projected grid."""
-    return str(axis.attrs.get("standard_name", "")).startswith(("grid_", "projection_"))
 
 
 def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:

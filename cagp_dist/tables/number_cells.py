@@ -5,7 +5,7 @@ from collections.abc import Collection
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.axis_units import in_degrees
+from cagp_dist.coordinates import in_degrees
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Floats, Marks, observations
 from cagp_dist.tables.column_names import EMPTY, NAME, plain, units_in

@@ -1,18 +1,33 @@
-"""What an axis means: latitudes and longitudes in degrees, by the units and names that it states.
+"""Latitudes and longitudes of data: which variable they are, and their degrees north and east.
 
-Other angles are converted. Degrees of a rotated grid and metres of a projected one are places only together
-with a map projection, so that they are refused with what to use instead.
+Attributes of CF decide before names do (CF 1.11, 4.1 and 4.2). Angles other than degrees are converted;
+degrees of a rotated grid and metres of a projected one are refused with what to use instead. cf-xarray takes
+variables called `latent` for latitudes, and knows no data variables, no `XLAT` and no `Degrees_North`.
 """
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Attributes, unpacked
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LATITUDE = ("latitude", "lat", "nav_lat", "lats", "xlat", "clat")
+LONGITUDE = ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon")
+_NAMES = {"latitude": LATITUDE, "longitude": LONGITUDE}
+_UNITS = {
+    "latitude": re.compile(r"degrees?_?(north|n)"),
+    "longitude": re.compile(r"degrees?_?(east|e)"),
+}
+_AXIS = {"latitude": "Y", "longitude": "X"}
+_ANY_DEGREES = re.compile(r"(degrees?|deg|°)?")
 
 _NOT_STATED = ("", "1", "none", "unknown", "dimensionless", "unitless", "-")
 _DEGREES = re.compile(r".*(deg|°|º).*")
@@ -39,6 +54,35 @@ PROJECTED = (
     "for example, or keep the plane with cagp_dist.condition(prior, X, y, targets), whose points and "
     "lengthscale are in the unit of the plane."
 )
+
+
+def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
+    """Name of the variable that is the ``"latitude"`` or ``"longitude"``, None if there is none.
+
+    Of several alike, that of a dimension is taken, then one that varies along one dimension.
+    """
+    tests = (
+        lambda name, attributes: attributes.get("standard_name") == what,
+        lambda name, attributes: _UNITS[what].fullmatch(str(attributes.get("units", "")).lower()),
+        lambda name, attributes: name.lower() in _NAMES[what],
+        lambda name, attributes: (
+            attributes.get("axis") == _AXIS[what]
+            and _ANY_DEGREES.fullmatch(str(attributes.get("units", "")).strip().lower())
+        ),
+    )
+    plausible = {
+        name: axis
+        for name, axis in among.items()
+        if axis.dtype.kind in "fiu"
+        and not str(axis.attrs.get("standard_name", "")).startswith(("grid_", "projection_"))
+        and "nominal"
+        not in str(axis.attrs.get("long_name", ""))  # an ocean model's, true in the tropics alone
+    }
+    for test in tests:
+        found = [name for name, axis in plausible.items() if test(name, axis.attrs)]
+        if found:  # bounds have a dimension more
+            return min(found, key=lambda name: (name not in among[name].dims, among[name].ndim or 2.5))
+    return None
 
 
 def in_degrees(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.axis_units import in_degrees
+from cagp_dist.coordinates import in_degrees
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.covariates import covariate
 from cagp_dist.errors import CagpError, DataError
@@ -141,3 +141,24 @@ def test_other_units_of_a_column_are_refused_by_name(units):
 )
 def test_a_capital_letter_tells_south_from_the_plural(units, factor):
     assert in_degrees([40.0], {"units": units}, what="lat", longitude=False).tolist() == [factor * 40.0]
+
+
+def test_nominal_axes_of_an_ocean_model_are_no_places():
+    axes = {
+        "yh": ("yh", LATITUDE, {"units": "degrees_north", "long_name": "h point nominal latitude"}),
+        "xh": ("xh", LONGITUDE, {"units": "degrees_east", "long_name": "h point nominal longitude"}),
+        "time": np.datetime64("2020-07-01", "ns"),
+    }
+    nominal = xr.DataArray(280.0 + np.arange(12.0).reshape(3, 4), axes, ["yh", "xh"], "t2m", {"units": "K"})
+    for read in (READERS["object"], of_source, of_drift):
+        with pytest.raises(CagpError, match="latitude"):
+            read(nominal)
+    north, east = np.meshgrid(LATITUDE, LONGITUDE, indexing="ij")
+    true = nominal.assign_coords(geolat=(("yh", "xh"), north), geolon=(("yh", "xh"), east))
+    true.geolat.attrs["standard_name"], true.geolon.attrs["standard_name"] = "latitude", "longitude"
+    assert horizontal(true).latitude.dims == ("yh", "xh")
+    assert of_source(true)[0].shape == (12,)
+    plain = nominal.copy()
+    for name in ("yh", "xh"):
+        del plain[name].attrs["long_name"]
+    np.testing.assert_array_equal(of_source(plain)[0], LATITUDE)
