@@ -57,7 +57,7 @@ TESTS = {
     "cagp_dist/era5/canonical.py": ("era5/test_canonical.py", "era5/test_damage.py"),
     "cagp_dist/service/point_draws.py": ("service/test_design.py",),
     "cagp_dist/service/job_fit.py": ("service/test_fit.py",),
-    "cagp_dist/service/observed_grids.py": ("service/test_places.py",),
+    "cagp_dist/mapping/grid_places.py": ("service/test_places.py",),
     "cagp_dist/service/previous.py": ("service/test_previous.py",),
     "cagp_dist/service/disk.py": ("service/test_disk.py",),
     "cagp_dist/likelihood/exact/ring_likelihood.py": (

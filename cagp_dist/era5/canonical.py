@@ -26,7 +26,7 @@ from cagp_dist.era5.axis_layout import (
 )
 from cagp_dist.era5.calendars import noting
 from cagp_dist.era5.damage import check_axis, check_jumps, check_times
-from cagp_dist.era5.field_points import FieldPoints, field_variable, observation_points
+from cagp_dist.era5.field_points import field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
     Choice,
@@ -44,7 +44,6 @@ from cagp_dist.store.preliminary import marked, preliminary_times, still_prelimi
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error
 
 __all__ = [
-    "FieldPoints",
     "assemble",
     "canonical",
     "field_variable",

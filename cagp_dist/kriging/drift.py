@@ -23,7 +23,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees, widest_gap
 from cagp_dist.kriging.drift_columns import StaticColumn
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.observed_objects import Observations, points_of
+from cagp_dist.kriging.observed_objects import ObservedObject, points_of
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.text import alternatives
@@ -101,7 +101,7 @@ def named_columns(drift: DriftLike) -> list[str]:
     return [term for term in terms if isinstance(term, str) and ":" not in term and term not in known]
 
 
-def drift_of(drift: DriftLike, observed: Observations) -> EstimatedMean:
+def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     """Give the drift that is meant."""
     if isinstance(drift, EstimatedMean) and not isinstance(drift, str | xr.DataArray):
         return drift
@@ -152,7 +152,7 @@ def _field(term: object) -> CovariateField:
     raise ArgumentError(f"drift has the term {term!r}; expected {_EXPECTED}.")
 
 
-def _regional(observed: Observations) -> RegionalLinear:
+def _regional(observed: ObservedObject) -> RegionalLinear:
     """Count longitudes from the middle of the observations."""
     west, gap = widest_gap(observed.longitude_degrees[(~np.isnan(observed.values)).any(axis=0)])
     width = 360.0 - gap

@@ -12,7 +12,7 @@ from cagp_dist.kernels import Elementary
 from cagp_dist.kriging.learning import FittedModel, mean_of
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observed_objects import Observations, points_of
+from cagp_dist.kriging.observed_objects import ObservedObject, points_of
 from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, predict
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
@@ -52,7 +52,7 @@ def check_hyperparameters(asked: str) -> None:
 
 def with_numbers_integrated(
     learned: FittedModel,
-    observed: Observations,
+    observed: ObservedObject,
     *,
     asked: str,
     nugget_sought: bool,
@@ -105,7 +105,7 @@ def with_numbers_integrated(
 
 
 def predict_fields(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,
@@ -160,7 +160,7 @@ def predict_fields(
 
 def law_of_observations(
     prediction: Prediction,
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     noise_variance: Array,
@@ -216,7 +216,7 @@ def drawn_numbers(
         yield draws, plugged, alone, stretch
 
 
-def means_of(found: Integrated, learned: FittedModel, observed: Observations, targets: Targets) -> Array:
+def means_of(found: Integrated, learned: FittedModel, observed: ObservedObject, targets: Targets) -> Array:
     """Means (T, q) of one set of numbers at targets."""
     mean = np.empty((len(observed.values), targets.latitude_degrees.size))
     for fields, chosen in _patterns(learned, observed, found.held):
@@ -238,7 +238,7 @@ def usual_noise_variance(learned: FittedModel, seen: Mask) -> float:
 
 
 def _patterns(
-    learned: FittedModel, observed: Observations, held: Held, *, most: int | None = None
+    learned: FittedModel, observed: ObservedObject, held: Held, *, most: int | None = None
 ) -> list[tuple[SharedFields, Indices]]:
     """Give the fields that were observed at the same places; of many fields so many, evenly spread."""
     chosen = np.arange(len(observed.values))
@@ -264,7 +264,7 @@ def _noise(learned: FittedModel, held: Held) -> Array:
     return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given
 
 
-def _mean(learned: FittedModel, observed: Observations, places: Indices, fields: Indices) -> Mean:
+def _mean(learned: FittedModel, observed: ObservedObject, places: Indices, fields: Indices) -> Mean:
     """Give the mean of some fields; coefficients that can be estimated beside them are."""
     family = _family(learned)
     return family if family is not None else mean_of(learned.mean, observed, places, fields)
@@ -276,5 +276,5 @@ def _family(learned: FittedModel) -> LatitudePolynomial | None:
     return family if isinstance(family, LatitudePolynomial) else None
 
 
-def _places(observed: Observations) -> int:
+def _places(observed: ObservedObject) -> int:
     return int(np.count_nonzero((~np.isnan(observed.values)).any(axis=0)))

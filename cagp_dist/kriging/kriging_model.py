@@ -43,7 +43,7 @@ from cagp_dist.kriging.map_targets import (
 )
 from cagp_dist.kriging.narration import HOUR_SECONDS, QUICK_SECONDS, Narrator
 from cagp_dist.kriging.observed_objects import (
-    Observations,
+    ObservedObject,
     Source,
     check_every_field,
     observe,
@@ -410,7 +410,7 @@ class Kriging:
             workers=executor.workers if executor.shares_memory else 1,
         )
 
-    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Observations:
+    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
         """Read observations, as they are learnt from."""
         check_memory_limit(self.memory_limit_bytes)
         check_hyperparameters(self.hyperparameters)
@@ -418,7 +418,7 @@ class Kriging:
         check_every_field(observed)
         return observed
 
-    def _learn_from(self, observed: Observations, narrator: Narrator, executor: Executor) -> None:
+    def _learn_from(self, observed: ObservedObject, narrator: Narrator, executor: Executor) -> None:
         """Learn kernel and noise."""
         learned = with_numbers_integrated(
             self._learn(observed, narrator=narrator, executor=executor),
@@ -478,7 +478,7 @@ class Kriging:
         return (mean, std) if return_std else mean
 
     def _planned(
-        self, observed: Observations, targets: Targets, narrator: Narrator, executor: Executor
+        self, observed: ObservedObject, targets: Targets, narrator: Narrator, executor: Executor
     ) -> list[PlannedSolve]:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_method(self.recalibration)
@@ -676,7 +676,7 @@ class Kriging:
         """Kernel, noise and fit in a few lines of text."""
         return summary(*self._fitted())
 
-    def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> Observations:
+    def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> ObservedObject:
         if y is not None:
             X, static = observations, cast("Mapping[str, Array]", {})
             if isinstance(X, DataFrameLike):
@@ -711,7 +711,7 @@ class Kriging:
         """Places of a data frame beside which the values stand."""
         return of_rows(frame, latitude=self.latitude, longitude=self.longitude, static=static)
 
-    def _learn(self, observed: Observations, *, narrator: Narrator, executor: Executor) -> FittedModel:
+    def _learn(self, observed: ObservedObject, *, narrator: Narrator, executor: Executor) -> FittedModel:
         if self.prior is not None:
             self._check_alone()
             return from_prior(observed, self.prior)
@@ -745,7 +745,7 @@ class Kriging:
                 "Leave one out."
             )
 
-    def _fitted(self) -> tuple[Observations, FittedModel]:
+    def _fitted(self) -> tuple[ObservedObject, FittedModel]:
         if not hasattr(self, "_learned"):
             raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
@@ -763,14 +763,14 @@ _PARAMETERS = tuple(name for name in inspect.signature(Kriging.__init__).paramet
 _OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
 
 
-def _wanted(targets: Targets, kind: Kind, observed: Observations) -> Targets:
+def _wanted(targets: Targets, kind: Kind, observed: ObservedObject) -> Targets:
     """Points of targets, or the cells around them."""
     if kind not in ("grid", "cells"):
         raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
     return as_cells(targets, observed) if kind == "cells" else targets
 
 
-def _why_uninformed(observed: Observations, learned: FittedModel, targets: Targets) -> str:
+def _why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
     """Say why the observations say nothing of any target: they are noisy, or far away."""
     there = ~np.isnan(observed.values).all(axis=0)
     distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)

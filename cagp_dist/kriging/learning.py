@@ -15,10 +15,11 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
 from cagp_dist.kriging.given_numbers import check_chords
 from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observed_objects import Observations, points_of
+from cagp_dist.kriging.observed_objects import ObservedObject, points_of
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.numbering import is_family
-from cagp_dist.mapping.fitting import NO_NUGGET, Sites, choose_sites, fit_numbers
+from cagp_dist.mapping.defaults import NO_NUGGET
+from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.means import MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error, variable_named
@@ -88,7 +89,7 @@ class FittedModel:
             return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
         return repr(self.mean)
 
-    def prior(self, observed: Observations, places: Indices, fields: Indices) -> Prior:
+    def prior(self, observed: ObservedObject, places: Indices, fields: Indices) -> Prior:
         """Prior of fields that were observed at the same places; its mean has a column for each."""
         noise = self.noise_variance
         level = float(noise) if noise.ndim == 0 else noise[places]
@@ -121,7 +122,7 @@ class Converted:
         return np.asarray((np.asarray(self.mean(X)) - self.offset) / self.factor)
 
 
-def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
+def mean_of(mean: MeanLike, observed: ObservedObject, places: Indices, fields: Indices) -> Mean:
     """Prior mean of fields that were observed at the same places."""
     if callable(mean):
         return MeanColumns(mean, fields)
@@ -141,7 +142,7 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     return fitted if (factor, offset) == (1.0, 0.0) else Converted(fitted, factor, offset)
 
 
-def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, float]:
+def _into_units_of(family: MeanFamily, observed: ObservedObject) -> tuple[float, float]:
     """Factor and offset that bring the observations to the units of a mean."""
     if not family.units:
         return 1.0, 0.0
@@ -182,7 +183,7 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
     return cast("tuple[Family, ...]", parts)
 
 
-def with_noise_of_prior(observed: Observations, prior: Prior | None) -> Observations:
+def with_noise_of_prior(observed: ObservedObject, prior: Prior | None) -> ObservedObject:
     """Take over the noise of each place from a prior that has it."""
     if prior is None:
         return observed
@@ -200,7 +201,7 @@ def with_noise_of_prior(observed: Observations, prior: Prior | None) -> Observat
     return replace(observed, noise_std=np.sqrt(noise.reshape(-1)))
 
 
-def from_prior(observed: Observations, prior: Prior) -> FittedModel:
+def from_prior(observed: ObservedObject, prior: Prior) -> FittedModel:
     """Take kernel, noise and mean from a prior, of observations with its noise and their poles merged."""
     check_chords("prior", prior.kernel)
     noise = np.asarray(prior.noise_variance, dtype=np.float64)
@@ -212,7 +213,7 @@ def from_prior(observed: Observations, prior: Prior) -> FittedModel:
 
 
 def learn(
-    observed: Observations,
+    observed: ObservedObject,
     *,
     kernel: KernelLike,
     mean: MeanLike,
@@ -340,7 +341,7 @@ def _kernel_of(kernel: KernelLike, parts: Sequence[Family], fixed: Mapping[str, 
     return reduce(add, kernels)
 
 
-def _known_noise(observed: Observations, noise_std: float | None) -> Array:
+def _known_noise(observed: ObservedObject, noise_std: float | None) -> Array:
     """Variance of the known noise, () or (n,); 0 where nothing is known."""
     if noise_std is not None:
         check_positive("noise_std", noise_std)
@@ -371,7 +372,7 @@ def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
         )
 
 
-def _sites(observed: Observations, *, gridded: bool) -> Sites:
+def _sites(observed: ObservedObject, *, gridded: bool) -> Sites:
     """Choose the places and fields that a fit uses."""
     seen, there = ~np.isnan(observed.values), observed.there
     sites = choose_sites(

@@ -11,7 +11,7 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.learning import FittedModel, fit_advice
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.likelihood.fit_result import each
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, QUANTILE_LEVELS
@@ -27,7 +27,7 @@ SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the obser
 
 
 def as_dataset(
-    prediction: Prediction, observed: Observations, learned: FittedModel, targets: Targets, *, call: str
+    prediction: Prediction, observed: ObservedObject, learned: FittedModel, targets: Targets, *, call: str
 ) -> xr.Dataset:
     """Give mean, std and what is uncomputed the coordinates of the targets, and say how they came about."""
     variables = {"mean": prediction.mean, "std": prediction.std}
@@ -55,7 +55,7 @@ def as_dataset(
     return found.set_coords(QUANTILE_LEVEL) if QUANTILE_LEVEL in found else found
 
 
-def _drift(prediction: Prediction, observed: Observations) -> dict[str, tuple[object, ...]]:
+def _drift(prediction: Prediction, observed: ObservedObject) -> dict[str, tuple[object, ...]]:
     """Coefficients of the mean that were estimated, with their standard errors; nothing where none were."""
     found = prediction.drift
     if found is None:
@@ -72,7 +72,7 @@ def _drift(prediction: Prediction, observed: Observations) -> dict[str, tuple[ob
 
 
 def _quantiles(
-    prediction: Prediction, observed: Observations, targets: Targets, text: Mapping[str, str]
+    prediction: Prediction, observed: ObservedObject, targets: Targets, text: Mapping[str, str]
 ) -> dict[str, tuple[object, ...]]:
     """Quantiles of the field, where its laws are mixtures; nothing where mean and std say it all."""
     if prediction.quantiles is None:
@@ -86,18 +86,18 @@ def _quantiles(
     }
 
 
-def field_dims(observed: Observations, targets: Targets) -> tuple[str, ...]:
+def field_dims(observed: ObservedObject, targets: Targets) -> tuple[str, ...]:
     """Dimensions of a result: that of the fields, if there is one, before those of the targets."""
     return targets.dims if observed.dimension is None else (observed.dimension, *targets.dims)
 
 
-def shaped(values: Array, observed: Observations, targets: Targets) -> Array:
+def shaped(values: Array, observed: ObservedObject, targets: Targets) -> Array:
     """Values (T, q) in the shape of a result."""
     rows = values[0] if observed.dimension is None else values
     return rows.reshape(*rows.shape[:-1], *targets.shape)
 
 
-def target_coordinates(observed: Observations, targets: Targets) -> dict[str, xr.Variable]:
+def target_coordinates(observed: ObservedObject, targets: Targets) -> dict[str, xr.Variable]:
     """Coordinates of the targets, and those of the fields unless their names are taken."""
     fields = {name: held for name, held in observed.coordinates.items() if name not in targets.coordinates}
     return {**fields, **targets.coordinates}
@@ -109,7 +109,7 @@ BEYOND = (
 )
 
 
-def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
+def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
     """CF attributes of the variables of a result, from those of the variable that was observed."""
     units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
     what = observed.attributes.get("long_name", observed.name)
@@ -135,7 +135,7 @@ def descriptions(observed: Observations) -> dict[str, dict[str, str]]:
 
 
 def attributes(
-    prediction: Prediction, observed: Observations, learned: FittedModel, *, call: str
+    prediction: Prediction, observed: ObservedObject, learned: FittedModel, *, call: str
 ) -> dict[str, str | int | float | list[float]]:
     """Everything that was chosen inside, for people and programs."""
     kernel, result = learned.kernel, learned.result

@@ -13,7 +13,7 @@ from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import field_dims, target_coordinates
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import Narrator
-from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.solving import (
     OFTEN_SWEEPS,
     USUAL_SWEEPS,
@@ -34,7 +34,7 @@ JITTER = 1e-10
 
 
 def sample(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,
@@ -81,7 +81,7 @@ def sample(
 
 def _draw_with_numbers(
     draw: Callable[..., tuple[Array, Status, tuple[str, ...]]],
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,
@@ -102,7 +102,7 @@ def _draw_with_numbers(
 
 
 def _draw_by_covariance(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,

@@ -16,7 +16,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import SAME_DEGREES, cell_edges, spacing_degrees, unit_sphere, widest_gap
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_per_side
 from cagp_dist.kriging.axes import Horizontal, horizontal
-from cagp_dist.kriging.observed_objects import Observations, check_pairs
+from cagp_dist.kriging.observed_objects import ObservedObject, check_pairs
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.missing import observations
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
@@ -81,7 +81,7 @@ class Targets:
         return self.points if self.cells is None else self.cells
 
 
-def find_targets(to: To, observed: Observations) -> Targets:
+def find_targets(to: To, observed: ObservedObject) -> Targets:
     """Read what a map is wanted on."""
     if to is None:
         if observed.where is None:
@@ -192,7 +192,7 @@ def of_grid(resolution_degrees: float, region: tuple[float, float, float, float]
     return of_axes(_centres(south, north, resolution_degrees), _centres(west, east, resolution_degrees))
 
 
-def region_of(observed: Observations) -> tuple[float, float, float, float]:
+def region_of(observed: ObservedObject) -> tuple[float, float, float, float]:
     """North, west, south and east edge of what the observations cover, longitudes in their convention.
 
     Whole degrees, outward; the globe where they lie around it.
@@ -254,7 +254,7 @@ def _static_of_object(
     }
 
 
-def as_cells(targets: Targets, observed: Observations) -> Targets:
+def as_cells(targets: Targets, observed: ObservedObject) -> Targets:
     """Means over the cells of a grid, with edges half way between its points, in place of values at these.
 
     Cells end at the poles. They have one node more along a side than observed places, two to eight.

@@ -34,7 +34,7 @@ KEPT_ATTRIBUTES = ("units", "standard_name", "long_name")
 
 
 @dataclass(frozen=True, eq=False)
-class Observations:
+class ObservedObject:
     """Fields observed at places, in the order of the source.
 
     Attributes
@@ -140,11 +140,11 @@ class Observations:
         axis = getattr(self.where, what)
         return [name for name, held in self.where.coordinates.items() if held is axis]
 
-    def without(self, places: Mask) -> "Observations":
+    def without(self, places: Mask) -> "ObservedObject":
         """Leave out some places (n,)."""
         return replace(self, values=np.where(places, np.nan, self.values))
 
-    def with_poles_merged(self) -> "Observations":
+    def with_poles_merged(self) -> "ObservedObject":
         """Make the copies of a pole, which are one place, one observation: their mean.
 
         Its noise variance is the mean of those of the copies that were observed at any time.
@@ -182,7 +182,7 @@ def observe(
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
-) -> Observations:
+) -> ObservedObject:
     """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`."""
     if is_source(source):
         if isinstance(noise_std, str):
@@ -232,7 +232,7 @@ def observe(
     if fields.times is not None:
         attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
         coordinates["time"] = xr.Variable("time", fields.times, attributes)
-    return Observations(
+    return ObservedObject(
         latitude_degrees=fields.latitude_degrees,
         longitude_degrees=fields.longitude_degrees,
         values=fields.values,
@@ -248,7 +248,7 @@ def observe(
     )
 
 
-def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> Observations:
+def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> ObservedObject:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees."""
     places = as_numbers("X", X)
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
@@ -258,7 +258,7 @@ def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> Obse
     if np.isinf(values).any():
         raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
     columns = values if values.ndim == 2 else values[:, None]
-    return Observations(
+    return ObservedObject(
         latitude_degrees=places[:, 0],
         longitude_degrees=places[:, 1],
         values=np.ascontiguousarray(columns.T),
@@ -281,7 +281,7 @@ def check_pairs(X: Array) -> None:
         )
 
 
-def check_every_field(observed: Observations) -> None:
+def check_every_field(observed: ObservedObject) -> None:
     """Refuse fields without any observation, which have no prior mean."""
     empty = np.flatnonzero(np.isnan(observed.values).all(axis=1))
     if empty.size:
@@ -298,7 +298,7 @@ def _whole(latitude_degrees: Array, longitude_degrees: Array) -> LatLonWindow:
     return LatLonWindow(grid, np.arange(grid.n_longitudes))
 
 
-def points_of(observed: Observations) -> Array:
+def points_of(observed: ObservedObject) -> Array:
     """Give the unit vectors of the places, shape (n, 3)."""
     return unit_sphere(observed.latitude_degrees, observed.longitude_degrees)
 
@@ -309,7 +309,7 @@ def _from_xarray(
     value: str | None,
     noise_std: str | float | None,
     missing: Marks,
-) -> Observations:
+) -> ObservedObject:
     field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
     where = horizontal(source if isinstance(source, xr.Dataset) else field)
     if not set(where.dims) <= set(map(str, field.dims)):
@@ -351,7 +351,7 @@ def _from_xarray(
             "neither. Correct the coordinates, or leave these values out with data.where(...)."
         )
     latitude, longitude = where.points
-    return Observations(
+    return ObservedObject(
         latitude_degrees=latitude,
         longitude_degrees=longitude,
         values=values,

@@ -14,7 +14,7 @@ from cagp_dist.kriging.integrating import usual_noise_variance
 from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import field_dims, shaped
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.solving import Prediction
 from cagp_dist.kriging.validation import FOLDS, cross_validate
 from cagp_dist.predictive import Gaussian
@@ -46,7 +46,7 @@ def check_method(method: str) -> None:
 def with_laws(
     result: xr.Dataset,
     prediction: Prediction,
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,

@@ -16,7 +16,7 @@ from cagp_dist.gram.exact_variance import is_known
 from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.narration import HOUR_SECONDS, Outlook
-from cagp_dist.kriging.observed_objects import Observations, points_of
+from cagp_dist.kriging.observed_objects import ObservedObject, points_of
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.posterior.problem import grid_size
@@ -152,7 +152,7 @@ class PlannedSolve:
 
 
 def plan_solves(
-    observed: Observations,
+    observed: ObservedObject,
     targets: Targets,
     *,
     solver: "str | Solver",
@@ -213,7 +213,7 @@ def outlook_of(
 
 
 def expected_sweeps(
-    solves: Sequence[PlannedSolve], observed: Observations, learned: FittedModel, targets: Targets
+    solves: Sequence[PlannedSolve], observed: ObservedObject, learned: FittedModel, targets: Targets
 ) -> int | None:
     """Find out about how many sweeps are needed where solves stop early; None where none does.
 
@@ -247,7 +247,7 @@ def expected_sweeps(
 
 
 def predict(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,
@@ -330,7 +330,7 @@ def predict(
 
 def choose_solver(
     solver: "str | Solver",
-    observed: Observations,
+    observed: ObservedObject,
     places: Indices,
     targets: Targets,
     *,
@@ -382,7 +382,7 @@ def choose_solver(
     return planned(chosen_solver(demand, None if window is None else on_grid))
 
 
-def _check_grid(solver: Solver, observed: Observations) -> None:
+def _check_grid(solver: Solver, observed: ObservedObject) -> None:
     """Refuse a solver of grids for observations that form none."""
     if observed.window is None:
         raise ArgumentError(
@@ -399,7 +399,7 @@ def _on_circle(window: LatLonWindow, places: Indices) -> Mask:
 
 def _condition(
     prior: Prior,
-    observed: Observations,
+    observed: ObservedObject,
     places: Indices,
     fields: Indices,
     targets: Targets,
@@ -423,7 +423,7 @@ def _condition(
 
 
 def sample_fields(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     targets: Targets,
     *,
@@ -463,7 +463,7 @@ def sample_fields(
 
 def _arguments(
     prior: Prior,
-    observed: Observations,
+    observed: ObservedObject,
     places: Indices,
     fields: Indices,
     targets: Targets,

@@ -9,13 +9,13 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import BEYOND, INTERVAL
-from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.likelihood.fit_result import FitResult, each
 from cagp_dist.likelihood.numbering import NAMES, Numbering
 from cagp_dist.text import counted
 
 
-def summary(observed: Observations, learned: FittedModel) -> str:
+def summary(observed: ObservedObject, learned: FittedModel) -> str:
     """Write kernel, noise and fit; see `Kriging.summary`."""
     kernel, result = learned.kernel, learned.result
     unit = f" {observed.attributes['units']}" if "units" in observed.attributes else ""

@@ -14,7 +14,7 @@ from cagp_dist.kriging.learning import FittedModel
 from cagp_dist.kriging.map_dataset import field_dims, shaped
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observed_objects import Observations
+from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.solving import OFTEN_SWEEPS, outlook_of, plan_solves
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Solver
@@ -25,7 +25,7 @@ FOLDS = 10
 
 
 def cross_validate(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     *,
     folds: int,
@@ -83,7 +83,7 @@ def cross_validate(
 
 
 def outlook_of_folds(
-    observed: Observations,
+    observed: ObservedObject,
     *,
     stage: str,
     folds: int = FOLDS,
@@ -107,7 +107,7 @@ def outlook_of_folds(
 
 
 def _dataset(
-    observed: Observations,
+    observed: ObservedObject,
     learned: FittedModel,
     fold: Indices,
     mean: Array,
@@ -159,6 +159,6 @@ def _dataset(
 
 
 def _variable(
-    values: Array, observed: Observations, part: Targets, described: dict[str, str]
+    values: Array, observed: ObservedObject, part: Targets, described: dict[str, str]
 ) -> tuple[tuple[str, ...], Array, dict[str, str]]:
     return field_dims(observed, part), shaped(values, observed, part), described

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
-from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.mapping.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
+from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import EstimatedMean
 
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.numbering import Families
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
-
-MOST_DENSE = 2_000
-"""Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's."""
-
-MOST_VALUES = 5_000_000
-"""Points times times, at most: beyond, evenly spread times are fitted to, which say nearly as much."""
-
-NO_NUGGET = 1e-6
-"""Nugget in units of the least known noise where none was found beside it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,23 +121,22 @@ def _spread(times: Indices, points: int) -> Indices:
 def grid_of_most(
     latitude_degrees: Array, longitude_degrees: Array
 ) -> tuple[LatLonGrid, Indices, Indices] | None:
-    """Find the latitude-longitude grid of which points are all or nearly all, pole rows left out.
+    """Find the full-circle grid of which points (n,) are all or nearly all, pole rows left out.
 
-    Returns the grid, which points are in it, and where. Shapes: ``latitude_degrees, longitude_degrees`` (n,).
+    Returns the grid, which points are in it, and where.
     """
     from cagp_dist.likelihood.fit import few_gaps
 
     chosen = np.flatnonzero(~is_pole(latitude_degrees))
-    rows, row = np.unique(latitude_degrees[chosen], return_inverse=True)
-    columns, column = np.unique(longitude_degrees[chosen], return_inverse=True)
-    size = rows.size * columns.size
-    if chosen.size == 0 or not few_gaps(size, size - chosen.size):
+    latitude, longitude = latitude_degrees[chosen], longitude_degrees[chosen]
+    found = grid_if_any(latitude, longitude) if chosen.size else None
+    if found is None or np.unique(longitude).size < found.grid.n_longitudes:
         return None
-    try:
-        grid = LatLonGrid.from_axes(rows, columns)
-    except ArgumentError:  # a part of the circle, or spaced unequally
-        return None
-    return grid, chosen, row.reshape(-1) * columns.size + column.reshape(-1)
+    return (
+        (found.grid, chosen, found.positions)
+        if few_gaps(found.grid.size, found.grid.size - chosen.size)
+        else None
+    )
 
 
 def centred(values: Array, X: Array, mean: EstimatedMean | None) -> Array:

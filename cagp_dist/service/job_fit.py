@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding, unit_sphere
 from cagp_dist.kernels import name_of
 from cagp_dist.likelihood.fit_result import each
 from cagp_dist.likelihood.numbering import NAMES, Numbering
+from cagp_dist.mapping import Observations
 from cagp_dist.mapping.fitting import Sites, centred, choose_sites, fit_numbers
 from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
@@ -241,7 +241,7 @@ def _shown(state: "FitProgress") -> str:
     )
 
 
-def values_of_fit(task: PreparedJob) -> tuple[FieldPoints, Indices, FieldMean | EstimatedMean]:
+def values_of_fit(task: PreparedJob) -> tuple[Observations, Indices, FieldMean | EstimatedMean]:
     """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
     if task.fit_points is None:
         return task.points, task.design.train, task.mean
@@ -254,7 +254,7 @@ def values_of_fit(task: PreparedJob) -> tuple[FieldPoints, Indices, FieldMean | 
     return task.fit_points, train, fit_mean(task.job, task.family, task.fit_points, train)
 
 
-def same_places(points: FieldPoints, others: FieldPoints, chosen: Indices) -> Indices:
+def same_places(points: Observations, others: Observations, chosen: Indices) -> Indices:
     """Find the points that are where the chosen ones of others are, in their order; those that are there."""
     latitude, longitude = others.latitude_degrees[chosen], others.longitude_degrees[chosen]
     found = coinciding(latitude, longitude, points.latitude_degrees, points.longitude_degrees)
@@ -275,7 +275,7 @@ def at_fit_times(count: int) -> str:
     return f", with the values of {counted(count, 'time')} in fit_times"
 
 
-def fit_sites(points: FieldPoints, train: Indices, *, fit_to: "FitTo") -> Sites:
+def fit_sites(points: Observations, train: Indices, *, fit_to: "FitTo") -> Sites:
     """Choose the points and times that decide (`choose_sites`), of the observed points or of the field.
 
     Shapes: ``train`` (n,).

@@ -11,9 +11,9 @@ import numpy as np
 
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
-from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
+from cagp_dist.mapping import Observations
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.kept_solves import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
@@ -27,7 +27,7 @@ from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design_table import BlockPoints, RandomPoints
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.map_cells import cells_of, samples_of_map
-from cagp_dist.service.observed_grids import places_on_grid, size_of_grid
+from cagp_dist.service.observed_grids import places_on_grid
 from cagp_dist.service.point_roles import Design
 from cagp_dist.service.previous import DRAWS, check_one_time
 from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, Recalibrating, drawn_points
@@ -54,7 +54,7 @@ from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration, without_secrets
 
-Seen: TypeAlias = tuple[FieldPoints, Design, Recalibrating]
+Seen: TypeAlias = tuple[Observations, Design, Recalibrating]
 """What is known of a job whose field can be looked at."""
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
@@ -345,7 +345,7 @@ def _demands(
             of_all,
             n=int(np.count_nonzero(present[group[0]])),
             fields=group.size * columns,
-            grid=None if places is None else size_of_grid(places, present[group[0]], targets),
+            grid=None if places is None else places.size(present[group[0]], targets),
         )
         for group in groups
     ]
@@ -462,7 +462,7 @@ def _place_count(wanted: Places | None) -> int:
     return 0 if wanted is None else wanted.latitude_degrees.size
 
 
-def _counted(points: FieldPoints, design: Design, recalibration: Recalibrating, *, places: int) -> Size:
+def _counted(points: Observations, design: Design, recalibration: Recalibrating, *, places: int) -> Size:
     return Size(
         observed=design.train.size,
         tested=design.test.size,

@@ -23,13 +23,13 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
-from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.mapping import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job, RecalibrationTable
-from cagp_dist.service.observed_grids import places_on_grid, size_of_grid
+from cagp_dist.service.observed_grids import places_on_grid
 from cagp_dist.service.point_roles import Design
 from cagp_dist.solvers import Cholesky, Rings, Solver
 from cagp_dist.text import counted
@@ -126,7 +126,7 @@ NOT_ASKED = Recalibrating()
 
 def with_errors(
     job: Job,
-    points: FieldPoints,
+    points: Observations,
     solver_of: Callable[[Design], Solver],
     *,
     design_of: Callable[[int], Design],
@@ -199,7 +199,7 @@ def too_few(found: Recalibrating) -> Recalibrating:
     )
 
 
-def has_left_out(solver: Solver, points: FieldPoints, design: Design) -> bool:
+def has_left_out(solver: Solver, points: Observations, design: Design) -> bool:
     """Whether an exact solver gives leave-one-out errors at a cost like its own."""
     if isinstance(solver, Cholesky):
         return True
@@ -208,6 +208,6 @@ def has_left_out(solver: Solver, points: FieldPoints, design: Design) -> bool:
         return False
     present = ~np.isnan(points.values)[:, design.train]
     patterns: Sequence[Indices] = fields_by_pattern(present)
-    flops = [inverse_diagonal_flops(size_of_grid(places, present[fields[0]])) for fields in patterns]
+    flops = [inverse_diagonal_flops(places.size(present[fields[0]])) for fields in patterns]
     known = [each for each in flops if each is not None]
     return len(known) == len(flops) and sum(known) <= MOST_LEFT_OUT_FLOPS

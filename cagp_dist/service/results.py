@@ -10,9 +10,9 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
-from cagp_dist.era5.canonical import FieldPoints
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kernels import name_of
+from cagp_dist.mapping import Observations
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
@@ -259,7 +259,7 @@ def _of_maps(found: _Predicted, cells: MapCells) -> "dict[str, xr.Dataset]":
 
 
 def _map_group(
-    points: FieldPoints,
+    points: Observations,
     cells: MapCells,
     spacing: float,
     *,
@@ -468,7 +468,7 @@ def self_contained(
     return {name: group.assign_attrs(said) for name, group in groups.items()}
 
 
-def _known_noise(points: FieldPoints) -> dict[str, object]:
+def _known_noise(points: Observations) -> dict[str, object]:
     """Give the errors of measurements where they are known; the ``noise_variance`` of the prior is beside."""
     if points.noise_variance is None:
         return {}

@@ -73,11 +73,9 @@ def simulate_task(
     X: Array | LatLonGrid = observed.inputs
     mask = None
     if task.places is not None:
-        X, index = task.places
-        kept = index[np.isin(task.design.train, train)]
-        mask = np.zeros(X.shape, dtype=bool)
-        mask.flat[kept] = True
-        observed = replace(observed, places=(X, kept))
+        kept = task.places.at(np.isin(task.design.train, train))
+        X, mask = kept.grid, kept.mask()
+        observed = replace(observed, places=kept)
     if not task.solver.many_fields:
         note(
             f"{asked.count:,} fields take directions of their own, as much work as {asked.count:,} solves; "

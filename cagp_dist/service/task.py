@@ -12,7 +12,7 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.canonical import FieldPoints, observation_points
+from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import spacing_degrees, unit_sphere
@@ -20,6 +20,7 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.exact.integrated import MOST_FLAT
+from cagp_dist.mapping import GridPlaces, Observations
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
@@ -28,7 +29,7 @@ from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.map_cells import MapCells, samples_of_map
-from cagp_dist.service.observed_grids import found_grid, places_on_grid, size_of_grid
+from cagp_dist.service.observed_grids import found_grid, places_on_grid
 from cagp_dist.service.point_roles import Design, design_points
 from cagp_dist.service.previous import Previous, check_covers, previous_of
 from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating, with_errors
@@ -76,7 +77,7 @@ class Gaps:
         )
 
 
-def gaps_of(points: FieldPoints, train: Indices) -> Gaps | None:
+def gaps_of(points: Observations, train: Indices) -> Gaps | None:
     """Count what is missing at the observed points; None if nothing is."""
     present = ~np.isnan(points.values)[:, train]
     if present.all():
@@ -118,7 +119,7 @@ class PreparedJob:
     ----------
     job : Job
         The checked job file.
-    points : FieldPoints
+    points : Observations
         All points of the field.
     design : Design
         Which of them are observed and scored, and the cells of the map.
@@ -130,7 +131,7 @@ class PreparedJob:
         Kernel, noise and mean; None where the job leaves its numbers out, which are fitted first.
     solver : Solver
         Settings of the solve.
-    places : LatLonGrid and array of int, or None
+    places : GridPlaces or None
         Of a solver that works on grids: the grid, and where in it each observed point lies.
     provenance : mapping
         Source of the field and digests of it, of the climatology if the mean is one, and of the targets.
@@ -140,25 +141,25 @@ class PreparedJob:
         Places of a table that are to be predicted.
     simulations : Simulations or None
         Fields of the prior that are solved for as well.
-    fit_points : FieldPoints or None
+    fit_points : Observations or None
         The field at other times, where the numbers of the prior are fitted to those.
     previous : Previous or None
         What is taken from the run before, where the job asks for that.
     """
 
     job: Job
-    points: FieldPoints
+    points: Observations
     design: Design
     family: MeanFamily
     mean: FieldMean | EstimatedMean
     prior: Prior | None
     solver: Solver
-    places: tuple[LatLonGrid, Indices] | None
+    places: GridPlaces | None
     provenance: Mapping[str, str]
     recalibration: Recalibrating = NOT_ASKED
     wanted: Places | None = None
     simulations: Simulations | None = None
-    fit_points: FieldPoints | None = None
+    fit_points: Observations | None = None
     previous: Previous | None = None
 
     @property
@@ -180,10 +181,7 @@ class PreparedJob:
         """X and y of `cagp_dist.condition` for columns (n, T) of values at the observed points."""
         if self.places is None:
             return self.inputs, columns
-        grid, index = self.places
-        fields = np.full((columns.shape[1], grid.size), np.nan)
-        fields[:, index] = columns.T
-        return grid, fields.reshape(-1, *grid.shape)
+        return self.places.grid, self.places.fields(columns.T)
 
     @property
     def new_inputs(self) -> Array | LinearFunctionals:
@@ -392,7 +390,7 @@ def prepare_job(
 
 
 def _previous(
-    job: Job, earlier: EarlierRuns, points: FieldPoints, design: Design, wanted: Places | None
+    job: Job, earlier: EarlierRuns, points: Observations, design: Design, wanted: Places | None
 ) -> Previous | None:
     """Find the run before, and check that it knows all that is asked of it."""
     if not job.prior.is_previous:
@@ -446,7 +444,9 @@ class MeanByPattern:
         return values
 
 
-def fit_mean(job: Job, family: MeanFamily, points: FieldPoints, chosen: Indices) -> FieldMean | EstimatedMean:
+def fit_mean(
+    job: Job, family: MeanFamily, points: Observations, chosen: Indices
+) -> FieldMean | EstimatedMean:
     """Fit a prior mean to the values at some points, each field to those that it has.
 
     Where the job has it estimated with the field, it is given as it is.
@@ -484,7 +484,7 @@ def fit_mean(job: Job, family: MeanFamily, points: FieldPoints, chosen: Indices)
 
 
 def targets_of(
-    points: FieldPoints, design: Design, calibrating: Indices, wanted: Places | None
+    points: Observations, design: Design, calibrating: Indices, wanted: Places | None
 ) -> Array | LinearFunctionals:
     """Test points, predicted calibration points, map cells, places and means over regions, see `Task`."""
     cells = design.cells
@@ -508,7 +508,7 @@ def calibrating_of(design: Design, recalibration: Recalibrating) -> Indices:
     return np.arange(0) if kept is None or recalibration.errors != "points" else kept
 
 
-def spacing_of(points: FieldPoints, design: Design) -> float:
+def spacing_of(points: Observations, design: Design) -> float:
     """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
     if design.cells is None or design.cells.sides_degrees is None:
         return 0.0
@@ -535,7 +535,7 @@ def wanted_places(job: Job) -> Places | None:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
 
-def choose_points(job: Job, field: "xr.Dataset") -> tuple[FieldPoints, Design, Recalibrating]:
+def choose_points(job: Job, field: "xr.Dataset") -> tuple[Observations, Design, Recalibrating]:
     """Points of the field; which are observed, scored, mapped, and which calibrate; raises as `prepare`."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
     design_of = partial(
@@ -560,7 +560,7 @@ def choose_points(job: Job, field: "xr.Dataset") -> tuple[FieldPoints, Design, R
     return points, replace(design, samples=samples), recalibration
 
 
-def solver_of(job: Job, points: FieldPoints, design: Design) -> Solver:
+def solver_of(job: Job, points: Observations, design: Design) -> Solver:
     """Give the solver of a job; of one that names none, what its points decide, the same on every machine."""
     if (named := job.solver.build()) is not None:
         return named
@@ -575,7 +575,7 @@ def solver_of(job: Job, points: FieldPoints, design: Design) -> Solver:
     if design.folds is not None:
         always &= design.folds != np.bincount(design.folds).argmax()
         solves *= 1 + int(design.folds.max())
-    size = size_of_grid(places, always, targets if design.folds is None else None)
+    size = places.size(always, targets if design.folds is None else None)
     if points.noise_variance is not None:
         known = points.noise_variance[design.train]
         size = replace(size, noise_spread=float(known.max() / max(known.min(), np.finfo(float).tiny)))
@@ -595,7 +595,7 @@ def choice_line(job: Job, solver: Solver) -> str:
     )
 
 
-def _observed(cells: MapCells | None, points: FieldPoints) -> MapCells | None:
+def _observed(cells: MapCells | None, points: Observations) -> MapCells | None:
     """Leave cells blank where the source has no values; `ConfigurationError` if these are all of them."""
     if cells is None:
         return None

@@ -57,7 +57,7 @@ def fitted_task(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, Fitted
 
 def fitted_at_once(task: PreparedJob) -> FittedPrior:
     """Fit the prior of a job to its observed points by the likelihood of all of them together."""
-    values = task.points.values_kelvin[:, task.design.train].T
+    values = task.points.values[:, task.design.train].T
     X = cagp.unit_sphere(
         task.points.latitude_degrees[task.design.train], task.points.longitude_degrees[task.design.train]
     )
@@ -83,7 +83,7 @@ def held_out(task: PreparedJob, prior: cagp.Prior) -> list[float]:
     test = task.design.test
     posterior = cagp.condition(prior, task.inputs, task.targets, task.new_inputs, solver=task.solver)
     given = posterior.mean[:, 0], np.sqrt(posterior.variance + prior.noise_variance)
-    observed = task.points.values_kelvin[0, test]
+    observed = task.points.values[0, test]
     found = scores(*given, observed, weights=task.design.test_weights, levels=(0.95,)).by_area
     return [found.rmse, found.nll, found.crps, float(found.coverage[0])]
 

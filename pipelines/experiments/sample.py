@@ -43,7 +43,7 @@ def main() -> None:
         )
         task = prepare_job(job, field)
     test = task.design.test
-    observed, noise = task.points.values_kelvin[0, test], job.prior.noise_variance
+    observed, noise = task.points.values[0, test], job.prior.noise_variance
     X, y, X_test = task.inputs, task.targets, task.new_inputs[: len(test)]
     weights, train = task.design.test_weights, task.design.train
     # of least squares, and then known: what is compared are the solvers

@@ -37,7 +37,7 @@ class SampleField:
             field = open_source("sample", cache_directory=Path(folder))
         points = observation_points(field)
         fitted = cagp.mean_family(mean).fit(
-            points.latitude_degrees, points.longitude_degrees, points.values_kelvin.T
+            points.latitude_degrees, points.longitude_degrees, points.values.T
         )
         grid = cagp.LatLonGrid(field.latitude.values[1:-1], field.longitude.size)
         values = field.t2m.values[0, 1:-1].astype(np.float64)

@@ -22,7 +22,7 @@ def test_the_sample_is_a_global_field(tmp_path):
     assert field.attrs["source"] == "sample"
     assert field.attrs["source_sha256"] == SAMPLE_SHA256
     points = observation_points(field)
-    assert points.values_kelvin.shape == (1, 239 * 480 + 2)
+    assert points.values.shape == (1, 239 * 480 + 2)
     assert (points.merged_pole_copies, points.dropped_missing) == (958, 0)
 
 

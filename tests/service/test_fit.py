@@ -14,7 +14,7 @@ from cagp_dist.era5.canonical import observation_points
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError, DataError, FitError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.likelihood.fit import fit_job as fit_likelihood
+from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
 from cagp_dist.mapping.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
@@ -87,7 +87,7 @@ def test_a_whole_grid_is_found_without_its_poles(field):
     assert grid.shape == (17, 36)
     np.testing.assert_array_equal(places, np.arange(17 * 36))
     np.testing.assert_array_equal(
-        points.values_kelvin[:, chosen].reshape(2, 17, 36), field.t2m.values[:, 1:-1].astype(float)
+        points.values[:, chosen].reshape(2, 17, 36), field.t2m.values[:, 1:-1].astype(float)
     )
 
 

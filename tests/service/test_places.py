@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.era5.field_points import FieldPoints
 from cagp_dist.errors import ArgumentError
+from cagp_dist.mapping import Observations
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.observed_grids import grid_of, places_on_grid
 
@@ -28,7 +28,7 @@ def points_at(latitude, longitude):
     """Points of a field, without values."""
     latitude, longitude = np.asarray(latitude, dtype=float), np.asarray(longitude, dtype=float)
     times = np.array(["2020-01-01"], dtype="datetime64[ns]")
-    return FieldPoints(latitude, longitude, np.zeros((1, latitude.size)), times, 0, 0)
+    return Observations.from_points(latitude, longitude, np.zeros((1, latitude.size)), times=times)
 
 
 def all_points(latitude, longitude):

@@ -1,0 +1,103 @@
+"""Points that lie on a latitude-longitude grid: which grid, where in it, and how much of it is there."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.budget import GridSize
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.grid_layout import Layout
+from cagp_dist.latlon.window import place_longitudes
+from cagp_dist.mapping.defaults import LEAST_FILLED
+from cagp_dist.posterior.problem import grid_size
+
+ELSEWHERE = "Use neighbours or cholesky, which take points anywhere."
+
+
+class GridPlaces(NamedTuple):
+    """A full-circle grid, of which points of a region fill a part, and the place of each point (n,) in it."""
+
+    grid: LatLonGrid
+    positions: Indices
+
+    def at(self, chosen: Indices | Mask) -> "GridPlaces":
+        """Places of some of the points."""
+        return GridPlaces(self.grid, self.positions[chosen])
+
+    def fields(self, columns: Array, chosen: Indices | slice = slice(None)) -> Array:
+        """Values (T, n) of chosen points as fields (T, P, Q), NaN elsewhere."""
+        found = np.full((len(columns), self.grid.size), np.nan)
+        found[:, self.positions[chosen]] = columns
+        return found.reshape(-1, *self.grid.shape)
+
+    def mask(self, chosen: Indices | Mask | slice = slice(None)) -> Mask:
+        """Which points of the grid the chosen ones are, shape (P, Q)."""
+        found = np.zeros(self.grid.size, dtype=bool)
+        found[self.positions[chosen]] = True
+        return found.reshape(self.grid.shape)
+
+    def size(self, there: Mask, targets: Array | LinearFunctionals | None = None) -> GridSize:
+        """Size of the grid that a solver works on, where some of the points (n,) were observed.
+
+        With targets on the unit sphere (q, 3) it says how many of them are points of the grid.
+        """
+        observed = self.mask(there)
+        rows = np.asarray(observed.any(axis=1))
+        kept = self.grid.of_rows(rows)
+        size = grid_size(Layout.of(kept, observed[rows]))
+        if not isinstance(targets, np.ndarray):
+            return size
+        return replace(size, target_places=int(np.count_nonzero(kept.places(targets) >= 0)))
+
+
+def grid_of_points(latitude_degrees: Array, longitude_degrees: Array) -> GridPlaces:
+    """Find the grid that points (n,) are most of, in any order; a pole is in column 0."""
+    n, pole = latitude_degrees.size, is_pole(latitude_degrees)
+    if pole.all():
+        raise ArgumentError(f"all points are poles, which lie on no grid of longitudes. {ELSEWHERE}")
+    rows, row = np.unique(latitude_degrees, return_inverse=True)
+    try:
+        grid, column, width = _circle(rows, longitude_degrees[~pole])
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"the {n:,} observed points lie on no full-circle latitude-longitude grid: {error} {ELSEWHERE}"
+        ) from error
+    if n < LEAST_FILLED * rows.size * width:
+        raise ArgumentError(
+            f"the {n:,} observed points fill {n / (rows.size * width):.0%} of a grid of "
+            f"{rows.size} x {width}; Rings needs most of it. Observe all of the grid (in a "
+            'job: train = { kind = "all" }) or every k-th row and column (kind = "stride"). ' + ELSEWHERE
+        )
+    index = row.reshape(-1) * grid.n_longitudes
+    index[~pole] += column
+    if np.unique(index).size < index.size:
+        raise ArgumentError(f"two observed points are at one place of the grid; drop one. {ELSEWHERE}")
+    return GridPlaces(grid, index)
+
+
+def grid_if_any(latitude_degrees: Array, longitude_degrees: Array) -> GridPlaces | None:
+    """Find the grid of points (n,) as `grid_of_points`; None where they lie on none."""
+    rows, columns = np.unique(latitude_degrees), np.unique(longitude_degrees)
+    if latitude_degrees.size < LEAST_FILLED * rows.size * columns.size:  # a grid has as many of both, or more
+        return None
+    try:
+        return grid_of_points(latitude_degrees, longitude_degrees)
+    except ArgumentError:
+        return None
+
+
+def _circle(latitude: Array, longitude: Array) -> tuple[LatLonGrid, Indices, int]:
+    """Grid of these rows on which longitudes lie, the column of each, and how many columns they span."""
+    columns = np.unique(longitude)
+    try:
+        grid = LatLonGrid.from_axes(latitude, columns)
+    except ArgumentError:  # a part of the circle
+        n_longitudes, first, column = place_longitudes(longitude)
+        grid = LatLonGrid(latitude, n_longitudes, first_longitude_degrees=first)
+        return grid, column, int(column.max()) + 1
+    return grid, np.searchsorted(columns, longitude) % columns.size, columns.size

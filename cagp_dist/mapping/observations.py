@@ -1,0 +1,247 @@
+"""What was observed, wherever it comes from: places of the globe, each there once, and their values."""
+
+import logging
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.geometry import is_pole, unit_sphere
+from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.mapping.grid_places import GridPlaces
+from cagp_dist.mapping.solver_order import solver_order
+from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.solvers import Solver
+from cagp_dist.tables import Names
+from cagp_dist.variables import T2M, Variable
+
+logger = logging.getLogger(__name__)
+
+POLE_SPREAD = 5e-5
+"""Part of the plausible range: copies of a pole that differ by more are cell averages, not copies. Of 2 metre
+temperature this is 0.01 K; ERA5 packs to about 0.002 K."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """T fields observed at n places, with gaps; build it by `from_points` or `from_grid`.
+
+    Of a grid the places are those with a value at some time, by latitude, then eastward from Greenwich, and a
+    pole is one place; of points all places, in the order of the source.
+    """
+
+    latitude_degrees: Array  # (n,)
+    longitude_degrees: Array  # (n,), in the convention of the source
+    values: Array  # (T, n), in the unit of the variable, NaN where nothing was observed
+    times: Times  # (T,), NaT where no date is known
+    variable: Variable = T2M
+    noise_variance: Array | None = None  # (n,), what is known of the error of a value, squared unit
+    gridded: bool = False  # whether each place stands for the area of its cell
+    grid: GridPlaces | None = None  # the grid of a source without noise of its own, as its axes say it
+    source_index: Indices = field(default_factory=lambda: np.arange(0))  # (n,), place in the flat source
+    dropped_missing: int = 0  # points of a grid that have no value; rows of a table
+    merged_pole_copies: int = 0  # points of a grid that are the same place as another
+    missing_degrees: Array = field(default_factory=lambda: np.empty((0, 2)))  # (m, 2), dropped, no poles
+    names: Names | None = None  # (n,), of stations
+
+    @classmethod
+    def from_points(
+        cls,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: Array,
+        *,
+        variable: Variable = T2M,
+        times: Times | None = None,
+        noise_variance: Array | None = None,
+        dropped_missing: int = 0,
+        names: Names | None = None,
+    ) -> Self:
+        """Take values (T, n) at n places as they are."""
+        return cls(
+            latitude_degrees=latitude_degrees,
+            longitude_degrees=longitude_degrees,
+            values=values,
+            times=_times(times, len(values)),
+            variable=variable,
+            noise_variance=noise_variance,
+            source_index=np.arange(latitude_degrees.size),
+            dropped_missing=dropped_missing,
+            names=names,
+        )
+
+    @classmethod
+    def from_grid(
+        cls,
+        latitude_degrees: Array,
+        longitude_degrees: Array,
+        values: Array,
+        *,
+        variable: Variable = T2M,
+        times: Times | None = None,
+        noise_variance: Array | None = None,
+    ) -> Self:
+        """Take fields (T, P, Q) on axes (P,) and (Q,) of any order, with noise (P, Q) where it is known.
+
+        The Q points of a pole row are one place; kept as Q observations they would make the Gram matrix
+        singular up to the noise and weigh that place Q times. They are replaced by their mean. In a
+        reanalysis all copies are equal and the mean is that value. In a conservatively regridded field they
+        are averages over the sectors of the polar cap, all of equal area, so that the mean is the average
+        over the cap; this is no error, and is noted in the log. A component of a vector has no one value
+        there.
+        """
+        rows, columns = latitude_degrees.size, longitude_degrees.size
+        latitude = np.repeat(latitude_degrees, columns)
+        longitude = np.tile(longitude_degrees, rows)
+        sites = values.reshape(-1, rows * columns).copy()
+        noise = None if noise_variance is None else noise_variance.reshape(-1).copy()
+        kept = np.ones(sites.shape[1], dtype=bool)
+        for pole in np.flatnonzero(is_pole(latitude_degrees)):
+            first, copies = pole * columns, sites[:, pole * columns : (pole + 1) * columns]
+            if noise is not None and (known := np.isfinite(copies).any(axis=0)).any():
+                noise[first] = noise[first : first + columns][known].mean()
+            merged = np.nan if variable.vector else _merged(copies, latitude_degrees[pole], variable)
+            sites[:, first], longitude[first] = merged, 0.0
+            kept[first + 1 : first + columns] = False
+        seen = np.isfinite(sites).any(axis=0)
+        missing = kept & ~seen & ~is_pole(latitude)
+        there = np.flatnonzero(kept & seen)
+        there = there[np.lexsort((np.mod(longitude[there], 360.0), latitude[there]))]
+        return cls(
+            latitude_degrees=latitude[there],
+            longitude_degrees=longitude[there],
+            values=sites[:, there],
+            times=_times(times, len(sites)),
+            variable=variable,
+            noise_variance=None if noise is None else noise[there],
+            gridded=True,
+            grid=None if noise is not None else _recognised(latitude_degrees, longitude_degrees, there),
+            source_index=there,
+            dropped_missing=int(np.count_nonzero(kept & ~seen)),
+            merged_pole_copies=int(np.count_nonzero(~kept)),
+            missing_degrees=np.stack([latitude[missing], longitude[missing]], axis=1),
+        )
+
+    @cached_property
+    def X(self) -> Array:
+        """Unit vectors of the places, shape (n, 3)."""
+        return unit_sphere(self.latitude_degrees, self.longitude_degrees)
+
+    @cached_property
+    def present(self) -> Mask:
+        """Which values were observed, shape (T, n)."""
+        return ~np.isnan(self.values)
+
+    @cached_property
+    def there(self) -> Indices:
+        """Places with a value at some time, ascending."""
+        return np.flatnonzero(self.present.any(axis=0))
+
+    @property
+    def count(self) -> int:
+        """Values that were observed."""
+        return int(np.count_nonzero(self.present))
+
+    @property
+    def fields(self) -> int:
+        """T."""
+        return len(self.values)
+
+    def dates(self, fields: Indices | slice = slice(None)) -> Times | None:
+        """Moments of some fields; None unless all of them are known."""
+        return None if np.isnat(self.times).any() else self.times[fields]
+
+    def patterns(self, solver: Solver | None = None) -> list[tuple[Indices, Indices]]:
+        """Places observed, in solver order, and the fields observed there, for each pattern of gaps."""
+        places = self.there[solver_order(self.X[self.there], solver)]
+        return [(places[self.present[group[0], places]], group) for group in fields_by_pattern(self.present)]
+
+    def at(self, chosen: Indices | Mask) -> Self:
+        """Take some of the places; their grid is another, see `cagp_dist.mapping.grid_places`."""
+        return replace(
+            self,
+            latitude_degrees=self.latitude_degrees[chosen],
+            longitude_degrees=self.longitude_degrees[chosen],
+            values=self.values[:, chosen],
+            noise_variance=None if self.noise_variance is None else self.noise_variance[chosen],
+            grid=None,
+            source_index=self.source_index[chosen],
+            names=None if self.names is None else self.names[chosen],
+        )
+
+    def without(self, places: Mask) -> Self:
+        """Forget the values of some places (n,), which stay where they are."""
+        return replace(self, values=np.where(places, np.nan, self.values))
+
+    def without_gaps(self) -> Self:
+        """Leave out the places that lack a value at any time; `DataError` if these are all of them."""
+        complete = np.asarray(self.present.all(axis=0))
+        if complete.all():
+            return self
+        if not complete.any():
+            raise DataError(
+                f"no point has a value at all {self.fields} selected times; select fewer times, "
+                'another source, or keep the gaps: gaps="keep", the default of a job.'
+            )
+        return self._leave_out(complete)
+
+    def without_empty_places(self) -> Self:
+        """Leave out the places that have no value at any time."""
+        seen = np.asarray(self.present.any(axis=0))
+        return self if seen.all() else self._leave_out(seen)
+
+    def _leave_out(self, kept: Mask) -> Self:
+        """Take some of the places, and remember where the others are."""
+        left = np.stack([self.latitude_degrees, self.longitude_degrees], axis=1)[~kept]
+        return replace(
+            self.at(kept),
+            dropped_missing=self.dropped_missing + len(left),
+            missing_degrees=np.concatenate([self.missing_degrees, left[~is_pole(left[:, 0])]]),
+        )
+
+
+def _times(times: Times | None, fields: int) -> Times:
+    """Give the moments of the fields, NaT where they are not known."""
+    return np.full(fields, "NaT", dtype="datetime64[ns]") if times is None else times
+
+
+def _recognised(latitude_degrees: Array, longitude_degrees: Array, chosen: Indices) -> GridPlaces | None:
+    """Recognise a full circle or a part of it from its axes, and where in it chosen points are."""
+    columns: Indices
+    try:
+        grid = LatLonGrid.from_axes(latitude_degrees, longitude_degrees)
+        columns = np.arange(grid.n_longitudes)
+    except ArgumentError:
+        try:
+            window = LatLonWindow.from_axes(latitude_degrees, longitude_degrees)
+        except ArgumentError:  # spaced unequally
+            return None
+        grid, columns = window.grid, window.columns
+    row, column = np.divmod(chosen, longitude_degrees.size)
+    return GridPlaces(grid, row * grid.n_longitudes + columns[column])
+
+
+def _merged(copies: Array, latitude: float, variable: Variable) -> Array:
+    """Mean over the copies of a pole that are there, (T, Q) -> (T,); NaN where all are missing."""
+    present = np.isfinite(copies)
+    low = np.where(present, copies, np.inf).min(axis=1)
+    high = np.where(present, copies, -np.inf).max(axis=1)
+    spread = float(np.max(high - low))
+    known = np.isfinite(variable.high - variable.low)
+    typical = variable.high - variable.low if known else float(np.max(np.abs(copies[present]), initial=0.0))
+    if spread > POLE_SPREAD * typical:
+        logger.warning(
+            "the %d values at latitude %g differ by up to %#.3g %s; they are taken as sector averages of the "
+            "polar cap and replaced by their mean",
+            copies.shape[1],
+            latitude,
+            spread,
+            variable.units,
+        )
+    # low + mean(copies - low): equal copies give back their value to the last bit
+    count = present.sum(axis=1)
+    excess = np.where(present, copies - np.where(count > 0, low, 0.0)[:, None], 0.0).sum(axis=1)
+    return np.where(count > 0, low + excess / np.maximum(count, 1), np.nan)
