@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import dask
@@ -61,20 +62,27 @@ def test_a_cluster_that_waits_less_for_workers_keeps_that():
 @pytest.mark.exhaustive
 def test_a_worker_killed_in_the_middle_of_a_solve_changes_no_bit():
     """What it held is computed again by others; nothing was scattered."""
-    problem = regression_problem(900, q=60, lengthscale=0.1)
-    solvers = [cagp.BlockGaussSeidel(4, 100), cagp.ConjugateGradient(6), cagp.GaussSeidel(4)]
+    few, many = (regression_problem(900, q=q, lengthscale=0.1) for q in (60, 3000))
+    cases = [
+        (few, cagp.BlockGaussSeidel(4, 100)),
+        (few, cagp.ConjugateGradient(6)),
+        (few, cagp.GaussSeidel(4)),
+        (many, cagp.Neighbours(300)),  # 32 cells, all of which are handed out when the first is heard of
+    ]
     with local_cluster(2) as client:
         executor = DaskExecutor(client)
-        for solver in solvers:
+        for problem, solver in cases:
             victims: list[int] = []
 
             def kill_one(progress, victims=victims):
-                if progress.iteration == 1:
+                if progress.iteration == 1 and not victims:
+                    assert progress.fraction < 0.5
                     victims.append(process_ids(client)[0])
                     os.kill(victims[0], signal.SIGKILL)
 
-            posterior = problem.condition(solver, executor=executor, progress=kill_one)
-            assert_same_bits(posterior, problem.condition(solver, executor=SerialExecutor()))
+            condition = partial(problem.condition, solver, covariance="diagonal")
+            posterior = condition(executor=executor, progress=kill_one)
+            assert_same_bits(posterior, condition(executor=SerialExecutor()))
             client.wait_for_workers(2, timeout=300)
             assert victims[0] not in process_ids(client)
 
