@@ -40,6 +40,7 @@ from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
 from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.map_dataset import CONVENTIONS
+from cagp_dist.kriging.narration import Narrator, Outlook
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
@@ -77,8 +78,8 @@ have some."""
 ROWS_OF_REGION = 2**19
 """Observations that a region has around its targets, at most, if they lie evenly."""
 
-BLOCK = 2**20
-"""Observations of a block, at most."""
+FEWEST_OF_BLOCK, BLOCK = 2**17, 2**20
+"""Observations of a block, at least and at most: from small blocks, a region reads many that are far away."""
 
 WIDER = 4
 """How many times the observations among the targets of a region are read for it, with those around it."""
@@ -149,7 +150,8 @@ def krige_store(
     memory_limit_bytes : int, optional
         What all tasks that run at once may allocate; by default what the executor has.
     progress, on_plan : callable, optional
-        As for `condition`.
+        As for `condition`. Without a ``progress``, a plan and how far the map is are said as `krige` does,
+        where that takes more than some seconds.
 
     Returns
     -------
@@ -215,9 +217,14 @@ def krige_store(
         work = output.parent / f".{output.name}.work"
         with disk_errors(work):
             work.mkdir(parents=True, exist_ok=True)
-        with held(work / ".lock", where=work):
+        threads = workers.workers if workers.shares_memory else 1
+        narrator = Narrator(shown=progress is None, time_limit_seconds=None, workers=threads)
+        narrator.expect(Outlook("map", plan.lines()[0], plan.seconds, plan.peak_bytes, ""))
+        narrator.announce()
+        with held(work / ".lock", where=work), narrator, narrator.stage("map") as report:
 
             def say(part: float, *, before: float, share: float) -> None:
+                report(before + share * part)
                 if progress is not None:
                     progress(Progress(1, 1, before + share * part, time.perf_counter() - started))
 
@@ -331,9 +338,9 @@ class Sizes:
 
     @property
     def block_rows(self) -> int:
-        """Observations of a block: some for every worker, and as many as half of the memory of one holds."""
+        """Observations of a block: one for every worker, and as many as half of the memory of one holds."""
         fitting = self.limit // (2 * self.workers * self._row_bytes)
-        pieces = min(BLOCK, fitting, self.n // (4 * self.workers)) // PIECE
+        pieces = min(BLOCK, fitting, max(FEWEST_OF_BLOCK, self.n // self.workers)) // PIECE
         return PIECE << max(0, pieces.bit_length() - 1)  # halves of halves begin with a piece
 
     @property
@@ -365,12 +372,14 @@ class Sizes:
         rows = min(self.n, WIDER * (self.n * self.targets // q + PIECE))
         sort = self.block_rows * self._row_bytes + 16 * self.stored_chunk
         boxes = 8 * (2 * self.columns + 1) * blocks * self.block_rows // PIECE
-        peak = self.workers * (max(sort, self.region_bytes(rows)) + 3 * boxes) + boxes
+        task = max(sort, self.region_bytes(rows)) + 3 * boxes
+        peak = self.workers * task + boxes
         disk = 8 * self.n * (self.columns + 3)
         method = (
             f"{self.solver.neighbours:,} nearest neighbours from store to store, "
             f"{counted(blocks, 'block')} of observations, {counted(regions, 'region')} of "
-            f"{' x '.join(map(str, self.cells))} cells, {bytes_text(disk)} of disk meanwhile"
+            f"{' x '.join(map(str, self.cells))} cells, {bytes_text(task)} a task, "
+            f"{bytes_text(disk)} of disk meanwhile"
         )
         if peak > self.limit:
             raise BudgetError(
@@ -510,7 +519,9 @@ def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...
     group = zarr.open_group(os.fspath(job.work / MAP), mode="r+", use_consolidated=False)
     with disk_errors(job.work):
         for name, values in zip(NAMES, (posterior.mean, std), strict=True):
-            _array(group, name)[where] = values.reshape(shape)
+            array = _array(group, name)
+            array[where] = values.reshape(shape)
+            manifest.sync(job.work / MAP / _chunk(array, where, size.cells))
     return posterior.status
 
 
@@ -568,14 +579,19 @@ def _solve(
 
 def _is_there(group: zarr.Group, region: Region, cells: tuple[int, ...], missing: set[str]) -> bool:
     """Whether the chunks of a region are there and match their checksums."""
-    index = tuple(part.start // own for part, own in zip(region, cells, strict=True))
     arrays = [_array(group, name) for name in NAMES]
-    if any(f"{array.path}/{array.metadata.encode_chunk_key(index)}" in missing for array in arrays):
+    if any(_chunk(array, region, cells) in missing for array in arrays):
         return False
     try:
-        return all(np.isfinite(array.get_block_selection(index)).all() for array in arrays)
+        return all(np.isfinite(array[region]).all() for array in arrays)
     except Exception:  # codecs raise whatever their library raises on damaged bytes
         return False
+
+
+def _chunk(array: "zarr.Array[ArrayV3Metadata]", region: Region, cells: tuple[int, ...]) -> str:
+    """File of the chunk of a region, below the map."""
+    index = tuple(part.start // own for part, own in zip(region, cells, strict=True))
+    return f"{array.path}/{array.metadata.encode_chunk_key(index)}"
 
 
 def _handed_out(

@@ -1,6 +1,7 @@
 """Maps from store to store: the bits of `condition`, region by region, whoever works and whatever is lost."""
 
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.budget import Plan
 from cagp_dist.errors import ArgumentError, BudgetError, StoreError
 from cagp_dist.kriging import stored
 from cagp_dist.runtime import SerialExecutor
@@ -40,6 +42,7 @@ def small_pieces(monkeypatch):
     """Several blocks with several pieces each, of which a region reads some."""
     monkeypatch.setattr(point_blocks, "PIECE", 32)
     monkeypatch.setattr(stored, "PIECE", 32)
+    monkeypatch.setattr(stored, "BLOCK", 128)
 
 
 @pytest.fixture
@@ -250,6 +253,28 @@ def test_memory_is_less_than_planned(tmp_path, traced):
     made("compiled.zarr")
     _, peak = traced(lambda: made("measured.zarr"))
     assert peak < plans[0].peak_bytes < 12 * 2**20
+
+
+def test_the_plan_is_said_before_long_work(swath, monkeypatch, caplog):
+    """Observations, cells, blocks, regions and bytes, as on the plan that is handed out."""
+    monkeypatch.setattr("cagp_dist.kriging.narration.QUICK_SECONDS", 0.0)
+    plans: list[Plan] = []
+
+    def note(plan: Plan) -> None:
+        plans.append(plan)
+        assert not caplog.records
+
+    mapped(swath, on_plan=note)
+    said = caplog.records[0].getMessage()
+    assert said.startswith("this takes about")
+    assert plans[0].lines()[0] in said
+    assert re.search(
+        r"8 blocks of observations, 6 regions of 6 x 7 cells, .*iB a task, .*: 900 observed points, "
+        r"198 test points",
+        said,
+    )
+    mapped(swath, "silent.zarr", progress=lambda progress: None)
+    assert len(caplog.records) == 1
 
 
 def test_a_map_by_dask_has_the_same_bits(swath, two_dask_workers):
