@@ -5,10 +5,10 @@ that has all their neighbours; in a cell, targets that stand together share thei
 values before the weights are fixed, or depends on who works on a cell.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -79,7 +79,7 @@ def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterato
     q, k = len(targets), min(neighbours, len(X))
     if q == 0:
         return
-    tree = cKDTree(X * scale, balanced_tree=False, compact_nodes=False)
+    tree = cKDTree(X * scale, leafsize=OF_ANCHOR, balanced_tree=False, compact_nodes=False)
     pieces = _Pieces(tree, PIECE)
     few = max(FEWEST_OF_CELL, min(OF_ANCHOR, q // CELLS))
     wanted = cKDTree(targets * scale, leafsize=few)
@@ -171,7 +171,7 @@ def nearest_points(X: Array, targets: Array, k: int) -> Indices:
 
 def groups(
     X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None
-) -> Iterator[tuple[Indices, Indices, Indices]]:
+) -> "Iterator[Shared]":
     """Targets that share their neighbours, these, and leaves: indices into targets (q, p), X (n, p), means.
 
     Points are scaled. The neighbours of a group are those of all its targets, and so are the leaves, but for
@@ -303,13 +303,18 @@ class Settings:
         return self.neighbours + LEAF * self.coarse
 
 
+Shared: TypeAlias = tuple[Indices, Indices, Indices]
+"""Targets of a cell that share their neighbours, these, and leaves: see `groups`."""
+
+
 class CellPosterior(NamedTuple):
-    """Means (q, T) and downdates (q,) of a cell; observations left out; those of the smallest group."""
+    """Means (q, T) and downdates (q,) of a cell; observations left out and of the smallest group; groups."""
 
     mean: Array
     downdate: Array
     left_out: int
     fewest: int
+    groups: list[Shared]
 
 
 def cell_laws(
@@ -319,15 +324,21 @@ def cell_laws(
     columns: Array,
     targets: Array | LinearFunctionals,
     settings: Settings,
+    shared: list[Shared] | None = None,
+    keep: bool = False,
 ) -> CellPosterior:
     """Means and variances at targets of a cell: a task of executors.
 
-    Shapes: ``X, noise, columns`` (m, p), (m,) and (m, T), ``targets`` (q, p).
+    Shapes: ``X, noise, columns`` (m, p), (m,) and (m, T), ``targets`` (q, p). Groups are searched for unless
+    they are known, and given back where they are to be kept.
     """
     q = len(targets)
     mean, downdate = np.zeros((q, columns.shape[1])), np.empty(q)
     left_out, fewest = 0, len(X)
-    for group in _solved(kernel, X, noise, columns, targets, settings):
+    kept: list[Shared] = []
+    for group in _solved(kernel, X, noise, columns, targets, settings, shared):
+        if keep:
+            kept.append((group.here, group.members, group.coarse))
         mean[group.here] = group.known @ group.values.T
         reduced = np.einsum("ij,ij->i", group.known, group.known)
         if group.drift is not None:
@@ -336,7 +347,7 @@ def cell_laws(
             reduced -= group.drift.cost(unseen)
         downdate[group.here] = reduced
         left_out, fewest = left_out + group.left_out, min(fewest, len(group.members))
-    return CellPosterior(mean, downdate, left_out, fewest)
+    return CellPosterior(mean, downdate, left_out, fewest, kept)
 
 
 def cell_weights(
@@ -430,6 +441,7 @@ def _solved(
     columns: Array,
     targets: Array | LinearFunctionals,
     settings: Settings,
+    shared: Iterable[Shared] | None = None,
 ) -> Iterator[_Group]:
     """Solve the targets of a cell, group by group; what a group holds is gone with the next one."""
     from cagp_dist.compiled import evaluate
@@ -443,7 +455,9 @@ def _solved(
     of_columns = None if means is None else means.of(columns)
     space = np.empty(0)
 
-    for here, members, coarse in groups(X * scale, where * scale, settings, means):
+    if shared is None:
+        shared = groups(X * scale, where * scale, settings, means)
+    for here, members, coarse in shared:
         some, near = part(targets, here), np.ascontiguousarray(points[:, members])
         g, c, m = len(here), coarse.size, len(members)
         at_targets, at_members = np.empty((g, 0)), np.empty((m, 0))

@@ -19,6 +19,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram import Gram, MaskedRings, RingGram, TiledGram
 from cagp_dist.gram.functionals import LinearFunctionals, views_of_functionals
+from cagp_dist.gram.neighbourhoods import metric
 from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
@@ -322,7 +323,7 @@ def demand_of(
     gram, targets = problem.gram, problem.targets
     wide: tuple[tuple[int, int], ...] = ()
     if isinstance(solver, Neighbours) and isinstance(targets, LinearFunctionals):
-        wide = solver.touched(gram, targets)
+        wide = solver.touched(gram.X, targets, scale=metric(gram.kernel, gram.X.shape[1]))
     return Demand(
         n=gram.shape[0],
         q=problem.q,

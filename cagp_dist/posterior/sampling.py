@@ -29,6 +29,7 @@ from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.interface import LinearMean, Problem, Solver, no_op
+from cagp_dist.solvers.local.neighbours import Neighbours, NeighbourSearch
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
@@ -233,6 +234,9 @@ class Sampler:
         ``done`` is called with the group and the iteration that is handed out.
         """
         fields = self.problem.residuals
+        search = NeighbourSearch(
+            self.demand.memory_limit_bytes - max((plan.peak_bytes for plan in plans), default=0)
+        )
         for number, ((first, last), plan) in list(enumerate(zip(groups, plans, strict=True)))[begun:]:
             with single_threaded_blas():
                 at_points, errors = self.prior.draw(generator, last - first)
@@ -241,7 +245,7 @@ class Sampler:
                     at_points, mean = self.coefficients.without_mean(at_points)
                     errors -= mean
             columns = at_points if number else np.concatenate([fields, at_points], axis=1)
-            seen = self._seen(columns, plan, partial(done, number))
+            seen = self._seen(columns, plan, partial(done, number), search)
             known = 0 if number else fields.shape[1]
             errors -= seen[:, known:]
             if not np.isfinite(seen).all():
@@ -251,11 +255,15 @@ class Sampler:
                 )
             yield seen[:, :known], errors
 
-    def _seen(self, columns: Array, plan: Plan, done: Callable[[int], None]) -> Array:
+    def _seen(
+        self, columns: Array, plan: Plan, done: Callable[[int], None], search: NeighbourSearch
+    ) -> Array:
         """``V A columns``, shape (q, r)."""
         problem = replace(self.problem, residuals=np.ascontiguousarray(columns))
         if self.solver.iterations == 0 or problem.q == 0:
             return np.zeros((problem.q, columns.shape[1]))
+        if isinstance(self.solver, Neighbours):
+            return self.solver.mean(problem, executor=self.executor, plan=plan, done=done, search=search)
         if isinstance(self.solver, LinearMean):
             return self.solver.mean(problem, executor=self.executor, plan=plan, done=done)
         if self.solver.many_fields:

@@ -12,6 +12,7 @@ import numpy as np
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
+from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.cell_means import MOST_NODES
 from cagp_dist.mapping import Observations
 from cagp_dist.posterior.coefficients import with_weights
@@ -48,7 +49,7 @@ from cagp_dist.service.task import (
     wanted_places,
 )
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
-from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.solvers import Cholesky, Neighbours, Solver
 from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.tables import Places
@@ -369,6 +370,11 @@ def _demands_of(
     )
     if seen is None:
         return [of_all]
+    points, design, _ = seen
+    if isinstance(solver, Neighbours) and design.region_means is not None:
+        X = unit_sphere(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
+        # how wide a region is among its neighbours, one lengthscale for all coordinates does not change
+        of_all = replace(of_all, wide=solver.touched(X, design.region_means, scale=np.ones(X.shape[1])))
     return _demands(solver, of_all, seen, lambda: wanted_places(job), columns=1 + size.earlier_errors)
 
 
@@ -376,7 +382,7 @@ def _plan_fold(job: Job, size: Size, solver: Solver, demands: list[Demand]) -> P
     """Plan one fold of a cross-validation, where its solves are not all alike."""
     if not 0 < size.folds < size.solves:
         return None
-    of_fold = [replace(each, q=size.tested_at_once, cell_nodes=0) for each in demands]
+    of_fold = [replace(each, q=size.tested_at_once, cell_nodes=0, wide=()) for each in demands]
     return _plan_together(solver, of_fold, coefficients=job.prior.coefficients)
 
 
@@ -423,7 +429,9 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
     if not size.samples:
         return None
     nodes = size.mapped * size.nodes_per_cell
-    demand = replace(max(demands, key=lambda demand: demand.n), q=size.mapped, cell_nodes=nodes, bounds=False)
+    demand = replace(
+        max(demands, key=lambda demand: demand.n), q=size.mapped, cell_nodes=nodes, wide=(), bounds=False
+    )
     points = demand.n + demand.target_points
     draw_bytes = partial(
         scattered_bytes, points=points, values=demand.n + demand.q, p=demand.p, workers=demand.workers

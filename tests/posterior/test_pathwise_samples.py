@@ -12,6 +12,8 @@ from scipy.stats import binom, chi2, norm
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.gram import neighbourhoods
+from cagp_dist.posterior import sampling
 from cagp_dist.posterior.fourier import draw_spectra
 from cagp_dist.posterior.prior_draws import CovarianceDraws, FactorDraws, GridDraws, WaveDraws, prior_draws
 from cagp_dist.posterior.problem import Problems, demand_of, patterns
@@ -70,6 +72,34 @@ def assert_law(errors, covariance, *, excess=0.0):
     whitened = (errors.T * np.linalg.solve(covariance, errors.T)).sum()
     spread = np.sqrt(count * q * (2.0 + excess))
     assert abs(whitened - count * q) < norm.isf(RARE / 2.0) * spread
+
+
+@pytest.mark.parametrize(("room", "searches"), [(0, 3.0), (10_000, 2.0), (2**30, 1.0)])
+def test_groups_of_draws_share_one_search_for_neighbours_where_it_fits(room, searches, monkeypatch):
+    """The same bits as with a search for each; half of it is for the nodes of a region, which take less."""
+    problem, sizes, searched = regression_problem(300, q=60), [], []
+    weights = np.column_stack([np.eye(60), np.full(60, 1.0 / 60.0)])
+    problem = replace(problem, X_test=cagp.LinearFunctionals(problem.X_test, weights))
+    monkeypatch.setattr(sampling, "COLUMN_GROUP", 50)
+
+    def draws():
+        return sampled(problem, cagp.Neighbours(20, coarse=8), samples=130, executor=SerialExecutor())
+
+    def counted(*arguments, original=neighbourhoods.groups):
+        searched.append(1)
+        return original(*arguments)
+
+    def search(room_bytes, original=sampling.NeighbourSearch):
+        sizes.append(room_bytes)
+        return original(room)
+
+    monkeypatch.setattr(neighbourhoods, "groups", counted)
+    expected = draws()
+    once = len(searched)
+    monkeypatch.setattr(sampling, "NeighbourSearch", search)
+    np.testing.assert_array_equal(draws(), expected)
+    assert len(searched) - once == searches * once
+    assert sizes[0] > 2**20, "where there is as much memory as here, all of it is kept"
 
 
 @pytest.mark.parametrize("seed", range(2))

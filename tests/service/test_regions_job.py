@@ -11,11 +11,12 @@ from cagp_dist.cli import app
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export import export_run
 from cagp_dist.report import write_report
+from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare_job
+from cagp_dist.service.task import prepare_job, targets_of
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -80,6 +81,24 @@ def test_they_are_those_of_condition(published):
     assert attributes["cell_methods"] == "time: point area: mean"
     assert attributes["long_name"].endswith("2 metre temperature, mean over the region")
     verify_files(path)
+
+
+def test_a_plan_counts_what_wide_regions_take_of_neighbours():
+    """It asks for what the solve does, which knows targets and observations."""
+    job = parse_job(the_job(solver={"name": "neighbours", "neighbours": 20}, regions_resolution_degrees=6.0))
+    planned = plan_job(job, workers=1).plan
+    task = prepare_job(job, ingest(job, report=lambda text: None))
+    prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
+    plans: list[cagp.Plan] = []
+    targets = targets_of(task.points, task.design, np.arange(0), None)
+    cagp.condition(
+        *(prior, task.inputs, task.targets, targets),
+        solver=task.solver,
+        executor=SerialExecutor(),
+        on_plan=plans.append,
+    )
+    assert planned.gram_entries == plans[0].gram_entries > 300**2
+    assert planned.flops == plans[0].flops
 
 
 @pytest.mark.exhaustive

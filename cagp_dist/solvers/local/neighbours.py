@@ -25,7 +25,9 @@ from cagp_dist.gram.neighbourhoods import (
     LEAF,
     PIECE,
     Cell,
+    CellPosterior,
     Settings,
+    Shared,
     around,
     cell_laws,
     cell_weights,
@@ -66,6 +68,9 @@ Drift = Literal["none", "constant", "linear"]
 
 JOINT_ROWS = 256
 """Targets of a task of the joint law."""
+
+PAIR_FLOPS, WEIGHT_FLOPS = 50, 3_600
+"""What a pair of observations of a wide region takes beside its kernel value, and what each weight takes."""
 
 TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (128, 64), (128, 128), (128, 256))
 """Neighbours and coarse means that "auto" tries, the cheapest first."""
@@ -191,7 +196,10 @@ class Neighbours:
             largest = max(observations for _, observations in demand.wide)
             tasks = 8 * min(demand.workers, len(demand.wide)) * min(ENTRIES, largest * PIECE)
             peak = max(peak + 32 * nodes * weights, 24 * touched + tasks + 8 * (n + q) * (3 * demand.p + 2))
-            entries += sum(observations**2 for _, observations in demand.wide)
+            # of each: its observations with one another and with its nodes, and products with its weights
+            pairs = sum(observations * (observations + own) for own, observations in demand.wide)
+            entries += pairs
+            flops += PAIR_FLOPS * pairs + WEIGHT_FLOPS * nodes * weights
         if demand.full_covariance:
             support = min(n, q * k)
             peak += 24 * demand.q**2 + 12 * q * weights
@@ -244,10 +252,12 @@ class Neighbours:
         _say(best, ratio)
         return replace(best, wider=float(np.median(ratio)))
 
-    def touched(self, gram: Gram, functionals: LinearFunctionals) -> tuple[tuple[int, int], ...]:
+    def touched(
+        self, X: Array, functionals: LinearFunctionals, *, scale: Array
+    ) -> tuple[tuple[int, int], ...]:
         """Count nodes and observations with weights, at most, of each functional over a wide region."""
-        n, k = gram.shape[0], 64 if self.neighbours == "auto" else self.neighbours
-        near = around(functionals, gram.X, scale=metric(gram.kernel, gram.X.shape[1]), neighbours=k)
+        n, k = len(X), 64 if self.neighbours == "auto" else self.neighbours
+        near = around(functionals, X, scale=scale, neighbours=k)
         most = np.minimum(near, functionals.counts * self.weights_of_target(n))
         spread = np.flatnonzero(near)
         return tuple(zip(functionals.counts[spread].tolist(), most[spread].tolist(), strict=True))
@@ -280,13 +290,13 @@ class Neighbours:
         executor: Executor,
         plan: Plan,
         done: Callable[[int], None] = no_op,
+        search: "NeighbourSearch | None" = None,
     ) -> Array:
-        """``W b`` (q, T) for right-hand sides (n, T)."""
-        solver = self.settled(problem, executor=executor)
+        """``W b`` (q, T) for right-hand sides (n, T); a search serves all of those of one problem."""
+        solver, search = self.settled(problem, executor=executor), search or NeighbourSearch(-1)
         with single_threaded_blas():
-            found = _Work(solver, problem.gram, list_targets(problem.targets), executor).laws(
-                problem.residuals
-            )[0]
+            work = _Work(solver, problem.gram, list_targets(problem.targets), executor)
+            found = work.laws(problem.residuals, search=search)[0]
         done(1)
         return found
 
@@ -350,6 +360,23 @@ def _say(solver: Neighbours, ratio: Array) -> None:
     )
 
 
+@dataclass(eq=False)
+class NeighbourSearch:
+    """What was found around the targets of a problem, kept for other right-hand sides where there is room."""
+
+    room_bytes: int
+    cells: list[tuple[Cell, list[Shared]]] = field(default_factory=list)
+    weights: "csr_array | None" = None  # of functionals over wide regions
+    whole: bool = False  # all cells are there
+
+    def fits(self, size: int) -> bool:
+        """Take so many bytes of the room; drop all cells where there is not enough."""
+        self.room_bytes -= size
+        if self.room_bytes < 0:
+            self.cells.clear()
+        return self.room_bytes >= 0
+
+
 class _Work:
     """Neighbourhoods of targets on an executor."""
 
@@ -366,10 +393,13 @@ class _Work:
         self._settings, self._kernel = solver._settings, gram.kernel
         self._scale = metric(gram.kernel, gram.X.shape[1])
 
-    def laws(self, columns: Array, *, checkpoint: Checkpoint | None = None) -> tuple[Array, Array, int, bool]:
+    def laws(
+        self, columns: Array, *, checkpoint: Checkpoint | None = None, search: NeighbourSearch | None = None
+    ) -> tuple[Array, Array, int, bool]:
         """Means (q, T), downdates (q,), observations left out, and whether all were used everywhere.
 
-        Cells that a checkpoint has are not done again.
+        Cells that a checkpoint has are not done again. With a search only the means are wanted: functionals
+        over wide regions, whose downdates cost more than all else, have none.
         """
         targets, gram = self._targets, self._gram
         q, n = len(targets), gram.shape[0]
@@ -380,9 +410,14 @@ class _Work:
             spread = wide(targets, gram.X, scale=self._scale, neighbours=self._settings.neighbours)
             narrow = np.setdiff1d(narrow, spread)
             if spread.size and kept is None:
-                weights = self._of_wide(targets.part(spread))
+                weights = None if search is None else search.weights
+                if weights is None:
+                    weights = self._of_wide(targets.part(spread))
                 mean[spread] = weights @ columns
-                downdate[spread] = self._each(weights, targets.part(spread))
+                if search is None:
+                    downdate[spread] = self._each(weights, targets.part(spread))
+                elif search.weights is None and search.fits(weights.data.nbytes + weights.indices.nbytes):
+                    search.weights = weights
         chosen = part(targets, narrow)
         left_out, exact = 0, narrow.size == q
         if kept is not None:
@@ -392,7 +427,10 @@ class _Work:
         def write(writer: CheckpointWriter) -> bool:
             return writer.write("mean", mean) and writer.write("downdate", downdate)
 
-        def submit(cell: Cell, home: int) -> Handle[tuple[Array, Array, int, int]]:
+        known = search.cells if search is not None and search.whole else None
+        keep = search is not None and known is None and search.fits(0)
+
+        def submit(cell: Cell, home: int) -> Handle[CellPosterior]:
             halo, here = cell.halo, narrow[cell.targets]
             return self._executor.submit(
                 cell_laws,
@@ -402,16 +440,24 @@ class _Work:
                 columns[halo],
                 part(targets, here),
                 self._settings,
+                None if known is None else known[home][1],
+                keep,
                 home=home,
             )
 
-        for done, (cell, found) in enumerate(self._cells(chosen, submit, begun=begun), begun + 1):
+        every = None if known is None else [cell for cell, _ in known]
+        for done, (cell, found) in enumerate(self._cells(chosen, submit, every, begun=begun), begun + 1):
             here = narrow[cell.targets]
-            mean[here], downdate[here] = found[0], found[1]
-            left_out += found[2]
-            exact = exact and found[3] == n
+            mean[here], downdate[here] = found.mean, found.downdate
+            left_out += found.left_out
+            exact = exact and found.fewest == n
+            if search is not None and keep:
+                search.cells.append((cell, found.groups))
+                keep = search.fits(sum(each.nbytes for some in (cell, *found.groups) for each in some))
             if checkpoint is not None and checkpoint.due():
                 checkpoint.save({"cells": done, "left_out": int(left_out), "exact": bool(exact)}, write)
+        if search is not None and keep:
+            search.whole = True
         return mean, downdate, left_out, exact and self._settings.drift == "none"
 
     def weights(self) -> "csr_array":
@@ -490,7 +536,12 @@ class _Work:
         return np.asarray(0.5 * (square + square.T))
 
     def _cells(
-        self, targets: Array | LinearFunctionals, submit: Callable[[Cell, int], Handle[T]], *, begun: int = 0
+        self,
+        targets: Array | LinearFunctionals,
+        submit: Callable[[Cell, int], Handle[T]],
+        every: Iterable[Cell] | None = None,
+        *,
+        begun: int = 0,
     ) -> Iterator[tuple[Cell, T]]:
         """Hand out cells after the first ones, some at a time, and give what they found, in order."""
         where = targets.centres if isinstance(targets, LinearFunctionals) else targets
@@ -499,13 +550,16 @@ class _Work:
 
         def first() -> Iterator[tuple[Cell, T]]:
             nonlocal done
-            cell, handle = waiting.pop(0)
-            yield cell, self._executor.gather([handle])[0]
-            done += len(cell.targets)
-            if done < len(where):  # the state tells of the end
-                self._heard(done / len(where))  # what was found is kept by now: who hears may end the solve
+            some = [waiting.pop(0) for _ in waiting[: self._executor.workers]]
+            found = self._executor.gather([handle for _, handle in some])
+            for (cell, _), each in zip(some, found, strict=True):
+                yield cell, each
+                done += len(cell.targets)
+                if done < len(where):  # the state tells of the end
+                    self._heard(done / len(where))  # what was found is kept: who hears may end the solve
 
-        every = cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
+        if every is None:
+            every = cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
         for number, cell in enumerate(every):
             if number < begun:
                 done += len(cell.targets)
