@@ -7,6 +7,7 @@ which of the two its reader can change.
 import sys
 from collections.abc import Iterable
 from enum import Enum
+from typing import Self
 
 
 class Remedy(Enum):
@@ -63,6 +64,27 @@ def advice(remedies: Iterable[Remedy], *, in_job: bool = False) -> str:
         return ""
     sentence = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])}, or {texts[-1]}"
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+class AdvisedStatus(Enum):
+    """How work ended: a word for programs, what it means and what to do about it for people."""
+
+    meaning: str
+    """What this means."""
+
+    remedies: tuple[Remedy, ...]
+    """What to do."""
+
+    def __new__(cls, value: str, meaning: str, *remedies: Remedy) -> Self:
+        """Give a member the word as its value."""
+        status = object.__new__(cls)
+        status._value_, status.meaning, status.remedies = value, meaning, remedies
+        return status
+
+    @property
+    def advice(self) -> str:
+        """What this means and what to do."""
+        return f"{self.meaning} {advice(self.remedies)}".rstrip()
 
 
 def installation(extra: str) -> str:

@@ -75,10 +75,6 @@ TESTS = {
         "likelihood/test_sums.py",
         "likelihood/test_own_noise.py",
     ),
-    "cagp_dist/likelihood/learned/sgpr.py": (
-        "conformance/test_identities_of_inducing_points.py",
-        "likelihood/test_sgpr.py",
-    ),
     "cagp_dist/likelihood/learned/elbo.py": ("conformance/test_identities_of_bounds.py",),
     "cagp_dist/solvers/engine/adjoint.py": (
         "solvers/test_going_on.py",

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
@@ -11,74 +10,51 @@ from cagp_dist.checks import check_between
 from cagp_dist.kernels import Lengthscales
 from cagp_dist.likelihood.numbering import Numbering
 from cagp_dist.prior import Prior
-from cagp_dist.remedies import Remedy, advice
+from cagp_dist.remedies import AdvisedStatus, Remedy
 
 
-class FitStatus(Enum):
+class FitStatus(AdvisedStatus):
     """How a fit ended, and what to do about it."""
 
-    CONVERGED = "converged"
-    AT_BOUND = "at-bound"
-    FLAT = "flat"
-    NOT_CONVERGED = "not-converged"
-    BIASED = "biased"
-
-    @property
-    def ok(self) -> bool:
-        """Whether the parameters are an optimum inside the bounds, with standard errors."""
-        return self is FitStatus.CONVERGED
-
-    @property
-    def meaning(self) -> str:
-        """What this means."""
-        return _MEANING[self]
-
-    @property
-    def remedies(self) -> tuple[Remedy, ...]:
-        """What to do."""
-        return _REMEDIES[self]
-
-    @property
-    def advice(self) -> str:
-        """What this means and what to do."""
-        return f"{self.meaning} {advice(self.remedies)}".rstrip()
-
-
-_MEANING = {
-    FitStatus.CONVERGED: "The parameters are an optimum of the likelihood inside the bounds.",
-    FitStatus.AT_BOUND: (
+    CONVERGED = ("converged", "The parameters are an optimum of the likelihood inside the bounds.")
+    AT_BOUND = (
+        "at-bound",
         "A parameter ended on its bound: the likelihood may rise beyond it, or the data do not determine "
-        "the parameter."
-    ),
-    FitStatus.FLAT: (
-        "The likelihood hardly depends on some combination of the parameters, so that standard errors are "
-        "missing or very large."
-    ),
-    FitStatus.NOT_CONVERGED: "The search ended before the gradient was small beside its own uncertainty.",
-    FitStatus.BIASED: (
-        "The optimum of the evidence lower bound lies more than two standard errors from that of the "
-        "likelihood: the actions resolve too little of the field."
-    ),
-}
-
-_REMEDIES: dict[FitStatus, tuple[Remedy, ...]] = {
-    FitStatus.CONVERGED: (),
-    FitStatus.AT_BOUND: (
+        "the parameter.",
         Remedy.WIDER_BOUNDS,
         Remedy.OTHER_MODEL,
         Remedy.MORE_POINTS,
         Remedy.EQUAL_BOUNDS,
-    ),
-    FitStatus.FLAT: (Remedy.EQUAL_BOUNDS, Remedy.OTHER_MODEL, Remedy.MORE_POINTS),
-    FitStatus.NOT_CONVERGED: (
+    )
+    FLAT = (
+        "flat",
+        "The likelihood hardly depends on some combination of the parameters, so that standard errors are "
+        "missing or very large.",
+        Remedy.EQUAL_BOUNDS,
+        Remedy.OTHER_MODEL,
+        Remedy.MORE_POINTS,
+    )
+    NOT_CONVERGED = (
+        "not-converged",
+        "The search ended before the gradient was small beside its own uncertainty.",
         Remedy.START_HERE,
         Remedy.MORE_STARTS,
         Remedy.HIGHER_NOISE_BOUND,
         Remedy.OTHER_MODEL,
         Remedy.FEWER_OBSERVED,
-    ),
-    FitStatus.BIASED: (Remedy.MORE_ACTIONS, Remedy.PATHWISE),
-}
+    )
+    BIASED = (
+        "biased",
+        "The optimum of the evidence lower bound lies more than two standard errors from that of the "
+        "likelihood: the actions resolve too little of the field.",
+        Remedy.MORE_ACTIONS,
+        Remedy.PATHWISE,
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the parameters are an optimum inside the bounds, with standard errors."""
+        return self is FitStatus.CONVERGED
 
 
 Numbers = float | tuple[float, ...]

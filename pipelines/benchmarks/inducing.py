@@ -9,10 +9,10 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.likelihood.learned.inducing import inducing_points
-from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import ThreadExecutor
 from pipelines.experiments import gpytorch_models
+from pipelines.experiments.inducing import inducing_points
+from pipelines.experiments.sgpr import Sgpr
 
 Figures = dict[str, float]
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cagp_dist.arrays import Array
+from cagp_dist.likelihood.learned.course import OptimiserStep, Stopping
 from cagp_dist.likelihood.learned.objective import Objective
-from cagp_dist.likelihood.learned.optimise import Optimiser, OptimiserStep, Stopping, maximise
+from cagp_dist.likelihood.learned.optimise import Optimiser, maximise
 
 MARKS = (0, 1, 2, 5, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000)
 """Steps whose vectors are kept, beside the last."""

@@ -40,19 +40,21 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.kernels import Kernel
-from cagp_dist.likelihood.learned.elbo import Elbo, ProjectedLikelihood
-from cagp_dist.likelihood.learned.inducing import inducing_points
+from cagp_dist.likelihood.learned.elbo import Elbo
 from cagp_dist.likelihood.learned.objective import Hyperparameters, Objective
-from cagp_dist.likelihood.learned.optimise import LBFGS, Adam, Optimiser
+from cagp_dist.likelihood.learned.optimise import LBFGS, Optimiser
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
-from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.likelihood.numbering import Model
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from pipelines.experiments import gpytorch_models
+from pipelines.experiments.adam import Adam
 from pipelines.experiments.climbing import Way, climb
+from pipelines.experiments.inducing import inducing_points
 from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
+from pipelines.experiments.projected_likelihood import ProjectedLikelihood
+from pipelines.experiments.sgpr import Sgpr
 from pipelines.experiments.uci import DATA, Cases, available
 from pipelines.experiments.wrong_determinant import WrongDeterminant
 

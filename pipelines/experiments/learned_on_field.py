@@ -22,8 +22,9 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.scores import scores
+from cagp_dist.likelihood.learned.course import Optimum, Stopping
 from cagp_dist.likelihood.learned.elbo import Elbo
-from cagp_dist.likelihood.learned.optimise import LBFGS, Optimum, Stopping, maximise
+from cagp_dist.likelihood.learned.optimise import LBFGS, maximise
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor

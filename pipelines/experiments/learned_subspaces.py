@@ -29,16 +29,16 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.kernels import Kernel
 from cagp_dist.likelihood.learned.elbo import Elbo
-from cagp_dist.likelihood.learned.inducing import inducing_points
 from cagp_dist.likelihood.learned.optimise import LBFGS
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
-from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime import Executor, ThreadExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from pipelines.experiments.climbing import Way, climb
+from pipelines.experiments.inducing import inducing_points
 from pipelines.experiments.output import ACCENT, drawn, parser, print_table, save
 from pipelines.experiments.sample_field import SampleField
+from pipelines.experiments.sgpr import Sgpr
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

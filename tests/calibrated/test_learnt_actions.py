@@ -12,11 +12,12 @@ import pytest
 from scipy.optimize import minimize
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.learned.elbo import Elbo, ProjectedLikelihood
+from cagp_dist.likelihood.learned.elbo import Elbo
 from cagp_dist.likelihood.learned.objective import Objective
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
+from pipelines.experiments.projected_likelihood import ProjectedLikelihood
 
 from .test_simulation_based_calibration import N_TRAIN, PRIOR, grid
 

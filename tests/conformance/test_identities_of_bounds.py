@@ -12,13 +12,14 @@ from scipy.stats import multivariate_normal
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.likelihood.learned import projected_data
-from cagp_dist.likelihood.learned.elbo import Elbo, ProjectedLikelihood
+from cagp_dist.likelihood.learned.elbo import Elbo
 from cagp_dist.likelihood.learned.objective import Hyperparameters
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers.actions import block_sparse
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
+from pipelines.experiments.projected_likelihood import ProjectedLikelihood
 
 from ..oracle import assert_close
 

@@ -1,7 +1,7 @@
 """Identity T35 of the mathematics page: Titsias' bound of the likelihood, by inducing points.
 
 Here the bound is written out as it stands in the source, with the matrix Q;
-`cagp_dist.likelihood.learned.sgpr` has another formula, and tiles.
+`pipelines.experiments.sgpr` has another formula, and tiles.
 """
 
 import itertools
@@ -12,10 +12,10 @@ from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
-from cagp_dist.likelihood.learned import inducing_tiles, sgpr
-from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
+from pipelines.experiments import inducing_tiles, sgpr
+from pipelines.experiments.sgpr import Sgpr
 
 from ..oracle import assert_close, kernel_matrix
 from .test_identities_of_bounds import every_model

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor
+from pipelines.experiments.sgpr import Sgpr
 
 from .scripts import script
 

@@ -6,7 +6,6 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS
 from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
@@ -271,24 +270,6 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     np.testing.assert_allclose(found.predictive_std, law.std, rtol=1e-9)
     assert found.attrs["recalibration"] == "kuleshov"
     assert "errors at 198 places" in found.attrs["recalibration_statement"]
-
-
-class Halved:
-    """A method of recalibration that nobody has: all error bars were twice too wide."""
-
-    def fit(self, law, observed, X):
-        return self
-
-    def __call__(self, law, X_new):
-        return Gaussian(law.mean, 0.5 * law.std)
-
-
-def test_a_method_of_recalibration_is_one_line_of_the_registry(stations, monkeypatch):
-    monkeypatch.setitem(RECALIBRATIONS, "halved", Halved)
-    given = {"noise_std": 0.5, "lengthscale": 0.8, "variance": 9.0}
-    found = cagp.krige(stations, to=30.0, recalibration="halved", **given)
-    expected = 0.5 * np.hypot(found["std"], found.attrs["reference_noise_std"])
-    np.testing.assert_allclose(found["predictive_std"], expected, rtol=1e-6)
 
 
 def test_what_recalibrated_laws_do_not_say_is_refused(stations, truth):

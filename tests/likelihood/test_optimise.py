@@ -7,13 +7,15 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
+from cagp_dist.likelihood.learned.course import OptimumStatus, Stopping
 from cagp_dist.likelihood.learned.elbo import Elbo
-from cagp_dist.likelihood.learned.optimise import LBFGS, Adam, OptimumStatus, Stopping, maximise
+from cagp_dist.likelihood.learned.optimise import LBFGS, maximise
 from cagp_dist.likelihood.learned.projected_data import ProjectedData
-from cagp_dist.likelihood.learned.sgpr import Sgpr
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.store.checkpoints import Checkpoints
+from pipelines.experiments.adam import Adam
+from pipelines.experiments.sgpr import Sgpr
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -271,7 +273,7 @@ def test_lbfgs_that_takes_another_way_works_it_out(tmp_path):
     maximise(Hill(), START, stopping=NEVER, optimiser=LBFGS(steps=5), **kept)
     folder = next(tmp_path.glob("*/0*"))
     assert folder.is_dir()
-    from cagp_dist.likelihood import lbfgs
+    from cagp_dist.likelihood.learned import optimise as lbfgs
 
     class Elsewhere(lbfgs._Evaluations):
         def _next(self, vector):

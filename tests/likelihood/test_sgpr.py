@@ -5,9 +5,9 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
-from cagp_dist.likelihood.learned.inducing import CANDIDATES, inducing_points
-from cagp_dist.likelihood.learned.sgpr import Sgpr, sgpr_bytes
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from pipelines.experiments.inducing import CANDIDATES, inducing_points
+from pipelines.experiments.sgpr import Sgpr, sgpr_bytes
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 

@@ -15,8 +15,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import SMALLEST_RATIO, Bounds, Limits
 from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
 from cagp_dist.likelihood.fit_result import BoundOptimum, FitStatus
+from cagp_dist.likelihood.learned.course import OptimiserStep, Stopping
 from cagp_dist.likelihood.learned.elbo import Elbo
-from cagp_dist.likelihood.learned.optimise import LBFGS, OptimiserStep, Stopping, maximise
+from cagp_dist.likelihood.learned.optimise import LBFGS, maximise
 from cagp_dist.likelihood.learned.projected_data import ProjectedData, check_projection
 from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.observed import ResidualsAtPoints

@@ -1,4 +1,4 @@
-"""What block-sparse actions say of the likelihood: the evidence lower bound, and the projected likelihood.
+"""What block-sparse actions say of the likelihood: the evidence lower bound.
 
 For actions S (n, i), T fields b (n, T), ``G = K + noise I`` and::
 
@@ -10,18 +10,9 @@ the evidence lower bound of the computation-aware posterior [Wenger et al. 2024,
     -2 ELBO = (|r|^2 + T (tr(K) - |W|^2)) / noise + T (n - i) log noise + n T log 2 pi
               + tr(w'N w) - T tr(N) + T log|M| - T log|H|
 
-at most the log likelihood, and equal to it where S has n independent columns. The log likelihood of the
-projected data alone, of S'b with the columns of S scaled to H = I [eq. 9], is no bound of it:
-
-    -2 L = |w|^2 + T log|M| - T log|H| + i T log 2 pi
-
-Both are functions of the hyperparameters and of the n entries of S, with analytic gradients. An evaluation
-goes through the tiles of K twice, n^2 kernel entries in all, beside some 5 n i^2 flops; it keeps one array of
-the size of W.
+at most the log likelihood, and equal to it where S has n independent columns. An evaluation goes through the
+tiles of K twice, n^2 kernel entries in all, beside some 5 n i^2 flops; it keeps one array of the size of W.
 """
-
-from abc import ABC, abstractmethod
-from typing import final
 
 import numpy as np
 
@@ -30,39 +21,18 @@ from cagp_dist.likelihood.learned.projected_data import ProjectedData
 from cagp_dist.runtime import single_threaded_blas
 
 
-class _OfActions(ABC):
-    """A function of the hyperparameters and of the n entries of S."""
+class Elbo:
+    """The evidence lower bound of a computation-aware posterior, by hyperparameters and entries of S."""
 
     def __init__(self, data: ProjectedData) -> None:
         self._data = data
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the hyperparameters."""
-        return self._data.hyperparameters.names
-
-    @property
-    def size(self) -> int:
-        """Hyperparameters and points."""
-        return self._data.size
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of objective, data, model and blocks, for checkpoints."""
-        return f"{type(self).__name__} {self._data.fingerprint}"
+        self.names, self.size = data.hyperparameters.names, data.size
+        self.fingerprint = f"Elbo {data.fingerprint}"
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         """Evaluate at logarithms of hyperparameters and entries of S; see `Objective`."""
         with single_threaded_blas():
             return self._evaluate(vector)
-
-    @abstractmethod
-    def _evaluate(self, vector: Array) -> tuple[float, Array]: ...
-
-
-@final
-class Elbo(_OfActions):
-    """The evidence lower bound of a computation-aware posterior, by hyperparameters and actions."""
 
     def _evaluate(self, vector: Array) -> tuple[float, Array]:
         data = self._data
@@ -88,27 +58,5 @@ class Elbo(_OfActions):
             by_noise=-misfit / noise**2 + T * (n - i) / noise,
             by_prior=T * n / noise,
             with_residual=True,
-        )
-        return -0.5 * twice, -0.5 * gradient
-
-
-@final
-class ProjectedLikelihood(_OfActions):
-    """The log likelihood of the projected data S'b alone, by hyperparameters and actions.
-
-    It does not see what S leaves out: maximised over S it learns actions that are easily explained, and
-    overestimates the noise [Wenger et al. 2024, S3]. For comparisons; `Elbo` is the one to fit with.
-    """
-
-    def _evaluate(self, vector: Array) -> tuple[float, Array]:
-        data = self._data
-        seen = data.at(vector)
-        i, T, w = data.actions, data.fields, seen.solution
-        twice = float(np.vdot(w, w)) + T * (seen.log_determinant + i * np.log(2.0 * np.pi))
-        gradient = data.gradient(
-            seen,
-            by_matrix=np.zeros((i, i)),
-            by_inverted=T * np.eye(i) - w @ w.T,
-            by_projected=2.0 * w,
         )
         return -0.5 * twice, -0.5 * gradient

@@ -1,28 +1,43 @@
 """Maximise an objective, such as a lower bound of the likelihood, by hyperparameters and what else it learns.
 
-How steps are taken is the matter of an optimiser, `LBFGS` or `Adam`; when it is enough that of the objective
+How steps are taken is the matter of an optimiser, such as `LBFGS`; when it is enough that of the objective
 itself (`Stopping`), never of scores at test points: these would then no longer be scores of unseen data.
 """
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Limits
-from cagp_dist.likelihood.course import Course, Stopping
-from cagp_dist.likelihood.lbfgs import LBFGS
-from cagp_dist.likelihood.learned.adam import Adam
+from cagp_dist.likelihood.learned.course import (
+    Course,
+    OptimiserStep,
+    Optimum,
+    OptimumStatus,
+    Stopping,
+)
 from cagp_dist.likelihood.learned.objective import Objective
-from cagp_dist.likelihood.optimum import OptimiserStep, Optimum, OptimumStatus
-from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, SolveCheckpoints, add_arrays
+from cagp_dist.solvers.engine.solve_checkpoints import (
+    Checkpoint,
+    CheckpointReader,
+    CheckpointWriter,
+    SolveCheckpoints,
+    add_arrays,
+)
 from cagp_dist.versions import version
-
-__all__ = ["LBFGS", "Adam", "Optimiser", "OptimiserStep", "Optimum", "OptimumStatus", "Stopping", "maximise"]
 
 FORMAT = 1
 """Of what is kept; checkpoints of another format are not found."""
+
+
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+"""As SciPy has it."""
 
 
 class Optimiser(Protocol):
@@ -31,6 +46,53 @@ class Optimiser(Protocol):
     def climb(self, course: Course, checkpoint: Checkpoint | None) -> None:
         """Evaluate and take steps while the course goes on, and keep what is needed to go on later."""
         ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LBFGS:
+    """L-BFGS-B: few steps, each with one evaluation or a few, for objectives without chance in them."""
+
+    steps: int = 100  # At most so many
+    memory: int = 10  # Steps whose change of the gradient says how the objective is curved
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps, least=0)
+        check_count("memory", self.memory, least=1)
+
+    def climb(self, course: Course, checkpoint: Checkpoint | None) -> None:
+        """Take steps until the course says that it is enough, no step rises, or they are used up."""
+        from scipy.optimize import minimize
+
+        evaluations = _Evaluations(course, checkpoint)
+
+        def descent(x: Vector) -> tuple[float, Array]:
+            value, gradient = evaluations.at(x)
+            return -value, -gradient
+
+        def taken(xk: Vector) -> None:
+            if not course.take(xk, *evaluations.at(xk), new=evaluations.new):
+                raise StopIteration
+
+        start = course.start.ravel()
+        if not course.take(start, *evaluations.at(start), new=evaluations.new) or self.steps == 0:
+            return
+        found = minimize(
+            descent,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(course.low, course.high, strict=True)),
+            callback=taken,
+            options={
+                "maxiter": self.steps,
+                "maxfun": 10**9,
+                "maxcor": self.memory,
+                "ftol": 0.0,  # when to stop is said elsewhere
+                "gtol": 0.0,
+            },
+        )
+        if course.reason is None and found.nit < self.steps:
+            course.reason = OptimumStatus.STOPPED_EARLY  # no step along the line rises
 
 
 DEFAULT = LBFGS()
@@ -72,3 +134,50 @@ def _digest(course: Course, settings: object) -> str:
     found = hashlib.sha256(repr((FORMAT, version("cagp-dist"), settings, course.names)).encode())
     add_arrays(found, [course.start, course.low, course.high])
     return found.hexdigest()
+
+
+class _Evaluations:
+    """Evaluations in their order; those that a checkpoint has are not worked out again."""
+
+    def __init__(self, course: Course, checkpoint: Checkpoint | None) -> None:
+        self._course, self._checkpoint = course, checkpoint
+        self._kept: CheckpointReader | None = None if checkpoint is None else checkpoint.latest()
+        self._said: list[dict[str, Any]] = (
+            [] if self._kept is None else list(self._kept.metadata["evaluations"])
+        )
+        self._gradients: list[Array] = []
+        self._last: tuple[Array, float, Array] | None = None
+        self._taken = 0
+        self.new = True
+
+    def at(self, vector: Array) -> tuple[float, Array]:
+        """Give value and gradient: the last once more, one that was kept, or a new one."""
+        if self._last is None or not np.array_equal(self._last[0], vector):
+            own = np.array(vector)
+            self._last = (own, *(self._course.evaluate(own) if self._checkpoint is None else self._next(own)))
+        return self._last[1:]
+
+    def _next(self, vector: Array) -> tuple[float, Array]:
+        assert self._checkpoint is not None
+        index, self._taken = self._taken, self._taken + 1
+        digest = hashlib.sha256()
+        add_arrays(digest, [vector])
+        where = digest.hexdigest()
+        self.new = self._kept is None or index >= len(self._said) or self._said[index]["where"] != where
+        if self._kept is not None and not self.new:
+            said, gradient = self._said[index], self._kept.read("gradients", index, index + 1)[0]
+            self._gradients.append(gradient)
+            self._course.evaluations += 1
+            self._course.goes_on_from(said["seconds"])
+            return said["value"], gradient
+        self._kept = None
+        del self._said[index:]
+        value, gradient = self._course.evaluate(vector)
+        self._gradients.append(gradient)
+        self._said.append({"where": where, "value": value, "seconds": self._course.seconds})
+        if self._checkpoint.due():
+            self._checkpoint.save({"evaluations": self._said}, self._write)
+        return value, gradient
+
+    def _write(self, writer: CheckpointWriter) -> bool:
+        return writer.write("gradients", np.stack(self._gradients))

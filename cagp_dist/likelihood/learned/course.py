@@ -11,7 +11,66 @@ from cagp_dist.checks import check_count, check_positive
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.likelihood.bounds import TOUCHING, Limits
 from cagp_dist.likelihood.learned.objective import Objective
-from cagp_dist.likelihood.optimum import OptimiserStep, Optimum, OptimumStatus
+from cagp_dist.remedies import AdvisedStatus, Remedy
+
+
+class OptimumStatus(AdvisedStatus):
+    """How a search ended, and what to do about it."""
+
+    CONVERGED = ("converged", "The objective is level at the highest place that was seen, inside the bounds.")
+    AT_BOUND = (
+        "at-bound",
+        "The search ended with a hyperparameter on its bound: the objective may rise beyond it, or the data "
+        "do not determine it.",
+        Remedy.WIDER_BOUNDS,
+        Remedy.OTHER_MODEL,
+        Remedy.EQUAL_BOUNDS,
+    )
+    STOPPED_EARLY = (
+        "stopped-early",
+        "The objective rose by less than was asked for over the last steps, or by no step at all, though it "
+        "is not level.",
+        Remedy.LONGER_WINDOW,
+        Remedy.START_HERE,
+    )
+    STEPS_USED_UP = (
+        "steps-used-up",
+        "All steps were taken before the objective was level.",
+        Remedy.MORE_STEPS,
+        Remedy.START_HERE,
+    )
+
+    @property
+    def ok(self) -> bool:
+        """Whether the objective is level there, inside the bounds."""
+        return self is OptimumStatus.CONVERGED
+
+
+@dataclass(frozen=True)
+class OptimiserStep:
+    """Where a search was after one step."""
+
+    step: int  # 0 is the start
+    value: float  # Of the objective, nats
+    # Euclidean norm of its gradient by the whole vector, without what points out of the bounds
+    gradient_norm: float
+    hyperparameters: dict[str, float]  # In their own units, by name
+    seconds: float  # Since the start; of a search that went on, without what lay between
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The highest place that a search has seen."""
+
+    vector: Array  # (size,): logarithms of the hyperparameters, then what else the objective learns
+    value: float  # Of the objective there, nats
+    hyperparameters: dict[str, float]  # In their own units, by name
+    status: OptimumStatus  # How the search ended, with ``ok`` and ``advice``
+    at_bound: tuple[str, ...]  # Hyperparameters on a bound that does not fix them
+    gradient_norm: float  # As in `OptimiserStep`, there
+    trace: tuple[OptimiserStep, ...]  # The way, from the start on
+    evaluations: int  # Values with gradient, those of line searches and of a search that was cut off included
+    seconds: float  # Wall time
 
 
 @dataclass(frozen=True, kw_only=True)

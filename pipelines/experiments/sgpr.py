@@ -32,14 +32,6 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.tiled import kernel_panel, put_value
 from cagp_dist.kernels import Kernel, point_columns
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
-from cagp_dist.likelihood.learned.inducing_tiles import (
-    TILE,
-    pair_gradients,
-    strip_gradients,
-    strip_sums,
-    strips_of,
-    target_moments,
-)
 from cagp_dist.likelihood.learned.objective import Hyperparameters
 from cagp_dist.likelihood.numbering import Families, Model
 from cagp_dist.posterior.trace import VARIANCE_ROUNDING
@@ -48,6 +40,14 @@ from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.solvers.engine.solve_checkpoints import add_arrays
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import STRIPS, block_ranges
+from pipelines.experiments.inducing_tiles import (
+    TILE,
+    pair_gradients,
+    strip_gradients,
+    strip_sums,
+    strips_of,
+    target_moments,
+)
 
 SQUARES = 9
 """Matrices (m, m) that are there at a time beside those of tasks, at most."""

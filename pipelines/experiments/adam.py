@@ -6,8 +6,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_between, check_count, check_positive
-from cagp_dist.likelihood.course import Course
-from cagp_dist.likelihood.optimum import OptimiserStep
+from cagp_dist.likelihood.learned.course import Course, OptimiserStep
 from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter
 
 

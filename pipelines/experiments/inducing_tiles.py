@@ -1,6 +1,6 @@
 """What tasks do for the bound of inducing points: sums over strips of the observed points, tile by tile.
 
-L is the factor of ``k(Z, Z)`` and ``a = L^-1 k(Z, X)``; see `cagp_dist.likelihood.learned.sgpr`.
+L is the factor of ``k(Z, Z)`` and ``a = L^-1 k(Z, X)``; see `pipelines.experiments.sgpr`.
 """
 
 import numpy as np
