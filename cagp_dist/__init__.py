@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         TwoLevelBlockJacobi,
         UnitVectors,
     )
+    from cagp_dist.space_time import SpaceTime
 
 __version__ = version("cagp-dist")
 
@@ -114,6 +115,7 @@ _HOME = {
     "SampledPosterior": "samples",
     "posterior_by_samples": "samples",
     "run": "service.run",
+    "SpaceTime": "space_time",
     "sample_posterior": "samples",
     "BlockGaussSeidel": "solvers",
     "BlockJacobi": "solvers",
@@ -187,6 +189,7 @@ __all__ = [
     "RingGram",
     "Rings",
     "SampledPosterior",
+    "SpaceTime",
     "SparseActions",
     "SquaredExponential",
     "StandardErrors",

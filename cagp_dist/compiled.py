@@ -42,6 +42,9 @@ SCALE, FIRST_COEFFICIENT, TERMS = 4, 5, 4
 PIECES = 3
 EDGE, FIRST_POWER, FIRST_PIECE = 4, 5, 9
 FIRST_OCTAVE, PIECES_OF_OCTAVE, DEGREE = -40, 64, 4
+# A product of two profiles, of the coordinates before and from a split; where they begin.
+PRODUCT = 4
+SPLIT, SECOND_FACTOR, FIRST_FACTOR = 4, 5, 6
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
 # variance, one over its lengthscale, and from OWN on the same for each coordinate if each has its own.
@@ -160,11 +163,11 @@ def _squared_distances(X, i, Z, start, out):
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
-def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, out):
-    """Evaluate squared distances with every coordinate in units of its own lengthscale."""
+def _scaled_squared_distances(inverse_lengthscale, X, i, Z, start, first, last, out):
+    """Squared distances in some coordinates, ``first`` to ``last``, in units of their own lengthscales."""
     size = out.size
     out[:] = 0.0
-    for k in range(X.shape[0]):
+    for k in range(first, last):
         x0, z0, scale = X[k, i], Z[k][start : start + size], inverse_lengthscale[k]
         for j in range(size):
             d0 = (x0 - z0[j]) * scale
@@ -395,17 +398,30 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
     """`_evaluate_subtile` with a lengthscale for each coordinate: distances, and slopes, part by part."""
     rows = out.size // width
     step = max(1, FIRST_LEVEL // 2 // width)
-    squared = np.empty(step * width)
+    squared, factor = np.empty(step * width), np.empty(step * width)
+    zero = np.int64(0)  # a literal would be compiled for itself
     for group in range(0, rows, step):
         last = min(group + step, rows)
         target = out[group * width : last * width]
         for k in range(near):
             scales, numbers = parts[k, OWN:], _numbers(profiles, parts, k)
             part = target if k == 0 else squared[: target.size]
+            is_product = numbers[KIND] == PRODUCT
+            split = int(numbers[SPLIT]) if is_product else X.shape[0]
             for i in range(last - group):
                 row = part[i * width : (i + 1) * width]
-                _scaled_squared_distances(scales, X, first + group + i, Z, start, row)
-            _profile(numbers, 1.0, parts[k, VARIANCE], part)
+                _scaled_squared_distances(scales, X, first + group + i, Z, start, zero, split, row)
+            if is_product:
+                second, other = int(numbers[SECOND_FACTOR]), factor[: target.size]
+                for i in range(last - group):
+                    row = other[i * width : (i + 1) * width]
+                    _scaled_squared_distances(scales, X, first + group + i, Z, start, split, X.shape[0], row)
+                _profile(numbers[FIRST_FACTOR:second], 1.0, parts[k, VARIANCE], part)
+                _profile(numbers[second:], 1.0, 1.0, other)
+                for j in range(target.size):
+                    part[j] *= other[j]
+            else:
+                _profile(numbers, 1.0, parts[k, VARIANCE], part)
             c = int(numbers[COORDINATE])
             if c >= 0:
                 for i in range(last - group):
@@ -889,7 +905,7 @@ def _add_block_gradients(
     p = X.shape[0]
     x_lower, x_upper = _block_boxes(X, x_edges)
     z_lower, z_upper = np.empty(X.shape[0]), np.empty(X.shape[0])
-    strips = _strips(z_edges)
+    strips, zero = _strips(z_edges), np.int64(0)
     squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     total, pair = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     for strip in range(strips.shape[0]):
@@ -912,7 +928,7 @@ def _add_block_gradients(
                 for part in range(parts.shape[0]):
                     scales, value = parts[part, OWN:], _numbers(profiles, parts, part)
                     share = _numbers(shares, share_parts, part)
-                    _scaled_squared_distances(scales, X, i, Z, start, u2)
+                    _scaled_squared_distances(scales, X, i, Z, start, zero, X.shape[0], u2)
                     _value_and_share(value, share, parts[part, VARIANCE], u2, k)
                     by_parameter[part, p] += _sum_of_products(k, w)
                     for j in range(size):
@@ -953,7 +969,7 @@ def add_pair_gradients(
 @compiled(nogil=True, fastmath=CONTRACT)
 def _add_pair_gradients(profiles, parts, shares, share_parts, X, Z, weights, by_parameter, by_point):
     """`add_pair_gradients`, compiled."""
-    p = X.shape[0]
+    p, zero = X.shape[0], np.int64(0)
     squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     for i in range(X.shape[1]):
         for start in range(0, Z.shape[1], TILE_COLUMNS):
@@ -962,7 +978,7 @@ def _add_pair_gradients(profiles, parts, shares, share_parts, X, Z, weights, by_
             for part in range(parts.shape[0]):
                 scales, value = parts[part, OWN:], _numbers(profiles, parts, part)
                 share = _numbers(shares, share_parts, part)
-                _scaled_squared_distances(scales, X, i, Z, start, u2)
+                _scaled_squared_distances(scales, X, i, Z, start, zero, X.shape[0], u2)
                 _value_and_share(value, share, parts[part, VARIANCE], u2, k)
                 by_parameter[part, p] += _sum_of_products(k, w)
                 for j in range(size):

@@ -203,6 +203,8 @@ class Elementary(Kernel):
     lengthscale: Lengthscales
     variance: float
 
+    of_space_and_time: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         # squares of distances and lengthscales, and variance times distance, must stay finite
         own = self.lengthscale if isinstance(self.lengthscale, tuple) else (self.lengthscale,)
@@ -311,6 +313,18 @@ class Sum(Kernel):
                 f"the parts of a sum have lengthscales for {' and '.join(map(str, sorted(counts)))} "
                 "coordinates; expected the same number, or one lengthscale for all coordinates."
             )
+        of_time = [part for part in self.parts if part.of_space_and_time]
+        if of_time and len(of_time) < len(self.parts):
+            other = next(part for part in self.parts if not part.of_space_and_time)
+            raise ArgumentError(
+                f"{other!r} is no kernel of space and time, and {of_time[0]!r} is; expected a sum of "
+                "SpaceTime kernels. A field that hardly changes has a long lengthscale in time."
+            )
+
+    def check_coordinates(self, X: Array) -> None:
+        """Raise `ArgumentError` unless all parts are kernels of points X (n, p)."""
+        for part in self.parts:
+            part.check_coordinates(X)
 
     @property
     def variance(self) -> float:

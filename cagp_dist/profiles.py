@@ -31,15 +31,19 @@ from cagp_dist.compiled import (
     DISTANCE,
     EDGE,
     FIRST_COEFFICIENT,
+    FIRST_FACTOR,
     FIRST_OCTAVE,
     FIRST_PIECE,
     FIRST_POWER,
     KIND,
     PIECES,
     PIECES_OF_OCTAVE,
+    PRODUCT,
     REACH,
     RECIPROCAL,
     SCALE,
+    SECOND_FACTOR,
+    SPLIT,
     SQUARE,
     TERMS,
 )
@@ -133,6 +137,19 @@ def closed_form(
     numbers[FIRST_COEFFICIENT:] = coefficients
     _describe(numbers, kind, value, part, coordinate)
     return CompiledProfile.of(numbers, closed_form, polynomial, scale, part, coordinate)
+
+
+@lru_cache(maxsize=256)
+def product(first: CompiledProfile, second: CompiledProfile, split: int) -> CompiledProfile:
+    """Profile of a product: ``first`` of the coordinates before ``split``, ``second`` of the others."""
+    factors = [np.frombuffer(factor, dtype=np.float64) for factor in (first, second)]
+    head = np.zeros(FIRST_FACTOR)
+    head[KIND], head[COORDINATE], head[SPLIT] = PRODUCT, -1, split
+    head[SECOND_FACTOR] = FIRST_FACTOR + factors[0].size
+    # where both together are so far away, one of them is
+    head[REACH] = math.sqrt(2.0) * max(factor[REACH] for factor in factors)
+    head[AT_ZERO] = factors[0][AT_ZERO] * factors[1][AT_ZERO]
+    return CompiledProfile.of(np.concatenate([head, *factors]), product, first, second, split)
 
 
 @lru_cache(maxsize=64)

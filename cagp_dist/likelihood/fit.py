@@ -35,7 +35,13 @@ from cagp_dist.likelihood.fit_result import BoundOptimum, FitProgress, FitResult
 from cagp_dist.likelihood.kernel_choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.learned.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.numbering import Families, Model
-from cagp_dist.likelihood.observed import Gridded, ResidualsAtPoints, by_coordinate, centred_observations
+from cagp_dist.likelihood.observed import (
+    Gridded,
+    ResidualsAtPoints,
+    by_coordinate,
+    centred_observations,
+    in_space_and_time,
+)
 from cagp_dist.likelihood.replay_cache import Evaluations, search_fingerprint
 from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle_parameters
@@ -239,7 +245,28 @@ def fit(
     if anisotropic:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
+    if model.axes is not None:
+        data = in_space_and_time(data, model.axes)
+        model, given = _in_lengthscales(model, data, centre, given)
     return _fitted(model, data, centre, **given)
+
+
+def _in_lengthscales(
+    model: Model, data: ResidualsAtPoints, mean: Mean, given: dict[str, Any]
+) -> tuple[Model, dict[str, Any]]:
+    """Measure distances in space and time by lengthscales that fit some of the points, and begin there."""
+    if data.size <= MOST_COMPARED:
+        return model, given
+    first = _fitted(model, data.thinned(MOST_COMPARED), mean, **{**given, "method": "dense"})
+    parts = first.prior.kernel.parts
+    longest = max(parts, key=lambda part: part.variance)
+    scales = tuple(1.0 / inverse for inverse in longest.inverse_lengthscales(data.X.shape[1]))
+    start = given["start"] or {
+        "lengthscale": tuple(part.lengthscale for part in parts) if len(parts) > 1 else parts[0].lengthscale,
+        "variance": tuple(part.variance for part in parts) if len(parts) > 1 else parts[0].variance,
+        "noise_variance": first.prior.noise_number,
+    }
+    return replace(model, scales=scales), {**given, "start": start, "starts": 1}
 
 
 def _fitted(
@@ -396,7 +423,7 @@ def _profiles(
         if model.parts > 1 and part.size < size:
             within = limits.coarser(*part.scales().spacings)
         if model.parts > 1 and not found:
-            one = Model(model.families[:1], model.coordinates)
+            one = replace(model, families=model.families[:1])
             alone = make_bounds({"noise_variance": limits.noise_variance}, scales)
             single = best_climb(
                 ProfileLikelihood(likelihood_of(one, _alike(part), how), alone, counter),

@@ -29,6 +29,7 @@ from cagp_dist.kernels import (
     Sum,
     families_of,
 )
+from cagp_dist.space_time import AXES, SpaceTimeOf
 
 Families = Family | Sequence[Family] | str | type[Matern]
 """One class of kernels, or one for each part of a sum; or their names, as in job files. `Matern` itself has
@@ -104,7 +105,9 @@ class Model:
     """The families of the parts of a kernel, and whether each coordinate has a lengthscale of its own."""
 
     families: tuple[Family, ...]  # One for each part
-    coordinates: int | None = None  # As in `Numbering`
+    coordinates: int | None = None  # As in `Numbering`; 2 of kernels of space and time
+    # Distance in each column of points that counts as one where neighbours are looked for; None: extents
+    scales: tuple[float, ...] | None = None
 
     @classmethod
     def of(cls, kernel: "Families | Model") -> "Model":
@@ -124,7 +127,17 @@ class Model:
                 )
         if len(families) > MOST_PARTS:
             raise ArgumentError(f"kernel has {len(families)} parts; expected at most {MOST_PARTS}.")
-        return cls(families)
+        both = [isinstance(family, SpaceTimeOf) for family in families]
+        if any(both) and not all(both):
+            raise ArgumentError(
+                f"kernel is {kernel!r}; expected parts that are all kernels of space and time, or none."
+            )
+        return cls(families, 2 if all(both) else None)
+
+    @property
+    def axes(self) -> tuple[int, ...] | None:
+        """Which lengthscale belongs to each column of points in space and time; None of other points."""
+        return AXES if isinstance(self.families[0], SpaceTimeOf) else None
 
     @property
     def parts(self) -> int:
@@ -166,7 +179,9 @@ class Model:
 
         As they are where all coordinates share a lengthscale; else `in_extents`.
         """
-        return X if self.coordinates is None else in_extents(X)
+        if self.scales is not None:
+            return np.asarray(X / np.array(self.scales))
+        return X if self.coordinates is None else in_extents(X, self.axes)
 
     def in_order(self, x: Array) -> Array:
         """Logarithms of numbers with parts of the same family ordered by lengthscale, short ones first.
@@ -189,15 +204,23 @@ class Model:
 
 def is_family(family: object) -> bool:
     """Whether it makes a kernel from a lengthscale and a variance."""
-    if isinstance(family, MaternOf):
+    if isinstance(family, MaternOf | SpaceTimeOf):
         return True
     return isinstance(family, type) and issubclass(family, ClosedForm) and family is not ClosedForm
 
 
-def in_extents(X: Array) -> Array:
-    """Points X (n, p) with each coordinate in units of its own extent, if it has one."""
-    sides = np.ptp(X, axis=0)
+def in_extents(X: Array, axes: Sequence[int] | None = None) -> Array:
+    """Points X (n, p) with each coordinate in units of its own extent, or that of its axis, if it has one."""
+    sides = extents(X, axes)
     return np.asarray(X / np.where(sides > 0.0, sides, 1.0))
+
+
+def extents(X: Array, axes: Sequence[int] | None = None) -> Array:
+    """Extent of points X (n, p) in each coordinate, (p,); the largest of those that share an axis."""
+    sides = np.ptp(X, axis=0)
+    if axes is None:
+        return np.asarray(sides)
+    return np.array([sides[np.array(axes) == axis].max() for axis in axes])
 
 
 def _with_its_numbers(kernel: Kernel) -> str:

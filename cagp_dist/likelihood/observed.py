@@ -14,9 +14,10 @@ from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Scales
-from cagp_dist.likelihood.numbering import in_extents
+from cagp_dist.likelihood.numbering import extents, in_extents
 from cagp_dist.posterior.coefficients import orthonormal
 from cagp_dist.prior import Mean, Prior
+from cagp_dist.space_time import check_space_time
 from cagp_dist.text import counted
 
 FEWEST_POINTS = 4
@@ -48,8 +49,8 @@ class ResidualsAtPoints:
 
     X: Array  # (n, p): points
     residuals: Array  # (n, T): ``y - mean(X)``
-    # Whether each coordinate has a lengthscale of its own: they are compared in units of their extents
-    anisotropic: bool = False
+    # (p,): which lengthscale each coordinate has, and is compared in units of whose extent; None: all have one
+    axes: tuple[int, ...] | None = None
     # (n,): by how much the noise variance of each point differs from that of all
     deviations: Array | None = None
     # (n, k): of a mean whose coefficients are estimated; the residuals are then those of least squares
@@ -76,24 +77,25 @@ class ResidualsAtPoints:
                 "all points coincide, so nothing can be said of the lengthscale; expected points at "
                 "different places."
             )
-        sides = np.ptp(unique, axis=0)
+        sides = extents(unique, self.axes)
         _check_unit("the points extend", float(sides.max()), "X")
-        if self.anisotropic:
+        if self.axes is not None:
             _check_unit("the points extend", float(sides.min()), "X")
-            unique = in_extents(unique)
+            unique = in_extents(unique, self.axes)
         some = unique[:: max(1, len(unique) // 2000)]
         nearest = np.asarray(cKDTree(unique).query(some, k=2)[0])[:, 1]
         spacing = float(np.median(nearest))
         _check_unit("neighbouring points are apart", spacing, "X")
-        if self.anisotropic:
-            return Scales(spacing, 1.0, power, tuple(sides.tolist()))
+        if self.axes is not None:
+            first = [self.axes.index(axis) for axis in dict.fromkeys(self.axes)]
+            return Scales(spacing, 1.0, power, tuple(sides[first].tolist()))
         return Scales(spacing, float(np.linalg.norm(sides)), power)
 
     def thinned(self, most: int) -> "ResidualsAtPoints":
         """At most about ``most`` points: whole cells of neighbours, evenly spread."""
         if self.size <= most:
             return self
-        X = in_extents(self.X) if self.anisotropic else self.X
+        X = self.X if self.axes is None else in_extents(self.X, self.axes)
         chosen = spread_cells(X, most, cell_size=NEIGHBOURS_CELL)
         own = None if self.deviations is None else self.deviations[chosen]
         basis = None if self.basis is None else self.basis[chosen]
@@ -188,7 +190,22 @@ def by_coordinate(data: ResidualsAtPoints | Gridded) -> ResidualsAtPoints:
             f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so that nothing can be "
             "said of its lengthscale; expected coordinates that vary. Leave that column out."
         )
-    return replace(data, anisotropic=True)
+    return replace(data, axes=tuple(range(data.X.shape[1])))
+
+
+def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) -> ResidualsAtPoints:
+    """Give space and time a lengthscale each."""
+    if isinstance(data, Gridded):
+        raise ArgumentError(
+            "a kernel of space and time takes points X (n, 4), unit vectors and hours; a grid has no time."
+        )
+    check_space_time(data.X)
+    if np.ptp(data.X[:, -1]) == 0.0:
+        raise ArgumentError(
+            "all points have the same time, so that nothing can be said of the lengthscale in time; expected "
+            "two times at least, or a kernel of space alone."
+        )
+    return replace(data, axes=axes)
 
 
 def centred_observations(

@@ -1,0 +1,130 @@
+"""Kernels of space and time: values, slopes, posteriors and fits against formulae and dense matrices."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+import cagp_dist as cagp
+from cagp_dist.compiled import evaluate
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import point_columns
+from cagp_dist.likelihood.numbering import Model
+from cagp_dist.space_time import SpaceTimeOf
+
+
+def points(n, seed=0, hours=240.0):
+    """Points of Europe within ten days, (n, 4)."""
+    rng = np.random.default_rng(seed)
+    places = cagp.unit_sphere(rng.uniform(45.0, 60.0, n), rng.uniform(-5.0, 20.0, n))
+    return np.column_stack([places, rng.uniform(0.0, hours, n)])
+
+
+PRODUCT = cagp.SpaceTime(cagp.Matern32(0.05, 2.0), cagp.Matern12(20.0))
+METRIC = cagp.SpaceTime(cagp.Matern52(0.05, 2.0), lengthscale_time=20.0)
+
+
+def test_values_are_those_of_the_formulae():
+    X, Z = points(300), points(200, seed=1)
+    by_place = cdist(X[:, :3], Z[:, :3]) / 0.05
+    by_hour = np.abs(X[:, 3:] - Z[:, 3]) / 20.0
+    expected = 2.0 * (1.0 + np.sqrt(3.0) * by_place) * np.exp(-np.sqrt(3.0) * by_place - by_hour)
+    np.testing.assert_allclose(PRODUCT(X, Z), expected, rtol=0.0, atol=1e-14)
+    together = np.sqrt(5.0) * np.hypot(by_place, by_hour)
+    expected_of_metric = 2.0 * (1.0 + together + together**2 / 3.0) * np.exp(-together)
+    np.testing.assert_allclose(METRIC(X, Z), expected_of_metric, rtol=0.0, atol=1e-14)
+    np.testing.assert_allclose((PRODUCT + METRIC)(X, Z), expected + expected_of_metric, rtol=0.0, atol=1e-14)
+    assert (PRODUCT + METRIC).variance == 4.0
+    space, time = cagp.Matern(0.8, 0.05, 2.0), cagp.Matern(1.1, 20.0)
+    tables = space(X[:, :3], Z[:, :3]) * time(X[:, 3:], Z[:, 3:])
+    np.testing.assert_allclose(cagp.SpaceTime(space, time)(X, Z), tables, rtol=0.0, atol=1e-14)
+    assert pickle.loads(pickle.dumps(PRODUCT)) == PRODUCT
+    assert (3.0 * PRODUCT).variance == 6.0
+
+
+@pytest.mark.parametrize("family", [SpaceTimeOf(cagp.Matern32, cagp.Matern12), SpaceTimeOf(cagp.Matern52)])
+def test_slopes_are_those_of_differences(family):
+    model, numbers, X = Model.of((family, family)), np.array([0.05, 20.0, 0.2, 90.0, 0.4, 0.1]), points(60)
+    for number, slope in enumerate(model.derivatives(numbers)):
+        step = np.where(np.arange(numbers.size) == number, 1e-5, 0.0)
+        ends = [model.unit(list(numbers * np.exp(sign * step)))(X, X) for sign in (1.0, -1.0)]
+        out = np.empty((60, 60))
+        evaluate(*slope, point_columns(X), point_columns(X), out)
+        np.testing.assert_allclose(out, (ends[0] - ends[1]) / 2e-5, rtol=0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [PRODUCT, METRIC, PRODUCT + METRIC])
+def test_solvers_agree_with_the_dense_posterior(kernel):
+    """Factor, sweeps to convergence and all neighbours; far tiles in time are left out without a trace."""
+    X, targets = points(200, hours=5000.0), points(30, seed=1, hours=5000.0)
+    y = np.random.default_rng(2).normal(size=200)
+    prior = cagp.Prior(kernel, 0.1)
+    G = kernel(X, X) + 0.1 * np.eye(200)
+    K = kernel(targets, X)
+    mean = K @ np.linalg.solve(G, y)
+    variance = kernel.variance - np.einsum("ij,ji->i", K, np.linalg.solve(G, K.T))
+    solvers = (cagp.Cholesky(), cagp.BlockGaussSeidel(40, block_size=50), cagp.Neighbours(200))
+    for solver in solvers:
+        found = cagp.condition(prior, X, y, targets, solver=solver, executor=None)
+        np.testing.assert_allclose(found.mean, mean, rtol=0.0, atol=1e-9)
+        np.testing.assert_allclose(found.variance, variance, rtol=0.0, atol=1e-9)
+
+
+def test_neighbours_are_near_in_space_and_time():
+    """Their error bars are within 3 % of the exact ones; those of the nearest in space alone are not."""
+    X, targets = points(3000), points(100, seed=1)
+    y = np.random.default_rng(2).normal(size=3000)
+    prior = cagp.Prior(METRIC, 0.1)
+    exact = cagp.condition(prior, X, y, targets, solver=cagp.Cholesky()).variance
+    near = cagp.condition(prior, X, y, targets, solver=cagp.Neighbours(64)).variance
+    assert np.all(near >= exact * (1.0 - 1e-9))
+    assert np.median(np.sqrt(near / exact)) < 1.03
+    in_space = cagp.SpaceTime(cagp.Matern52(0.05, 2.0), lengthscale_time=1e4)
+    chosen = cdist(targets / [0.05, 0.05, 0.05, 1e4], X / [0.05, 0.05, 0.05, 1e4]).argsort(axis=1)[:, :64]
+    alone = []
+    for target, places in zip(targets, chosen, strict=True):
+        k = METRIC(target[None], X[places])[0]
+        G = METRIC(X[places], X[places]) + 0.1 * np.eye(64)
+        alone.append(METRIC.variance - k @ np.linalg.solve(G, k))
+    assert in_space.lengthscale == (0.05, 1e4)
+    assert np.median(np.sqrt(np.array(alone) / exact)) > 1.03
+
+
+def test_fits_find_both_lengthscales():
+    """Within four standard errors by Vecchia's likelihood, at 1,500 points of three draws."""
+    X = points(1500)
+    G = PRODUCT(X, X) + 0.05 * np.eye(len(X))
+    factor = np.linalg.cholesky(G)
+    truth = np.log([0.05, 20.0, 2.0, 0.05])
+    for seed in range(3):
+        y = factor @ np.random.default_rng(seed).normal(size=len(X))
+        result = cagp.fit(SpaceTimeOf(cagp.Matern32, cagp.Matern12), X, y, mean=0.0, method="vecchia")
+        kernel, errors = result.prior.kernel, result.standard_errors
+        found = np.array([*kernel.lengthscale, kernel.variance, result.prior.noise_variance])
+        spread = np.array([*errors.lengthscale, errors.variance, errors.noise_variance]) / found
+        assert result.status.ok
+        assert np.all(np.abs(np.log(found) - truth) < 4.0 * spread)
+        assert np.all(spread[:3] < 0.2)
+
+
+def test_what_is_no_kernel_of_space_and_time_is_refused():
+    space, time = cagp.Matern32(0.3, 2.0), cagp.Matern12(7.5)
+    X = points(5)
+    for make, said in {
+        lambda: cagp.SpaceTime(space): "expected one of them",
+        lambda: cagp.SpaceTime(space, time, lengthscale_time=7.5): "expected one of them",
+        lambda: cagp.SpaceTime(
+            space, cagp.Matern12(7.5, 3.0)
+        ): "the variance of the field is that of",
+        lambda: cagp.SpaceTime(space + space, time): "Sums are sums of SpaceTime kernels",
+        lambda: cagp.SpaceTime(space, lengthscale_time=-1.0): "lengthscale_time is -1",
+        lambda: PRODUCT + space: "no kernel of space and time",
+        lambda: PRODUCT(X[:, :3], X[:, :3]): "X has 3 columns",
+        lambda: PRODUCT(2.0 * X, X): "length 2",
+        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X[:, :3], X[:, 0]): "X has 3 columns",
+        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X * [1, 1, 1, 0], X[:, 0]): "the same time",
+        lambda: cagp.fit((SpaceTimeOf(cagp.Matern32), cagp.Matern12), X, X[:, 0]): "all kernels of space",
+    }.items():
+        with pytest.raises(ArgumentError, match=said):
+            make()
