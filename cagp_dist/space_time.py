@@ -13,13 +13,15 @@ slow field and the weather on top of it::
 
 import math
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import CLASSES, Elementary, Family, Lengthscales, Parameters
-from cagp_dist.profiles import CompiledProfile, Part, product
+
+if TYPE_CHECKING:
+    from cagp_dist.profiles import CompiledProfile, Part
 
 SPACE, TIME = 0, 1
 """Which lengthscale of a part is which, where they are fitted."""
@@ -108,8 +110,10 @@ class SpaceTime(Elementary):
         """What makes it from its two lengthscales and its variance."""
         return SpaceTimeOf(self.space.family, None if self.time is None else self.time.family)
 
-    def profile(self, part: Part, coordinate: int | None = None) -> CompiledProfile:
+    def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Give that of one kernel, or of two that are multiplied."""
+        from cagp_dist.profiles import Part, product
+
         if self.time is None:
             return self.space.profile(part, coordinate)
         if part is Part.SHARE:
@@ -118,6 +122,8 @@ class SpaceTime(Elementary):
 
     def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
         """Give ``dk / d log(lengthscale)``, in space or in time, as compiled functions take kernels."""
+        from cagp_dist.profiles import Part, product
+
         inverse, variance = self.inverse_lengthscales(len(AXES)), float(self.variance)
         if self.time is None:  # the derivatives by each coordinate add up
             own = [column for column, axis in enumerate(AXES) if axis == coordinate]

@@ -114,9 +114,7 @@ def test_what_is_no_kernel_of_space_and_time_is_refused():
     for make, said in {
         lambda: cagp.SpaceTime(space): "expected one of them",
         lambda: cagp.SpaceTime(space, time, lengthscale_time=7.5): "expected one of them",
-        lambda: cagp.SpaceTime(
-            space, cagp.Matern12(7.5, 3.0)
-        ): "the variance of the field is that of",
+        lambda: cagp.SpaceTime(space, cagp.Matern12(7.5, 3.0)): "the variance of the field is that of",
         lambda: cagp.SpaceTime(space + space, time): "Sums are sums of SpaceTime kernels",
         lambda: cagp.SpaceTime(space, lengthscale_time=-1.0): "lengthscale_time is -1",
         lambda: PRODUCT + space: "no kernel of space and time",

@@ -49,7 +49,7 @@ class ResidualsAtPoints:
 
     X: Array  # (n, p): points
     residuals: Array  # (n, T): ``y - mean(X)``
-    # (p,): which lengthscale each coordinate has, and is compared in units of whose extent; None: all have one
+    # (p,): which lengthscale each coordinate has, in units of whose extent it is compared; None: all have one
     axes: tuple[int, ...] | None = None
     # (n,): by how much the noise variance of each point differs from that of all
     deviations: Array | None = None

@@ -323,7 +323,7 @@ def test_points_are_thinned_to_neighbours_by_extents():
     rng = np.random.default_rng(0)
     X, y = rng.uniform(size=(2000, 2)), rng.normal(size=(2000, 1))
     plain, stretched = (
-        ResidualsAtPoints(X * side, y, anisotropic=True).thinned(500) for side in ([1.0, 1.0], [1.0, 1024.0])
+        ResidualsAtPoints(X * side, y, axes=(0, 1)).thinned(500) for side in ([1.0, 1.0], [1.0, 1024.0])
     )
     np.testing.assert_array_equal(plain.residuals, stretched.residuals)
     scales = stretched.scales()
