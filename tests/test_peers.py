@@ -419,7 +419,7 @@ def test_one_command_runs_prints_and_writes(tmp_path, monkeypatch, capsys, markd
     assert document["machine"]["threads"] == 2
 
 
-@pytest.mark.parametrize("name", ["points-2000", "grid-60x120"])
+@pytest.mark.parametrize("name", ["points-2000", "points-10000", "grid-60x120", "grid-120x240"])
 def test_the_prior_of_a_case_suits_its_points(name):
     """Maximum likelihood of the observed points, to the three digits that are written down."""
     problem, _ = make_problem(CASES[name], threads=1)
