@@ -135,15 +135,18 @@ class Mixture(Predictive):
     def crps(self, values: ArrayLike) -> Array:
         """``int (F(x) - 1{x >= y})^2 dx`` by quadrature in the normal score of one law of the same moments.
 
-        That needs F alone, and no quantile; the relative error is below 1e-3.
+        That needs F alone, and no quantile; the relative error is below 1e-4 where the scales of components
+        differ by a factor of ten at most. Beyond the axis that is integrated over F is 0 or 1.
         """
         value = np.broadcast_to(np.asarray(values, dtype=np.float64), self.shape)
-        v, total = self.degrees, np.zeros(self.shape)
+        v = self.degrees
         one: Predictive = Gaussian(self.mean, self.std)
         if not np.isinf(v):
             one = StudentT(self.mean, self.std * np.sqrt((v - 2.0) / v), np.asarray(v))
-        split = one.normal_score(value)
-        for a, b in self._pieces():
+        split, pieces = one.normal_score(value), self._pieces()
+        first, last = (one.at_normal_score(np.full(self.shape, end)) for end in (pieces[0][0], pieces[-1][1]))
+        total = np.maximum(first - value, 0.0) + np.maximum(value - last, 0.0)
+        for a, b in pieces:
             middle = np.clip(split, a, b)
             for start, end, side in ((a, middle, 1.0), (middle, b, -1.0)):
                 centre, half = 0.5 * (end + start), 0.5 * (end - start)
