@@ -14,7 +14,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from cagp_dist.errors import CagpError, DataError
 
 
 def decode_command() -> int:
-    """Decode one file, or several."""
+    """Decode the files of a job."""
     job = json.load(sys.stdin)
     if "parent" in job:
         threading.Thread(target=_end_with, args=(job["parent"],), daemon=True).start()
@@ -39,14 +39,13 @@ def decode_command() -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            if "paths" in job:
-                _decode_several(job, folder)
-            else:
-                _decode_one(job, folder)
-    except CagpError as error:
-        return _fail(folder, type(error).__name__, str(error))
-    except Exception as error:  # decoders raise whatever they like on damaged bytes
-        return _fail(folder, "DataError", _damage(error))
+            _decode(job, folder)
+    except Exception as error:
+        kind, said = (
+            (type(error), str(error)) if isinstance(error, CagpError) else (DataError, _damage(error))
+        )
+        (folder / "error.json").write_text(json.dumps({"kind": kind.__name__, "message": said}))
+        return 1
     return 0
 
 
@@ -57,20 +56,7 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _decode_one(job: dict[str, Any], folder: Path) -> None:
-    selection = job["selection"]
-    with _opened(Path(job["path"]), folder, job) as datasets:
-        if job.get("times_only"):
-            np.save(folder / "time.npy", _held(datasets, selection))
-        else:
-            _save(canonical(*datasets, **selection), folder)
-
-
-def _held(datasets: list[xr.Dataset], selection: dict[str, Any]) -> NDArray[np.datetime64]:
-    return time_axis(*datasets, variable=selection.get("variable", "t2m"), select=selection.get("select"))
-
-
-def _decode_several(job: dict[str, Any], folder: Path) -> None:
+def _decode(job: dict[str, Any], folder: Path) -> None:
     """Decode files one after the other, of each the wanted times it has; those without the variable are left.
 
     Writes ``held.npy``, the times that they have, and ``names.json``, the fields of those left out.
@@ -80,28 +66,35 @@ def _decode_several(job: dict[str, Any], folder: Path) -> None:
     held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
     parts: list[xr.Dataset] = []
     names: dict[str, None] = {}
-    for number, path in enumerate(map(Path, job["paths"])):
+    paths = [Path(path) for path in job["paths"]]
+    for number, path in enumerate(paths):
         members = folder / f"file-{number}"
         members.mkdir()
         try:
-            with _opened(path, members, job) as datasets:
-                held.append(_held(datasets, selection))
+            with ExitStack() as opened:
+                datasets = [opened.enter_context(dataset) for dataset in _open(path, members, job)]
+                held.append(
+                    time_axis(
+                        *datasets, variable=selection.get("variable", "t2m"), select=selection.get("select")
+                    )
+                )
                 times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
                 if times.size and not job.get("times_only"):
                     chosen = None if wanted is None else [str(time) for time in times]
                     parts.append(canonical(*datasets, **{**selection, "times": chosen}))
         except AbsentVariableError as error:
             names |= dict.fromkeys(error.names)
-        except CagpError as error:
-            raise type(error)(f"{path}: {error}") from error
-        except Exception as error:
-            raise DataError(f"{path}: {_damage(error)}") from error
+        except Exception as error:  # decoders raise whatever they like on damaged bytes
+            kind, said = (
+                (type(error), str(error)) if isinstance(error, CagpError) else (DataError, _damage(error))
+            )
+            raise kind(f"{path}: {said}" if len(paths) > 1 else said) from error
         finally:
             shutil.rmtree(members, ignore_errors=True)
     np.save(folder / "held.npy", np.concatenate(held))
     (folder / "names.json").write_text(json.dumps(list(names)))
     if parts:
-        _save(joined_times(parts), folder)
+        _save(parts[0] if len(parts) == 1 else joined_times(parts), folder)
 
 
 def _save(field: xr.Dataset, folder: Path) -> None:
@@ -111,15 +104,6 @@ def _save(field: xr.Dataset, folder: Path) -> None:
     np.save(folder / "values.npy", values.values)
     said = {"name": str(name), "attributes": values.attrs, "field": field.attrs}
     (folder / "variable.json").write_text(json.dumps(said))
-
-
-@contextmanager
-def _opened(path: Path, folder: Path, job: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
-    with ExitStack() as opened:
-        datasets = _open(path, folder, job)
-        for dataset in datasets:
-            opened.enter_context(dataset)
-        yield datasets
 
 
 def _damage(error: Exception) -> str:
@@ -133,11 +117,6 @@ def _damage(error: Exception) -> str:
         f"cannot be decoded ({type(error).__name__}: {text[0] if text else 'no message'}). "
         "The file is damaged or incomplete; fetch it again."
     )
-
-
-def _fail(folder: Path, kind: str, message: str) -> int:
-    (folder / "error.json").write_text(json.dumps({"kind": kind, "message": message}))
-    return 1
 
 
 def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:

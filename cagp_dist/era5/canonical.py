@@ -25,7 +25,7 @@ from cagp_dist.era5.axis_layout import (
     standard_fields,
 )
 from cagp_dist.era5.calendars import noting
-from cagp_dist.era5.damage import check_axis, check_jumps, check_times
+from cagp_dist.era5.damage import check_axis, check_jumps
 from cagp_dist.era5.field_points import field_variable, observation_points
 from cagp_dist.era5.selection import (
     Area,
@@ -88,8 +88,6 @@ def canonical(
         north_south, west_east = inside_area(latitude[rows], longitude[columns], area)
         rows, columns = rows[north_south], columns[west_east]
 
-    for field in fields:
-        check_times(field.time.values)
     values, moments, preliminary = _load(reading, _box(rows, columns))
     values, moments = _merge_times(values, moments)
     values, latitude = _ascending_rows(values, latitude[rows])

@@ -7,9 +7,10 @@ enters the cache only after it was decoded.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack, cast
 
 import xarray as xr
 
@@ -18,7 +19,7 @@ from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.cds_cache import CacheEntry
 from cagp_dist.era5.cds_client import Patience, Remote, Store, open_store
 from cagp_dist.era5.cds_requests import COLLECTION, requests_for
-from cagp_dist.era5.selection import Area, Selection, parse_times
+from cagp_dist.era5.selection import Selection, parse_times
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 
 logger = logging.getLogger(__name__)
@@ -31,19 +32,14 @@ _OVER = ("failed", "rejected", "dismissed", "deleted")
 
 def open_cds(
     *,
-    variable: str = "t2m",
-    times: Sequence[str] | None,
-    area: Area | None = None,
-    grid_degrees: float | None = None,
-    level: float | None = None,
-    units: str | None = None,
-    check_range: bool = True,
     cache_directory: Path,
     progress: Progress | None = None,
     patience: Patience | None = None,
     wait_seconds: float | None = None,
+    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Fetch a field from the Climate Data Store, or from the cache when it was fetched before."""
+    times, level = selection.get("times"), selection.get("level")
     if times is None:
         raise ConfigurationError(
             'source "cds" needs times; the archive is too large to fetch whole. List them.'
@@ -55,13 +51,24 @@ def open_cds(
         )
     report = progress or logger.info
     patience = patience or Patience()
-    requests = requests_for(parse_times(times), variable=variable, area=area, grid_degrees=grid_degrees)
-    reading = Selection(variable=variable, units=units, check_range=check_range)
+    requests = requests_for(
+        parse_times(times),
+        variable=selection.get("variable", "t2m"),
+        area=selection.get("area"),
+        grid_degrees=selection.get("grid_degrees"),
+    )
+    of_values = {"variable", "units", "check_range"}
+    reading = cast("Selection", {key: value for key, value in selection.items() if key in of_values})
     entries = [CacheEntry(cache_directory / "cds", request, reading=reading) for request in requests]
     fields = {entry.key: field for entry in entries if (field := entry.cached()) is not None}
     absent = [entry for entry in entries if entry.key not in fields]
     if absent and wait_seconds is not None:
-        patience = _brief(patience, wait_seconds)
+        patience = replace(
+            patience,
+            queue_seconds=min(wait_seconds, patience.queue_seconds),
+            answer_seconds=min(wait_seconds, patience.answer_seconds),
+            tries=1,
+        )
         if any(entry.asked_lately() for entry in absent):
             raise NotReadyError("the store was asked for this less than a day ago. Ask again tomorrow.")
         for entry in absent:
@@ -73,24 +80,9 @@ def open_cds(
             for entry, remote in queued:
                 _wait(entry, remote, report, patience, deadline)
                 fields[entry.key] = _deliver(entry, remote, report)
-    return _joined([fields[entry.key] for entry in entries])
-
-
-def _brief(patience: Patience, wait_seconds: float) -> Patience:
-    """Wait less than otherwise: in the queue, for an answer, and for another try."""
-    return replace(
-        patience,
-        queue_seconds=min(wait_seconds, patience.queue_seconds),
-        answer_seconds=min(wait_seconds, patience.answer_seconds),
-        tries=1,
-    )
-
-
-def _joined(parts: list[xr.Dataset]) -> xr.Dataset:
-    result = joined_times(parts)
-    digests = [str(part.attrs["source_sha256"]) for part in parts]
-    result.attrs |= {"source": f"cds:{COLLECTION}", "source_sha256": joint_sha256(digests)}
-    return result
+    parts = [fields[entry.key] for entry in entries]
+    digest = joint_sha256([str(part.attrs["source_sha256"]) for part in parts])
+    return joined_times(parts).assign_attrs(source=f"cds:{COLLECTION}", source_sha256=digest)
 
 
 def _submit_or_resume(store: Store, entry: CacheEntry, report: Progress) -> Remote:

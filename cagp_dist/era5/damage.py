@@ -73,20 +73,6 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
         )
 
 
-def check_times(moments: Times) -> None:
-    """Refuse times, in the order of the file, with one out of line between two that are two steps apart."""
-    if moments.size < LEAST_POINTS:
-        return
-    steps = np.diff(moments).astype("timedelta64[ns]").astype(np.float64)
-    step = float(np.median(steps))
-    odd = _out_of_line(steps, step, 0.0)
-    if odd is not None:
-        raise DataError(
-            f"time {shown_time(moments[odd])} is out of line between {shown_time(moments[odd - 1])} and "
-            f"{shown_time(moments[odd + 1])}: the others are {step / 3.6e12:g} hours apart. {_ADVICE}"
-        )
-
-
 def check_jumps(
     values: NDArray[np.float32], moments: Times, latitude: Array, longitude: Array, variable: Variable
 ) -> None:

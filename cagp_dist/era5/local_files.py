@@ -1,12 +1,14 @@
-"""Fields from files: GRIB, NetCDF of the old and the new layout, zips of them; decoded in a child process."""
+"""Fields from files (GRIB, NetCDF, zips of them; lists, folders, patterns), decoded in a child process."""
 
+import glob
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -15,67 +17,106 @@ import xarray as xr
 
 import cagp_dist
 from cagp_dist.arrays import Times
-from cagp_dist.digest import file_sha256, open_regular
+from cagp_dist.digest import file_sha256, joint_sha256, open_regular
+from cagp_dist.era5.axis_layout import explain_absent
 from cagp_dist.era5.calendars import named
-from cagp_dist.era5.canonical import assemble
-from cagp_dist.era5.selection import Choice, FileSelection
+from cagp_dist.era5.canonical import assemble, joined_times
+from cagp_dist.era5.selection import Selection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables import variable_of
 
-DECODE_SECONDS = 600.0
-"""Time a child process has for one file; a year of global hourly GRIB decodes in about 300 s."""
+logger = logging.getLogger(__name__)
 
+DECODE_SECONDS = 600.0
+"""Time a child process has for each file; a year of global hourly GRIB decodes in about 300 s."""
+
+SEPARATOR = ";"
+"""Between the paths of a list; a file whose own name holds it is taken as it is."""
+
+BATCH_FILES = 32
+"""Files that one child process decodes; it takes a second to start."""
+
+_ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 
 
 def open_file(
-    path: str | os.PathLike[str],
-    *,
-    scratch: Path,
-    time_limit_seconds: float = DECODE_SECONDS,
-    **selection: Unpack[FileSelection],
+    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
 ) -> xr.Dataset:
-    """Decode the selected part of a file into canonical form.
+    """Decode the selected part of the field that a file, or files together, hold, into canonical form.
 
     The format is told by the first bytes, whatever the name says.  Decoding happens in a child process with
     a time limit: a file that crashes or hangs its decoder is an error, not the end of this process.
     """
-    where = Path(path)
-    check_file(where)
-    with scratch_folder(scratch) as folder:
-        job: dict[str, object] = {
-            "path": os.fspath(where.absolute()),
-            "folder": folder,
-            "selection": selection,
-        }
-        run_child(job, str(where), time_limit_seconds)
-        field = decoded(Path(folder))
-    field.attrs |= {"source": named(f"file:{where}", field), "source_sha256": file_sha256(where)}
+    paths = files_at(address)
+    parts, available = _decode(paths, scratch, selection, times_only=False)
+    if (wanted := selection.get("times")) is not None:
+        try:
+            time_positions(available, parse_times(wanted))
+        except DataError as error:
+            raise DataError(f"{os.fspath(address)}: {error}") from error
+    field = parts[0] if len(parts) == 1 else joined_times(parts)
+    digests = [file_sha256(path) for path in paths]
+    field.attrs |= {
+        "source": named(f"file:{os.fspath(address)}", field),
+        "source_sha256": digests[0] if len(paths) == 1 else joint_sha256(digests),
+    }
     return field
 
 
-def file_times(
-    path: str | os.PathLike[str],
-    *,
-    variable: str = "t2m",
-    level: float | None = None,
-    select: Mapping[str, Choice] | None = None,
-    scratch: Path,
-    time_limit_seconds: float = DECODE_SECONDS,
-) -> Times:
-    """List the times of a file; no value of its field is decoded."""
-    where = Path(path)
-    check_file(where)
-    with scratch_folder(scratch) as folder:
-        job: dict[str, object] = {
-            "path": os.fspath(where.absolute()),
-            "folder": folder,
-            "selection": {"variable": variable, "level": level, "select": select},
-            "times_only": True,
-        }
-        run_child(job, str(where), time_limit_seconds)
-        return np.asarray(np.load(Path(folder) / "time.npy", allow_pickle=False))
+def file_times(address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]) -> Times:
+    """List the times that a file, or files together, have; no value of their field is decoded."""
+    return _decode(files_at(address), scratch, selection, times_only=True)[1]
+
+
+def files_at(address: str | os.PathLike[str]) -> list[Path]:
+    """List the files that an address means, in the order of their names, each once."""
+    text = os.fspath(address)
+    if SEPARATOR not in text or Path(text).expanduser().exists():
+        return list(_files_at(text))
+    pieces = [piece.strip() for piece in text.split(SEPARATOR) if piece.strip()]
+    return list(dict.fromkeys(path for piece in pieces for path in _files_at(piece)))
+
+
+def _files_at(address: str) -> Sequence[Path]:
+    path = Path(address).expanduser()
+    if path.is_dir() and not any((path / name).exists() for name in _ZARR):
+        return _files_in(path)
+    if path.exists() or not glob.has_magic(address):
+        return [path]
+    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+    files = [each for each in found if each.is_file()]
+    if not files:
+        raise DataError(
+            f"no file matches {address}; expected at least one GRIB or NetCDF file. Check the pattern; it is "
+            f"relative to {Path.cwd()}, and ** stands for folders of any depth."
+        )
+    for each in files:
+        check_file(each)
+    return files
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Files of a folder that can be decoded; others, such as a README, are left out."""
+    files: list[Path] = []
+    others: list[Path] = []
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith("."):
+            try:
+                check_file(path)
+                files.append(path)
+            except DataError:
+                others.append(path)
+    if not files:
+        inside = ", ".join(path.name for path in others[:5]) or "no file"
+        raise DataError(
+            f"the folder {folder} has no GRIB or NetCDF file; there is {inside}. Files of its folders are "
+            f"taken with the pattern file:{folder}/**/*.nc; write zarr:{folder} if it is a Zarr store."
+        )
+    if others:
+        logger.info("%d files of %s are neither GRIB nor NetCDF and are left out", len(others), folder)
+    return files
 
 
 def check_file(path: Path) -> None:
@@ -92,15 +133,43 @@ def check_file(path: Path) -> None:
         ) from error
 
 
-def decoded(folder: Path) -> xr.Dataset:
-    """Read the field that a child process has left in a folder."""
+def _decode(
+    paths: Sequence[Path], scratch: Path, selection: Selection, *, times_only: bool
+) -> tuple[list[xr.Dataset], Times]:
+    """Fields that files hold, by batches, and all their times; files without the variable are left out."""
+    parts: list[xr.Dataset] = []
+    held: list[Times] = []
+    names: dict[str, None] = {}
+    for start in range(0, len(paths), BATCH_FILES):
+        batch = paths[start : start + BATCH_FILES]
+        for path in batch:
+            check_file(path)
+        what = f"{batch[0]} and {len(batch) - 1} others" if len(batch) > 1 else str(batch[0])
+        with scratch_folder(scratch) as name:
+            folder, absolute = Path(name), [str(path.absolute()) for path in batch]
+            job = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
+            run_child(job, what, DECODE_SECONDS * len(batch))
+            held.append(np.load(folder / "held.npy", allow_pickle=False))
+            names |= dict.fromkeys(json.loads((folder / "names.json").read_text()))
+            parts += _decoded(folder)
+    available = np.unique(np.concatenate(held))
+    if available.size == 0:
+        absent = explain_absent(selection.get("variable", "t2m"), names)
+        raise DataError(f"{paths[0]}: {absent}") if len(paths) == 1 else absent
+    return parts, available
+
+
+def _decoded(folder: Path) -> Iterator[xr.Dataset]:
+    """Read the field that a child process has left in a folder, if there is one."""
+    if not (folder / "values.npy").exists():
+        return
     values, time, latitude, longitude = (
         np.load(folder / f"{name}.npy", allow_pickle=False)
         for name in ("values", "time", "latitude", "longitude")
     )
     found = json.loads((folder / "variable.json").read_text())
     variable = variable_of(found["name"], found["attributes"])
-    return assemble(values, time, latitude, longitude, variable).assign_attrs(found["field"])
+    yield assemble(values, time, latitude, longitude, variable).assign_attrs(found["field"])
 
 
 def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
@@ -137,28 +206,20 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
         ) from error
     if child.returncode == 0:
         return
-    _raise_told(Path(str(job["folder"])), what)
+    raise_told(Path(str(job["folder"])), what)
+    code = child.returncode
+    ending = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+    said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
     raise DataError(
-        f"the decoder of {what} {_ending(child.returncode)}. The file is damaged or does not fit into "
-        f"memory; fetch it again or select less. It said: {_last_line(child.stderr)}"
+        f"the decoder of {what} {ending}. The file is damaged or does not fit into memory; fetch it again "
+        f"or select less. It said: {said}"
     )
 
 
-def _raise_told(folder: Path, what: str) -> None:
+def raise_told(folder: Path, what: str) -> None:
     """Raise the error that the child has written down, if it came so far."""
     answer = folder / "error.json"
     if answer.exists():
         told = json.loads(answer.read_text())
         kind = ConfigurationError if told["kind"] == ConfigurationError.__name__ else DataError
         raise kind(f"{what}: {told['message']}")
-
-
-def _ending(returncode: int) -> str:
-    if returncode >= 0:
-        return f"ended with exit code {returncode}"
-    return f"was ended by {signal.Signals(-returncode).name}"
-
-
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "nothing"

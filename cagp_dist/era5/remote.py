@@ -13,7 +13,7 @@ import zarr
 from cagp_dist.arrays import Times
 from cagp_dist.era5.calendars import decode, is_other, named
 from cagp_dist.era5.canonical import canonical, time_axis
-from cagp_dist.era5.selection import Choice, FileSelection
+from cagp_dist.era5.selection import Choice, Selection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
@@ -51,7 +51,7 @@ _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 def open_zarr(
     url: str,
-    **selection: Unpack[FileSelection],
+    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Read the selected part of a Zarr store into canonical form."""
     with opened_store(url) as dataset:

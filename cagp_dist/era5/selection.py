@@ -30,11 +30,6 @@ class Selection(TypedDict, total=False):
     select: Mapping[str, Choice] | None
     units: str | None
     check_range: bool
-
-
-class FileSelection(Selection, total=False):
-    """The same of files and stores, which may mark what is missing by numbers."""
-
     missing: Marks
 
 

@@ -131,16 +131,6 @@ def open_source(
         raise ConfigurationError(
             f"settings of a synthetic field came with source {_named(source)}; expected source 'synthetic'."
         )
-    selection = Selection(
-        variable=variable,
-        times=times,
-        area=area,
-        grid_degrees=grid_degrees,
-        level=level,
-        select=select,
-        units=units,
-        check_range=check_range,
-    )
     check_select(source, select)
     if name != "table" and not (noise_std is None and columns is None and where is None):
         raise ConfigurationError(
@@ -150,9 +140,18 @@ def open_source(
         raise ConfigurationError(
             f"missing is for a file, a Zarr store or a table; source {_named(source)} is none."
         )
-    wanted = Request(
-        selection, cache_directory, progress, synthetic, noise_std, columns, where, missing, wait_seconds
+    selection = Selection(
+        variable=variable,
+        times=times,
+        area=area,
+        grid_degrees=grid_degrees,
+        level=level,
+        select=select,
+        units=units,
+        check_range=check_range,
+        missing=missing,
     )
+    wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds)
     return found.open(address, wanted)
 
 
@@ -189,9 +188,8 @@ def source_times(
             'say from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     check_select(source, select)
-    selection = Selection(variable=variable, level=level, select=select)
-    wanted = Request(selection, cache_directory, None, None, columns=columns, where=where, missing=missing)
-    return found.times(address, wanted)
+    selection = Selection(variable=variable, level=level, select=select, missing=missing)
+    return found.times(address, Request(selection, cache_directory, columns=columns, where=where))
 
 
 @dataclass(frozen=True)
@@ -200,56 +198,35 @@ class Request:
 
     selection: "Selection"
     cache_directory: Path
-    progress: Callable[[str], None] | None
-    synthetic: "Synthetic | None"
+    progress: Callable[[str], None] | None = None
+    synthetic: "Synthetic | None" = None
     noise_std: str | float | None = None
     columns: Mapping[str, str] | None = None
     where: Mapping[str, object] | None = None
-    missing: Marks = None
     wait_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Source:
-    """A place that fields come from.
-
-    Attributes
-    ----------
-    open : callable
-        Takes the address and a `Request`; returns the field in canonical form.
-    address : str
-        What is written after the name and a colon, such as "PATH"; empty if nothing is.
-    example : str
-        A valid address.
-    remote : bool
-        Whether reading may cost a download, so that nothing is read to make a plan.
-    needs_times : bool
-        Whether times must be given.
-    marks_missing : bool
-        Whether a number may stand for a missing value there.
-    selects : bool
-        Whether it may have dimensions to select of.
-    final_after_days : float
-        Age from which it may have the final field where it had the preliminary one.
-    times : callable, optional
-        Takes the same as ``open``; returns the times that are there, ascending. None: any that is asked for.
-    """
+    """A place that fields come from: what opens it takes the address and a `Request`."""
 
     open: "Callable[[str, Request], xr.Dataset]"
-    address: str = ""
-    example: str = ""
-    remote: bool = False
+    address: str = ""  # what is written after the name and a colon, such as "PATH"
+    example: str = ""  # a valid address
+    remote: bool = False  # whether reading may cost a download, so that nothing is read to make a plan
     needs_times: bool = False
-    marks_missing: bool = False
-    selects: bool = False
-    final_after_days: float = 0.0
-    times: "Callable[[str, Request], Times] | None" = None
+    marks_missing: bool = False  # whether a number may stand for a missing value
+    selects: bool = False  # whether it may have dimensions to select of
+    final_after_days: float = 0.0  # age from which it may have the final field instead of the preliminary one
+    times: "Callable[[str, Request], Times] | None" = (
+        None  # those that are there; None: any that is asked for
+    )
 
 
 def _sample(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.sample import open_sample
 
-    return open_sample(**wanted.selection, scratch=wanted.cache_directory)
+    return open_sample(scratch=wanted.cache_directory, **wanted.selection)
 
 
 def _sample_times(address: str, wanted: Request) -> "Times":
@@ -261,42 +238,25 @@ def _sample_times(address: str, wanted: Request) -> "Times":
 def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 
-    chosen = wanted.selection
-    if chosen["level"] is not None or chosen["units"] is not None:
-        raise ConfigurationError("source 'synthetic' has one level, in kelvin; leave level and units out.")
-    return open_synthetic(
-        wanted.synthetic or Synthetic(),
-        variable=chosen["variable"],
-        times=chosen["times"],
-        area=chosen["area"],
-        grid_degrees=chosen["grid_degrees"],
-        progress=wanted.progress,
-    )
+    return open_synthetic(wanted.synthetic or Synthetic(), progress=wanted.progress, **wanted.selection)
 
 
 def _file(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.several import open_files
+    from cagp_dist.era5.local_files import open_file
 
-    return open_files(address, **wanted.selection, missing=wanted.missing, scratch=wanted.cache_directory)
+    return open_file(address, scratch=wanted.cache_directory, **wanted.selection)
 
 
 def _file_times(address: str, wanted: Request) -> "Times":
-    from cagp_dist.era5.several import times_of_files
+    from cagp_dist.era5.local_files import file_times
 
-    chosen = wanted.selection
-    return times_of_files(
-        address,
-        variable=chosen["variable"],
-        level=chosen["level"],
-        select=chosen["select"],
-        scratch=wanted.cache_directory,
-    )
+    return file_times(address, scratch=wanted.cache_directory, **wanted.selection)
 
 
 def _zarr(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.remote import open_zarr
 
-    return open_zarr(address, **wanted.selection, missing=wanted.missing)
+    return open_zarr(address, **wanted.selection)
 
 
 def _zarr_times(address: str, wanted: Request) -> "Times":
@@ -308,44 +268,24 @@ def _zarr_times(address: str, wanted: Request) -> "Times":
 def _cds(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.cds import open_cds
 
-    chosen = wanted.selection
     return open_cds(
-        variable=chosen["variable"],
-        times=chosen["times"],
-        area=chosen["area"],
-        grid_degrees=chosen["grid_degrees"],
-        level=chosen["level"],
-        units=chosen["units"],
-        check_range=chosen["check_range"],
         cache_directory=wanted.cache_directory,
         progress=wanted.progress,
         wait_seconds=wanted.wait_seconds,
+        **wanted.selection,
     )
 
 
 def _table(address: str, wanted: Request) -> "xr.Dataset":
     from cagp_dist.era5.stations import open_stations
 
-    return open_stations(
-        Path(address).expanduser(),
-        wanted.selection,
-        noise_std=wanted.noise_std,
-        columns=wanted.columns,
-        where=wanted.where,
-        missing=wanted.missing,
-    )
+    return open_stations(Path(address).expanduser(), wanted)
 
 
 def _table_times(address: str, wanted: Request) -> "Times":
     from cagp_dist.era5.stations import station_times
 
-    return station_times(
-        Path(address).expanduser(),
-        variable=wanted.selection["variable"],
-        columns=wanted.columns,
-        where=wanted.where,
-        missing=wanted.missing,
-    )
+    return station_times(Path(address).expanduser(), wanted)
 
 
 SOURCES: dict[str, Source] = {

@@ -7,6 +7,7 @@ the variable. What a place did not measure at a time is NaN.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -15,12 +16,14 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.axis_layout import PLACE
-from cagp_dist.era5.selection import Selection, area_masks, parse_times, time_positions
+from cagp_dist.era5.selection import area_masks, parse_times, time_positions
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.missing import Marks
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.tables import IGNORED, MeasuredFields, Table, by_time_and_place, read_table
 from cagp_dist.variables import Variable, describe_variable, range_error
+
+if TYPE_CHECKING:
+    from cagp_dist.era5.sources import Request
 
 _WITHOUT_TIMES = (
     "so all its rows are one field, and {came}. A run keeps each field under its time: maps, scores, the "
@@ -29,25 +32,18 @@ _WITHOUT_TIMES = (
 )
 
 
-def open_stations(
-    path: Path,
-    selection: Selection,
-    *,
-    noise_std: str | float | None = None,
-    columns: Mapping[str, str] | None = None,
-    missing: Marks = None,
-    where: Mapping[str, object] | None = None,
-) -> xr.Dataset:
+def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     """Read the selected measurements of a table."""
+    selection = wanted.selection
     if selection["grid_degrees"] is not None or selection["level"] is not None:
         raise ConfigurationError(
             "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
         )
-    table = _read(path, selection["variable"], noise_std, columns, missing, where, units=selection["units"])
+    table = _read(path, wanted)
     units = table.units
     variable, (factor, offset) = _variable_of(selection["variable"], units)
     variable = replace(variable, checked=selection["check_range"])
-    fields = _selected(by_time_and_place(table), selection, path, columns)
+    fields = _selected(by_time_and_place(table), path, wanted)
     values = factor * fields.values + offset
     wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
     if wrong is not None:
@@ -93,18 +89,12 @@ def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
     return variable, scale
 
 
-def station_times(
-    path: Path,
-    *,
-    variable: str,
-    columns: Mapping[str, str] | None = None,
-    missing: Marks = None,
-    where: Mapping[str, object] | None = None,
-) -> Times:
+def station_times(path: Path, wanted: "Request") -> Times:
     """List the times of a table, ascending, each once; raises as `open_stations`."""
-    times = _read(path, variable, None, columns, missing, where).times
+    times = _read(path, wanted).times
     if times is None:
-        raise _without_times(path, columns, "the times of the job are a rule, which needs those of the table")
+        came = "the times of the job are a rule, which needs those of the table"
+        raise _without_times(path, wanted.columns, came)
     return np.unique(times)
 
 
@@ -115,31 +105,22 @@ def _without_times(path: Path, columns: Mapping[str, str] | None, came: str) -> 
     return ConfigurationError(f"{path} {why}, {_WITHOUT_TIMES.format(came=came)}")
 
 
-def _read(
-    path: Path,
-    variable: str,
-    noise_std: str | float | None,
-    columns: Mapping[str, str] | None,
-    missing: Marks,
-    where: Mapping[str, object] | None,
-    *,
-    units: str | None = None,
-) -> Table:
+def _read(path: Path, wanted: "Request") -> Table:
     if not path.is_file():
         raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
     try:
-        names = columns or {}
+        names = wanted.columns or {}
         return read_table(
             path,
-            value=variable,
-            noise_std=noise_std,
+            value=wanted.selection["variable"],
+            noise_std=wanted.noise_std,
+            missing=wanted.selection.get("missing"),
+            where=wanted.where,
+            units=wanted.selection.get("units"),
             latitude=names.get("latitude"),
             longitude=names.get("longitude"),
             time=names.get("time"),
             name=names.get("name"),
-            missing=missing,
-            where=where,
-            units=units,
         )
     except ArgumentError as error:
         raise ConfigurationError(
@@ -149,28 +130,25 @@ def _read(
         ) from error
 
 
-def _selected(
-    fields: MeasuredFields, selection: Selection, path: Path, columns: Mapping[str, str] | None
-) -> MeasuredFields:
+def _selected(fields: MeasuredFields, path: Path, wanted: "Request") -> MeasuredFields:
     """Keep the wanted times and area, and the places that measured something then."""
-    wanted = None if selection["times"] is None else parse_times(selection["times"])
+    times, area = wanted.selection["times"], wanted.selection["area"]
+    chosen = None if times is None else parse_times(times)
     moments = fields.times
     if moments is None:
-        if wanted is None or wanted.size != 1:
-            came = "the job names no time" if wanted is None else f"the job names {wanted.size:,} times"
-            raise _without_times(path, columns, came)
-        moments = wanted
-    rows = time_positions(moments, wanted)
+        if chosen is None or chosen.size != 1:
+            came = "the job names no time" if chosen is None else f"the job names {chosen.size:,} times"
+            raise _without_times(path, wanted.columns, came)
+        moments = chosen
+    rows = time_positions(moments, chosen)
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)
-    if selection["area"] is not None:
-        rows_inside, columns_inside = area_masks(
-            fields.latitude_degrees, fields.longitude_degrees, selection["area"]
-        )
-        inside = rows_inside & columns_inside
+    if area is not None:
+        inside = np.logical_and(*area_masks(fields.latitude_degrees, fields.longitude_degrees, area))
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
     if kept.size == 0:
         raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")
-    return MeasuredFields(
+    return replace(
+        fields,
         latitude_degrees=fields.latitude_degrees[kept],
         longitude_degrees=fields.longitude_degrees[kept],
         values=fields.values[np.ix_(rows, kept)],

@@ -5,9 +5,9 @@ or an error bar can be checked against them, at any resolution and without data.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Unpack
 
 import numpy as np
 import xarray as xr
@@ -17,7 +17,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_positive
 from cagp_dist.digest import text_sha256
 from cagp_dist.era5.canonical import assemble
-from cagp_dist.era5.selection import Area, inside_area, parse_times
+from cagp_dist.era5.selection import Selection, inside_area, parse_times
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.kernels import Kernel, Matern32
@@ -101,11 +101,8 @@ class Synthetic:
 def open_synthetic(
     settings: Synthetic,
     *,
-    variable: str = "t2m",
-    times: Sequence[str] | None = None,
-    area: Area | None = None,
-    grid_degrees: float | None = None,
     progress: Callable[[str], None] | None = None,
+    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Draw fields: a smooth mean, plus an exact draw of the prior, plus independent noise.
 
@@ -114,12 +111,16 @@ def open_synthetic(
     The field of a time depends on the settings, the resolution and that time alone, not on what else is
     asked for.
     """
+    variable, grid_degrees = selection.get("variable", T2M.name), selection.get("grid_degrees")
+    if selection.get("level") is not None or selection.get("units") is not None:
+        raise ConfigurationError("source 'synthetic' has one level, in kelvin; leave level and units out.")
     if canonical_name(variable) != T2M.name:
         raise ConfigurationError(
             f"variable is {variable!r}, and the source 'synthetic' draws 2 metre temperature alone; leave "
             "variable out."
         )
     grid = synthetic_grid(grid_degrees)
+    times, area = selection.get("times"), selection.get("area")
     moments = parse_times(DEFAULT_TIMES if times is None else times)
     rows, columns = np.arange(grid.shape[0]), np.arange(grid.shape[1])
     if area is not None:

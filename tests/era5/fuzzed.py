@@ -41,7 +41,7 @@ def damaged(good: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
 
 
 def decode_here(path: Path, folder: Path) -> int:
-    sys.stdin = io.StringIO(json.dumps({"path": str(path), "folder": str(folder), "selection": {}}))
+    sys.stdin = io.StringIO(json.dumps({"paths": [str(path)], "folder": str(folder), "selection": {}}))
     return _decode.decode_command()
 
 

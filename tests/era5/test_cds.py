@@ -56,7 +56,7 @@ def decode_here(monkeypatch):
     def run(job, path, time_limit_seconds):
         monkeypatch.setattr(_decode.sys, "stdin", io.StringIO(json.dumps(job)))
         if _decode.decode_command() != 0:
-            files._raise_told(Path(job["folder"]), path)
+            files.raise_told(Path(job["folder"]), path)
 
     monkeypatch.setattr(files, "run_child", run)
 

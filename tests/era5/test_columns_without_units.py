@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.era5.canonical import canonical
+from cagp_dist.era5.sources import Request
 from cagp_dist.era5.stations import open_stations
 
 SELECTION = {
@@ -20,7 +21,7 @@ def test_a_name_alone_is_no_unit(tmp_path, header, units):
         f"latitude,longitude,time,{header}\n"
         "50,10,2024-01-01T00:00,3\n51,11,2024-01-01T00:00,4\n52,9,2024-01-01T00:00,5\n"
     )
-    found = open_stations(path, SELECTION)["v"]
+    found = open_stations(path, Request(SELECTION, tmp_path))["v"]
     assert found.attrs.get("units", "") == units
     assert ("northward" in str(found.attrs)) == bool(units)
     assert float(found.sum()) == pytest.approx(12.0 * (0.514444 if "knots" in header else 1.0), rel=1e-5)

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.era5.canonical import canonical
-from cagp_dist.era5.damage import check_axis, check_times
+from cagp_dist.era5.damage import check_axis
 from cagp_dist.errors import DataError
 
 LATITUDE, LONGITUDE = np.arange(60.0, 29.9, -0.75), np.arange(-10.0, 40.1, 0.75)
@@ -93,20 +93,6 @@ def test_an_axis_with_one_value_out_of_line_is_refused(axis, name, at, change):
     changed[at] += change
     with pytest.raises(DataError, match=rf"{name}.*(out of line|turn back).*damaged"):
         check_axis(changed, name)
-
-
-def test_times_with_one_out_of_line_are_refused():
-    check_times(TIMES)
-    check_times(np.delete(TIMES, [3, 4, 9]))
-    check_times(np.arange("2019-01", "2021-01", dtype="datetime64[M]").astype("datetime64[ns]"))
-    check_times(TIMES[::-1])
-    for wrong in ("1970-01-01T05:00", "2019-03-01T05:30", "2180-02-01"):
-        changed = TIMES.copy()
-        changed[5] = np.datetime64(wrong, "ns")
-        with pytest.raises(
-            DataError, match=rf"time {wrong[:10]}.* is out of line between .*T04:00 and .*T06"
-        ):
-            check_times(changed)
 
 
 def test_a_turned_axis_of_a_field_is_refused():

@@ -180,6 +180,7 @@ def test_errors_of_the_selection_keep_their_kind(write, scratch):
 def test_an_absent_file_and_a_folder_are_data_errors(tmp_path):
     with pytest.raises(DataError, match=rf"cannot read {tmp_path}/no\.grib \(No such file.*relative to"):
         open_file(tmp_path / "no.grib", scratch=tmp_path)
+    (tmp_path / "zarr.json").write_text("{}")
     with pytest.raises(DataError, match=f"is a folder; expected one file. Write zarr:{tmp_path}"):
         open_file(tmp_path, scratch=tmp_path)
 
@@ -205,9 +206,10 @@ def test_a_decoder_that_dies_or_hangs_costs_one_error(
     decoder.write_text(f"#!/bin/sh\n{script}\n")
     decoder.chmod(0o755)
     monkeypatch.setattr(files.sys, "executable", os.fspath(decoder))
+    monkeypatch.setattr(files, "DECODE_SECONDS", seconds)
     path = write(netcdf3(raw_dataset()))
     with pytest.raises(DataError, match=f"{path} {message}"):
-        open_file(path, scratch=scratch, time_limit_seconds=seconds)
+        open_file(path, scratch=scratch)
     assert list(scratch.iterdir()) == []
 
 
@@ -216,7 +218,7 @@ import os, sys
 from pathlib import Path
 from cagp_dist.era5.local_files import run_child
 folder = Path(sys.argv[1])
-job = {"path": str(folder / "pipe"), "folder": str(folder), "selection": {}}
+job = {"paths": [str(folder / "pipe")], "folder": str(folder), "selection": {}}
 run_child(job, "a pipe that nobody writes to", 60.0)
 """
 
@@ -336,7 +338,7 @@ def test_of_a_month_the_hours_that_are_asked_for_are_decoded(write, scratch, tmp
         return get_array(handle, key, *arguments, **settings)
 
     monkeypatch.setattr(eccodes, "codes_get_array", counted)
-    job = {"path": str(month), "folder": str(tmp_path), "selection": {"times": hours, "variable": "t2m"}}
-    _decode._decode_one(job, tmp_path)
+    job = {"paths": [str(month)], "folder": str(tmp_path), "selection": {"times": hours, "variable": "t2m"}}
+    _decode._decode(job, tmp_path)
     np.testing.assert_array_equal(np.load(tmp_path / "values.npy"), field.t2m.values)
     assert unpacked == 24 * [20190305]

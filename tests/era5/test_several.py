@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import remote, several
+from cagp_dist.era5 import local_files, remote
 from cagp_dist.era5.canonical import canonical
-from cagp_dist.era5.several import files_at, open_files, times_of_files
+from cagp_dist.era5.local_files import file_times, files_at, open_file
 from cagp_dist.era5.sources import open_source, source_times
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service.jobfile.config import parse_job
@@ -48,13 +48,13 @@ def months(tmp_path):
 def test_files_are_joined_along_time(months, tmp_path, address):
     folder, raw = months
     where = address.format(folder)
-    field = open_files(where, scratch=tmp_path / "scratch")
+    field = open_file(where, scratch=tmp_path / "scratch")
     xr.testing.assert_identical(field.drop_attrs(), canonical(raw).drop_attrs())
     assert field.attrs["source"] == f"file:{where}"
-    np.testing.assert_array_equal(times_of_files(where, scratch=tmp_path / "scratch"), field.time)
+    np.testing.assert_array_equal(file_times(where, scratch=tmp_path / "scratch"), field.time)
     assert list((tmp_path / "scratch").iterdir()) == []
     box = {"times": ["2020-03-01", "2020-01-31"], "area": (55.0, 0.0, 35.0, 180.0)}
-    chosen = open_files(where, scratch=tmp_path / "scratch", **box)
+    chosen = open_file(where, scratch=tmp_path / "scratch", **box)
     xr.testing.assert_identical(chosen.drop_attrs(), canonical(raw, **box).drop_attrs())
 
 
@@ -70,11 +70,11 @@ def test_other_variables_of_a_folder_are_taken_when_asked_for(months, tmp_path):
 
 
 def test_many_files_are_decoded_in_batches(months, tmp_path, monkeypatch):
-    monkeypatch.setattr(several, "BATCH_FILES", 2)
+    monkeypatch.setattr(local_files, "BATCH_FILES", 2)
     folder, raw = months
-    field = open_files(str(folder), scratch=tmp_path)
+    field = open_file(str(folder), scratch=tmp_path)
     np.testing.assert_array_equal(field.t2m, canonical(raw).t2m)
-    only = open_files(str(folder), scratch=tmp_path, times=["2020-03-01"])
+    only = open_file(str(folder), scratch=tmp_path, times=["2020-03-01"])
     np.testing.assert_array_equal(only.t2m, canonical(raw).t2m[3:])
 
 
@@ -83,19 +83,19 @@ def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
     with pytest.raises(
         DataError, match=r"1 of 1 selected times are not in the source: 2021-01-01T00:00\. It has 4"
     ):
-        open_files(str(folder), scratch=tmp_path, times=["2021-01-01"])
+        open_file(str(folder), scratch=tmp_path, times=["2021-01-01"])
     (folder / "t2m_again.nc").write_bytes(netcdf4(raw.isel(valid_time=[1]) + 1.0))
     with pytest.raises(DataError, match="time 2020-02-01T00:00 appears twice with different values"):
-        open_files(str(folder), scratch=tmp_path)
+        open_file(str(folder), scratch=tmp_path)
     (folder / "t2m_again.nc").write_bytes(netcdf4(raw.isel(valid_time=[1])))
-    np.testing.assert_array_equal(open_files(str(folder), scratch=tmp_path).t2m, canonical(raw).t2m)
+    np.testing.assert_array_equal(open_file(str(folder), scratch=tmp_path).t2m, canonical(raw).t2m)
     data = netcdf4(raw)
     (folder / "t2m_cut.nc").write_bytes(data[: len(data) // 2])
     with pytest.raises(DataError, match=r"t2m_cut\.nc: cannot be decoded"):
-        open_files(str(folder), scratch=tmp_path)
+        open_file(str(folder), scratch=tmp_path)
     (folder / "t2m_cut.nc").write_bytes(netcdf4(raw.isel(latitude=[0, 1])))
     with pytest.raises(DataError, match="different grids, 4 x 4 and 2 x 4"):
-        open_files(str(folder), scratch=tmp_path)
+        open_file(str(folder), scratch=tmp_path)
 
 
 def test_addresses_without_a_file_are_refused(tmp_path):
@@ -191,23 +191,23 @@ def test_steps_of_several_starts_become_the_times_at_which_they_hold(tmp_path):
     steps = [6, 9, 12, 9, 12]  # of the second start, the first step was never fetched
     path = tmp_path / "steps.grib"
     path.write_bytes(grib([(167, a, b, c, {}) for a, b, c in zip(starts, steps, values, strict=True)]))
-    field = open_files(str(path), scratch=tmp_path)
+    field = open_file(str(path), scratch=tmp_path)
     expected = np.array(["2020-01-01T12", "2020-01-01T15", "2020-01-01T18", "2020-01-02T03", "2020-01-02T06"])
     np.testing.assert_array_equal(field.time, expected.astype("datetime64[ns]"))
     assert field.longitude.values.tolist() == [0.0, 1.0, 358.0, 359.0]
     assert field.latitude.values.tolist() == [50.0, 51.0, 52.0]
     np.testing.assert_allclose(field.t2m, values[:, ::-1][..., [2, 3, 0, 1]], atol=1e-3)
-    one = open_files(str(path), scratch=tmp_path, times=["2020-01-02T03"])
+    one = open_file(str(path), scratch=tmp_path, times=["2020-01-02T03"])
     np.testing.assert_array_equal(one.t2m, field.t2m[3:4])
     with pytest.raises(DataError, match="selected times are not in the source: 2020-01-02T00:00"):
-        open_files(str(path), scratch=tmp_path, times=["2020-01-02T00"])
+        open_file(str(path), scratch=tmp_path, times=["2020-01-02T00"])
 
 
 def test_steps_of_one_start_are_times(tmp_path):
     values = regional(3)
     path = tmp_path / "steps.grib"
     path.write_bytes(grib([(167, "2020-01-01T00", step, values[step], {}) for step in range(3)]))
-    field = open_files(str(path), scratch=tmp_path)
+    field = open_file(str(path), scratch=tmp_path)
     np.testing.assert_array_equal(
         field.time, np.array(["2020-01-01T00", "2020-01-01T01", "2020-01-01T02"], dtype="datetime64[ns]")
     )
@@ -223,14 +223,14 @@ def test_grib_fields_are_found_by_their_short_names(tmp_path, asked, published):
     path.write_bytes(
         grib([(165, "2020-01-01T00", 0, values[0], {}), (140229, "2020-01-01T00", 0, values[1], {})])
     )
-    field = open_files(str(path), variable=asked, scratch=tmp_path)
+    field = open_file(str(path), variable=asked, scratch=tmp_path)
     found = values[0 if published == "u10" else 1, ::-1][:, [2, 3, 0, 1]]
     np.testing.assert_allclose(field[published][0], found, atol=1e-3)
     assert field[published].attrs["units"] == ("m s-1" if published == "u10" else "m")
     with pytest.raises(
         DataError, match=r"there is '10u', 'swh'\. To take one of them, write variable = \"10u\""
     ):
-        open_files(str(path), variable="msl", scratch=tmp_path)
+        open_file(str(path), variable="msl", scratch=tmp_path)
 
 
 def test_a_level_of_a_grib_file(tmp_path):
@@ -241,12 +241,12 @@ def test_a_level_of_a_grib_file(tmp_path):
     ]
     path = tmp_path / "levels.grib"
     path.write_bytes(grib(on_levels))
-    field = open_files(str(path), variable="t", level=850.0, scratch=tmp_path)
+    field = open_file(str(path), variable="t", level=850.0, scratch=tmp_path)
     np.testing.assert_allclose(field.t[0], values[1, ::-1][:, [2, 3, 0, 1]], atol=1e-3)
     with pytest.raises(
         DataError, match=r"has 3 levels along 'isobaricInhPa': .*1000.*850.* hPa\. Choose one"
     ):
-        open_files(str(path), variable="t", scratch=tmp_path)
+        open_file(str(path), variable="t", scratch=tmp_path)
 
 
 @pytest.mark.parametrize("layout", ["expver dimension", "expver beside the time"])
@@ -262,7 +262,7 @@ def test_hours_of_final_and_preliminary_versions(tmp_path, layout):
         ]
         mixed = xr.concat(parts, dim="expver").assign_coords(expver=[1, 5]).transpose("time", "expver", ...)
     mixed.to_netcdf(tmp_path / "field.nc", engine="h5netcdf")
-    field = open_files(str(tmp_path / "field.nc"), scratch=tmp_path)
+    field = open_file(str(tmp_path / "field.nc"), scratch=tmp_path)
     np.testing.assert_array_equal(field.t2m, canonical(raw).t2m)
     assert field.attrs["preliminary_times"] == "2020-03-31T23:00:00 2020-04-01T00:00:00"
 
@@ -292,11 +292,11 @@ def test_dates_of_other_calendars_are_taken_as_they_are(tmp_path, kind, calendar
     raw, expected = counted(calendar, days), raw_dataset()
     if kind == "one":
         (tmp_path / "one.nc").write_bytes(netcdf3(raw))
-        field = open_files(str(tmp_path / "one.nc"), scratch=tmp_path)
+        field = open_file(str(tmp_path / "one.nc"), scratch=tmp_path)
     elif kind == "several":
         for part in (0, 1):
             raw.isel(valid_time=[part]).to_netcdf(tmp_path / f"{part}.nc", engine="h5netcdf")
-        field = open_files(str(tmp_path / "?.nc"), scratch=tmp_path)
+        field = open_file(str(tmp_path / "?.nc"), scratch=tmp_path)
     else:
         raw.to_zarr(tmp_path / "store.zarr", zarr_format=2)
         field = open_source("zarr:" + str(tmp_path / "store.zarr"), cache_directory=tmp_path)
@@ -320,7 +320,7 @@ def test_dates_of_other_calendars_are_taken_as_they_are(tmp_path, kind, calendar
 def test_dates_that_do_not_exist_are_refused_with_a_remedy(tmp_path, calendar, days, text):
     counted(calendar, days).to_netcdf(tmp_path / "cmip.nc", engine="h5netcdf")
     with pytest.raises(DataError, match=rf"cmip\.nc: .*{text}"):
-        open_files(str(tmp_path / "cmip.nc"), scratch=tmp_path)
+        open_file(str(tmp_path / "cmip.nc"), scratch=tmp_path)
 
 
 def test_a_zip_among_several_files(tmp_path):
@@ -330,7 +330,7 @@ def test_a_zip_among_several_files(tmp_path):
     (folder / "a.zip").write_bytes(zipped(one=netcdf4(raw.isel(valid_time=[3])), two=b"words"))
     (folder / "b.nc").write_bytes(netcdf4(raw.isel(valid_time=[0, 1, 2])))
     np.testing.assert_array_equal(
-        open_files(str(folder), scratch=tmp_path / "scratch").t2m, canonical(raw).t2m
+        open_file(str(folder), scratch=tmp_path / "scratch").t2m, canonical(raw).t2m
     )
 
 
@@ -363,10 +363,10 @@ def test_public_stores_have_short_names_and_one_that_cannot_be_reached_is_a_clea
 @pytest.mark.skipif(not FIELDS.is_dir(), reason="the folder of shared fields is not here")
 def test_a_month_of_hours_and_a_part_of_europe_from_elsewhere(tmp_path):
     month = "era5_2t_2019-03_hourly_0p25_uk.grib"
-    times = times_of_files(f"{FIELDS}/*_uk.grib", scratch=tmp_path)
+    times = file_times(f"{FIELDS}/*_uk.grib", scratch=tmp_path)
     assert times.size == 744
-    hour = open_files(str(FIELDS / month), times=["2019-03-31T23:00"], scratch=tmp_path, variable="2t")
+    hour = open_file(str(FIELDS / month), times=["2019-03-31T23:00"], scratch=tmp_path, variable="2t")
     assert hour.t2m.shape == (1, 33, 49)
     assert 270.0 < float(hour.t2m.min()) < float(hour.t2m.max()) < 300.0
-    europe = open_files(f"{FIELDS}/*europe*", scratch=tmp_path)
+    europe = open_file(f"{FIELDS}/*europe*", scratch=tmp_path)
     assert europe.t2m.shape == (1, 121, 201)

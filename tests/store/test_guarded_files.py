@@ -11,8 +11,7 @@ import xarray as xr
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5._decode import _open_netcdf
 from cagp_dist.era5.covariates import open_covariate
-from cagp_dist.era5.local_files import open_file
-from cagp_dist.era5.several import files_at
+from cagp_dist.era5.local_files import files_at, open_file
 from cagp_dist.era5.synthetic import synthetic_grid
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.export.flat_table import _harmless
