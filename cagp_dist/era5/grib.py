@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -80,12 +80,22 @@ _NO_VERSION = "undef"
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Where a message is, what it holds and when."""
+    """Where a message is, what it holds and when.
 
-    offset: int  # bytes into the file
-    part: int  # which of the fields of a message there
-    keys: Mapping[str, str]  # of the keys that are looked at, those that it has
-    time: np.datetime64  # when it holds
+    Attributes
+    ----------
+    offset, part : int
+        Bytes into the file, and which of the fields of a message there.
+    keys : mapping of str to str
+        Of the keys that are looked at, those that it has.
+    time : datetime64[ns]
+        When it holds.
+    """
+
+    offset: int
+    part: int
+    keys: Mapping[str, str]
+    time: np.datetime64
 
     @property
     def version(self) -> str:
@@ -280,7 +290,8 @@ def _check_times(path: Path, messages: Sequence[Message], variable: str) -> None
         if told:
             raise DataError(
                 f"{len(group)} messages of {variable!r} hold at {shown_time(time)}; expected one for each "
-                f"time. They differ in {_said(told)}. {_advice(told, messages)}"
+                "time. "
+                f"They differ in {_said(told)}. {_advice(told, messages)}"
             )
 
 
@@ -364,17 +375,29 @@ def _dataset(
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """Places of the values of messages."""
+    """Places of the values of messages.
+
+    Attributes
+    ----------
+    latitude, longitude : array
+        Axes, or of each point.
+    lines : tuple of int, or None
+        Number and length of the lines that run in turn to and fro.
+    order : array of int, or None
+        Which of the values of a message is at each place, where they do not follow each other.
+    """
 
     dimensions: tuple[str, ...]
-    latitude: Array  # axes, or of each point
+    latitude: Array
     longitude: Array
-    lines: tuple[int, int] | None = None  # number and length of the lines that run in turn to and fro
-    order: Indices | None = None  # which of the values of a message is at each place, if not the next
+    lines: tuple[int, int] | None = None
+    order: Indices | None = field(default=None)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.latitude.size, self.longitude.size)[: len(self.dimensions)]
+        if len(self.dimensions) == 1:
+            return (self.latitude.size,)
+        return self.latitude.size, self.longitude.size
 
     def placed(self, values: Array) -> Array:
         """Values of a message, in its order, at the places of the grid."""

@@ -20,10 +20,11 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.era5.covariates import covariate, open_covariate
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import degrees, widest_gap
+from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.kriging.drift_columns import StaticColumn
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.observed_objects import ObservedObject, points_of
+from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.mapping import Observations
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.text import alternatives
@@ -41,15 +42,9 @@ _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
 
 @dataclass(frozen=True)
 class RegionalLinear:
-    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`.
+    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`."""
 
-    Parameters
-    ----------
-    centre_degrees : float
-        Longitude from which longitudes are counted, -180 to 180.
-    """
-
-    centre_degrees: float
+    centre_degrees: float  # from which longitudes are counted, -180 to 180
     coefficient_names: tuple[str, ...] = ("constant", "latitude", "longitude")
 
     def basis_at(self, X: Array) -> Array:
@@ -61,16 +56,9 @@ class RegionalLinear:
 
 @dataclass(frozen=True)
 class Drift:
-    """A trend and multiples of static fields, an `EstimatedMean`.
+    """A trend and multiples of static fields, an `EstimatedMean`."""
 
-    Attributes
-    ----------
-    trend : EstimatedMean
-        With a constant.
-    fields : tuple of CovariateField or StaticColumn
-    """
-
-    trend: LatitudePolynomial | RegionalLinear
+    trend: LatitudePolynomial | RegionalLinear  # with a constant
     fields: tuple[CovariateField | StaticColumn, ...] = ()
 
     @property
@@ -86,7 +74,7 @@ class Drift:
 def at_targets(drift: Drift, targets: Targets) -> Drift:
     """Give its columns of tables the values that the targets have."""
     fields = tuple(
-        term.with_places(targets.points, targets.static[term.name])
+        term.with_places(targets.points.X, targets.static[term.name])
         if isinstance(term, StaticColumn) and term.name in targets.static
         else term
         for term in drift.fields
@@ -111,7 +99,7 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     fields: list[CovariateField | StaticColumn] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
-            fields.append(StaticColumn(term, points_of(observed), observed.static[term]))
+            fields.append(StaticColumn(term, observed.points.X, observed.static[term]))
         elif isinstance(term, str) and ":" not in term:
             trends.append(term)
         else:
@@ -127,7 +115,7 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
             f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it."
         )
     trend = trends[0] if trends else "constant"
-    return Drift(_regional(observed) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
+    return Drift(_regional(observed.points) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
 
 
 _EXPECTED = alternatives(
@@ -152,9 +140,10 @@ def _field(term: object) -> CovariateField:
     raise ArgumentError(f"drift has the term {term!r}; expected {_EXPECTED}.")
 
 
-def _regional(observed: ObservedObject) -> RegionalLinear:
-    """Count longitudes from the middle of the observations."""
-    west, gap = widest_gap(observed.longitude_degrees[(~np.isnan(observed.values)).any(axis=0)])
+def _regional(observed: Observations) -> RegionalLinear:
+    """Count longitudes from the middle of the observations, poles left out."""
+    there = observed.there[~is_pole(observed.latitude_degrees[observed.there])]
+    west, gap = widest_gap(observed.longitude_degrees[there])
     width = 360.0 - gap
     if width > WIDEST_REGION:
         raise ArgumentError(

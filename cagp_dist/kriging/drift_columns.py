@@ -18,19 +18,11 @@ SAME_VALUE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class StaticColumn:
-    """Values at places, such as the elevation of stations.
-
-    Attributes
-    ----------
-    name : str
-    X : array of float64, shape (n, 3)
-        Unit vectors of the places.
-    values : array of float64, shape (n,)
-    """
+    """Values at places, such as the elevation of stations."""
 
     name: str
-    X: Array
-    values: Array
+    X: Array  # (n, 3), unit vectors of the places
+    values: Array  # (n,)
 
     def __post_init__(self) -> None:
         _, first = cKDTree(self.X).query(self.X)

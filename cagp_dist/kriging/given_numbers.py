@@ -1,6 +1,6 @@
 """Numbers of the kernel that are given, as chords: checked against the sphere, which kilometres are not."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -52,6 +52,20 @@ def check_chords(what: str, kernel: Kernel) -> None:
             f"the {what} has the lengthscale {longest:g}; a lengthscale is a chord of the unit sphere, whose "
             f"diameter is 2, and {LONGEST_OF_A_FIT:g} is longer than any that a fit finds.{meant}"
         )
+
+
+def numbers_of(kernel: Kernel, given: Mapping[str, object]) -> dict[str, list[float]]:
+    """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
+    if given:
+        raise ArgumentError(
+            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given; "
+            "expected one or the other."
+        )
+    check_chords("kernel", kernel)
+    return {
+        "lengthscale": [part.common_lengthscale for part in kernel.parts],
+        "variance": [part.variance for part in kernel.parts],
+    }
 
 
 def _each(name: str, given: Numbers) -> list[float]:

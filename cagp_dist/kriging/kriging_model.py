@@ -1,10 +1,10 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
-import inspect
 import warnings
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
 import xarray as xr
@@ -15,22 +15,17 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
+from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
 from cagp_dist.kriging.executors import Workers, open_workers
-from cagp_dist.kriging.given_numbers import fixed_numbers
-from cagp_dist.kriging.integrating import check_hyperparameters, predict_fields, with_numbers_integrated
-from cagp_dist.kriging.learning import (
-    FittedModel,
-    KernelLike,
-    MeanLike,
-    families,
+from cagp_dist.kriging.given_numbers import check_chords, fixed_numbers, numbers_of
+from cagp_dist.kriging.map_dataset import (
+    as_dataset,
+    dataset_of_folds,
+    dataset_of_samples,
     fit_advice,
-    from_prior,
-    learn,
-    with_noise_of_prior,
+    with_recalibration,
 )
-from cagp_dist.kriging.map_dataset import as_dataset
-from cagp_dist.kriging.map_samples import sample
 from cagp_dist.kriging.map_targets import (
     Targets,
     To,
@@ -41,40 +36,29 @@ from cagp_dist.kriging.map_targets import (
     of_rows,
     region_of,
 )
-from cagp_dist.kriging.narration import HOUR_SECONDS, QUICK_SECONDS, Narrator
 from cagp_dist.kriging.observed_objects import (
     ObservedObject,
     Source,
     check_every_field,
     observe,
     observe_arrays,
-    points_of,
-)
-from cagp_dist.kriging.recalibrating import check_method, with_laws
-from cagp_dist.kriging.solving import (
-    OFTEN_SWEEPS,
-    PlannedSolve,
-    Prediction,
-    expected_sweeps,
-    outlook_of,
-    plan_solves,
 )
 from cagp_dist.kriging.summary import summary
-from cagp_dist.kriging.validation import cross_validate, outlook_of_folds
-from cagp_dist.likelihood.exact.integrated import Hyperparameters
-from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.mapping import Hyperparameters, Resources, Solver
+from cagp_dist.mapping.cross_validation import cross_validate, outlook_of_folds
+from cagp_dist.mapping.defaults import HOUR_SECONDS, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
+from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, fit_model
+from cagp_dist.mapping.integration import check_hyperparameters, predict_fields, with_numbers_integrated
+from cagp_dist.mapping.map_mean import MeanLike
+from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
+from cagp_dist.mapping.map_samples import draw_fields
+from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
+from cagp_dist.mapping.narration import Narrator
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
 from cagp_dist.tables import DataFrameLike
 
-if TYPE_CHECKING:
-    from cagp_dist.solvers import Solver
-
 Kind: TypeAlias = Literal["grid", "cells"]
-
-UNINFORMED = 0.99
-"""Part of the prior variance that is left at targets about which the observations say nothing."""
 
 
 def krige(
@@ -242,39 +226,25 @@ def krige(
     >>> field["mean"].shape, field["mean"].attrs["units"], field.attrs["status"]
     ((12, 12), 'degC', 'exact')
     """
-    model = Kriging(
-        kernel=kernel,
-        mean=mean,
-        drift=drift,
-        value=value,
-        noise_std=noise_std,
-        nugget_std=nugget_std,
-        prior=prior,
-        solver=solver,
-        recalibration=recalibration,
-        hyperparameters=hyperparameters,
-        lengthscale_km=lengthscale_km,
-        lengthscale=lengthscale,
-        variance=variance,
-        latitude=latitude,
-        longitude=longitude,
-        time=time,
-        units=units,
-        missing=missing,
-        where=where,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        time_limit_seconds=time_limit_seconds,
-        progress=progress,
-    )
-    with open_workers(executor) as opened, model._narrator(opened) as narrator:
+    given = locals()
+    model = Kriging(**{name: given[name] for name in _PARAMETERS})
+    with model._call() as call:
         observed = model._read(observations)
         targets = _wanted(find_targets(to, observed), kind, observed)
-        solves = model._planned(observed, targets, narrator, opened)
-        model._learn_from(observed, narrator, opened)
-        return model._map(solves, targets, kind, narrator, opened)
+        solves = model._planned(observed, targets, call)
+        model._learn_from(observed, call)
+        return model._map(solves, targets, kind, call)
 
 
+@dataclass(frozen=True)
+class _Call:
+    """What one call works with, and what says how far it is."""
+
+    resources: Resources
+    narrator: Narrator
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class Kriging:
     """`krige` in two steps, and what else can be asked of a fitted map; in the manner of scikit-learn.
 
@@ -305,56 +275,29 @@ class Kriging:
     (array([21. , 19.9]), array([0.3, 3. ]))
     """
 
-    def __init__(
-        self,
-        *,
-        kernel: KernelLike = "auto",
-        mean: MeanLike = "constant",
-        drift: DriftLike = None,
-        value: str | None = None,
-        noise_std: str | float | None = None,
-        nugget_std: float | None = 0.0,
-        prior: Prior | None = None,
-        solver: "str | Solver" = "auto",
-        recalibration: str = "none",
-        hyperparameters: Hyperparameters = "auto",
-        lengthscale_km: float | Sequence[float] | None = None,
-        lengthscale: float | Sequence[float] | None = None,
-        variance: float | Sequence[float] | None = None,
-        latitude: str | None = None,
-        longitude: str | None = None,
-        time: str | None = None,
-        units: str | None = None,
-        missing: Marks = None,
-        where: Mapping[str, object] | None = None,
-        executor: Workers = None,
-        memory_limit_bytes: int | None = None,
-        time_limit_seconds: float | None = HOUR_SECONDS,
-        progress: bool = True,
-    ) -> None:
-        self.kernel = kernel
-        self.mean = mean
-        self.drift = drift
-        self.value = value
-        self.noise_std = noise_std
-        self.nugget_std = nugget_std
-        self.prior = prior
-        self.solver = solver
-        self.recalibration = recalibration
-        self.hyperparameters = hyperparameters
-        self.lengthscale_km = lengthscale_km
-        self.lengthscale = lengthscale
-        self.variance = variance
-        self.latitude = latitude
-        self.longitude = longitude
-        self.time = time
-        self.units = units
-        self.missing = missing
-        self.where = where
-        self.executor = executor
-        self.memory_limit_bytes = memory_limit_bytes
-        self.time_limit_seconds = time_limit_seconds
-        self.progress = progress
+    kernel: KernelLike = "auto"
+    mean: MeanLike = "constant"
+    drift: DriftLike = None
+    value: str | None = None
+    noise_std: str | float | None = None
+    nugget_std: float | None = 0.0
+    prior: Prior | None = None
+    solver: str | Solver = "auto"
+    recalibration: str = "none"
+    hyperparameters: Hyperparameters = "auto"
+    lengthscale_km: float | Sequence[float] | None = None
+    lengthscale: float | Sequence[float] | None = None
+    variance: float | Sequence[float] | None = None
+    latitude: str | None = None
+    longitude: str | None = None
+    time: str | None = None
+    units: str | None = None
+    missing: Marks = None
+    where: Mapping[str, object] | None = None
+    executor: Workers = None
+    memory_limit_bytes: int | None = None
+    time_limit_seconds: float | None = HOUR_SECONDS
+    progress: bool = True
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments of the constructor by name; ``deep`` has no effect."""
@@ -397,43 +340,48 @@ class Kriging:
         Kriging
             This object.
         """
-        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
-            self._learn_from(self._read(observations, y), narrator, executor)
+        with self._call() as call:
+            self._learn_from(self._read(observations, y), call)
         self._of_arrays = y is not None
         return self
 
-    def _narrator(self, executor: Executor) -> Narrator:
-        """Make what says how far a call is."""
-        return Narrator(
-            shown=self.progress,
-            time_limit_seconds=self.time_limit_seconds,
-            workers=executor.workers if executor.shares_memory else 1,
-        )
+    @contextmanager
+    def _call(self) -> Iterator[_Call]:
+        """Open what a call works with."""
+        with open_workers(self.executor) as executor:
+            narrator = Narrator(
+                shown=self.progress,
+                time_limit_seconds=self.time_limit_seconds,
+                workers=executor.workers if executor.shares_memory else 1,
+            )
+            with narrator:
+                yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
 
     def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
         """Read observations, as they are learnt from."""
         check_memory_limit(self.memory_limit_bytes)
         check_hyperparameters(self.hyperparameters)
-        observed = with_noise_of_prior(self._observe(observations, y), self.prior).with_poles_merged()
-        check_every_field(observed)
+        if self.prior is not None and not isinstance(self.prior, Prior):
+            raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
+        observed = self._observe(observations, y)
+        check_every_field(observed.points)
         return observed
 
-    def _learn_from(self, observed: ObservedObject, narrator: Narrator, executor: Executor) -> None:
+    def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
         """Learn kernel and noise."""
         learned = with_numbers_integrated(
-            self._learn(observed, narrator=narrator, executor=executor),
-            observed,
+            self._learn(observed, call),
+            observed.points,
             asked=self.hyperparameters,
             nugget_sought=self.nugget_std is None,
             solver=self.solver,
-            narrator=narrator,
+            narrator=call.narrator,
         )
-        result = None if learned.integrated is not None else learned.result
-        if result is not None and not result.status.ok and not noise_is_negligible(result, result.prior):
+        result = learned.result
+        if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
-        places, fields = observed.patterns()[0]
-        self.prior_ = learned.prior(observed, places, fields)
-        self.fit_result_ = learned.result
+        self.prior_ = learned.prior(observed.points, *observed.points.patterns()[0])
+        self.fit_result_ = result
         self.n_features_in_ = 2
         self._observed, self._learned = observed, learned
 
@@ -467,67 +415,59 @@ class Kriging:
         else:
             found = find_targets(cast("To", to), observed)
         targets = _wanted(found, kind, observed)
-        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
-            solves = self._planned(observed, targets, narrator, executor)
+        with self._call() as call:
+            solves = self._planned(observed, targets, call)
             if not arrays:
-                return self._map(solves, targets, kind, narrator, executor)
-            prediction = self._predicted(solves, targets, narrator, executor)
+                return self._map(solves, targets, kind, call)
+            prediction = self._predicted(solves, targets, call)
         single = observed.dimension is None
         mean = prediction.mean[0] if single else prediction.mean.T
         std = prediction.std[0] if single else prediction.std.T
         return (mean, std) if return_std else mean
 
-    def _planned(
-        self, observed: ObservedObject, targets: Targets, narrator: Narrator, executor: Executor
-    ) -> list[PlannedSolve]:
+    def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> list[PlannedSolve]:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
-        check_method(self.recalibration)
-        parts = len(families(self.kernel)) if self.prior is None else len(self.prior.kernel.parts)
+        check_recalibration(self.recalibration)
+        parts = len(families(self.kernel) if self.prior is None else self.prior.kernel.parts)
         solves = plan_solves(
-            observed,
-            targets,
+            observed.points,
+            targets.points,
             solver=self.solver,
-            executor=executor,
-            memory_limit_bytes=self.memory_limit_bytes,
+            resources=call.resources,
             kernel_parts=parts,
         )
-        narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
+        call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
         if self.recalibration != "none":
-            narrator.expect(
+            call.narrator.expect(
                 outlook_of_folds(
-                    observed,
+                    observed.points,
                     stage="recalibration",
                     solver=self.solver,
-                    executor=executor,
-                    memory_limit_bytes=self.memory_limit_bytes,
+                    resources=call.resources,
                     kernel_parts=parts,
                 )
             )
         return solves
 
-    def _predicted(
-        self, solves: list[PlannedSolve], targets: Targets, narrator: Narrator, executor: Executor
-    ) -> Prediction:
+    def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
         """Solve, after saying what that takes."""
-        observed, learned = self._fitted()
-        learned = _at_targets(learned, targets)
-        sweeps = None
+        (observed, learned), narrator = self._fitted(targets), call.narrator
+        points, sweeps = observed.points, None
         if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
-            sweeps = expected_sweeps(solves, observed, learned, targets)
+            sweeps = expected_sweeps(solves, points, learned, targets.points)
         narrator.expect(outlook_of(solves, iterations=sweeps))
         narrator.announce()
         with narrator.stage("solve") as report:
             prediction = predict_fields(
-                observed,
+                points,
                 learned,
-                targets,
+                targets.points,
                 solves=solves,
-                executor=executor,
-                memory_limit_bytes=self.memory_limit_bytes,
+                resources=call.resources,
                 iterations=sweeps,
                 report=report,
             )
-        prior = prior_variance(learned.kernel, targets.wanted)
+        prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
         if prior.size and (prediction.variance > UNINFORMED * prior).all():
@@ -535,36 +475,27 @@ class Kriging:
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
         return prediction
 
-    def _map(
-        self,
-        solves: list[PlannedSolve],
-        targets: Targets,
-        kind: Kind,
-        narrator: Narrator,
-        executor: Executor,
-    ) -> xr.Dataset:
+    def _map(self, solves: list[PlannedSolve], targets: Targets, kind: Kind, call: _Call) -> xr.Dataset:
         """Solve, and give the result as a data set."""
-        observed, learned = self._fitted()
-        learned = _at_targets(learned, targets)
-        prediction = self._predicted(solves, targets, narrator, executor)
+        observed, learned = self._fitted(targets)
+        prediction = self._predicted(solves, targets, call)
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
-        call = f"cagp.krige({', '.join(filter(None, settings))})"
-        result = as_dataset(prediction, observed, learned, targets, call=call)
+        written = f"cagp.krige({', '.join(filter(None, settings))})"
+        result = as_dataset(prediction, observed, learned, targets, call=written)
         if self.recalibration == "none":
             return result
-        with narrator.stage("recalibration") as report:
-            return with_laws(
-                result,
+        with call.narrator.stage("recalibration") as report:
+            found = recalibrate_map(
                 prediction,
-                observed,
+                observed.points,
                 learned,
-                targets,
+                targets.points,
                 method=self.recalibration,
                 solver=self.solver,
-                executor=executor,
-                memory_limit_bytes=self.memory_limit_bytes,
+                resources=call.resources,
                 report=report,
             )
+        return with_recalibration(result, found, observed, targets, method=self.recalibration)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -597,7 +528,7 @@ class Kriging:
         ArgumentError, BudgetError, NumericalError
             As for `cagp_dist.condition`, or `cagp_dist.sample_posterior`.
         """
-        observed, learned = self._fitted()
+        observed, _ = self._fitted()
         if self.recalibration != "none":
             raise ArgumentError(
                 f"recalibration is {self.recalibration!r}, whose laws say nothing of how the errors at "
@@ -606,19 +537,19 @@ class Kriging:
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
-            targets = find_targets(to, observed)
-            return sample(
-                observed,
-                _at_targets(learned, targets),
-                targets,
+        targets = find_targets(to, observed)
+        with self._call() as call:
+            draws = draw_fields(
+                observed.points,
+                self._fitted(targets)[1],
+                targets.points,
                 size=size,
                 seed=seed,
                 solver=self.solver,
-                executor=executor,
-                memory_limit_bytes=self.memory_limit_bytes,
-                narrator=narrator,
+                resources=call.resources,
+                narrator=call.narrator,
             )
+        return dataset_of_samples(draws, observed, targets, seed=seed)
 
     def cross_validate(
         self, folds: int = 10, *, blocks_degrees: float | None = 5.0, seed: int = 0
@@ -646,92 +577,94 @@ class Kriging:
         observed, learned = self._fitted()
         check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
-        with open_workers(self.executor) as executor, self._narrator(executor) as narrator:
-            narrator.expect(
+        with self._call() as call:
+            call.narrator.expect(
                 outlook_of_folds(
-                    observed,
+                    observed.points,
                     stage="cross-validation",
                     folds=folds,
                     solver=self.solver,
-                    executor=executor,
-                    memory_limit_bytes=self.memory_limit_bytes,
+                    resources=call.resources,
                     kernel_parts=len(learned.kernel.parts),
                 )
             )
-            narrator.announce()
-            with narrator.stage("cross-validation") as report:
-                return cross_validate(
-                    observed,
+            call.narrator.announce()
+            with call.narrator.stage("cross-validation") as report:
+                found = cross_validate(
+                    observed.points,
                     learned,
                     folds=folds,
                     blocks_degrees=blocks_degrees,
                     seed=seed,
                     solver=self.solver,
-                    executor=executor,
-                    memory_limit_bytes=self.memory_limit_bytes,
+                    resources=call.resources,
                     report=report,
                 )
+        return dataset_of_folds(found, observed, integrated=learned.integrated is not None)
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""
         return summary(*self._fitted())
 
     def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> ObservedObject:
-        if y is not None:
-            X, static = observations, cast("Mapping[str, Array]", {})
-            if isinstance(X, DataFrameLike):
-                rows = self._rows(X, named_columns(self.drift))
-                X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
-            observed = observe_arrays(X, y, missing=self.missing)  # type: ignore[arg-type]
-            observed = replace(observed, static=static)
-            if isinstance(self.noise_std, str):
-                raise ArgumentError(
-                    f"noise_std is {self.noise_std!r}, the name of a column, but arrays have none; expected "
-                    "a number. Give a table or a dataset of xarray to have a noise for each place."
-                )
-            return observed
+        """Read observations; a number, or a prior, stands in place of the noise that they have."""
         column = self.noise_std if isinstance(self.noise_std, str) else None
-        observed = observe(
-            observations,  # type: ignore[arg-type]
-            value=self.value,
-            noise_std=column,
-            latitude=self.latitude,
-            longitude=self.longitude,
-            time=self.time,
-            units=self.units,
-            missing=self.missing,
-            where=self.where,
-            static=named_columns(self.drift),
-        )
-        if self.prior is not None or isinstance(self.noise_std, (int, float)):
-            return replace(observed, noise_std=None)  # a number in place of the column of that name
-        return observed
+        number = None if self.noise_std is None or column is not None else 1.0
+        noise = number if self.prior is None else self.prior.noise_variance
+        if y is None:
+            return observe(
+                observations,  # type: ignore[arg-type]
+                value=self.value,
+                noise_std=column,
+                noise=noise,
+                latitude=self.latitude,
+                longitude=self.longitude,
+                time=self.time,
+                units=self.units,
+                missing=self.missing,
+                where=self.where,
+                static=named_columns(self.drift),
+            )
+        X, static = observations, cast("Mapping[str, Array]", {})
+        if isinstance(X, DataFrameLike):
+            rows = self._rows(X, named_columns(self.drift))
+            X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
+        observed = observe_arrays(X, y, noise=noise, missing=self.missing)  # type: ignore[arg-type]
+        if column is not None:
+            raise ArgumentError(
+                f"noise_std is {column!r}, the name of a column, but arrays have none; expected "
+                "a number. Give a table or a dataset of xarray to have a noise for each place."
+            )
+        return replace(observed, static=static)
 
     def _rows(self, frame: DataFrameLike, static: Collection[str]) -> Targets:
         """Places of a data frame beside which the values stand."""
         return of_rows(frame, latitude=self.latitude, longitude=self.longitude, static=static)
 
-    def _learn(self, observed: ObservedObject, *, narrator: Narrator, executor: Executor) -> FittedModel:
+    def _learn(self, observed: ObservedObject, call: _Call) -> FittedModel:
+        """Take kernel and noise as they are given, or fit them."""
         if self.prior is not None:
             self._check_alone()
-            return from_prior(observed, self.prior)
+            check_chords("prior", self.prior.kernel)
+            noise, own = self.prior.noise_variance, observed.points.noise_variance
+            return FittedModel(self.prior.kernel, np.asarray(noise) if own is None else own, self.prior.mean)
         if self.drift is not None and self.mean != "constant":
             raise ArgumentError(
                 f"mean is {self.mean!r} and a drift was given, which stands in its place; expected one of "
                 "them. A drift has a constant already, and its coefficients are estimated with the field."
             )
-        return learn(
-            observed,
+        fixed = fixed_numbers(
+            lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
+        )
+        return fit_model(
+            observed.points,
             kernel=self.kernel,
             mean=self.mean if self.drift is None else drift_of(self.drift, observed),
-            fixed=fixed_numbers(
-                lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
-            ),
+            fixed=numbers_of(self.kernel, fixed) if isinstance(self.kernel, Kernel) else fixed,
             noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
             nugget_std=self.nugget_std,
-            executor=executor,
-            memory_limit_bytes=self.memory_limit_bytes,
-            narrator=narrator,
+            resources=call.resources,
+            narrator=call.narrator,
         )
 
     def _check_alone(self) -> None:
@@ -745,21 +678,18 @@ class Kriging:
                 "Leave one out."
             )
 
-    def _fitted(self) -> tuple[ObservedObject, FittedModel]:
+    def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:
+        """Give what was learnt; a drift is told what the targets say of its columns."""
         if not hasattr(self, "_learned"):
             raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
-        return self._observed, self._learned
+        learned = self._learned
+        if targets is not None and isinstance(learned.mean, Drift):
+            learned = replace(learned, mean=at_targets(learned.mean, targets))
+        return self._observed, learned
 
 
-def _at_targets(learned: FittedModel, targets: Targets) -> FittedModel:
-    """Tell the drift what the targets say of its columns."""
-    if not isinstance(learned.mean, Drift):
-        return learned
-    return replace(learned, mean=at_targets(learned.mean, targets))
-
-
-_PARAMETERS = tuple(name for name in inspect.signature(Kriging.__init__).parameters if name != "self")
+_PARAMETERS = {setting.name: setting.default for setting in fields(Kriging)}
 _OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
 
 
@@ -772,8 +702,8 @@ def _wanted(targets: Targets, kind: Kind, observed: ObservedObject) -> Targets:
 
 def _why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
     """Say why the observations say nothing of any target: they are noisy, or far away."""
-    there = ~np.isnan(observed.values).all(axis=0)
-    distances, _ = cKDTree(points_of(observed)[there]).query(targets.points)
+    points = observed.points
+    distances, _ = cKDTree(points.X[points.there]).query(targets.points.X)
     noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
     if np.min(distances) < max(learned.lengthscales) and noise > spread:
         return (
@@ -790,7 +720,6 @@ def _why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Tar
 
 def _changed(model: Kriging) -> str:
     """Arguments that are not the defaults, as they would be written."""
-    defaults = inspect.signature(Kriging.__init__).parameters
-    shown = {name: given for name, given in model.get_params().items() if given is not defaults[name].default}
+    shown = {name: given for name, given in model.get_params().items() if given is not _PARAMETERS[name]}
     written = {name: repr(given) for name, given in shown.items()}
     return ", ".join(f"{name}={text if len(text) < 100 else '...'}" for name, text in written.items())

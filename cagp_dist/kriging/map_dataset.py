@@ -2,6 +2,8 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from math import sqrt
 
 import numpy as np
 import xarray as xr
@@ -9,19 +11,25 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
-from cagp_dist.kriging.learning import FittedModel, fit_advice
-from cagp_dist.kriging.map_targets import Targets
+from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.solving import Prediction
-from cagp_dist.likelihood.fit_result import each
-from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, QUANTILE_LEVELS
+from cagp_dist.mapping import FitResult
+from cagp_dist.mapping.cross_validation import LeftOutFolds
+from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.map_recalibration import RecalibratedMap
+from cagp_dist.mapping.map_samples import Draws
+from cagp_dist.mapping.map_solves import Prediction
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
 
 CONVENTIONS = "CF-1.11"
 
-INTERVAL = (0.05, 0.95)
-"""Quantiles of the numbers of a prior that are integrated over, which are said."""
+LATENT = (
+    "Of the field, without noise and as the prior has it: errors at places correct predictive_std and "
+    "quantile alone, so that predictive_std can be the smaller one."
+)
 
 SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the observations leave open."
 
@@ -60,7 +68,7 @@ def _drift(prediction: Prediction, observed: ObservedObject) -> dict[str, tuple[
     found = prediction.drift
     if found is None:
         return {}
-    single, what = observed.dimension is None, observed.attributes.get("long_name", observed.name)
+    single, what = observed.dimension is None, observed.what
     dims = ("drift_term",) if single else ("drift_term", str(observed.dimension))
     about = {"comment": "Units of the observations over those of the term."}
     values, std = (of[:, 0] if single else of for of in (found.values, found.std))
@@ -111,8 +119,7 @@ BEYOND = (
 
 def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
     """CF attributes of the variables of a result, from those of the variable that was observed."""
-    units = {"units": observed.attributes["units"]} if "units" in observed.attributes else {}
-    what = observed.attributes.get("long_name", observed.name)
+    units, what = observed.units, observed.what
     standard = observed.attributes.get("standard_name", "")
     modified = {"standard_name": f"{standard} standard_error"} if standard else {}
     return {
@@ -143,11 +150,11 @@ def attributes(
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     software = f"cagp-dist {version('cagp-dist')}"
     units = observed.attributes.get("units", "")
-    what = observed.attributes.get("long_name", observed.name)
+    what = observed.what
     said: dict[str, str | int | float | list[float]] = {
         "Conventions": CONVENTIONS,
         "title": f"{what}: posterior mean and standard deviation",
-        "source": f"kriging (Gaussian-process regression) of {observed.count:,} observations",
+        "source": f"kriging (Gaussian-process regression) of {observed.points.count:,} observations",
         "history": f"{now} {software}: {call}",
         "software": software,
         "status": prediction.status.value,
@@ -162,8 +169,8 @@ def attributes(
         if noise.ndim == 0
         else f"{noise.min():.6g} to {noise.max():.6g}, of each place",
         "prior_mean": learned.mean_text,
-        "observations_used": observed.count,
-        "observations_missing": observed.dropped_missing,
+        "observations_used": observed.points.count,
+        "observations_missing": observed.missing,
         "patterns_of_gaps": len(prediction.plans),
         "planned_memory": bytes_text(max(plan.peak_bytes for plan in prediction.plans)),
         "executor": prediction.executor,
@@ -181,17 +188,117 @@ def attributes(
     if result is not None:
         if result.choice is not None:
             said["kernel_choice"] = result.choice.line()
-        errors = result.standard_errors
         said |= {
             "fit_advice": fit_advice(result),
             "fit_method": result.method,
             "fitted_to": learned.fitted_to,
-            "lengthscale_chord_standard_error": _one_or_all(each(errors.lengthscale)),
-            "variance_standard_error": _one_or_all(each(errors.variance)),
-            "noise_variance_standard_error": errors.noise_variance,
         }
+        for kind, errors in groupby(learned.standard_errors(), key=lambda error: error.kind):
+            name = "lengthscale_chord" if kind == "lengthscale" else kind
+            said[f"{name}_standard_error"] = _one_or_all([error.value for error in errors])
     return said
+
+
+def fit_advice(result: FitResult) -> str:
+    """Say how a fit ended and, if it did not end well, what callers of `krige` can change."""
+    status = result.status
+    if status.ok:
+        return status.advice
+    which = f" ({' and '.join(result.at_bound)})" if result.at_bound else ""
+    return (
+        f"{status.meaning}{which} Give one of the numbers (lengthscale_km, variance, noise_std or "
+        "nugget_std), try another kernel or mean, or give more or closer observations."
+    )
 
 
 def _one_or_all(numbers: Sequence[float]) -> float | list[float]:
     return float(numbers[0]) if len(numbers) == 1 else list(numbers)
+
+
+def with_recalibration(
+    result: xr.Dataset, found: RecalibratedMap, observed: ObservedObject, targets: Targets, *, method: str
+) -> xr.Dataset:
+    """Add the corrected law of an observation at each target: ``predictive_std`` and ``quantile``."""
+    dims, usual = field_dims(observed, targets), sqrt(found.noise_variance)
+    of_what = f"of an observation of {observed.what}, with usual noise, recalibrated"
+    quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
+    about_std = {
+        "long_name": f"standard deviation {of_what}",
+        "comment": f"The noise is reference_noise_std, {usual:.4g}, the median of all places.",
+    }
+    about_quantile = {"long_name": f"quantile {of_what}"}
+    corrected = result.assign(
+        predictive_std=(dims, shaped(found.std, observed, targets), about_std | observed.units),
+        quantile=((QUANTILE_LEVEL, *dims), np.stack(quantiles), about_quantile | observed.units),
+    ).assign_coords({QUANTILE_LEVEL: (QUANTILE_LEVEL, np.array(QUANTILE_LEVELS), {"units": "1"})})
+    corrected["std"].attrs["long_name"] += ", not recalibrated"
+    corrected["std"].attrs["comment"] = LATENT
+    return corrected.assign_attrs(
+        recalibration=method,
+        reference_noise_std=usual,
+        recalibration_statement="predictive_std and quantile are those of laws that were corrected "
+        f"({method}) by errors at {found.places:,} places, each of which was predicted from "
+        "about nine tenths of the others. They are those of an observation with reference_noise_std.",
+    )
+
+
+def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets, *, seed: int) -> xr.Dataset:
+    """Give draws the coordinates of the targets."""
+    rows = draws.values[:, 0] if observed.dimension is None else draws.values
+    dims = ("sample", *field_dims(observed, targets))
+    values = rows.reshape(*rows.shape[:-1], *targets.shape)
+    return xr.Dataset(
+        {observed.name: (dims, values, dict(observed.attributes))},
+        coords={**target_coordinates(observed, targets), "sample": np.arange(len(rows))},
+        attrs={"status": draws.status.value, "solver": "; ".join(draws.solvers), "seed": seed},
+    )
+
+
+def dataset_of_folds(found: LeftOutFolds, observed: ObservedObject, *, integrated: bool) -> xr.Dataset:
+    """Predictions of each place with a value from the other folds, and their scores."""
+    points, places, what = observed.points, found.places, observed.what
+    part = of_places(
+        points.latitude_degrees[places],
+        points.longitude_degrees[places],
+        dim="observation",
+        names=None if points.names is None else points.names[places],
+    )
+    values = points.values[:, places]
+    result = found.scores[np.nonzero(~np.isnan(values))].pooled()
+    of_numbers = "that were fitted to all of them"
+    if integrated:
+        of_numbers = "integrated over with the probabilities that all of them give these"
+    fields = {
+        "observed": (values, what),
+        "mean": (found.mean, f"mean of {what} from the other folds"),
+        "std": (found.std, "standard deviation without noise"),
+        "predictive_std": (found.predictive_std, "standard deviation with noise"),
+        "pit": (found.scores.pit, "probability integral transform"),
+    }
+    scores = {
+        "rmse": (result.rmse, "root mean square error", observed.units),
+        "crps": (result.crps, "continuous ranked probability score", observed.units),
+        "nll": (result.nll, "negative log predictive density", {"units": "1"}),
+    }
+    dims = field_dims(observed, part)
+    return xr.Dataset(
+        {
+            name: (
+                dims,
+                shaped(held, observed, part),
+                {"long_name": text, **({"units": "1"} if name == "pit" else observed.units)},
+            )
+            for name, (held, text) in fields.items()
+        }
+        | {"fold": ("observation", found.folds)}
+        | {name: ((), held, {"long_name": text, **units}) for name, (held, text, units) in scores.items()}
+        | {"coverage": ("level", result.coverage, {"long_name": "observations in the central interval"})},
+        coords={
+            **target_coordinates(observed, part),
+            "level": ("level", result.levels, {"long_name": "level of the interval"}),
+        },
+        attrs={
+            "comment": "Each place is predicted from the places of all other folds, with the kernel and "
+            f"noise {of_numbers} and a prior mean that was fitted without them.",
+        },
+    )

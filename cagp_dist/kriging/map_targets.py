@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil, floor, log10
 from typing import TypeAlias
 
@@ -18,6 +19,7 @@ from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_pe
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.kriging.observed_objects import ObservedObject, check_pairs
 from cagp_dist.latlon import LatLonGrid
+from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.missing import observations
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
 from cagp_dist.tables import DataFrameLike, Names, TableLike, read_places
@@ -37,48 +39,23 @@ GRID_KEYS = {"resolution", "region", "area"}
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Points, and the coordinates that results on them are given.
+    """Places, and the coordinates that results on them are given."""
 
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (q,)
-        Last dimension fastest.
-    dims : tuple of str
-    shape : tuple of int
-    coordinates : dict of xarray.Variable
-        In the order and convention in which they were given.
-    grid : LatLonGrid or None
-        The full-circle grid that the points are, row by row.
-    axes : (str, str) or None
-        Names of the coordinates that are the latitude and the longitude axis of a grid.
-    cells : CellMeans or None
-        Means over the cells around the points, where these are wanted.
-    bounds : dict of xarray.Variable
-        Edges of these cells.
-    static : mapping of str to array of float64, shape (q,)
-        What a drift has of the table of the observations, as far as the targets say it.
-    """
-
-    latitude_degrees: Array
+    latitude_degrees: Array  # (q,), last dimension fastest
     longitude_degrees: Array
     dims: tuple[str, ...]
     shape: tuple[int, ...]
-    coordinates: Mapping[str, xr.Variable]
-    grid: LatLonGrid | None = None
-    axes: tuple[str, str] | None = None
-    cells: CellMeans | None = None
-    bounds: Mapping[str, xr.Variable] = field(default_factory=dict)
-    static: Mapping[str, Array] = field(default_factory=dict)
+    coordinates: Mapping[str, xr.Variable]  # in the order and convention in which they were given
+    grid: LatLonGrid | None = None  # the full-circle grid that the points are, row by row
+    axes: tuple[str, str] | None = None  # names of the latitude and the longitude axis of a grid
+    cells: CellMeans | None = None  # means over the cells around the points, where these are wanted
+    bounds: Mapping[str, xr.Variable] = field(default_factory=dict)  # edges of these cells
+    static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
 
-    @property
-    def points(self) -> Array:
-        """Unit vectors, shape (q, 3)."""
-        return unit_sphere(self.latitude_degrees, self.longitude_degrees)
-
-    @property
-    def wanted(self) -> Array | CellMeans:
-        """Points (q, 3), or means over the cells around them."""
-        return self.points if self.cells is None else self.cells
+    @cached_property
+    def points(self) -> MapPoints:
+        """Where the map is wanted, in numbers alone."""
+        return MapPoints(unit_sphere(self.latitude_degrees, self.longitude_degrees), self.grid, self.cells)
 
 
 def find_targets(to: To, observed: ObservedObject) -> Targets:
@@ -197,7 +174,7 @@ def region_of(observed: ObservedObject) -> tuple[float, float, float, float]:
 
     Whole degrees, outward; the globe where they lie around it.
     """
-    latitude, longitude = observed.latitude_degrees, observed.longitude_degrees
+    latitude, longitude = observed.source_degrees
     start, gap = widest_gap(longitude)
     eastern = bool((longitude > 180.0).any())  # 0..360
     north, south = min(90.0, ceil(latitude.max())), max(-90.0, floor(latitude.min()))
@@ -274,8 +251,9 @@ def as_cells(targets: Targets, observed: ObservedObject) -> Targets:
             (east, targets.longitude_degrees),
         )
     )
-    there = (~np.isnan(observed.values)).any(axis=0)
-    spacing = spacing_degrees(observed.latitude_degrees[there], observed.longitude_degrees[there])
+    points = observed.points
+    there = points.there
+    spacing = spacing_degrees(points.latitude_degrees[there], points.longitude_degrees[there])
     height = round(float(np.ptp(sides[0], axis=0).max()), 6)  # axes are rounded
     cells = box_means(
         *sides[0][:, rows], *sides[1][:, columns], nodes_per_side=nodes_per_side(height, spacing)

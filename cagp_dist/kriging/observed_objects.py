@@ -1,135 +1,63 @@
-"""What was observed, from an xarray object or a table, as arrays of places and times."""
+"""What was observed, from an xarray object, a table or arrays, and what results take over from it."""
 
 import warnings
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.arrays import Array, Times
 from cagp_dist.checks import as_numbers
 from cagp_dist.era5.calendars import standard_dates
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.kriging.named_sources import is_source, open_named
-from cagp_dist.latlon import LatLonGrid, LatLonWindow
-from cagp_dist.mapping.solver_order import solver_order
+from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
-from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.tables import Names, TableLike, by_time_and_place, noise_in, read_table
+from cagp_dist.tables import TableLike, by_time_and_place, noise_in, read_table
+from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
 
-if TYPE_CHECKING:
-    from cagp_dist.solvers import Solver
-
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
+Noise: TypeAlias = Array | float | None
+"""Noise variance that was given, in place of that of a source: of each place in its order, or of all."""
 
 KEPT_ATTRIBUTES = ("units", "standard_name", "long_name")
 
 
 @dataclass(frozen=True, eq=False)
 class ObservedObject:
-    """Fields observed at places, in the order of the source.
+    """Observations, and the names and coordinates that their source has."""
 
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (n,)
-        Of the places; of a grid row by row.
-    values : array of float64, shape (T, n)
-        NaN where nothing was observed.
-    noise_std : array of float64, shape (n,), or None
-        Standard deviation of the error of an observation, where it was given.
-    dimension : str or None
-        Name of the dimension of the fields; None where there is one field without such a dimension.
-    coordinates : dict of xarray.Variable
-        Of the fields: their times, under the name that the source has for them.
-    where : Horizontal or None
-        Coordinates of the places in the source; None for a table.
-    name : str
-        Of the variable.
-    attributes : dict of str
-        Units, standard_name and long_name, where the source has them.
-    dropped_missing : int
-        Values that were not there.
-    names : array of str, shape (n,), or None
-        Of the places of a table.
-    static : mapping of str to array of float64, shape (n,)
-        Columns of a table that a drift has, with a number for each place.
-    """
-
-    latitude_degrees: Array
-    longitude_degrees: Array
-    values: Array
-    noise_std: Array | None
-    dimension: str | None
-    coordinates: Mapping[str, xr.Variable]
-    where: Horizontal | None
-    name: str
-    attributes: Mapping[str, str]
-    dropped_missing: int
-    names: Names | None = None
-    static: Mapping[str, Array] = field(default_factory=dict)
+    points: Observations
+    name: str  # of the variable
+    dimension: str | None = None  # of the fields; None where there is one field without it
+    coordinates: Mapping[str, xr.Variable] = field(default_factory=dict)  # of the fields, such as their times
+    where: Horizontal | None = None  # of the places in an object
+    attributes: Mapping[str, str] = field(default_factory=dict)  # units, standard_name, long_name, if there
+    missing: int = 0  # values that were not there
+    static: Mapping[str, Array] = field(default_factory=dict)  # columns of a table that a drift has, (n,)
 
     @property
-    def times(self) -> Times | None:
-        """Moments of the fields, shape (T,), where they are dates, also of another calendar; else None."""
-        for variable in self.coordinates.values():
-            if variable.size != len(self.values):
-                continue
-            if variable.dtype.kind == "M":
-                return np.atleast_1d(variable.values)
-            if variable.dtype.kind == "O" and hasattr(variable.values.flat[0], "month"):
-                return np.atleast_1d(standard_dates(np.asarray(variable.values)))
-        return None
+    def what(self) -> str:
+        """The variable, for people."""
+        return self.attributes.get("long_name", self.name)
 
     @property
-    def window(self) -> LatLonWindow | None:
-        """The grid that the places form, as a part of a full circle; None if they do not."""
-        axes = None if self.where is None else self.where.axes
-        if self.where is None or axes is None or self.noise_std is not None:
-            return None
-        if self.where.dims[0] not in self.where.latitude.dims:
-            return None
-        for recognise in (_whole, LatLonWindow.from_axes):
-            try:
-                return recognise(*axes)
-            except ArgumentError:  # a part of the circle, or spaced unequally
-                continue
-        return None
+    def units(self) -> dict[str, str]:
+        """Attribute of what has the units of the observations."""
+        return {name: text for name, text in self.attributes.items() if name == "units"}
 
     @property
-    def grid(self) -> LatLonGrid | None:
-        """The grid that the places are all of, row by row, eastward from its first longitude."""
-        window = self.window
-        if window is None or not np.array_equal(window.columns, np.arange(window.grid.n_longitudes)):
-            return None
-        return window.grid
-
-    @property
-    def count(self) -> int:
-        """Values that were observed."""
-        return int(np.count_nonzero(~np.isnan(self.values)))
-
-    @cached_property
-    def there(self) -> Indices:
-        """Places with a value: of a grid by latitude, then eastward from Greenwich, as jobs have it."""
-        there = np.flatnonzero((~np.isnan(self.values)).any(axis=0))
-        if self.where is None or self.where.axes is None:
-            return there
-        keys = np.mod(self.longitude_degrees[there], 360.0), self.latitude_degrees[there]
-        return there[np.lexsort(keys)]
-
-    def patterns(self, solver: "Solver | None" = None) -> list[tuple[Indices, Indices]]:
-        """Places observed, in solver order, and the fields observed there, for each pattern of gaps."""
-        places = self.there[solver_order(points_of(self)[self.there], solver)]
-        seen = ~np.isnan(self.values)
-        return [(places[seen[group[0], places]], group) for group in fields_by_pattern(seen)]
+    def source_degrees(self) -> tuple[Array, Array]:
+        """Latitudes and longitudes of all places of the source."""
+        if self.where is not None:
+            return self.where.points
+        return self.points.latitude_degrees, self.points.longitude_degrees
 
     def names_of(self, what: str) -> list[str]:
         """Names of the coordinates that are the latitude, longitude or time of an xarray object."""
@@ -140,41 +68,13 @@ class ObservedObject:
         axis = getattr(self.where, what)
         return [name for name, held in self.where.coordinates.items() if held is axis]
 
-    def without(self, places: Mask) -> "ObservedObject":
-        """Leave out some places (n,)."""
-        return replace(self, values=np.where(places, np.nan, self.values))
-
-    def with_poles_merged(self) -> "ObservedObject":
-        """Make the copies of a pole, which are one place, one observation: their mean.
-
-        Its noise variance is the mean of those of the copies that were observed at any time.
-        """
-        poles = is_pole(self.latitude_degrees)
-        if self.where is None or self.where.axes is None or not poles.any():
-            return self
-        values = self.values.copy()
-        noise_std = None if self.noise_std is None else self.noise_std.copy()
-        for sign in (-1.0, 1.0):
-            copies = np.flatnonzero(poles & (sign * self.latitude_degrees > 0.0))
-            if copies.size < 2:
-                continue
-            observed = copies[~np.isnan(values[:, copies]).all(axis=0)]
-            if noise_std is not None and observed.size:
-                noise_std[copies[0]] = np.sqrt(np.mean(noise_std[observed] ** 2))
-            for row in values:
-                there = copies[~np.isnan(row[copies])]
-                if there.size:
-                    mean = row[there].mean()
-                    row[copies] = np.nan
-                    row[copies[0]] = mean
-        return replace(self, values=values, noise_std=noise_std)
-
 
 def observe(
     source: Source,
     *,
     value: str | None = None,
     noise_std: str | float | None = None,
+    noise: Noise = None,
     latitude: str | None = None,
     longitude: str | None = None,
     time: str | None = None,
@@ -200,7 +100,9 @@ def observe(
                 f"where is {where!r}, which chooses rows of a table; of xarray objects select before: "
                 "data.sel(...)."
             )
-        observed = _from_xarray(source, value=value, noise_std=noise_std, missing=missing)
+        observed = _from_xarray(
+            source, value=value, noise_std=noise_std, noise=noise, units=units, missing=missing
+        )
         for what, name in (("latitude", latitude), ("longitude", longitude), ("time", time)):
             if name is not None and name not in observed.names_of(what):
                 raise ArgumentError(
@@ -208,11 +110,7 @@ def observe(
                     f"found by their attributes and names, here {' or '.join(observed.names_of(what))}. "
                     "Rename another one: data.rename(...)."
                 )
-        return (
-            observed
-            if units is None
-            else replace(observed, attributes={**observed.attributes, "units": cf_units(units)})
-        )
+        return observed
     table = read_table(
         source,
         value=value,
@@ -232,23 +130,30 @@ def observe(
     if fields.times is not None:
         attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
         coordinates["time"] = xr.Variable("time", fields.times, attributes)
+    own = cf_units(table.units) if table.units else ""
     return ObservedObject(
-        latitude_degrees=fields.latitude_degrees,
-        longitude_degrees=fields.longitude_degrees,
-        values=fields.values,
-        noise_std=fields.noise_std,
+        Observations.from_points(
+            fields.latitude_degrees,
+            fields.longitude_degrees,
+            fields.values,
+            variable=replace(variable_named(table.name), name=table.name),
+            stated_units=own,
+            times=fields.times,
+            noise_variance=_noise_variance(noise, fields.noise_std, fields.latitude_degrees.shape),
+            names=fields.names,
+        ),
+        name=table.name,
         dimension=None if fields.times is None else "time",
         coordinates=coordinates,
-        where=None,
-        name=table.name,
-        attributes={"units": cf_units(table.units)} if table.units else {},
-        dropped_missing=table.dropped_missing,
-        names=fields.names,
+        attributes={"units": own} if own else {},
+        missing=table.dropped_missing,
         static=fields.static,
     )
 
 
-def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> ObservedObject:
+def observe_arrays(
+    X: ArrayLike, y: ArrayLike, *, noise: Noise = None, missing: Marks = None
+) -> ObservedObject:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees."""
     places = as_numbers("X", X)
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
@@ -258,18 +163,15 @@ def observe_arrays(X: ArrayLike, y: ArrayLike, *, missing: Marks = None) -> Obse
     if np.isinf(values).any():
         raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
     columns = values if values.ndim == 2 else values[:, None]
-    return ObservedObject(
-        latitude_degrees=places[:, 0],
-        longitude_degrees=places[:, 1],
-        values=np.ascontiguousarray(columns.T),
-        noise_std=None,
-        dimension=None if values.ndim == 1 else "field",
-        coordinates={},
-        where=None,
-        name="y",
-        attributes={},
-        dropped_missing=int(np.isnan(columns).sum()),
+    points = Observations.from_points(
+        places[:, 0],
+        places[:, 1],
+        np.ascontiguousarray(columns.T),
+        variable=variable_named("y"),
+        noise_variance=_noise_variance(noise, None, (len(places),)),
     )
+    dimension = None if values.ndim == 1 else "field"
+    return ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()))
 
 
 def check_pairs(X: Array) -> None:
@@ -281,26 +183,31 @@ def check_pairs(X: Array) -> None:
         )
 
 
-def check_every_field(observed: ObservedObject) -> None:
+def check_every_field(observed: Observations) -> None:
     """Refuse fields without any observation, which have no prior mean."""
-    empty = np.flatnonzero(np.isnan(observed.values).all(axis=1))
+    empty = np.flatnonzero(~observed.present.any(axis=1))
     if empty.size:
-        moments = observed.times
-        which = f"field {empty[0]}" if moments is None else f"the field of {shown_time(moments[empty[0]])}"
+        dates = observed.dates(empty)
+        which = f"field {empty[0]}" if dates is None else f"the field of {shown_time(dates[0])}"
         raise ArgumentError(
-            f"{which} has no observation ({empty.size} of {len(observed.values)} have none); expected one at "
+            f"{which} has no observation ({empty.size} of {observed.fields} have none); expected one at "
             "least. Leave these fields out."
         )
 
 
-def _whole(latitude_degrees: Array, longitude_degrees: Array) -> LatLonWindow:
-    grid = LatLonGrid.from_axes(latitude_degrees, longitude_degrees)
-    return LatLonWindow(grid, np.arange(grid.n_longitudes))
-
-
-def points_of(observed: ObservedObject) -> Array:
-    """Give the unit vectors of the places, shape (n, 3)."""
-    return unit_sphere(observed.latitude_degrees, observed.longitude_degrees)
+def _noise_variance(given: Noise, noise_std: Array | None, *shapes: tuple[int, ...]) -> Array | None:
+    """Noise variance of each place, in the order of the source; None where it is not known, or one number."""
+    if given is None:
+        return None if noise_std is None else noise_std**2
+    if not isinstance(given, np.ndarray):
+        return None
+    if given.shape not in shapes:
+        expected = " or ".join(map(str, dict.fromkeys(shapes)))
+        raise ArgumentError(
+            f"the prior has a noise_variance of shape {given.shape}; expected one number, or an array of "
+            f"shape {expected}, one for each place in the order of the observations."
+        )
+    return given.reshape(-1)
 
 
 def _from_xarray(
@@ -308,6 +215,8 @@ def _from_xarray(
     *,
     value: str | None,
     noise_std: str | float | None,
+    noise: Noise,
+    units: str | None,
     missing: Marks,
 ) -> ObservedObject:
     field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
@@ -350,19 +259,50 @@ def _from_xarray(
             f"{lost} points of {field.name!r} have values and no latitude or longitude; expected both, or "
             "neither. Correct the coordinates, or leave these values out with data.where(...)."
         )
-    latitude, longitude = where.points
+    name = str(field.name) if field.name is not None else "value"
+    attributes = _kept(field.attrs) | ({} if units is None else {"units": cf_units(units)})
+    known = _noise(source, noise_std, where, str(field.attrs.get("units", "")))
+    n = values.shape[1]
     return ObservedObject(
-        latitude_degrees=latitude,
-        longitude_degrees=longitude,
-        values=values,
-        noise_std=_noise(source, noise_std, where, str(field.attrs.get("units", ""))),
+        _points(
+            where,
+            values,
+            noise_variance=_noise_variance(noise, known, (n,), where.shape),
+            variable=replace(variable_named(name), name=name),
+            stated_units=attributes.get("units", ""),
+            times=_dates(coordinates, len(values)),
+        ),
+        name=name,
         dimension=dimension,
         coordinates=coordinates,
         where=where,
-        name=str(field.name) if field.name is not None else "value",
-        attributes=_kept(field.attrs),
-        dropped_missing=int(np.isnan(values).sum()),
+        attributes=attributes,
+        missing=int(np.isnan(values).sum()),
     )
+
+
+def _points(where: Horizontal, values: Array, *, noise_variance: Array | None, **about: Any) -> Observations:
+    """Place values (T, n) and their noise (n,), in the order of the object."""
+    if where.axes is None:
+        return Observations.from_points(*where.points, values, noise_variance=noise_variance, **about)
+    latitude, longitude = where.axes
+    fields = values.reshape(-1, *where.shape)
+    noise = None if noise_variance is None else noise_variance.reshape(where.shape)
+    if where.dims[0] not in where.latitude.dims:
+        fields, noise = fields.swapaxes(1, 2), None if noise is None else noise.T
+    return Observations.from_grid(latitude, longitude, fields, noise_variance=noise, **about)
+
+
+def _dates(coordinates: Mapping[str, xr.Variable], fields: int) -> Times | None:
+    """Moments of the fields where they are dates, also of another calendar; else None."""
+    for variable in coordinates.values():
+        if variable.size != fields:
+            continue
+        if variable.dtype.kind == "M":
+            return np.atleast_1d(variable.values)
+        if variable.dtype.kind == "O" and hasattr(variable.values.flat[0], "month"):
+            return np.atleast_1d(standard_dates(np.asarray(variable.values)))
+    return None
 
 
 def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:

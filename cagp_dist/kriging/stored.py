@@ -40,12 +40,11 @@ from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
 from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.map_dataset import CONVENTIONS
-from cagp_dist.kriging.narration import Narrator, Outlook
-from cagp_dist.posterior.result import Progress
+from cagp_dist.mapping import Neighbours, Progress, Status
+from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, SerialExecutor
-from cagp_dist.solvers import Neighbours, Status
 from cagp_dist.store import manifest
 from cagp_dist.store.lock import held
 from cagp_dist.store.manifest import disk_errors

@@ -1,31 +1,30 @@
 """What a map was made with, in a few lines of text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from itertools import groupby
 from math import sqrt
 
 import numpy as np
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
-from cagp_dist.kriging.learning import FittedModel
-from cagp_dist.kriging.map_dataset import BEYOND, INTERVAL
+from cagp_dist.kriging.map_dataset import BEYOND
 from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.likelihood.fit_result import FitResult, each
-from cagp_dist.likelihood.numbering import NAMES, Numbering
+from cagp_dist.mapping.defaults import INTERVAL
+from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.text import counted
 
 
 def summary(observed: ObservedObject, learned: FittedModel) -> str:
     """Write kernel, noise and fit; see `Kriging.summary`."""
     kernel, result = learned.kernel, learned.result
-    unit = f" {observed.attributes['units']}" if "units" in observed.attributes else ""
+    points, unit = observed.points, "".join(f" {text}" for text in observed.units.values())
     noise = np.sqrt(learned.noise_variance)
     shown = f"{noise:.4g}" if noise.ndim == 0 else f"{noise.min():.4g} to {noise.max():.4g}"
-    seen = (~np.isnan(observed.values)).any(axis=0)
     lines = [
-        f"Kriging of {observed.name}: {counted(observed.count, 'observation')} at "
-        f"{counted(int(seen.sum()), 'place')}, {counted(len(observed.values), 'field')}, "
-        f"{observed.dropped_missing:,} missing",
+        f"Kriging of {observed.name}: {counted(points.count, 'observation')} at "
+        f"{counted(points.there.size, 'place')}, {counted(points.fields, 'field')}, "
+        f"{observed.missing:,} missing",
         f"kernel       {_kernel(learned)}",
         *(
             f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
@@ -44,7 +43,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         [
             *lines,
             f"fit          {result.status.value}, to {learned.fitted_to} ({result.method})",
-            f"             standard errors: {', '.join(_errors(result, learned.held))}",
+            f"             standard errors: {', '.join(_errors(learned))}",
             f"numbers      {learned.numbers}",
             *_intervals(learned),
         ]
@@ -66,13 +65,8 @@ def _kernel(learned: FittedModel) -> str:
     return " + ".join(part.family.__name__ for part in learned.kernel.parts)
 
 
-def _errors(result: FitResult, held: Mapping[str, str]) -> Iterator[str]:
+def _errors(learned: FittedModel) -> Iterator[str]:
     """Write the standard errors of each kind of number, and why one has none."""
-    names = Numbering(len(result.prior.kernel.parts)).names
-    for kind in NAMES:
-        own = [name for name in names if name.startswith(kind)]
-        written = []
-        for name, error in zip(own, each(getattr(result.standard_errors, kind)), strict=True):
-            why = held.get(kind, "it is at its bound" if name in result.at_bound else "it is not determined")
-            written.append(f"none ({why})" if np.isnan(error) else f"{error:.2g}")
+    for kind, own in groupby(learned.standard_errors(), key=lambda error: error.kind):
+        written = [f"none ({error.why})" if error.why else f"{error.value:.2g}" for error in own]
         yield f"{kind.replace('_', ' ')} {' and '.join(written)}"

@@ -8,47 +8,33 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.geometry import is_pole
+from cagp_dist.kernels import Matern32
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.mapping.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
 from cagp_dist.mapping.grid_places import grid_if_any
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
-from cagp_dist.prior import EstimatedMean
+from cagp_dist.prior import EstimatedMean, Mean, Prior
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
     from cagp_dist.likelihood.fit import Method
     from cagp_dist.likelihood.fit_result import FitProgress, FitResult
     from cagp_dist.likelihood.numbering import Families
-    from cagp_dist.runtime import Executor
     from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """The points and times that decide.
+    """The points and times that decide."""
 
-    Attributes
-    ----------
-    chosen : array of int, shape (n,)
-        Points, ascending; all of them have a value at all of these times.
-    times : array of int, shape (T,)
-        Fields.
-    method : {"rings", "dense", "vecchia"}
-        How their likelihood is worked out, as in `cagp_dist.fit`.
-    grid : LatLonGrid or None
-        The grid that they form, but for a few points perhaps, where the likelihood is that of rings.
-    places : array of int, shape (n,), or None
-        Where in the grid each of them lies.
-    where : str
-        What they are, for people.
-    """
-
-    chosen: Indices
-    times: Indices
-    method: "Method"
-    grid: LatLonGrid | None = None
-    places: Indices | None = None
-    where: str = ""
+    chosen: Indices  # (n,) ascending; all of them have a value at all of these times
+    times: Indices  # (T,)
+    method: "Method"  # how their likelihood is worked out, as in `cagp_dist.fit`
+    grid: LatLonGrid | None = None  # which they form, but for a few points perhaps, if it is that of rings
+    places: Indices | None = None  # (n,) where in the grid each of them lies
+    where: str = ""  # what they are, for people
 
     @property
     def missing(self) -> int:
@@ -139,56 +125,53 @@ def grid_of_most(
     )
 
 
-def centred(values: Array, X: Array, mean: EstimatedMean | None) -> Array:
-    """Values (T, n) at X (n, 3) without a mean whose coefficients are estimated: by least squares."""
-    if mean is None:
-        return values
+def residuals_at(sites: Sites, observed: Observations, mean: Mean) -> Array:
+    """Values (T, n) at sites without their mean; with coefficients by least squares where it has some."""
+    X, values = observed.X[sites.chosen], observed.values[np.ix_(sites.times, sites.chosen)]
+    if not isinstance(mean, EstimatedMean) or callable(mean):
+        return np.asarray(values - Prior(Matern32(1.0), 1.0, mean).mean_at(X).T)
     basis = np.asarray(mean.basis_at(X))
     return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
 
 
 def fit_numbers(
     kernel: "Families",
-    X: Array,
-    values: Array,
+    observed: Observations,
     sites: Sites,
     *,
-    mean: EstimatedMean | None,
+    mean: Mean,
     known: Array,
     least: float,
     held: "Given | None" = None,
-    executor: "Executor",
-    memory_limit_bytes: int | None,
+    resources: Resources,
     progress: "Callable[[FitProgress], None]",
     checkpoints: "SolveCheckpoints | None" = None,
 ) -> FittedNumbers:
-    """Fit what is not held of kernel and noise.
+    """Fit what is not held of kernel and noise, with a mean of the fields at the sites' times.
 
-    All times are replicates of one prior. Where the noise of the measurements is known, what is fitted of the
-    noise variance is ``least``, the known one of the least noisy place, with a nugget on top; that place may
-    not be among the sites. Coefficients of a mean that is estimated count as unknown (REML); the values are
-    centred by least squares before, which changes rounding alone.
-
-    Shapes: ``X`` (n, 3) and ``values`` (T, n) at the sites, ``known`` () or (n,) there, 0 where unknown.
+    All times are replicates of one prior. Where the noise of the measurements is known, ``known`` () or of
+    each place (n,), what is fitted of the noise variance is ``least``, the known one of the least noisy
+    place, with a nugget on top; that place may not be among the sites. Coefficients of a mean that is
+    estimated count as unknown (REML); the values are centred by least squares before, which changes rounding
+    alone.
     """
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
 
-    values = centred(values, X, mean)
-    bounds = dict(held or {})
+    values, bounds = residuals_at(sites, observed, mean), dict(held or {})
 
     def fitted(bounds: "Given | None", kernel: "Families" = kernel) -> "FitResult":
         return fit(
             kernel,
-            X if sites.grid is None else sites.grid,
+            observed.X[sites.chosen] if sites.grid is None else sites.grid,
             values.T if sites.grid is None else sites.on_grid(values),
-            mean=0.0 if mean is None else mean,
+            mean=mean if isinstance(mean, EstimatedMean) and not callable(mean) else 0.0,
             bounds=bounds,
             method=sites.method,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
+            executor=resources.executor,
+            memory_limit_bytes=resources.memory_limit_bytes,
             progress=progress,
-            noise_deviations=None if known.ndim == 0 else known - least,
+            noise_deviations=None if known.ndim == 0 else known[sites.chosen] - least,
             checkpoints=checkpoints,
         )
 

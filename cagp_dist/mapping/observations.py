@@ -38,9 +38,10 @@ class Observations:
     values: Array  # (T, n), in the unit of the variable, NaN where nothing was observed
     times: Times  # (T,), NaT where no date is known
     variable: Variable = T2M
+    stated_units: str | None = None  # if they are not those of the variable
     noise_variance: Array | None = None  # (n,), what is known of the error of a value, squared unit
     gridded: bool = False  # whether each place stands for the area of its cell
-    grid: GridPlaces | None = None  # the grid of a source without noise of its own, as its axes say it
+    grid: GridPlaces | None = None  # of a gridded source, as its axes say it
     source_index: Indices = field(default_factory=lambda: np.arange(0))  # (n,), place in the flat source
     dropped_missing: int = 0  # points of a grid that have no value; rows of a table
     merged_pole_copies: int = 0  # points of a grid that are the same place as another
@@ -55,6 +56,7 @@ class Observations:
         values: Array,
         *,
         variable: Variable = T2M,
+        stated_units: str | None = None,
         times: Times | None = None,
         noise_variance: Array | None = None,
         dropped_missing: int = 0,
@@ -67,6 +69,7 @@ class Observations:
             values=values,
             times=_times(times, len(values)),
             variable=variable,
+            stated_units=stated_units,
             noise_variance=noise_variance,
             source_index=np.arange(latitude_degrees.size),
             dropped_missing=dropped_missing,
@@ -81,6 +84,7 @@ class Observations:
         values: Array,
         *,
         variable: Variable = T2M,
+        stated_units: str | None = None,
         times: Times | None = None,
         noise_variance: Array | None = None,
     ) -> Self:
@@ -118,7 +122,7 @@ class Observations:
             variable=variable,
             noise_variance=None if noise is None else noise[there],
             gridded=True,
-            grid=None if noise is not None else _recognised(latitude_degrees, longitude_degrees, there),
+            grid=_recognised(latitude_degrees, longitude_degrees, there),
             source_index=there,
             dropped_missing=int(np.count_nonzero(kept & ~seen)),
             merged_pole_copies=int(np.count_nonzero(~kept)),
@@ -144,6 +148,11 @@ class Observations:
     def count(self) -> int:
         """Values that were observed."""
         return int(np.count_nonzero(self.present))
+
+    @property
+    def units(self) -> str:
+        """Of the values, as the source states them; empty if they are not known."""
+        return self.variable.units if self.stated_units is None else self.stated_units
 
     @property
     def fields(self) -> int:

@@ -15,6 +15,7 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
 from cagp_dist.likelihood.exact.integrated import Held, Integrated, SharedFields, integrate, reason, why_not
+from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.means import FieldMean
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Mixture
@@ -25,7 +26,6 @@ from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.solve import LeftOut, MixedLaws, Solution, SolveStep
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Status
-from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedLaw
 
 GIVEN = "given"

@@ -9,12 +9,13 @@ import numpy as np
 
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
-from cagp_dist.geometry import coinciding, unit_sphere
+from cagp_dist.geometry import coinciding
 from cagp_dist.kernels import name_of
 from cagp_dist.likelihood.fit_result import each
 from cagp_dist.likelihood.numbering import NAMES, Numbering
-from cagp_dist.mapping import Observations
-from cagp_dist.mapping.fitting import Sites, centred, choose_sites, fit_numbers
+from cagp_dist.mapping import Observations, Resources
+from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers, residuals_at
+from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
@@ -193,31 +194,26 @@ def fit_prior(
 
     points, observed, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
-    X = unit_sphere(points.latitude_degrees[sites.chosen], points.longitude_degrees[sites.chosen])
-    values = points.values[np.ix_(sites.times, sites.chosen)]
     known, least = np.zeros(()), 0.0
     if points.noise_variance is not None:
-        known = points.noise_variance[sites.chosen]
-        least = float(min(known.min(), points.noise_variance[observed].min()))
-    estimated = mean if isinstance(mean, EstimatedMean) else None
-    if not isinstance(mean, EstimatedMean):
-        values = values - mean(X).T[sites.times]
+        known = points.noise_variance
+        least = float(known[np.union1d(sites.chosen, observed)].min())
+    own = mean_of(mean, points, sites.chosen, sites.times)
     result, nugget = fit_numbers(
         task.job.prior.kernel,
-        X,
-        values,
+        points,
         sites,
-        mean=estimated,
+        mean=own,
         known=known,
         least=least,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
+        resources=Resources(executor, memory_limit_bytes),
         progress=lambda state: progress(None, _shown(state)),
         checkpoints=checkpoints,
     )
     prior = Prior(result.prior.kernel, nugget, task.mean)
-    noise = np.full(len(X), result.prior.noise_number) + (known - least)
-    worth = effective_fields(prior.kernel, noise, X, centred(values, X, estimated).T)
+    noise = np.full(sites.chosen.size, result.prior.noise_number)
+    noise += (known[sites.chosen] if known.ndim else known) - least
+    worth = effective_fields(prior.kernel, noise, points.X[sites.chosen], residuals_at(sites, points, own).T)
     return FittedPrior(
         prior=prior,
         result=result,

@@ -194,9 +194,6 @@ NODES_PER_CELL = "nodes_per_cell"
 PLAIN = "_plain"
 """Suffix of what is said of the Gaussian distribution without recalibration."""
 
-QUANTILE_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
-"""Of published quantiles: the median, and the ends of central intervals of 50, 90 and 95 %."""
-
 NUMBERS = ("rmse", "nll", "crps", "ks_statistic", "ks_pvalue")
 """Measures that are one number, of the run as a whole and after each iteration."""
 

@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
+from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset
 from cagp_dist.store.published_variables import (
@@ -17,7 +18,6 @@ from cagp_dist.store.published_variables import (
     LOCAL_SCALE,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
-    QUANTILE_LEVELS,
     REGION,
     REGION_DEFINITION,
 )
@@ -37,7 +37,7 @@ class PublishedLaw:
     """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q)."""
 
     std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
-    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.store.published_variables.QUANTILE_LEVELS`
+    # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.mapping.defaults.QUANTILE_LEVELS`
     quantiles: Array
     # (T, q), or (T, P, Q): what the scale of the errors was multiplied by; None where the method has no such
     # thing

@@ -65,7 +65,7 @@ def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinate
     np.testing.assert_allclose(
         points.values[0], 280.0 + points.latitude_degrees - points.longitude_degrees, atol=1e-4
     )
-    observed = observe(field)
+    observed = observe(field).points
     there = ~np.isnan(observed.values[0])
     assert (there.sum(), np.isfinite(observed.latitude_degrees).all()) == (5, True)
     np.testing.assert_allclose(observed.latitude_degrees[there], points.latitude_degrees)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import StudentT
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.store.schema import PublishedLaw, prediction_group, values_group
 
 KEY = "0123456789abcdef"

@@ -10,7 +10,7 @@ from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import nodes_per_side
-from cagp_dist.kriging.solving import SOLVERS
+from cagp_dist.mapping.map_solves import SOLVERS
 from cagp_dist.predictive import Gaussian
 
 

@@ -11,9 +11,9 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.kriging import narration
-from cagp_dist.kriging.narration import Narrator, Outlook
 from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
+from cagp_dist.mapping import narration
+from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.runtime.pace import Slowness, slowness
 
 NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}

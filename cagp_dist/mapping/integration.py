@@ -2,18 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary
-from cagp_dist.kriging.learning import FittedModel, mean_of
-from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.narration import Outlook
-from cagp_dist.kriging.observed_objects import ObservedObject, points_of
-from cagp_dist.kriging.solving import DriftCoefficients, PlannedSolve, Prediction, predict
 from cagp_dist.likelihood.exact.integrated import (
     HYPERPARAMETERS,
     Components,
@@ -25,23 +19,23 @@ from cagp_dist.likelihood.exact.integrated import (
     seconds_of,
     why_not,
 )
+from cagp_dist.mapping.defaults import MOST_FIELDS, QUANTILE_LEVELS
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.map_mean import mean_of
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.map_solves import DriftCoefficients, PlannedSolve, Prediction, predict
+from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
 from cagp_dist.means import MEANS, LatitudePolynomial
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Mean, Prior
-from cagp_dist.runtime import Executor
 from cagp_dist.solvers import Cholesky, Rings, Solver, Status
 from cagp_dist.solvers.interface import no_op
-from cagp_dist.store.published_variables import QUANTILE_LEVELS
 from cagp_dist.text import alternatives, counted
 
-if TYPE_CHECKING:
-    from cagp_dist.kriging.narration import Narrator
-
 EXACT = ("auto", "cholesky", "rings")
-
-MOST_FIELDS = 30
-"""Times by which the numbers are integrated over, evenly spread."""
 
 
 def check_hyperparameters(asked: str) -> None:
@@ -52,19 +46,19 @@ def check_hyperparameters(asked: str) -> None:
 
 def with_numbers_integrated(
     learned: FittedModel,
-    observed: ObservedObject,
+    observed: Observations,
     *,
     asked: str,
     nugget_sought: bool,
     solver: "str | Solver",
-    narrator: "Narrator",
+    narrator: Narrator,
 ) -> FittedModel:
     """Integrate over the numbers of a map where that is asked for, or where they are not known well."""
     if learned.result is None:
         return learned  # there is none to integrate over
     if asked == "plug-in":
         return replace(learned, numbers="plugged in, as asked for")
-    because = reason(asked, values=observed.count, places=_places(observed), result=learned.result)
+    because = reason(asked, values=observed.count, places=observed.there.size, result=learned.result)
     if because is None:
         return replace(learned, numbers=f"plugged in: there are {observed.count:,} observations")
     held = Held(
@@ -85,7 +79,7 @@ def with_numbers_integrated(
     narrator.expect(
         Outlook(
             "integral",
-            f"lengthscale, variance and noise by {_places(observed):,} places",
+            f"lengthscale, variance and noise by {observed.there.size:,} places",
             seconds_of(patterns),
             0,
             'Plug in what maximum likelihood finds: hyperparameters="plug-in".',
@@ -105,13 +99,12 @@ def with_numbers_integrated(
 
 
 def predict_fields(
-    observed: ObservedObject,
+    observed: Observations,
     learned: FittedModel,
-    targets: Targets,
+    targets: MapPoints,
     *,
     solves: Sequence[PlannedSolve],
-    executor: Executor,
-    memory_limit_bytes: int | None,
+    resources: Resources,
     iterations: int | None = None,
     report: Callable[[float], None] = no_op,
 ) -> Prediction:
@@ -123,12 +116,11 @@ def predict_fields(
             learned,
             targets,
             solves=solves,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
+            resources=resources,
             iterations=iterations,
             report=report,
         )
-    T, q = len(observed.values), targets.latitude_degrees.size
+    T, q = observed.fields, len(targets.X)
     mean, variance = np.empty((T, q)), np.empty((T, q))
     quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
     drift = None
@@ -138,7 +130,7 @@ def predict_fields(
             mean[chosen, some], variance[chosen, some] = law.mean, law.std**2
             quantiles[chosen, :, some] = np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1)
             report((number + some.stop / q) / len(patterns))
-        if isinstance(learned.mean, EstimatedMean) and not callable(learned.mean):
+        if isinstance(learned.mean, EstimatedMean) and learned.estimates_mean:
             names = tuple(learned.mean.coefficient_names)
             drift = drift or DriftCoefficients(names, np.empty((len(names), T)), np.empty((len(names), T)))
             of_terms = Mixture(*found.coefficients(fields))
@@ -152,7 +144,7 @@ def predict_fields(
         status=Status.EXACT,
         solvers=(f"{counted(len(found.nodes), 'dense factor')}, integrated over",),
         plans=tuple(solve.plan for solve in solves),
-        executor=executor.description,
+        executor=resources.executor.description,
         drift=drift,
         quantiles=quantiles,
     )
@@ -160,9 +152,9 @@ def predict_fields(
 
 def law_of_observations(
     prediction: Prediction,
-    observed: ObservedObject,
+    observed: Observations,
     learned: FittedModel,
-    targets: Targets,
+    targets: MapPoints,
     noise_variance: Array,
 ) -> Predictive:
     """Law (T, q) of observations at targets whose known noise, or all noise, is ``noise_variance``.
@@ -216,35 +208,35 @@ def drawn_numbers(
         yield draws, plugged, alone, stretch
 
 
-def means_of(found: Integrated, learned: FittedModel, observed: ObservedObject, targets: Targets) -> Array:
+def means_of(found: Integrated, learned: FittedModel, observed: Observations, targets: MapPoints) -> Array:
     """Means (T, q) of one set of numbers at targets."""
-    mean = np.empty((len(observed.values), targets.latitude_degrees.size))
+    mean = np.empty((observed.fields, len(targets.X)))
     for fields, chosen in _patterns(learned, observed, found.held):
         mean[chosen] = found.predict(fields, targets.wanted).location[0]
     return mean
 
 
-def usual_noise_variance(learned: FittedModel, seen: Mask) -> float:
+def usual_noise_variance(learned: FittedModel, there: Indices) -> float:
     """Noise variance of a new observation: the median of those of the places, which few bad ones leave."""
     found = learned.integrated
     if found is None or (found.held.noise and not found.held.nugget):
         noise = learned.noise_variance
-        return float(noise) if noise.ndim == 0 else float(np.median(noise[seen]))
+        return float(noise) if noise.ndim == 0 else float(np.median(noise[there]))
     known = learned.known_noise
-    usual = np.median(known[seen]) if known.ndim else known
+    usual = np.median(known[there]) if known.ndim else known
     at_nodes = found.noise_variances(np.asarray(usual if found.held.noise else 1.0))
     spread = 1.0 if np.isinf(found.degrees) else found.degrees / (found.degrees - 2.0)
     return float(spread * found.weights @ at_nodes)
 
 
 def _patterns(
-    learned: FittedModel, observed: ObservedObject, held: Held, *, most: int | None = None
+    learned: FittedModel, observed: Observations, held: Held, *, most: int | None = None
 ) -> list[tuple[SharedFields, Indices]]:
     """Give the fields that were observed at the same places; of many fields so many, evenly spread."""
-    chosen = np.arange(len(observed.values))
+    chosen = np.arange(observed.fields)
     if most is not None and chosen.size > most:
         chosen = chosen[np.linspace(0, chosen.size - 1, most).round().astype(int)]
-    X = points_of(observed)
+    X = observed.X
     known, found = _noise(learned, held), []
     for places, fields in observed.patterns():
         some = fields[np.isin(fields, chosen)]
@@ -264,7 +256,7 @@ def _noise(learned: FittedModel, held: Held) -> Array:
     return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given
 
 
-def _mean(learned: FittedModel, observed: ObservedObject, places: Indices, fields: Indices) -> Mean:
+def _mean(learned: FittedModel, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Give the mean of some fields; coefficients that can be estimated beside them are."""
     family = _family(learned)
     return family if family is not None else mean_of(learned.mean, observed, places, fields)
@@ -274,7 +266,3 @@ def _family(learned: FittedModel) -> LatitudePolynomial | None:
     """Give the family of a mean that is named, if its coefficients can be estimated with the field."""
     family = MEANS.get(learned.mean) if isinstance(learned.mean, str) else None
     return family if isinstance(family, LatitudePolynomial) else None
-
-
-def _places(observed: ObservedObject) -> int:
-    return int(np.count_nonzero((~np.isnan(observed.values)).any(axis=0)))

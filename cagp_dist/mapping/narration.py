@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.mapping.defaults import QUICK_SECONDS
 from cagp_dist.runtime.pace import Slowness, slowness
 from cagp_dist.text import bytes_text, rough_duration
 
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
 
 _log = logging.getLogger(__name__)
-
-QUICK_SECONDS = 5.0
-"""Work up to which nothing is said."""
-
-HOUR_SECONDS = 3600.0
-"""Planned work above which a map is refused, unless another limit is given."""
 
 SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0
 """From one look at the progress to the next, on a screen and in a log."""
@@ -35,27 +30,13 @@ NEARLY = 0.99
 
 @dataclass(frozen=True)
 class Outlook:
-    """What one stage of the work is going to take.
+    """What one stage of the work is going to take."""
 
-    Attributes
-    ----------
-    stage : str
-        Its name, such as "fit" or "solve".
-    text : str
-        What is done, for people.
-    seconds : float
-        Rough time, by the constants of plans.
-    peak_bytes : int
-        Memory; 0 where it is not known.
-    way_out : str
-        What to change where it takes too long.
-    """
-
-    stage: str
-    text: str
-    seconds: float
-    peak_bytes: int
-    way_out: str
+    stage: str  # such as "fit" or "solve"
+    text: str  # what is done, for people
+    seconds: float  # rough, by the constants of plans
+    peak_bytes: int  # 0 where it is not known
+    way_out: str  # what to change where it takes too long
 
 
 @dataclass
@@ -75,14 +56,8 @@ class _Now:
 class Narrator:
     """Says what is going to be done and how far it is; a context manager, for one call.
 
-    Parameters
-    ----------
-    shown : bool
-        Whether anything is said.
-    time_limit_seconds : float or None
-        Planned work above which is refused.
-    workers : int
-        Threads of this process that the work is planned for.
+    Planned work above a time limit is refused. ``workers`` are the threads of this process that the work is
+    planned for.
     """
 
     def __init__(self, *, shown: bool, time_limit_seconds: float | None, workers: int) -> None:

@@ -6,51 +6,43 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
 from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.exact_variance import is_known
-from cagp_dist.kriging.learning import FittedModel
-from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.narration import HOUR_SECONDS, Outlook
-from cagp_dist.kriging.observed_objects import ObservedObject, points_of
-from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.latlon import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
+from cagp_dist.mapping.defaults import (
+    BLOCK_SIZE,
+    BOUND_SECONDS,
+    FEW_SWEEPS,
+    HOUR_SECONDS,
+    MOST_CERTIFIED,
+    MOST_SWEEPS,
+    SHARE,
+    TRIED_POINTS,
+    TRIED_TARGETS,
+    USUAL_SWEEPS,
+)
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.grid_places import GridPlaces
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.narration import Outlook
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.problem import grid_size
-from cagp_dist.posterior.result import Posterior, Progress
+from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor, SerialExecutor
+from cagp_dist.runtime import SerialExecutor
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.interface import check_solver, no_op
 from cagp_dist.solvers.solver_choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
-
-MOST_CERTIFIED = 5e7
-"""Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds."""
-
-MOST_SWEEPS, BLOCK_SIZE, SHARE = 200, 1024, 0.05
-"""Of block Gauss-Seidel, where nothing was said: it stops when the share of unfinished computation in every
-variance is below the last."""
-
-USUAL_SWEEPS = 10
-"""By which its time is estimated."""
-
-OFTEN_SWEEPS = 50
-"""By which the time of sweeps that stop early is planned before anything is fitted."""
-
-FEW_SWEEPS = 20
-"""That a refusal proposes."""
-
-BOUND_SECONDS = 70e-9
-"""Of bounds of the computational variance, for each observed point and target, on one core."""
-
-TRIED_POINTS, TRIED_TARGETS = 1500, 16
-"""Points and targets of a trial of how many sweeps are needed."""
 
 SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
@@ -71,44 +63,21 @@ class DriftCoefficients(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """The fields at the targets.
+    """The fields at the targets."""
 
-    Attributes
-    ----------
-    mean : array, shape (T, q)
-    variance : array, shape (T, q)
-        Latent, without noise.
-    computational_variance : array, shape (T, q), or None
-        Part of the variance that more computation would take away, or an upper bound of it; None where
-        neighbours were used and there are many.
-    computational_variance_known : bool
-        Whether it is that part and no bound.
-    covariance : array, shape (T, q, q), or None
-        If it was asked for.
-    status : Status
-        The worst of all solves.
-    solvers : tuple of str
-        Different ones that were used.
-    plans : tuple of Plan
-        One for each solve.
-    executor : str
-        Where it ran.
-    drift : DriftCoefficients or None
-        None where the mean was known.
-    quantiles : array, shape (T, L, q), or None
-        Of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over.
-    """
-
-    mean: Array
-    variance: Array
+    mean: Array  # (T, q)
+    variance: Array  # (T, q), latent, without noise
+    # (T, q): the part of the variance that more computation would take away, or an upper bound of it; None
+    # where neighbours were used and there are many
     computational_variance: Array | None
-    computational_variance_known: bool
-    covariance: Array | None
-    status: Status
-    solvers: tuple[str, ...]
-    plans: tuple[Plan, ...]
-    executor: str
-    drift: DriftCoefficients | None = None
+    computational_variance_known: bool  # whether it is that part and no bound
+    covariance: Array | None  # (T, q, q), if it was asked for
+    status: Status  # the worst of all solves
+    solvers: tuple[str, ...]  # different ones that were used
+    plans: tuple[Plan, ...]  # one for each solve
+    executor: str  # where it ran
+    drift: DriftCoefficients | None = None  # None where the mean was known
+    # (T, L, q): of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over
     quantiles: Array | None = None
 
     @property
@@ -119,24 +88,13 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class PlannedSolve:
-    """The solve of fields with the same gaps.
+    """The solve of fields with the same gaps."""
 
-    Attributes
-    ----------
-    places : array of int
-        In solver order.
-    fields : array of int
-    solver : Solver
-    demand : Demand
-    plan : Plan
-        If all its iterations are done.
-    """
-
-    places: Indices
+    places: Indices  # in solver order
     fields: Indices
     solver: Solver
     demand: Demand
-    plan: Plan
+    plan: Plan  # if all its iterations are done
 
     @property
     def stops_early(self) -> bool:
@@ -152,12 +110,11 @@ class PlannedSolve:
 
 
 def plan_solves(
-    observed: ObservedObject,
-    targets: Targets,
+    observed: Observations,
+    targets: MapPoints,
     *,
     solver: "str | Solver",
-    executor: Executor,
-    memory_limit_bytes: int | None,
+    resources: Resources,
     kernel_parts: int,
     full_covariance: bool = False,
     samples: int = 1,
@@ -166,22 +123,46 @@ def plan_solves(
 
     ``kernel_parts`` are the terms of the kernel.
     """
-    named = SOLVERS.get(solver) if isinstance(solver, str) else solver
-    return [
-        choose_solver(
-            solver,
-            observed,
-            places,
-            targets,
-            fields=fields,
-            full_covariance=full_covariance,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            kernel_parts=kernel_parts,
-            samples=samples,
+    if isinstance(solver, str) and solver != "auto" and solver not in SOLVERS:
+        raise ArgumentError(
+            f"solver is {solver!r}; expected {alternatives(['auto', *SOLVERS])}, or a solver such as "
+            "cagp.BlockGaussSeidel(iterations=5)."
         )
-        for places, fields in observed.patterns(named)
-    ]
+    named = SOLVERS.get(solver) if isinstance(solver, str) else solver
+    if not isinstance(solver, str):
+        check_solver(solver)
+    grid, executor = _grid(observed), resources.executor
+    if named is not None and named.needs_grid and grid is None:
+        raise ArgumentError(
+            f'the observations form no latitude-longitude grid, which {named!r} needs; use solver="auto".'
+        )
+    found = []
+    for places, fields in observed.patterns(named):
+        demand = Demand(
+            n=places.size,
+            q=len(targets.X),
+            fields=fields.size * samples,
+            full_covariance=full_covariance,
+            workers=executor.workers,
+            shares_memory=executor.shares_memory,
+            memory_limit_bytes=resources.memory_bytes,
+            kernel_parts=kernel_parts,
+            cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
+            bounds=True,
+        )
+        on_grid = None
+        if grid is not None:
+            size = grid_size(Layout.of(grid.grid, grid.mask(places)), targets.grid)
+            on_grid = replace(demand, grid=size)
+        chosen = chosen_solver(demand, on_grid) if named is None else named
+        asked = on_grid if chosen.needs_grid and on_grid is not None else demand
+        found.append(PlannedSolve(places, fields, chosen, asked, chosen.plan(asked)))
+    return found
+
+
+def _grid(observed: Observations) -> GridPlaces | None:
+    """Grid for solvers that need one, which take the same noise everywhere."""
+    return observed.grid if observed.noise_variance is None else None
 
 
 def outlook_of(
@@ -213,7 +194,7 @@ def outlook_of(
 
 
 def expected_sweeps(
-    solves: Sequence[PlannedSolve], observed: ObservedObject, learned: FittedModel, targets: Targets
+    solves: Sequence[PlannedSolve], observed: Observations, learned: FittedModel, targets: MapPoints
 ) -> int | None:
     """Find out about how many sweeps are needed where solves stop early; None where none does.
 
@@ -230,7 +211,7 @@ def expected_sweeps(
     step = -(-largest.demand.n // TRIED_POINTS)
     if step == 1 or block < step or targets.cells is not None or largest.demand.grid is not None:
         return None
-    X, noise = points_of(observed)[largest.places], prior.noise_variance
+    X, noise = observed.X[largest.places], prior.noise_variance
     order = space_filling_order(X, block_size=block)[step // 2 :: step]
     noise = noise[order] if isinstance(noise, np.ndarray) else noise
     generator = np.random.default_rng(0)
@@ -239,7 +220,7 @@ def expected_sweeps(
         Prior(prior.kernel, noise / step, 0.0),
         X[order],
         np.zeros(len(order)),
-        targets.points[some],
+        targets.X[some],
         solver=replace(solver, block_size=block // step),  # type: ignore[call-arg]
         executor=SerialExecutor(),
     )
@@ -247,13 +228,12 @@ def expected_sweeps(
 
 
 def predict(
-    observed: ObservedObject,
+    observed: Observations,
     learned: FittedModel,
-    targets: Targets,
+    targets: MapPoints,
     *,
     solves: Sequence[PlannedSolve],
-    executor: Executor,
-    memory_limit_bytes: int | None,
+    resources: Resources,
     full_covariance: bool = False,
     iterations: int | None = None,
     report: Callable[[float], None] = no_op,
@@ -263,7 +243,7 @@ def predict(
     Fields with the same gaps share a solve. Each has an observation at least. ``report`` is called with the
     part that is done; ``iterations`` is about how many of them are needed, where that is known.
     """
-    T, q = len(observed.values), targets.latitude_degrees.size
+    T, q = observed.fields, len(targets.X)
     mean, variance = np.empty((T, q)), np.empty((T, q))
     computational: Array | None = np.empty((T, q))
     known = True
@@ -273,24 +253,20 @@ def predict(
     whole = sum(solve.seconds() for solve in solves)
     done = 0.0
     for solve in solves:
-        places, fields, chosen = solve.places, solve.fields, solve.solver
-        prior = learned.prior(observed, places, fields)
+        fields, chosen = solve.fields, solve.solver
         share = solve.seconds() / whole if whole > 0.0 else 0.0
         few = solve.plan.iterations / iterations if solve.stops_early and iterations else 1.0
 
         def said(state: Progress, done: float = done, share: float = share, few: float = few) -> None:
             report(done + share * min(1.0, few * state.fraction))
 
-        posterior = _condition(
-            prior,
-            observed,
-            places,
-            fields,
-            targets,
+        posterior = condition(
+            *_arguments(observed, learned, targets, solve),
             solver=chosen,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            full_covariance=full_covariance,
+            covariance="full" if full_covariance else "diagonal",
+            executor=resources.executor,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            computational_bounds=True,
             progress=said,
         )
         done += share
@@ -302,7 +278,7 @@ def predict(
         if isinstance(chosen, Neighbours) and solve.demand.n * q > MOST_CERTIFIED:
             computational = None
         if computational is not None:
-            computational[fields] = posterior.certificate.bounds(executor)[1]
+            computational[fields] = posterior.certificate.bounds(resources.executor)[1]
             known &= posterior.certificate.known
         if (found := posterior.coefficients) is not None:
             shape = len(found.names), T
@@ -328,110 +304,15 @@ def predict(
     )
 
 
-def choose_solver(
-    solver: "str | Solver",
-    observed: ObservedObject,
-    places: Indices,
-    targets: Targets,
-    *,
-    fields: Indices,
-    full_covariance: bool,
-    executor: Executor,
-    memory_limit_bytes: int | None,
-    kernel_parts: int,
-    samples: int = 1,
-) -> PlannedSolve:
-    """Choose the solver for fields that were observed at places, and plan it; see `chosen_solver`."""
-    window, n = observed.window, places.size
-    demand = Demand(
-        n=n,
-        q=targets.latitude_degrees.size,
-        fields=fields.size * samples,
-        full_covariance=full_covariance,
-        workers=executor.workers,
-        shares_memory=executor.shares_memory,
-        memory_limit_bytes=executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes,
-        kernel_parts=kernel_parts,
-        cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
-        bounds=True,
-    )
-    on_grid = demand
-    if window is not None:
-        on_grid = replace(
-            demand, grid=grid_size(Layout.of(window.grid, _on_circle(window, places)), targets.grid)
-        )
-
-    def planned(chosen: Solver) -> PlannedSolve:
-        asked = demand
-        if chosen.needs_grid:
-            _check_grid(chosen, observed)
-            asked = on_grid
-        return PlannedSolve(places, fields, chosen, asked, chosen.plan(asked))
-
-    if not isinstance(solver, str):
-        check_solver(solver)
-        return planned(solver)
-    if solver in SOLVERS:
-        return planned(SOLVERS[solver])
-    if solver != "auto":
-        raise ArgumentError(
-            f"solver is {solver!r}; expected {alternatives(['auto', *SOLVERS])}, or a solver such as "
-            "cagp.BlockGaussSeidel(iterations=5)."
-        )
-
-    return planned(chosen_solver(demand, None if window is None else on_grid))
-
-
-def _check_grid(solver: Solver, observed: ObservedObject) -> None:
-    """Refuse a solver of grids for observations that form none."""
-    if observed.window is None:
-        raise ArgumentError(
-            f'the observations form no latitude-longitude grid, which {solver!r} needs; use solver="auto".'
-        )
-
-
-def _on_circle(window: LatLonWindow, places: Indices) -> Mask:
-    """Which points of the full circle were observed, shape (P, Q)."""
-    there = np.full(window.shape, np.nan)
-    there.flat[places] = 0.0
-    return np.isfinite(window.embed(there))
-
-
-def _condition(
-    prior: Prior,
-    observed: ObservedObject,
-    places: Indices,
-    fields: Indices,
-    targets: Targets,
-    *,
-    solver: Solver,
-    executor: Executor,
-    memory_limit_bytes: int | None,
-    full_covariance: bool,
-    progress: Callable[[Progress], None],
-) -> Posterior:
-    """Call `cagp_dist.condition` with what it takes."""
-    return condition(
-        *_arguments(prior, observed, places, fields, targets, solver=solver),
-        solver=solver,
-        covariance="full" if full_covariance else "diagonal",
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        computational_bounds=True,
-        progress=progress,
-    )
-
-
 def sample_fields(
-    observed: ObservedObject,
+    observed: Observations,
     learned: FittedModel,
-    targets: Targets,
+    targets: MapPoints,
     *,
     size: int,
     generator: np.random.Generator,
     solves: Sequence[PlannedSolve],
-    executor: Executor,
-    memory_limit_bytes: int | None,
+    resources: Resources,
 ) -> tuple[Array, Status, tuple[str, ...]]:
     """Draw each field at the targets, pathwise, a right-hand side for each draw (math 1.5).
 
@@ -440,20 +321,19 @@ def sample_fields(
     Block Gauss-Seidel that was not asked for with its settings does `USUAL_SWEEPS` sweeps: where to stop
     follows from variances, which are not worked out here.
     """
-    T, q, names = len(observed.values), targets.latitude_degrees.size, []
+    T, q, names = observed.fields, len(targets.X), []
     draws = np.empty((size, T, q))
     for solve in solves:
-        places, fields, chosen = solve.places, solve.fields, solve.solver
+        fields, chosen = solve.fields, solve.solver
         if chosen is SOLVERS["block-gauss-seidel"]:
             chosen = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
-        prior = learned.prior(observed, places, fields)
         found = sample_posterior(
-            *_arguments(prior, observed, places, fields, targets, solver=chosen),
+            *_arguments(observed, learned, targets, solve),
             solver=chosen,
             samples=size,
             generator=generator,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
+            executor=resources.executor,
+            memory_limit_bytes=resources.memory_limit_bytes,
         )
         on_grid = chosen.needs_grid and targets.grid is not None  # (size, T, P, Q), of points (size, q, T)
         draws[:, fields] = found.reshape(size, fields.size, q) if on_grid else found.transpose(0, 2, 1)
@@ -462,20 +342,13 @@ def sample_fields(
 
 
 def _arguments(
-    prior: Prior,
-    observed: ObservedObject,
-    places: Indices,
-    fields: Indices,
-    targets: Targets,
-    *,
-    solver: Solver,
+    observed: Observations, learned: FittedModel, targets: MapPoints, solve: PlannedSolve
 ) -> "tuple[Prior, Array | LatLonGrid, Array, Array | CellMeans | LatLonGrid]":
     """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""
-    window = observed.window
-    if solver.needs_grid:
-        assert window is not None  # `_check_grid`
-        y = window.embed(observed.values[fields].reshape(-1, *window.shape))
-        y[:, ~_on_circle(window, places)] = np.nan
-        return prior, window.grid, y, targets.wanted if targets.grid is None else targets.grid
-    X, y = points_of(observed)[places], observed.values[np.ix_(fields, places)].T
-    return prior, X, np.ascontiguousarray(y), targets.wanted
+    places, fields = solve.places, solve.fields
+    prior, values = learned.prior(observed, places, fields), observed.values[np.ix_(fields, places)]
+    grid = _grid(observed)
+    if not solve.solver.needs_grid or grid is None:
+        return prior, observed.X[places], np.ascontiguousarray(values.T), targets.wanted
+    wanted = targets.wanted if targets.grid is None else targets.grid
+    return prior, grid.grid, grid.fields(values, places), wanted

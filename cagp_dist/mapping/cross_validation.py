@@ -1,0 +1,96 @@
+"""Cross-validation of a map: blocks of places left out together, predicted from all others."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
+from cagp_dist.calibration.verification.spatial_folds import block_folds
+from cagp_dist.errors import ArgumentError
+from cagp_dist.mapping.defaults import FOLDS, OFTEN_SWEEPS
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.integration import law_of_observations, predict_fields
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.map_solves import outlook_of, plan_solves
+from cagp_dist.mapping.narration import Outlook
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
+from cagp_dist.solvers import Solver
+from cagp_dist.solvers.interface import no_op
+
+
+class LeftOutFolds(NamedTuple):
+    """What the places of all other folds say of each place with a value, in the order of the source."""
+
+    places: Indices  # (k,)
+    folds: Indices  # (k,)
+    mean: Array  # (T, k)
+    std: Array  # (T, k), latent
+    predictive_std: Array  # (T, k), with noise
+    scores: PointScores  # (T, k); NaN where nothing was observed
+
+
+def cross_validate(
+    observed: Observations,
+    learned: FittedModel,
+    *,
+    folds: int,
+    blocks_degrees: float | None,
+    seed: int,
+    solver: "str | Solver",
+    resources: Resources,
+    report: Callable[[float], None] = no_op,
+) -> LeftOutFolds:
+    """Predict each place from the places of all other folds."""
+    places = observed.there[np.argsort(observed.source_index[observed.there])]
+    fold = block_folds(
+        observed.latitude_degrees[places],
+        observed.longitude_degrees[places],
+        count=folds,
+        blocks_degrees=blocks_degrees,
+        generator=np.random.default_rng(seed),
+        called="folds",
+    )
+    values = observed.values[:, places]
+    mean, std, predictive = np.full((3, *values.shape), np.nan)
+    scores = unscored(values.shape)
+    for number in range(folds):
+        left = np.flatnonzero(fold == number)
+        kept = observed.without(np.isin(np.arange(observed.latitude_degrees.size), places[left]))
+        empty = ~kept.present.any(axis=1)
+        if empty.any():
+            raise ArgumentError(
+                f"without fold {number} field {int(empty.argmax())} has no observation left; lower "
+                "blocks_degrees or raise folds."
+            )
+        targets = MapPoints(observed.X[places[left]])
+        parts = len(learned.kernel.parts)
+        solves = plan_solves(kept, targets, solver=solver, resources=resources, kernel_parts=parts)
+        prediction = predict_fields(kept, learned, targets, solves=solves, resources=resources)
+        mean[:, left], std[:, left] = prediction.mean, prediction.std
+        noise = learned.noise_variance
+        noise = noise if noise.ndim == 0 else noise[places[left]]
+        law = law_of_observations(prediction, kept, learned, targets, noise)
+        predictive[:, left] = law.std
+        times, some = np.nonzero(~np.isnan(values[:, left]))
+        at = times, left[some]
+        scores.put(at, point_scores(law[times, some], values[at]))
+        report((number + 1) / folds)
+    return LeftOutFolds(places, fold, mean, std, predictive, scores)
+
+
+def outlook_of_folds(
+    observed: Observations,
+    *,
+    stage: str,
+    folds: int = FOLDS,
+    solver: "str | Solver",
+    resources: Resources,
+    kernel_parts: int,
+) -> Outlook:
+    """Say what a cross-validation is going to take: each fold is a solve with all other places."""
+    targets = MapPoints(observed.X[: -(-observed.latitude_degrees.size // folds)])
+    solves = plan_solves(observed, targets, solver=solver, resources=resources, kernel_parts=kernel_parts)
+    return outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)

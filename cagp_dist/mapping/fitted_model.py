@@ -1,0 +1,264 @@
+"""The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.checks import check_positive
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
+from cagp_dist.likelihood.duration import FitCourse, FitSize, fit_seconds
+from cagp_dist.likelihood.fit_result import FitResult, each
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
+from cagp_dist.likelihood.negligible import noise_is_negligible
+from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
+from cagp_dist.mapping.defaults import NO_NUGGET
+from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
+from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
+from cagp_dist.prior import EstimatedMean, Prior
+
+if TYPE_CHECKING:
+    from cagp_dist.likelihood.bounds import Given
+    from cagp_dist.likelihood.exact.integrated import Integrated
+
+KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
+
+GIVEN = "Every number was given."
+"""Said of the numbers of a prior that needs no fit."""
+
+
+class NumberError(NamedTuple):
+    """Standard error of the lengthscale, variance or noise_variance; NaN where there is none, and why."""
+
+    kind: str
+    value: float
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """Kernel, noise and mean of a map."""
+
+    kernel: Kernel
+    noise_variance: Array  # () of all observations, or (n,) of each place
+    mean: MeanLike  # a family, whose coefficients are fitted to each field; or the mean itself
+    result: FitResult | None = None  # the fit, where one was done
+    fitted_to: str = ""  # what decided, for people
+    held: Mapping[str, str] = field(default_factory=dict)  # numbers held in the fit, and why
+    known_noise: Array = field(default_factory=lambda: np.asarray(0.0))  # () or (n,); 0 where none was
+    integrated: "Integrated | None" = None  # the posterior of the numbers, where they are integrated over
+    numbers: str = GIVEN  # whether they are, and why, for people
+
+    @property
+    def lengthscales(self) -> tuple[float, ...]:
+        """Chords: of the kernel, or of each part of a sum."""
+        return tuple(part.common_lengthscale for part in self.kernel.parts)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether plugged-in numbers are no optimum, but for a noise that is too small to be found."""
+        result = self.result if self.integrated is None else None
+        return result is not None and not result.status.ok and not noise_is_negligible(result, result.prior)
+
+    @property
+    def estimates_mean(self) -> bool:
+        """Whether coefficients of the mean are estimated with the field."""
+        return is_estimated(self.mean)
+
+    @property
+    def mean_text(self) -> str | int | float:
+        """The mean for people."""
+        if isinstance(self.mean, (str, int, float)):
+            return self.mean
+        if isinstance(self.mean, EstimatedMean) and not callable(self.mean):
+            return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
+        return repr(self.mean)
+
+    def standard_errors(self) -> Iterator[NumberError]:
+        """Give the standard errors of the fitted numbers, of a sum of kernels for each part."""
+        if (result := self.result) is None:
+            return
+        names = Numbering(len(result.prior.kernel.parts)).names
+        for kind in NAMES:
+            own = [name for name in names if name.startswith(kind)]
+            for name, value in zip(own, each(getattr(result.standard_errors, kind)), strict=True):
+                why = self.held.get(
+                    kind, "it is at its bound" if name in result.at_bound else "it is not determined"
+                )
+                yield NumberError(kind, float(value), why if np.isnan(value) else "")
+
+    def prior(self, observed: Observations, places: Indices, fields: Indices) -> Prior:
+        """Prior of fields that were observed at the same places; its mean has a column for each."""
+        noise = self.noise_variance
+        level = float(noise) if noise.ndim == 0 else noise[places]
+        return Prior(self.kernel, level, mean_of(self.mean, observed, places, fields))
+
+
+def families(kernel: KernelLike) -> tuple[Family, ...]:
+    """Families of the parts of a kernel that is given by its name, by classes, or with its numbers.
+
+    One that is to be chosen stands for the one that is kept where nothing is fitted.
+    """
+    if chosen_by(kernel) is not None:
+        return CANDIDATES[:1]
+    if isinstance(kernel, str):
+        return families_of(kernel)
+    if isinstance(kernel, Kernel):
+        return tuple(part.family for part in kernel.parts)
+    parts = tuple(kernel) if isinstance(kernel, Sequence) else (kernel,)
+    if not parts or not all(is_family(part) for part in parts):
+        raise ArgumentError(
+            f'kernel is {kernel!r}; expected "auto", a name, such as "matern32" or "matern32 + matern32", '
+            "a kernel, or its class."
+        )
+    return cast("tuple[Family, ...]", parts)
+
+
+def fit_model(
+    observed: Observations,
+    *,
+    kernel: KernelLike,
+    mean: MeanLike,
+    fixed: Mapping[str, Sequence[float]],
+    noise_std: float | None,
+    nugget_std: float | None,
+    resources: Resources,
+    narrator: Narrator,
+) -> FittedModel:
+    """Fit what is not known of kernel and noise to the observations, by maximum likelihood.
+
+    ``fixed`` has the "lengthscale" and "variance" of each part of the kernel, where these are known.
+    """
+    parts = families(kernel)
+    known = _known_noise(observed, noise_std)
+    least = float(known.min())
+    _check_nugget(nugget_std, known=least > 0.0)
+    bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
+    level = None if nugget_std is None or least == 0.0 else least + nugget_std**2
+    if level is not None:
+        bounds["noise_variance"] = (level, level)
+    reasons = dict.fromkeys(bounds, "it was given")
+    if level is not None and len(fixed) == 2:
+        if chosen_by(kernel) == FITTED:
+            raise ArgumentError(
+                f"kernel is {kernel!r}, whose smoothness is fitted, and every number was given; expected a "
+                'kernel with its smoothness, such as "matern(0.8)", or a number less.'
+            )
+        given = _kernel_of(kernel, parts, fixed)
+        return FittedModel(given, known + (level - least), mean, held=reasons, known_noise=known)
+    sites = _sites(observed, gridded=known.ndim == 0)
+    size = FitSize(
+        sites.method,
+        sites.chosen.size,
+        len(parts),
+        None if sites.grid is None else sites.grid.shape,
+        sites.missing,
+        deviating=known.ndim > 0,
+        kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
+    )
+    narrator.expect(_outlook(size, resources.executor.workers))
+    narrator.announce()
+    with narrator.stage("fit") as report:
+        course = FitCourse(size, resources.executor.workers)
+        result, nugget = fit_numbers(
+            chosen_by(kernel) or parts,
+            observed,
+            sites,
+            mean=mean_of(mean, observed, sites.chosen, sites.times),
+            known=known,
+            least=least,
+            held=cast("Given", bounds),
+            resources=resources,
+            progress=lambda state: report(course.fraction(state.points)),
+        )
+    if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
+        reasons["noise_variance"] = "no nugget was found beside the known noise"
+    return FittedModel(
+        result.prior.kernel, known + nugget, mean, result, sites.where, reasons, known_noise=known
+    )
+
+
+def _outlook(size: FitSize, workers: int) -> Outlook:
+    """Say what a fit is going to take."""
+    return Outlook(
+        "fit",
+        f"kernel and noise by {size.points:,} observations",
+        fit_seconds(size, workers=workers),
+        0,
+        "Give lengthscale_km, variance and noise_std, which are then not fitted, or fewer observations.",
+    )
+
+
+def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence[object]:
+    """Bounds that hold the number of each part of a kernel."""
+    if len(held) != len(parts):
+        raise ArgumentError(
+            f"{name} is {held[0] if len(held) == 1 else tuple(held)!r}; the kernel has {len(parts)} "
+            f"part{'s' if len(parts) != 1 else ''}: expected a number for each."
+        )
+    pairs = tuple((number, number) for number in held)
+    return pairs[0] if len(pairs) == 1 else pairs
+
+
+def _kernel_of(kernel: KernelLike, parts: Sequence[Family], fixed: Mapping[str, Sequence[float]]) -> Kernel:
+    """Build a kernel whose numbers were all given."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    kernels: list[Kernel] = [
+        part(*numbers) for part, *numbers in zip(parts, fixed["lengthscale"], fixed["variance"], strict=True)
+    ]
+    return reduce(add, kernels)
+
+
+def _known_noise(observed: Observations, noise_std: float | None) -> Array:
+    """Variance of the known noise, () or (n,); 0 where nothing is known."""
+    if noise_std is not None:
+        check_positive("noise_std", noise_std)
+        return np.asarray(float(noise_std) ** 2)
+    if observed.noise_variance is None:
+        return np.asarray(0.0)
+    own = observed.noise_variance[observed.there]
+    if not (own > 0.0).all():
+        raise DataError(
+            f"the noise is {np.sqrt(own[~(own > 0.0)][0]):g} where there are observations; "
+            "expected standard deviations above zero."
+        )
+    if (own == own[0]).all():
+        return np.asarray(own[0])
+    known = np.full(observed.noise_variance.size, own.mean())
+    known[observed.there] = own
+    return known
+
+
+def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
+    """Refuse a nugget that is none, or that would be added to nothing."""
+    if nugget_std is None or nugget_std == 0.0:
+        return
+    check_positive("nugget_std", nugget_std)
+    if not known:
+        raise ArgumentError(
+            f"nugget_std is {nugget_std:g}, which is added to a known noise, and none is known; expected "
+            "noise_std beside it, a number or a column. Without either the noise is fitted."
+        )
+
+
+def _sites(observed: Observations, *, gridded: bool) -> Sites:
+    """Choose the places and fields that a fit uses."""
+    there = observed.there
+    sites = choose_sites(
+        observed.latitude_degrees[there],
+        observed.longitude_degrees[there],
+        observed.present[:, there],
+        gridded=gridded and observed.grid is not None and observed.noise_variance is None,
+    )
+    times = "" if observed.fields == 1 else f", {sites.times.size} of {observed.fields} fields"
+    where = f"{sites.chosen.size:,} of {there.size:,} observed places{times}"
+    return replace(sites, chosen=there[sites.chosen], where=where)

@@ -1,0 +1,71 @@
+"""The prior mean of fields that were observed at the same places."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.prior import EstimatedMean, Mean
+from cagp_dist.variables import range_error
+from cagp_dist.variables.units import conversion
+
+MeanLike: TypeAlias = "str | Mean"
+
+
+def is_estimated(mean: MeanLike) -> bool:
+    """Whether the coefficients of a mean are estimated with the field."""
+    return isinstance(mean, EstimatedMean) and not callable(mean)
+
+
+def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
+    """Prior mean of fields that were observed at the same places."""
+    if callable(mean):
+        return partial(_columns, mean, fields)
+    if not isinstance(mean, str):
+        return mean
+    family = mean_family(mean, variable=observed.variable.name)
+    latitude, longitude = observed.latitude_degrees[places], observed.longitude_degrees[places]
+    family.check_covers(latitude, longitude)
+    factor, offset = _into_units_of(family, observed)
+    values = factor * observed.values[np.ix_(fields, places)].T + offset
+    fitted = family.fit(latitude, longitude, values, times=observed.dates(fields))
+    return fitted if (factor, offset) == (1.0, 0.0) else partial(_converted, fitted, factor, offset)
+
+
+def _columns(mean: Callable[[Array], ArrayLike], columns: Indices, X: Array) -> Array:
+    """Give some columns at unit vectors X (n, 3) of a mean that differs between fields: (n,) or (n, T)."""
+    values = np.asarray(mean(X))
+    return values if values.ndim == 1 or values.shape[1] == 1 else values[:, columns]
+
+
+def _converted(mean: FieldMean, factor: float, offset: float, X: Array) -> Array:
+    """Give a mean (n, T) in units of the observations; ``factor * observation + offset`` is in its own."""
+    return np.asarray((np.asarray(mean(X)) - offset) / factor)
+
+
+def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, float]:
+    """Factor and offset that bring the observations to the units of a mean."""
+    if not family.units:
+        return 1.0, 0.0
+    variable = observed.variable
+    found = conversion(observed.units, family.units)
+    if found is None:
+        raise ArgumentError(
+            f"the mean is in {family.units!r} and the observations are in {observed.units!r}; expected units "
+            'that convert. Name those of the observations, units="...", convert one of them, or take another '
+            "mean."
+        )
+    low, high = float(np.nanmin(observed.values)), float(np.nanmax(observed.values))
+    unstated = not observed.units and not variable.is_temperature
+    if unstated and range_error(variable, low, high, observed.units) is not None:
+        raise ArgumentError(
+            f"the mean is in {family.units!r} and the observations, which reach from {low:g} to {high:g}, "
+            'state no units; name them, units="...".'
+        )
+    return (1.0, 0.0) if found[0] == 1.0 else found  # a shift, such as that of Celsius, is fitted anyway

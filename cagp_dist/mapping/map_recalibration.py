@@ -1,0 +1,83 @@
+"""Predictive distributions of a map, corrected by errors at places that were left out."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.calibration.recalibration.corrected import corrected_laws
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
+from cagp_dist.errors import ArgumentError
+from cagp_dist.mapping.cross_validation import cross_validate
+from cagp_dist.mapping.defaults import FOLDS, QUANTILE_LEVELS
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.integration import usual_noise_variance
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.map_solves import Prediction
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
+from cagp_dist.predictive import Gaussian
+from cagp_dist.solvers import Solver
+from cagp_dist.text import alternatives
+
+
+class RecalibratedMap(NamedTuple):
+    """Distributions of observations with the usual noise at the targets of a map."""
+
+    std: Array  # (T, q)
+    quantiles: Array  # (T, L, q), at `QUANTILE_LEVELS`
+    noise_variance: float  # the median of all places
+    places: int  # whose errors correct them
+
+
+def check_recalibration(method: str) -> None:
+    """Raise `ArgumentError` if there is no such recalibration."""
+    if method == SHARP:
+        raise ArgumentError(
+            f'recalibration is "{SHARP}", which needs one model behind all errors, and here each tenth of '
+            f"the places is predicted by its own; expected {alternatives(RECALIBRATIONS)}. Jobs with "
+            "calibration points have it, and cagp_dist.calibration.recalibration.sharp.Sharp."
+        )
+    if method in REMOVED:
+        raise ArgumentError(f"recalibration is {method!r}, which was removed; {REMOVED[method]}.")
+    if method not in RECALIBRATIONS:
+        raise ArgumentError(f"recalibration is {method!r}; expected {alternatives(RECALIBRATIONS)}.")
+
+
+def recalibrate_map(
+    prediction: Prediction,
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    *,
+    method: str,
+    solver: "str | Solver",
+    resources: Resources,
+    report: Callable[[float], None],
+) -> RecalibratedMap:
+    """Correct the distribution of an observation at each target."""
+    if targets.cells is not None:
+        raise ArgumentError(
+            f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
+            "over a cell errs. Leave one of the two out."
+        )
+    errors = cross_validate(
+        observed,
+        learned,
+        folds=max(2, min(FOLDS, observed.there.size)),
+        blocks_degrees=None,
+        seed=0,
+        solver=solver,
+        resources=resources,
+        report=report,
+    )
+    places, law = errors.places, Gaussian(errors.mean, errors.predictive_std)
+    try:
+        fitted = RECALIBRATIONS[method]().fit(law, observed.values[:, places], observed.X[places])
+    except ArgumentError as error:
+        raise ArgumentError(f"recalibration {method!r}: {error}") from error
+    noise = usual_noise_variance(learned, places)
+    plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
+    found = corrected_laws(fitted, plain, targets.X, levels=QUANTILE_LEVELS)
+    return RecalibratedMap(found.std, found.quantiles, noise, places.size)
