@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, BasisMean, LatitudeMean, LatitudePolynomial, mean_family
+    from cagp_dist.over_times import PosteriorOverTimes, condition_over_times
     from cagp_dist.posterior.result import Posterior, Progress
     from cagp_dist.posterior.trace import Step
     from cagp_dist.prior import Prior
@@ -77,6 +78,8 @@ _HOME = {
     "Progress": "posterior.result",
     "Step": "posterior.trace",
     "condition": "gp",
+    "condition_over_times": "over_times",
+    "PosteriorOverTimes": "over_times",
     "posterior_mean": "gp",
     "CellMeans": "gram.cell_means",
     "cell_means": "gram.cell_means",
@@ -181,6 +184,7 @@ __all__ = [
     "Neighbours",
     "Polygon",
     "Posterior",
+    "PosteriorOverTimes",
     "Prior",
     "Progress",
     "PseudoInputs",
@@ -207,6 +211,7 @@ __all__ = [
     "calibrate",
     "cell_means",
     "condition",
+    "condition_over_times",
     "covariate",
     "fit",
     "gradients",
