@@ -1,18 +1,12 @@
 """Learn lengthscales, variances and noise variance from data by maximum marginal likelihood (math 9).
 
-On a whole latitude-longitude grid the likelihood is exact and takes milliseconds to seconds (`rings`); where
-a few thousand of its points are missing it is exact and takes several times that (`masked_rings`). At points
-anywhere it is exact by a dense Cholesky factor (`exact`), and for many of them a product of conditionals on
-neighbours (`vecchia`); for those that ask its gradient is estimated (`pathwise`), or a lower bound that
-actions give is maximised in its place (`bound_fit`). The search is the same for all but the last: the
-variance has a closed form, so that two numbers, the logarithms of lengthscale and of noise over variance,
-are left to be found. A sum of m kernels has 2 m such numbers; its search begins around the best
-single kernel, taken apart into shorter and longer lengthscales. At points each coordinate may have a
-lengthscale of its own; their search begins with equal parts of the extents.
+Which likelihood, `_choose` says. The search is the same for all but the bound of actions: the variance has a
+closed form, so that two numbers, the logarithms of lengthscale and of noise over variance, are left to find;
+of a sum of m kernels 2 m, from the best single kernel on, taken apart into shorter and longer lengthscales.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -25,13 +19,13 @@ from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import chosen_by
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.bounds import Bounds, Given, Scales, make_bounds
+from cagp_dist.likelihood.bounds import Bounds, Given, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
 from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
-from cagp_dist.likelihood.fit_result import BoundOptimum, FitProgress, FitResult, FitStatus
+from cagp_dist.likelihood.fit_result import FitProgress, FitResult, FitStatus
 from cagp_dist.likelihood.kernel_choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.learned.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.numbering import Families, Model
@@ -223,170 +217,119 @@ def fit(
     >>> [round(lengthscale) for lengthscale in result.prior.kernel.lengthscale]
     [19, 918]
     """
-    given: dict[str, Any] = {
-        "start": start,
-        "bounds": bounds,
-        "starts": starts,
-        "method": method,
-        "actions": actions,
-        "executor": executor,
-        "memory_limit_bytes": memory_limit_bytes,
-        "progress": progress,
-        "seed": seed,
-        "checkpoints": checkpoints,
-    }
     check_count("seed", seed, least=0)
     check_count("actions", actions, least=1)
+    asked = _Asked(
+        start, bounds, starts, method, actions, executor, memory_limit_bytes, progress, seed, checkpoints
+    )
     data, centre = centred_observations(where, y, mean, noise_deviations)
     if (way := chosen_by(kernel)) is not None:
         seen = {"where": where, "y": y, "mean": mean, "noise_deviations": noise_deviations}
-        return _chosen(way, data, centre, {**given, **seen, "anisotropic": anisotropic})
+        return _chosen(way, data, centre, {**vars(asked), **seen, "anisotropic": anisotropic})
     model = Model.of(kernel)
     if anisotropic:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
     if model.axes is not None:
         data = in_space_and_time(data, model.axes)
-        model, given = _in_lengthscales(model, data, centre, given)
-    return _fitted(model, data, centre, **given)
+        model, asked = _in_lengthscales(model, data, centre, asked)
+    return _fitted(model, data, centre, asked)
 
 
 def _in_lengthscales(
-    model: Model, data: ResidualsAtPoints, mean: Mean, given: dict[str, Any]
-) -> tuple[Model, dict[str, Any]]:
+    model: Model, data: ResidualsAtPoints, mean: Mean, asked: "_Asked"
+) -> tuple[Model, "_Asked"]:
     """Measure distances in space and time by lengthscales that fit some of the points, and begin there."""
     if data.size <= MOST_COMPARED:
-        return model, given
-    first = _fitted(model, data.thinned(MOST_COMPARED), mean, **{**given, "method": "dense"})
+        return model, asked
+    first = _fitted(model, data.thinned(MOST_COMPARED), mean, replace(asked, method="dense"))
     parts = first.prior.kernel.parts
     longest = max(parts, key=lambda part: part.variance)
     scales = tuple(1.0 / inverse for inverse in longest.inverse_lengthscales(data.X.shape[1]))
-    start = given["start"] or {
+    start = asked.start or {
         "lengthscale": tuple(part.lengthscale for part in parts) if len(parts) > 1 else parts[0].lengthscale,
         "variance": tuple(part.variance for part in parts) if len(parts) > 1 else parts[0].variance,
         "noise_variance": first.prior.noise_number,
     }
-    return replace(model, scales=scales), {**given, "start": start, "starts": 1}
+    return replace(model, scales=scales), replace(asked, start=start, starts=1)
 
 
-def _fitted(
-    model: Model,
-    data: Data,
-    mean: Mean,
-    *,
-    start: Start | None,
-    bounds: Given | None,
-    starts: int,
-    method: Method,
-    actions: int,
-    executor: "Executor | None",
-    memory_limit_bytes: int | None,
-    progress: Callable[[FitProgress], None] | None,
-    seed: int,
-    checkpoints: SolveCheckpoints | None,
-) -> FitResult:
-    """Fit the numbers of a model to data; the rest as for `fit`."""
-    deviating = isinstance(data, ResidualsAtPoints) and data.deviations is not None
-    _check_method(method, data, exactly=deviating or data.basis is not None)
-    scales = data.scales()
-    limits = make_bounds(bounds, scales, parts=model.parts)
-    if isinstance(data, ResidualsAtPoints) and data.deviations is not None:
-        limits = limits.above(-float(data.deviations.min()))
-    counter = Counter(progress)
+@dataclass(frozen=True)
+class _Asked:
+    """What `fit` was asked for beside kernel and data."""
+
+    start: Start | None
+    bounds: Given | None
+    starts: int
+    method: Method
+    actions: int
+    executor: "Executor | None"
+    memory_limit_bytes: int | None
+    progress: Callable[[FitProgress], None] | None
+    seed: int
+    checkpoints: SolveCheckpoints | None
+
+
+def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
+    """Fit the numbers of a model to data."""
+    own_noise = _deviations(data)
+    _check_method(asked.method, data, exactly=own_noise is not None or data.basis is not None)
+    limits = make_bounds(asked.bounds, data.scales(), parts=model.parts)
+    if own_noise is not None:
+        limits = limits.above(-float(own_noise.min()))
+    counter = Counter(asked.progress)
 
     from cagp_dist.runtime import given_or_threads
 
-    with given_or_threads(executor, memory_limit_bytes) as (executor, memory):
-        chosen, reason = method, ASKED
-        if method == "auto":
+    with given_or_threads(asked.executor, asked.memory_limit_bytes) as (executor, memory):
+        chosen, reason = asked.method, ASKED
+        if chosen == "auto":
             chosen, reason = _choose(data, room=min(memory, available_bytes()))
+        place: dict[str, Any] = {"executor": executor, "memory_limit_bytes": memory}
         if chosen == "elbo":
-            check_bound_fits(_as_points(data), actions=actions, executor=executor, memory_limit_bytes=memory)
-        kept = _kept(checkpoints, model, data, (chosen, limits, start, starts))
+            check_bound_fits(_as_points(data), actions=asked.actions, **place)
+        kept = None
+        if asked.checkpoints is not None:
+            digest = search_fingerprint(model, data, (chosen, limits, asked.start, asked.starts))
+            kept = Evaluations(asked.checkpoints.within(digest[:16]).of(digest))
 
         def likelihood_of(model: Model, part: Data, how: Method, curved: bool = False) -> Likelihood:
-            made = _likelihood(model, part, how, executor, memory, seed, curved=curved)
+            made = _likelihood(model, part, how, place, seed=asked.seed, curved=curved)
             return made if kept is None or isinstance(made, PathwiseLikelihood) else kept.of(made)
 
-        levels, spread = _profiles(
-            model,
-            _levels(data, chosen),
-            likelihood_of,
-            size=data.size,
-            limits=limits,
-            scales=scales,
-            start=start,
-            starts=starts,
-            counter=counter,
-            deviating=deviating,
-        )
-        place, end = _search(levels, spread, model)
-        parameters, bound = place.parameters, None
+        levels, spread = _profiles(model, data, chosen, asked, limits, likelihood_of, counter)
+        end = _search(levels, spread, model)
+        parameters, found, bound = end[0].parameters, end[1], None
         if chosen == "elbo":
-            information = levels[0].information(place) * (data.size / levels[0].likelihood.points)
-            parameters, end, bound = fit_bound(
+            information = levels[0].information(end[0]) * (data.size / levels[0].likelihood.points)
+            parameters, found, bound = fit_bound(
                 model,
                 _as_points(data),
                 parameters,
                 information,
                 limits,
                 counter,
-                actions=actions,
-                executor=executor,
-                memory_limit_bytes=memory,
-                seed=seed,
-                checkpoints=checkpoints,
+                actions=asked.actions,
+                seed=asked.seed,
+                checkpoints=asked.checkpoints,
+                **place,
             )
     lengthscales, variances, noise_variance = model.numbering.grouped(parameters)
-    return _result(
-        Prior(model.kernel(lengthscales, variances), noise_variance, mean),
-        None if chosen in ("pathwise", "elbo") else place.log_likelihood,
-        end,
-        counter,
+    return FitResult(
+        prior=Prior(model.kernel(lengthscales, variances), noise_variance, mean),
+        log_likelihood=None if chosen in ("pathwise", "elbo") else end[0].log_likelihood,
+        standard_errors=found.standard_errors,
+        log_covariance=found.covariance,
+        status=found.status,
+        at_bound=found.at_bound,
+        gradient_norm=found.gradient_norm,
+        evaluations=counter.evaluations,
+        seconds=counter.seconds,
         method=chosen,
         points=data.size,
         bound=bound,
         reason=reason,
-    )
-
-
-def _kept(
-    checkpoints: SolveCheckpoints | None, model: Model, data: Data, settings: object
-) -> Evaluations | None:
-    """Give the evaluations that a search of the same kind has made before, where they are kept."""
-    if checkpoints is None:
-        return None
-    digest = search_fingerprint(model, data, settings)
-    return Evaluations(checkpoints.within(digest[:16]).of(digest))
-
-
-def _result(
-    prior: Prior,
-    log_likelihood: float | None,
-    end: Uncertainty,
-    counter: Counter,
-    *,
-    method: Method,
-    points: int,
-    bound: BoundOptimum | None,
-    reason: str,
-) -> FitResult:
-    """Put together what a search found, and how it ended."""
-    return FitResult(
-        prior=prior,
-        log_likelihood=log_likelihood,
-        standard_errors=end.standard_errors,
-        log_covariance=end.covariance,
-        status=end.status,
-        at_bound=end.at_bound,
-        gradient_norm=end.gradient_norm,
-        evaluations=counter.evaluations,
-        seconds=counter.seconds,
-        method=method,
-        points=points,
-        bound=bound,
-        reason=reason,
-        conditionals=conditionals_of(points) if method == "vecchia" else None,
+        conditionals=conditionals_of(data.size) if chosen == "vecchia" else None,
     )
 
 
@@ -404,23 +347,20 @@ def _chosen(way: str, data: Data, mean: Mean, given: dict[str, Any]) -> FitResul
 
 def _profiles(
     model: Model,
-    levels: Sequence[tuple[Data, Method]],
-    likelihood_of: Callable[..., Likelihood],
-    *,
-    size: int,
+    data: Data,
+    method: Method,
+    asked: _Asked,
     limits: Bounds,
-    scales: Scales,
-    start: Start | None,
-    starts: int,
+    likelihood_of: Callable[..., Likelihood],
     counter: Counter,
-    deviating: bool,
 ) -> tuple[list[ProfileLikelihood], list[Array]]:
     """Give what is searched on each level, from few points to all, and where the first search begins."""
     found: list[ProfileLikelihood] = []
+    start, starts, scales, deviating = asked.start, asked.starts, data.scales(), _deviations(data) is not None
     spread = make_starts(start, limits, scales, starts=starts) if model.parts == 1 else []
-    for part, how in levels:
+    for part, how in _levels(data, method):
         within = limits
-        if model.parts > 1 and part.size < size:
+        if model.parts > 1 and part.size < data.size:
             within = limits.coarser(*part.scales().spacings)
         if model.parts > 1 and not found:
             one = replace(model, families=model.families[:1])
@@ -434,12 +374,8 @@ def _profiles(
         curved = _has_squares(part, how, first=not found) and (
             how == "vecchia" or (model.parts == 1 and not deviating)
         )
-        if (
-            isinstance(part, ResidualsAtPoints)
-            and part.deviations is not None
-            and not found
-            and start is None
-        ):
+        own_noise = _deviations(part)
+        if own_noise is not None and not found and start is None:
             # the best place for one noise, which is soon found, is a good start
             likelihood = likelihood_of(model, _alike(part), how, curved)
             spread = [
@@ -450,7 +386,7 @@ def _profiles(
                     within,
                     noise_variance=limits.noise_variance[0],
                     residuals=part.residuals,
-                    deviations=part.deviations,
+                    deviations=own_noise,
                 ),
             ]
         likelihood = likelihood_of(model, part, how, curved)
@@ -552,7 +488,12 @@ def _levels(data: Data, method: Method) -> list[tuple[Data, Method]]:
     return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
 
 
-def _alike(data: Data) -> ResidualsAtPoints | Gridded:
+def _deviations(data: Data) -> Array | None:
+    """By how much the noise variance of each point differs from that of all; None where it does not."""
+    return data.deviations if isinstance(data, ResidualsAtPoints) else None
+
+
+def _alike(data: Data) -> Data:
     """Give the same data with one noise for all points."""
     return replace(data, deviations=None) if isinstance(data, ResidualsAtPoints) else data
 
@@ -563,65 +504,23 @@ def _has_squares(data: Data, method: Method, *, first: bool) -> bool:
 
 
 def _likelihood(
-    model: Model,
-    data: Data,
-    method: Method,
-    executor: "Executor",
-    memory_limit_bytes: int,
-    seed: int,
-    *,
-    curved: bool = False,
+    model: Model, data: Data, method: Method, place: dict[str, Any], *, seed: int, curved: bool
 ) -> Likelihood:
-    if isinstance(data, Gridded) and data.missing is not None:
-        return MaskedRingLikelihood(
-            model,
-            data.grid,
-            data.residuals,
-            data.missing,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            basis=data.basis,
-        )
+    """Make the likelihood of data by a method, worked out at ``place``: an executor, and bytes."""
     if isinstance(data, Gridded):
-        return RingLikelihood(
-            model,
-            data.grid,
-            data.residuals,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            basis=data.basis,
-            curved=curved,
-        )
-    if method == "dense":
-        # stands in this process, wherever the executor has its memory
-        own = min(memory_limit_bytes, available_bytes())
-        return DenseLikelihood(
-            model,
-            data.X,
-            data.residuals,
-            memory_limit_bytes=own,
-            deviations=data.deviations,
-            basis=data.basis,
-        )
+        if data.missing is not None:
+            return MaskedRingLikelihood(
+                model, data.grid, data.residuals, data.missing, basis=data.basis, **place
+            )
+        return RingLikelihood(model, data.grid, data.residuals, basis=data.basis, curved=curved, **place)
+    if method == "pathwise":
+        return PathwiseLikelihood(model, data.X, data.residuals, seed=seed, **place)
+    own: dict[str, Any] = {"deviations": data.deviations, "basis": data.basis}
     if method == "vecchia":
-        return VecchiaLikelihood(
-            model,
-            data.X,
-            data.residuals,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            deviations=data.deviations,
-            basis=data.basis,
-            curved=curved,
-        )
-    return PathwiseLikelihood(
-        model,
-        data.X,
-        data.residuals,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        seed=seed,
-    )
+        return VecchiaLikelihood(model, data.X, data.residuals, curved=curved, **own, **place)
+    # stands in this process, wherever the executor has its memory
+    here = min(place["memory_limit_bytes"], available_bytes())
+    return DenseLikelihood(model, data.X, data.residuals, memory_limit_bytes=here, **own)
 
 
 def few_gaps(size: int, missing: int) -> bool:

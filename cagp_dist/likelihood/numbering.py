@@ -11,6 +11,7 @@ coordinates has a lengthscale, every part has p of them, part after part, and k 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,6 +101,14 @@ class Numbering:
         return self.of_parts(parameters[:first]), tuple(parameters[first:-1]), parameters[-1]
 
 
+class UnitModel(NamedTuple):
+    """A model at some numbers: its kernel, the first part of variance one, derivatives of it, the ratio."""
+
+    kernel: Parameters
+    derivatives: tuple[Parameters, ...]  # By the logarithms of all numbers but the ratio
+    ratio: float
+
+
 @dataclass(frozen=True)
 class Model:
     """The families of the parts of a kernel, and whether each coordinate has a lengthscale of its own."""
@@ -156,6 +165,10 @@ class Model:
             for family, lengthscale, variance in zip(self.families, lengthscales, variances, strict=True)
         ]
         return parts[0] if len(parts) == 1 else Sum(tuple(parts))
+
+    def at(self, numbers: Sequence[float]) -> "UnitModel":
+        """Give what tasks need to know of the model at these numbers."""
+        return UnitModel(self.unit(numbers).parameters, self.derivatives(numbers), numbers[-1])
 
     def unit(self, numbers: Sequence[float]) -> Kernel:
         """Give the kernel whose first part has variance one."""

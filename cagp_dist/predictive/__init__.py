@@ -1,4 +1,4 @@
-"""Predictive laws: what is said of a value that was not observed yet, in one small interface."""
+"""Predictive distributions: what is said of a value that was not observed yet, in one small interface."""
 
 from cagp_dist.predictive.curves import QuantileTable, Recalibrated
 from cagp_dist.predictive.distribution import Predictive

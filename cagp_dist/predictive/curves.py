@@ -1,4 +1,4 @@
-"""Laws made of others: one monotone curve over a law, and tables of quantiles."""
+"""Distributions made of others: one monotone curve over a distribution, and tables of quantiles."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,17 +14,18 @@ from cagp_dist.predictive.distribution import Predictive
 
 @dataclass(frozen=True, eq=False)
 class Recalibrated(Predictive):
-    """Laws whose probabilities were corrected by one curve: ``F = R(F_base)``.
+    """Distributions whose probabilities were corrected by one curve: ``F = R(F_base)``.
 
     The curve goes through the knots ``(Phi(scores[k]), levels[k])`` and is linear between them: within each
-    gap between two knots the law is that of the base, given that gap, and the gap has the probability
-    ``levels[k + 1] - levels[k]``. The tails are gaps too: **beyond the outermost knots the law is that of the
-    base, given that it lies there**, with probabilities ``levels[0]`` and ``1 - levels[-1]``.
+    gap between two knots the distribution is that of the base, given that gap, and the gap has the
+    probability ``levels[k + 1] - levels[k]``. The tails are gaps too: **beyond the outermost knots the
+    distribution is that of the base, given that it lies there**, with probabilities ``levels[0]`` and ``1 -
+    levels[-1]``.
 
     Parameters
     ----------
     base : Predictive
-        The laws that are corrected.
+        The distributions that are corrected.
     scores : array_like, shape (K,)
         Normal scores of the base, strictly ascending.
     levels : array_like, shape (K,)
@@ -101,18 +102,18 @@ class Recalibrated(Predictive):
 
 @dataclass(frozen=True, eq=False)
 class QuantileTable(Predictive):
-    """Laws given by their quantiles at some levels.
+    """Distributions given by their quantiles at some levels.
 
     Between two levels the quantile is linear in the normal score ``Phi^-1(level)``, and beyond the outermost
-    levels it goes on with the slope of the outermost gap: **the tails are those of a normal law**. The
-    quantiles of a normal law thus give that law, whatever the levels.
+    levels it goes on with the slope of the outermost gap: **the tails are those of a normal distribution**.
+    The quantiles of a normal distribution thus give that distribution, whatever the levels.
 
     Parameters
     ----------
     levels : array_like, shape (L,)
         At least 2, strictly ascending between 0 and 1.
     values : array_like, shape (L, ...)
-        Quantiles of each law, ascending along the first axis. Equal quantiles are a value that has a
+        Quantiles of each distribution, ascending along the first axis. Equal quantiles are a value that has a
         probability of its own, which no density shows; the two outermost gaps must have a width.
 
     Raises
@@ -145,13 +146,13 @@ class QuantileTable(Predictive):
         crossing = int(np.count_nonzero(~(steps >= 0.0).all(axis=0)))
         if crossing or not np.isfinite(values).all():
             raise ArgumentError(
-                f"quantiles of {crossing} of {steps[0].size} laws cross or are not finite; expected values "
-                "that do not fall from level to level."
+                f"quantiles of {crossing} of {steps[0].size} distributions cross or are not finite; expected "
+                "values that do not fall from level to level."
             )
         if not bool(np.all(steps[[0, -1]] > 0.0)):
             raise ArgumentError(
-                "the outermost quantiles of some laws are equal, and their tails would have no width; leave "
-                "out levels that the data cannot tell apart."
+                "the outermost quantiles of some distributions are equal, and their tails would have no "
+                "width; leave out levels that the data cannot tell apart."
             )
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "values", values)
@@ -200,7 +201,7 @@ class QuantileTable(Predictive):
         return np.clip(below - 1, 0, self.levels.size - 2)
 
     def _ends(self, gap: Indices) -> tuple[Array, Array]:
-        """Quantiles at both ends of a gap of each law."""
+        """Quantiles at both ends of a gap of each distribution."""
         points = np.indices(self.shape, sparse=True)
         return self.values[(gap, *points)], self.values[(gap + 1, *points)]
 

@@ -1,9 +1,9 @@
-"""What a predictive law can say: one law for each of many points, whatever its family.
+"""What a predictive distribution can say: one distribution for each of many points, whatever its family.
 
-A law is described by its *normal score*: where ``F`` is its distribution function, ``z = Phi^-1(F(y))`` is
-the number whose standard normal probability is that of y. The score of a Gaussian law is the standardised
-error; unlike ``F`` it tells the far tails apart in floating point, where ``F`` is 1. A family gives the
-score, its inverse and the density, and all the rest follows::
+A distribution is described by its *normal score*: where ``F`` is its distribution function, ``z =
+Phi^-1(F(y))`` is the number whose standard normal probability is that of y. The score of a Gaussian
+distribution is the standardised error; unlike ``F`` it tells the far tails apart in floating point, where
+``F`` is 1. A family gives the score, its inverse and the density, and all the rest follows::
 
     F(y) = Phi(score(y)),    quantile(p) = at_score(Phi^-1(p)),    sample = at_score(N(0, 1))
 """
@@ -30,10 +30,10 @@ _MOST_BREAKS = 24
 
 
 class Predictive(ABC):
-    """A law of a value at each of many points; `shape` is that of the points, (q,) or (T, q) for instance.
+    """The distribution of a value at each of many points; `shape` is that of the points, (q,) or (T, q).
 
-    The laws of different points say nothing of each other: none has a joint covariance. That is the business
-    of the Gaussian posterior, ``cagp_dist.condition(..., covariance="full")``.
+    The distributions of different points say nothing of each other: none has a joint covariance. That is the
+    business of the Gaussian posterior, ``cagp_dist.condition(..., covariance="full")``.
 
     Values are in the unit of the prediction, levels and probabilities are numbers between 0 and 1, and arrays
     of values broadcast against `shape`.
@@ -58,7 +58,7 @@ class Predictive(ABC):
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Self:
-        """Laws of some of the points, as an array of `shape` would be indexed."""
+        """Distributions of some of the points, as an array of `shape` would be indexed."""
 
     def cdf(self, values: ArrayLike) -> Array:
         """Probability of a value no larger than each of these: the PIT values of observations."""
@@ -86,20 +86,20 @@ class Predictive(ABC):
 
     @property
     def mean(self) -> Array:
-        """Mean of each law, of `shape`."""
+        """Mean of each distribution, of `shape`."""
         return self._moments[0]
 
     @property
     def std(self) -> Array:
-        """Standard deviation of each law, of `shape`, in the unit of the values."""
+        """Standard deviation of each distribution, of `shape`, in the unit of the values."""
         return self._moments[1]
 
     @property
     def covariance(self) -> NoReturn:
-        """None: laws of single points have no joint law."""
+        """None: distributions of single points have no joint distribution."""
         raise ArgumentError(
-            f"{type(self).__name__} laws say nothing of how values at different points go together: they "
-            "have no joint covariance. The Gaussian posterior has one: cagp_dist.condition(..., "
+            f"{type(self).__name__} distributions say nothing of how values at different points go together: "
+            "they have no joint covariance. The Gaussian posterior has one: cagp_dist.condition(..., "
             'covariance="full"), without recalibration.'
         )
 

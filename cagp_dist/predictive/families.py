@@ -1,4 +1,4 @@
-"""Gaussian and Student t laws: a centre and a scale for every point."""
+"""Gaussian and Student t distributions: a centre and a scale for every point."""
 
 # Scores are written out here: scoringrules has the same to 1e-12 (tests/calibration/test_other_packages.py),
 # but its log score underflows to infinity from 39 standard deviations on, and its import takes a second.
@@ -17,20 +17,20 @@ from cagp_dist.predictive.distribution import Predictive
 
 @dataclass(frozen=True, eq=False)
 class _CentreAndScale(Predictive):
-    """Laws of ``location + scale t``, t of a law about zero that the family says."""
+    """Distributions of ``location + scale t``, t of a distribution about zero that the family says."""
 
     location: Array
     scale: Array
 
     def _check(self) -> None:
-        """Check and broadcast the two arrays, which a frozen law does once."""
+        """Check and broadcast the two arrays, which a frozen distribution does once."""
         location = np.asarray(self.location, dtype=np.float64)
         scale = np.asarray(self.scale, dtype=np.float64)
         for name, array in (("location", location), ("scale", scale)):
             if not np.isfinite(array).all():
                 raise ArgumentError(
                     f"{np.count_nonzero(~np.isfinite(array))} of {array.size} values of {name} are NaN or "
-                    "infinite; give laws only for points that were predicted."
+                    "infinite; give distributions only for points that were predicted."
                 )
         if scale.size and scale.min() <= 0.0:
             raise ArgumentError(
@@ -57,7 +57,7 @@ class _CentreAndScale(Predictive):
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(_CentreAndScale):
-    """Normal laws.
+    """Normal distributions.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Gaussian(_CentreAndScale):
 
 @dataclass(frozen=True, eq=False)
 class StudentT(_CentreAndScale):
-    """Student t laws: ``location + scale t``, t with the given degrees of freedom.
+    """Student t distributions: ``location + scale t``, t with the given degrees of freedom.
 
     The scale is no standard deviation: that is ``scale sqrt(v / (v - 2))`` for v degrees, and infinite for
     two or fewer.
@@ -148,8 +148,8 @@ class StudentT(_CentreAndScale):
         degrees = np.asarray(self.degrees, dtype=np.float64)
         if not bool(np.all(np.isfinite(degrees) & (degrees > 1.0))):
             raise ArgumentError(
-                f"degrees reach {degrees.min():g}; expected finite numbers above 1, for a Student t law of "
-                "fewer degrees of freedom has no mean."
+                f"degrees reach {degrees.min():g}; expected finite numbers above 1, for a Student t "
+                "distribution of fewer degrees of freedom has no mean."
             )
         object.__setattr__(self, "degrees", np.broadcast_to(degrees, self.shape))
 

@@ -1,4 +1,4 @@
-"""Mixtures of Student t or Gaussian laws: what is said where several models have a probability each."""
+"""Mixtures of Student t or Gaussian distributions, where several models have a probability each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.exact.integrated import Integrated, SharedFields
 
 TARGETS_AT_ONCE = 4096
-"""Targets whose laws are in memory at a time."""
+"""Targets whose distributions are in memory at a time."""
 
 CLOSE = 1e-7
 """Error of a normal score at which the search for a quantile ends."""
 
 FARTHEST, KNOTS = 36.0, 721
-"""Largest normal score, roughly, and how many there are, of the table of a Student t law."""
+"""Largest normal score, roughly, and how many there are, of the table of a Student t distribution."""
 
 MOST_STEPS = 200
 """Steps of that search at most: three or four of Newton are usual, halving alone takes sixty."""
@@ -34,18 +34,19 @@ MOST_STEPS = 200
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Predictive):
-    """Laws ``sum_k weights[k] F_k``, F_k Student t of the same degrees of freedom, or Gaussian.
+    """Distributions ``sum_k weights[k] F_k``, F_k Student t of the same degrees of freedom, or Gaussian.
 
     Parameters
     ----------
     weights : array_like, shape (K,)
         Probabilities of the components, above zero; they are divided by their sum.
     location : array_like, shape (K, ...)
-        Mean and median of each component of each law.
+        Mean and median of each component of each distribution.
     scale : array_like, of the same shape
-        Positive; for observations with the noise included. Of Student t laws no standard deviation.
+        Positive; for observations with the noise included. Of Student t distributions no standard deviation.
     degrees : float
-        Degrees of freedom, above 2, so that there is a standard deviation; infinite for Gaussian laws.
+        Degrees of freedom, above 2, so that there is a standard deviation; infinite for Gaussian
+        distributions.
 
     Raises
     ------
@@ -81,7 +82,7 @@ class Mixture(Predictive):
                 f"there are {weights.size} weights and {len(location)} components; expected one for each."
             )
         if not (np.isfinite(location).all() and np.isfinite(scale).all() and np.isfinite(weights).all()):
-            raise ArgumentError("a mixture holds NaN or infinity; give laws only for what was predicted.")
+            raise ArgumentError("a mixture holds NaN or infinity; give it only for what was predicted.")
         if weights.min() <= 0.0 or (scale.size and scale.min() <= 0.0):
             raise ArgumentError(
                 f"weights reach {weights.min():g} and scales {scale.min() if scale.size else 1.0:g}; "
@@ -89,8 +90,8 @@ class Mixture(Predictive):
             )
         if not self.degrees > 2.0:
             raise ArgumentError(
-                f"degrees are {self.degrees:g}; expected more than 2: Student t laws of fewer degrees of "
-                "freedom have no standard deviation."
+                f"degrees are {self.degrees:g}; expected more than 2: Student t distributions of fewer "
+                "degrees of freedom have no standard deviation."
             )
         for name, array in (("weights", weights / weights.sum()), ("location", location), ("scale", scale)):
             object.__setattr__(self, name, array)
@@ -133,7 +134,7 @@ class Mixture(Predictive):
         return self._log_density(self._standardised(np.asarray(values, dtype=np.float64)))
 
     def crps(self, values: ArrayLike) -> Array:
-        """``int (F(x) - 1{x >= y})^2 dx`` by quadrature in the normal score of one law of the same moments.
+        """``int (F(x) - 1{x >= y})^2 dx`` by quadrature in the normal score of one of the same moments.
 
         That needs F alone, and no quantile; the relative error is below 1e-4 where the scales of components
         differ by a factor of ten at most. Beyond the axis that is integrated over F is 0 or 1.
@@ -218,7 +219,7 @@ class Mixture(Predictive):
 
 @lru_cache(maxsize=64)
 def _tabulated(v: float) -> Callable[[Array], Array]:
-    """Tabulate the normal score of a Student t law by ``sqrt(v log(1 + t^2 / v))``, nearly a multiple of it.
+    """Tabulate the normal score of Student t by ``sqrt(v log(1 + t^2 / v))``, nearly a multiple of it.
 
     A spline: errors below 1e-8, at a tenth of the time of `scipy.special.stdtr`.
     """
@@ -236,7 +237,7 @@ def mixtures(
     targets: "Array | LinearFunctionals",
     noise_variance: Array | None = None,
 ) -> Iterator[tuple[slice, Mixture]]:
-    """Yield the laws (T, q') of fields at some targets after others, where numbers are integrated over.
+    """Yield those (T, q') of fields at some targets after others, where numbers are integrated over.
 
     Arguments as of `cagp_dist.likelihood.exact.integrated.Integrated.predict`.
     """

@@ -8,7 +8,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+
+from cagp_dist.memory import available_bytes
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -81,6 +83,28 @@ class Executor(Protocol):
     def sent_bytes(self) -> int:
         """Bytes that worker processes have sent so far, to each other and back."""
         ...
+
+
+class InThisProcess:
+    """What executors have in common whose workers have the memory of this process."""
+
+    processes: ClassVar[int] = 1
+    dashboard: ClassVar[str | None] = None
+    shares_memory: ClassVar[bool] = True
+    spill_bytes: ClassVar[int] = 0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What can be allocated now."""
+        return available_bytes()
+
+    def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
+        """Wait for the values, in order."""
+        return [handle.result() for handle in handles]
+
+    def sent_bytes(self) -> int:
+        """Return 0: there is nobody else."""
+        return 0
 
 
 @lru_cache(maxsize=1)

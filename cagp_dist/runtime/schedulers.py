@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
@@ -14,7 +15,15 @@ from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
 
-Opener = Callable[[str, int | None, int | None, Deadlines | None, bool], AbstractContextManager[Executor]]
+
+class WantedWorkers(NamedTuple):
+    """What `open_executor` was asked for."""
+
+    scheduler: str
+    workers: int | None
+    memory_limit_bytes: int | None
+    deadlines: Deadlines | None
+    insecure: bool
 
 
 @contextmanager
@@ -62,9 +71,8 @@ def open_executor(
     [1024]
     """
     check_memory_limit(memory_limit_bytes)
-    with find_scheduler(scheduler).open(
-        scheduler, workers, memory_limit_bytes, deadlines, insecure
-    ) as executor:
+    wanted = WantedWorkers(scheduler, workers, memory_limit_bytes, deadlines, insecure)
+    with find_scheduler(scheduler).open(wanted) as executor:
         yield executor
 
 
@@ -76,9 +84,7 @@ def _nothing(name: str, insecure: bool) -> None:
 class Scheduler:
     """A way to get workers."""
 
-    # Takes the name, and the number of workers, the bytes of a worker and the deadlines, which may be None,
-    # and whether plain TCP may leave this machine; returns the context manager of an executor
-    open: Opener
+    open: Callable[[WantedWorkers], AbstractContextManager[Executor]]
     # Takes the name, and whether plain TCP may leave this machine; raises `ClusterError` or
     # `ConfigurationError` if there is no such cluster to be had
     check: Callable[[str, bool], None] = _nothing
@@ -95,44 +101,16 @@ def find_scheduler(name: str) -> Scheduler:
     raise ConfigurationError(f'scheduler is "{name}"; expected {EXPECTED_SCHEDULER}.')
 
 
-def _serial(
-    name: str,
-    workers: int | None,
-    memory_limit_bytes: int | None,
-    deadlines: Deadlines | None,
-    insecure: bool,
-) -> AbstractContextManager[Executor]:
-    return nullcontext(SerialExecutor())
-
-
-def _threads(
-    name: str,
-    workers: int | None,
-    memory_limit_bytes: int | None,
-    deadlines: Deadlines | None,
-    insecure: bool,
-) -> AbstractContextManager[Executor]:
-    return ThreadExecutor(workers)
-
-
-def _cluster(
-    name: str,
-    workers: int | None,
-    memory_limit_bytes: int | None,
-    deadlines: Deadlines | None,
-    insecure: bool,
-) -> AbstractContextManager[Executor]:
-    return connect(
-        name, workers=workers, memory_limit_bytes=memory_limit_bytes, deadlines=deadlines, insecure=insecure
-    )
+def _cluster(wanted: WantedWorkers) -> AbstractContextManager[Executor]:
+    return connect(**wanted._asdict())
 
 
 _RUNNING = Scheduler(_cluster, check_cluster)
 """A Dask cluster that runs already."""
 
 SCHEDULERS: dict[str, Scheduler] = {
-    "local": Scheduler(_threads),
-    "serial": Scheduler(_serial),
+    "local": Scheduler(lambda wanted: ThreadExecutor(wanted.workers)),
+    "serial": Scheduler(lambda wanted: nullcontext(SerialExecutor())),
     **{name: Scheduler(_cluster, check_cluster, batch=True) for name in BATCH_SYSTEMS},
 }
 

@@ -17,9 +17,8 @@ from typing import Generic, Self, TypeVar, cast
 
 from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.counting import count
-from cagp_dist.runtime.executor import Handle, single_threaded_blas
+from cagp_dist.runtime.executor import Handle, InThisProcess, single_threaded_blas
 
 T = TypeVar("T")
 
@@ -78,17 +77,13 @@ class ThreadTask(Generic[T]):
         return self.value()
 
 
-class ThreadExecutor:
+class ThreadExecutor(InThisProcess):
     """A pool of threads with priorities and dependencies; use as a context manager."""
 
     def __init__(self, workers: int | None = None) -> None:
         check_count("workers", 1 if workers is None else workers, least=1)
         self.workers = usable_cores() if workers is None else workers
         self.description = f"{self.workers} thread{'s' if self.workers > 1 else ''}"
-        self.dashboard: str | None = None
-        self.processes = 1
-        self.shares_memory = True
-        self.spill_bytes = 0
         self._ready: list[Entry] = []
         self._submitted = 0
         self._changed = threading.Condition()
@@ -97,11 +92,6 @@ class ThreadExecutor:
             threading.Thread(target=self._work, name=f"cagp-{index}", daemon=True)
             for index in range(self.workers)
         ]
-
-    @property
-    def memory_bytes(self) -> int:
-        """What can be allocated now."""
-        return available_bytes()
 
     def __enter__(self) -> Self:
         self._open = True
@@ -138,14 +128,6 @@ class ThreadExecutor:
                 heapq.heappush(self._ready, entry)
                 self._changed.notify()
         return task
-
-    def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
-        """Wait for the values, in order."""
-        return [handle.result() for handle in handles]
-
-    def sent_bytes(self) -> int:
-        """Return 0: threads share what they have."""
-        return 0
 
     def wait(self, task: ThreadTask[T]) -> None:
         """Block until ``task`` is done; a closed pool never gets to it."""

@@ -8,11 +8,16 @@ from scipy.stats import chi2
 
 import cagp_dist as cagp
 from cagp_dist.calibration.simulation import beliefs
-from cagp_dist.calibration.simulation.beliefs import Standardised, of_one_covariance, standardised
+from cagp_dist.calibration.simulation.beliefs import (
+    SimulatedSolves,
+    Standardised,
+    of_one_covariance,
+    standardised,
+)
 from cagp_dist.calibration.simulation.field_draws import draw
 from cagp_dist.calibration.simulation.laboratory import judged
 from cagp_dist.calibration.simulation.simulated_verdict import POWER, SIGNIFICANCE, revealed_ratio
-from cagp_dist.calibration.simulation.simulation_based import errors_of, simulate
+from cagp_dist.calibration.simulation.simulation_based import simulate
 from cagp_dist.calibration.simulation.strong import strong_calibration
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.runtime import SerialExecutor
@@ -99,11 +104,13 @@ def test_batches_of_conjugate_gradients_give_the_same_errors(points, monkeypatch
         found.append(
             standardised(
                 fields,
-                solver=cagp.ConjugateGradient(5),
-                direction=w,
-                executor=SerialExecutor(),
-                memory_limit_bytes=limit,
-                progress=seen.append,
+                w,
+                SimulatedSolves(
+                    solver=cagp.ConjugateGradient(5),
+                    executor=SerialExecutor(),
+                    memory_limit_bytes=limit,
+                    progress=seen.append,
+                ),
             )
         )
         assert len(seen) == calls
@@ -173,7 +180,7 @@ def test_faults_are_named(points, change, kind, words):
 
 def test_errors_of_another_law_than_normal_are_told_from_a_wrong_scale(points):
     drawn = draw(PRIOR, *points, simulations=2_000, generator=np.random.default_rng(6))
-    errors = errors_of(drawn, solver=cagp.GaussSeidel(2), executor=None)
+    errors = standardised(drawn.fields, drawn.direction, SimulatedSolves(solver=cagp.GaussSeidel(2)))
     flat = np.random.default_rng(0).uniform(-np.sqrt(3.0), np.sqrt(3.0), size=2_000)  # variance 1
     result = judged(drawn, errors._replace(along=flat), solver="flat", weights=np.ones(15))
     assert result.verdict.kind == "wrong-shape"
@@ -274,7 +281,7 @@ def test_grids_are_observed_where_one_says(noise):
     if noise == "by point":
         alone = replace(alone, noise_variance=drawn.fields.prior.noise_variance[there])
     direction = drawn.direction
-    mine = errors_of(drawn, solver=cagp.Rings(), executor=None)
+    mine = standardised(drawn.fields, drawn.direction, SimulatedSolves(solver=cagp.Rings()))
     points = drawn.fields.X.points[there.ravel()]
     posterior = cagp.condition(
         alone, points, drawn.fields.y[:, there].T, X_test, solver=cagp.Cholesky(), covariance="full"
@@ -337,7 +344,7 @@ def test_wrong_arguments_are_refused(points, change, text):
 
 def test_errors_of_fields_are_one_per_field(points):
     drawn = draw(PRIOR, *points, simulations=3, generator=np.random.default_rng(2))
-    errors = errors_of(drawn, solver=cagp.Jacobi(2), executor=None)
+    errors = standardised(drawn.fields, drawn.direction, SimulatedSolves(solver=cagp.Jacobi(2)))
     assert isinstance(errors, Standardised)
     assert errors.along.shape == errors.squares.shape == errors.rank.shape == (3,)
     assert errors.mean_error.shape == errors.std.shape == (15, 3)

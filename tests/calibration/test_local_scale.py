@@ -459,7 +459,9 @@ def test_what_does_not_fit_is_refused() -> None:
     fitted = LocalScale().fit(law, values, X)
     with pytest.raises(ArgumentError, match="X_new has 2 coordinates and the calibration points 3"):
         fitted(Gaussian(np.zeros(4), 1.0), np.zeros((4, 2)))
-    with pytest.raises(ArgumentError, match=r"the law has shape \(5,\); expected 4 points, at the 1 times"):
+    with pytest.raises(
+        ArgumentError, match=r"the distribution has shape \(5,\); expected 4 points, at the 1 times"
+    ):
         fitted(Gaussian(np.zeros(5), 1.0), np.zeros((4, 3)))
     for wrong in ((), (1,), (8, 8), (40, 8), (100,)):
         with pytest.raises(ArgumentError, match="neighbours"):

@@ -169,7 +169,10 @@ def test_equal_quantiles_are_one_value_with_a_probability() -> None:
         ),
         (lambda: Recalibrated(Gaussian([0.0], 1.0), [0.0], [1.0]), "the tails beyond need a probability"),
         (lambda: Recalibrated(Gaussian([0.0], 1.0), [], []), "at least one of both"),
-        (lambda: QuantileTable([0.1, 0.9], [[1.0, 0.0], [0.0, 1.0]]), "quantiles of 1 of 2 laws cross"),
+        (
+            lambda: QuantileTable([0.1, 0.9], [[1.0, 0.0], [0.0, 1.0]]),
+            "1 of 2 distributions cross",
+        ),
         (lambda: QuantileTable([0.9, 0.1], [[0.0], [1.0]]), "do not ascend strictly between 0 and 1"),
         (lambda: QuantileTable([0.1, 0.9], [[0.0], [0.0]]), "tails would have no width"),
         (lambda: QuantileTable([0.5], [[0.0]]), "at least two levels"),

@@ -175,7 +175,7 @@ def test_the_interval_score_is_proper():
 @pytest.mark.parametrize(
     ("observed", "said"),
     [
-        (np.zeros(3), r"laws have shape \(2,\) and observed \(3,\)"),
+        (np.zeros(3), r"distributions have shape \(2,\) and observed \(3,\)"),
         ([0.0, np.nan], "1 of 2 values of observed are NaN"),
     ],
 )

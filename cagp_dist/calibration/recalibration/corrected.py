@@ -1,4 +1,4 @@
-"""What is said of many recalibrated laws, a part of them in memory at a time."""
+"""What is said of many recalibrated distributions, a part of them in memory at a time."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -10,20 +10,21 @@ from cagp_dist.calibration.recalibration.methods import Fitted
 from cagp_dist.predictive import Gaussian, StudentT
 
 LAWS_AT_ONCE = 100_000
-"""Laws that are in memory at a time: of a map of a million cells no more than a part."""
+"""Distributions that are in memory at a time: of a map of a million cells no more than a part."""
 
 
 class Corrected(NamedTuple):
-    """Numbers of laws of T times and q points."""
+    """Numbers of distributions of T times and q points."""
 
     std: Array  # (T, q)
     quantiles: Array  # (T, L, q)
-    # (T, q): of Student t laws, their scale over the standard deviation of the Gaussian law; else ones
+    # (T, q): of Student t distributions, their scale over the standard deviation of the Gaussian
+    # distribution; else ones
     scale: Array
 
 
 def corrected_laws(fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequence[float]) -> Corrected:
-    """Give standard deviations and quantiles of the laws that correct Gaussian ones.
+    """Give standard deviations and quantiles of the distributions that correct Gaussian ones.
 
     Shapes: ``plain`` (T, q).
     """
@@ -40,7 +41,7 @@ def corrected_laws(fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequenc
 
 
 def in_parts(chosen: Indices, *, times: int) -> Iterator[Indices]:
-    """Yield points after others, so many that their laws at all times are in memory together."""
+    """Yield points after others, so many that their distributions at all times are in memory together."""
     step = max(1, LAWS_AT_ONCE // max(times, 1))
     for start in range(0, chosen.size, step):
         yield chosen[start : start + step]

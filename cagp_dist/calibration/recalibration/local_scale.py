@@ -1,36 +1,14 @@
 """A scale of the error bars that varies from place to place, learnt from errors near by (math 19).
 
-The errors of a stationary model are too large where the field is smooth and too small where it is rough. Let
-``z_j = (y_j - mu_j) / sigma_j`` be the standardised errors of N *calibration points*, whose predictions did
-not use their own values: leave-one-out errors, or points that were kept out of training. With ``a`` the mean
-of their sizes and ``w_j = max(1e-3, 1 - (d_j / d_k)^2)`` for the k nearest of them, at distances
-``d_1 <= ... <= d_k`` from a place x::
+With standardised errors ``z_j`` of calibration points, whose predictions did not use their own values, and
+features f of a place x (sizes of errors near by at two distances, how much values near by vary)::
 
-    A_k(x) = sum_j w_j |z_j| / sum_j w_j                       errors near by, k = 8 and k = 40
-    C(x)   = mean of |y_j - mu(x)| over 4 values near by       how much the field varies
+    log s(x) = b_0 + b' f(x),    y(x) ~ mu(x) + sigma(x) s(x) (m + t),    t a Student t
 
-    log s(x) = b_0 + b_1 log(A_8 / a + 0.1) + b_2 log(A_40 / a + 0.1) + b_3 log(1 + C / (a sigma(x)))
-    y(x) ~ mu(x) + sigma(x) s(x) (m + t),     t a Student t with nu degrees of freedom
-
-The centre m is zero up to chance, unless all errors lean to one side, as those of an unfinished solve may.
-Errors of points that were kept out of training lean together where they are near each other, all the more if
-the solve is unfinished, and then the laws follow them::
-
-    y(x) ~ mu(x) + sigma(x) c B(x) + sigma(x) s(x) (m + t),     B(x) = sum_j w_j z_j / sum_j w_j, k = 8
-
-Leave-one-out errors say nothing of this: the prediction at a new point has used all that they know.
-
-The values near by are those that the predictions were made from, if they are given, else those of the
-calibration points. Of several times every time has its own ``A`` and ``C``, and ``A_8`` of all times
-together is one more term. The numbers b, c, m and nu maximise the log score of the
-calibration points themselves, each with its own errors left out. With ``b = c = m = 0`` and ``nu = inf`` the
-law is the one that was given, and that one is given back where the score of another is hardly better.
-
-A leave-one-out error near by used the value that it is to tell of. If r is the correlation of the errors of
-two places under the prior, ``(z_j - r z_i) / sqrt(1 - r^2)`` is the error of j when both are left out (T38).
-While the numbers are fitted, that is what is averaged, with r from the signs of the errors, which do not
-depend on their scales: ``r = sin(pi / 2 mean(sign(z_i z_j)))`` over pairs of one rank of neighbourhood, where
-that is negative. Of points that were kept out of training it is not.
+Points that were kept out of training err together, and the distributions then follow the errors near by: with
+``sigma(x) c B(x)``, B their weighted mean. The numbers b, c, m and the degrees maximise the log score
+of the calibration points themselves, each with its own errors left out (T38). The distribution as it is stays
+where the score of another is hardly better.
 """
 
 from collections.abc import Callable
@@ -58,7 +36,7 @@ FIT_ERRORS = 20_000
 """The numbers are fitted to the scores of about so many errors; all of them serve as neighbours."""
 
 WORTHWHILE = 0.01
-"""Nats by which the mean score has to be better than that of the law as it is, beyond what is chance."""
+"""Nats by which the mean score has to beat that of the distribution as it is, beyond what is chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +96,7 @@ class LocalScale:
         training: tuple[ArrayLike, ArrayLike] | None = None,
         groups: ArrayLike | None = None,
     ) -> "FittedLocalScale":
-        """Learn from calibration points: by the score of each under the law that the others give it.
+        """Learn from calibration points: by the score of each under the distribution that the others give it.
 
         Parameters
         ----------
@@ -131,7 +109,8 @@ class LocalScale:
         training : tuple of array_like, optional
             Places (n, p) and values, (n,) or (T, n), that the predictions were made from, where calibration
             points were kept out of them: they are nearer and tell more of how much the field varies. The
-            predictions at new points must be made from them too; the laws then follow the errors near by.
+            predictions at new points must be made from them too; the distributions then follow the errors
+            near by.
         groups : array_like of int, shape (N,), optional
             Which block each place lies in, where whole blocks were kept out of training: no errors of its own
             block then tell of a place, as there are none in the blocks that are to be predicted.
@@ -204,10 +183,10 @@ class FittedLocalScale:
     Attributes
     ----------
     regression : ScaleRegression or None
-        Coefficients and degrees of freedom; None where the law as it is has a score as good.
+        Coefficients and degrees of freedom; None where the distribution as it is has a score as good.
     log_score, plain_log_score : float
         Mean log density of the standardised calibration errors, each place's own errors left out, in nats;
-        and what it is under the standard normal law.
+        and what it is under the standard normal distribution.
     """
 
     near: NearBy
@@ -220,7 +199,7 @@ class FittedLocalScale:
     known: Indices
 
     def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
-        """Laws at new points (q, p), of the shape of ``law``: (q,), or (T, q) of the times of the fit."""
+        """Give those of new points (q, p), of the shape of ``law``, (q,) or (T, q) of the times fitted."""
         return self._law(law, *self._parts(law, self._new(X_new), None))
 
     def scale(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
@@ -237,7 +216,7 @@ class FittedLocalScale:
         return points
 
     def left_out(self, law: Gaussian) -> Predictive:
-        """Laws at the calibration points, of the shape that was fitted, each place's own errors left out."""
+        """Give those of the calibration points, as they were fitted, each place's own errors left out."""
         own = np.full(len(self.places), -1)
         own[self.known] = np.arange(self.known.size)
         return self._law(law, *self._parts(law, self.places, own))
@@ -247,8 +226,8 @@ class FittedLocalScale:
         times = len(self.near.values)
         if law.shape not in ([(len(points),)] if times == 1 else []) + [(times, len(points))]:
             raise ArgumentError(
-                f"the law has shape {law.shape}; expected {len(points)} points, at the {times} times of the "
-                "calibration points."
+                f"the distribution has shape {law.shape}; expected {len(points)} points, at the "
+                f"{times} times of the calibration points."
             )
         if self.regression is None:
             return np.ones(law.shape), np.zeros(law.shape)
@@ -347,9 +326,9 @@ def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[A
     values = as_numbers("observed", observed)
     if values.shape != law.shape or law.shape[-1:] != (len(points),) or values.ndim > 2:
         raise ArgumentError(
-            f"the law has shape {law.shape}, observed {values.shape} and X {points.shape}; expected (N,) or "
-            "(T, N) of the first two, and one row of X for each of the N places. Errors of another grid "
-            "cannot be used."
+            f"the distribution has shape {law.shape}, observed {values.shape} and X {points.shape}; expected "
+            "(N,) or (T, N) of the first two, and one row of X for each of the N places. Errors of another "
+            "grid cannot be used."
         )
     if np.isinf(values).any():
         raise ArgumentError(

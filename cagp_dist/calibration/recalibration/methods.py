@@ -1,9 +1,9 @@
 """Recalibration methods by the names that job files give them: a new method is one module and one line here.
 
-A method corrects Gaussian laws by the errors of calibration points, whose predictions did not use their own
-values: ``method.fit(law, observed, X)`` learns from N of them, ``fitted(law, X_new)`` gives the corrected
-laws at others. Nothing of it is imported before it is asked for: methods need SciPy, and job files are
-checked without it.
+A method corrects Gaussian distributions by the errors of calibration points, whose predictions did not use
+their own values: ``method.fit(law, observed, X)`` learns from N of them, ``fitted(law, X_new)`` gives the
+corrected distributions at others. Nothing of it is imported before it is asked for: methods need SciPy, and
+job files are checked without it.
 """
 
 from collections.abc import Callable
@@ -41,14 +41,14 @@ class Recalibration(Protocol):
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The laws as they are: ``method = "none"``."""
+    """The distributions as they are: ``method = "none"``."""
 
     def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> "Unchanged":
         """Learn nothing."""
         return self
 
     def __call__(self, law: "Gaussian", X_new: ArrayLike | None) -> "Gaussian":
-        """Give the law back."""
+        """Give the distribution back."""
         return law
 
 
@@ -74,7 +74,7 @@ RECALIBRATIONS: dict[str, Callable[[], Recalibration]] = {
 """By their names in job files, where `SHARP` is one more."""
 
 REMOVED = {
-    "conformal": 'write "kuleshov", which has the same laws',
+    "conformal": 'write "kuleshov", which has the same distributions',
     "marx": 'write "kuleshov", or "local-scale" where widths should vary with the place',
     "split-conformal": 'write "local-scale", whose widths follow the errors near by, too',
 }

@@ -1,8 +1,8 @@
 """Quantiles of N calibration scores: between order statistics, whose levels are ``l / (N + 1)``.
 
 Of N + 1 exchangeable scores without ties, the last is at most the l-th smallest of the others with
-probability ``l / (N + 1)``, exactly, whatever their law. All that a finite number of calibration points can
-guarantee is built on this; it says nothing of levels below ``1 / (N + 1)``.
+probability ``l / (N + 1)``, exactly, whatever their distribution. All that a finite number of calibration
+points can guarantee is built on this; it says nothing of levels below ``1 / (N + 1)``.
 """
 
 from typing import Any

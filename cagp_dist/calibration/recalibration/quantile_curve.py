@@ -27,14 +27,14 @@ from cagp_dist.predictive import Predictive, Recalibrated
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A curve that was fitted: ``fitted(law)`` gives the recalibrated laws of other points."""
+    """A curve that was fitted: ``fitted(law)`` gives the recalibrated distributions of other points."""
 
     # scores, levels: (K,), knots: normal scores, and the probabilities that they get
     scores: Array
     levels: Array
 
     def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> Recalibrated:
-        """Laws of new points, of the shape of ``law``; where they are makes no difference."""
+        """Distributions of new points, of the shape of ``law``; where they are makes no difference."""
         return Recalibrated(law, self.scores, self.levels)
 
 

@@ -10,14 +10,14 @@ from scipy.special import betaln, digamma
 from cagp_dist.arrays import Array, Indices
 
 KNOWN_OF_TAILS = 1.5
-"""Fisher information on 1 / degrees in one error of a normal law whose centre and scale are estimated too.
+"""Fisher information on 1 / degrees in one normal error whose centre and scale are estimated too.
 
-Near the normal law its density has the factor ``1 + (z^4 - 2 z^2 - 1) / (4 degrees)``. The variance of that
-term is 3.5, of which 2.0 is also a change of scale.
+Near the normal distribution its density has the factor ``1 + (z^4 - 2 z^2 - 1) / (4 degrees)``. The variance
+of that term is 3.5, of which 2.0 is also a change of scale.
 """
 
 LEAST_DEGREES = 2.1
-"""At 2 a Student t law has no standard deviation."""
+"""At 2 a Student t distribution has no standard deviation."""
 
 _PARTS = 5
 
@@ -33,7 +33,7 @@ class ScaleRegression(NamedTuple):
     share: float = 0.0  # Of what the errors lean to by themselves; 0 where that is not known
 
     def log_density(self, features: Array, errors: Array, *, lean: Array | None = None) -> Array:
-        """Log density of each error, shape (n,), under the law of its features (n, F)."""
+        """Log density of each error, shape (n,), under the distribution of its features (n, F)."""
         log_scale = self.coefficients[0] + features @ self.coefficients[1:]
         left = errors if lean is None else errors - self.share * lean
         scaled = left * np.exp(-log_scale) - self.centre
@@ -47,8 +47,9 @@ def regress_scale(features: Array, errors: Array, *, lean: Array | None = None) 
 
     Numbers other than the constant have a standard normal prior, which keeps those that few errors cannot
     tell apart where they make sense. Tails are never lighter than n errors can tell: 1 / degrees is at least
-    one standard error, as it is for errors of a normal law, ``(1.5 n)^(-1/2)``. Where the law is normal this
-    costs half a nat of all n errors together; where it is not, one error far out costs far less.
+    one standard error, as it is for errors of a normal distribution, ``(1.5 n)^(-1/2)``. Where the
+    distribution is normal this costs half a nat of all n errors together; where it is not, one error far out
+    costs far less.
 
     Shapes: ``features`` (n, F), ``errors`` (n,), ``lean`` (n,).
     """
@@ -94,7 +95,7 @@ def gain_elsewhere(
     """Rise of the mean log score in groups that the numbers were not fitted to, and its standard error.
 
     Errors of a group may depend on each other in any way. In turn a fifth of the groups is left out, is
-    scored by a fit to the others, and compared with the standard normal law.
+    scored by a fit to the others, and compared with the standard normal distribution.
 
     Shapes: ``group`` (n,).
     """

@@ -72,7 +72,7 @@ class FittedSharp:
         return different, which.ravel()
 
     def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
-        """Laws at new points (q, p), of the shape of ``law``, (q,) or (T, q); a solve for each stretch.
+        """Give those of new points (q, p), of the shape of ``law``, (q,) or (T, q); a solve for each stretch.
 
         Quantiles that cross at a point are put in order [Chernozhukov et al. 2010]; tails as of
         `table_with_tails`.
@@ -80,7 +80,7 @@ class FittedSharp:
         return self._table(self.quantiles(law, X_new), law.mean)
 
     def with_std(self, mean: Array, std: Array) -> QuantileTable:
-        """Laws about means (T, q) of predictive standard deviations (S, T, q) for each of `different`."""
+        """Give those about means (T, q) with standard deviations (S, T, q) for each of `different`."""
         return self._table(self._quantiles(mean, std), mean)
 
     def quantiles(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
@@ -123,11 +123,11 @@ class FittedSharp:
 
 
 def table_with_tails(levels: Array, quantiles: Array, centre: Array) -> QuantileTable:
-    """Laws of quantiles (L, *S) whose tails are those of normal laws about a centre, shape S.
+    """Make distributions of quantiles (L, *S) whose tails are normal ones about a centre, shape S.
 
-    Each tail belongs to the normal law about the centre that has the outermost quantile, or goes on as the
-    outermost gap does where this is wider. Two neighbouring quantiles, each estimated by itself, may be so
-    close that they make no tail.
+    Each tail belongs to the normal distribution about the centre that has the outermost quantile, or goes on
+    as the outermost gap does where this is wider. Two neighbouring quantiles, each estimated by itself, may
+    be so close that they make no tail.
     """
     around = np.array([levels[0] / FAR, *levels, 1.0 - (1.0 - levels[-1]) / FAR])
     z, ends = ndtri(levels), ndtri(around[[0, -1]])

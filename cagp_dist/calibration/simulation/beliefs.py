@@ -8,9 +8,9 @@ solver is called once for each field.
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,13 +20,12 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.gp import condition
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.memory import available_bytes
-from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
-    from cagp_dist.solvers import Solver
+    from cagp_dist.solvers import ConjugateGradient, Solver
     from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter, SolveCheckpoints
 
 NULL_SPACE = 1e-8
@@ -78,45 +77,50 @@ class SimulatedFields:
         return SimulatedFields(self.prior, self.X, y, self.X_test, self.latent[:, chosen])
 
 
-def standardised(
-    fields: SimulatedFields,
-    *,
-    solver: "Solver",
-    direction: Array,
-    executor: "Executor",
-    memory_limit_bytes: int | None = None,
-    checkpoints: "SolveCheckpoints | None" = None,
-    progress: Callable[[float], None] = lambda _: None,
-    on_plan: "Callable[[Plan], None] | None" = None,
-) -> Standardised:
+@dataclass(frozen=True, kw_only=True)
+class SimulatedSolves:
+    """How simulated fields are solved for."""
+
+    solver: "Solver"
+    executor: "Executor | None" = None  # None: all cores of this process
+    memory_limit_bytes: int | None = None
+    checkpoints: "SolveCheckpoints | None" = None
+    progress: Callable[[float], None] = lambda _: None  # Told which part of the solves is done
+    on_plan: "Callable[[Plan], None] | None" = None
+
+
+def standardised(fields: SimulatedFields, direction: Array, asked: SimulatedSolves) -> Standardised:
     """Solve for all fields and standardise their errors.
 
     Shapes: ``direction`` (q,).
     """
-    if solver.many_fields:
-        return _conditioned(
-            fields, solver, direction, executor, memory_limit_bytes, progress, checkpoints, on_plan
+    from cagp_dist.runtime import given_or_threads
+    from cagp_dist.solvers.interface import check_solver
+
+    check_solver(asked.solver)
+    with given_or_threads(asked.executor, asked.memory_limit_bytes) as (executor, limit):
+        asked = replace(asked, executor=executor)
+        if asked.solver.many_fields:
+            return _conditioned(fields, direction, asked)
+        batch, checkpoints = _fields_at_once(fields, asked.solver, limit), asked.checkpoints
+        found = _Found(
+            None
+            if checkpoints is None
+            else checkpoints.within("errors").of(_fingerprint(fields, asked.solver, direction, batch))
         )
-    limit = executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-    batch = _fields_at_once(fields, solver, limit)
-    found = _Found(
-        None
-        if checkpoints is None
-        else checkpoints.within("errors").of(_fingerprint(fields, solver, direction, batch))
-    )
-    if batch:
-        parts = _conjugate_gradients(fields, solver.iterations, direction, batch, begun=found.fields)
-    else:
-        parts = (
-            _conditioned(
-                fields.part(slice(i, i + 1)), solver, direction, executor, memory_limit_bytes, lambda _: None
+        if batch:
+            iterations = cast("ConjugateGradient", asked.solver).iterations
+            parts = _conjugate_gradients(fields, iterations, direction, batch, begun=found.fields)
+        else:
+            alone = replace(asked, checkpoints=None, progress=lambda _: None, on_plan=None)
+            parts = (
+                _conditioned(fields.part(slice(i, i + 1)), direction, alone)
+                for i in range(found.fields, fields.count)
             )
-            for i in range(found.fields, fields.count)
-        )
-    for part in parts:
-        found.add(part)
-        progress(found.fields / fields.count)
-    return found.joined()
+        for part in parts:
+            found.add(part)
+            asked.progress(found.fields / fields.count)
+        return found.joined()
 
 
 class _Found:
@@ -171,33 +175,20 @@ def errors_bytes(*, targets: int, fields: int) -> int:
     return DOUBLE * fields * (2 * targets + 4)
 
 
-def _conditioned(
-    fields: SimulatedFields,
-    solver: "Solver",
-    direction: Array,
-    executor: "Executor",
-    memory_limit_bytes: int | None,
-    progress: Callable[[float], None],
-    checkpoints: "SolveCheckpoints | None" = None,
-    on_plan: "Callable[[Plan], None] | None" = None,
-) -> Standardised:
+def _conditioned(fields: SimulatedFields, direction: Array, asked: SimulatedSolves) -> Standardised:
     """All fields in one solve, with one covariance."""
-
-    def report(state: Progress) -> None:
-        progress(state.fraction)
-
     posterior = condition(
         fields.prior,
         fields.X,
         fields.y,
         fields.X_test,
-        solver=solver,
+        solver=asked.solver,
         covariance="full",
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        checkpoints=checkpoints,
-        progress=report,
-        on_plan=on_plan,
+        executor=asked.executor,
+        memory_limit_bytes=asked.memory_limit_bytes,
+        checkpoints=asked.checkpoints,
+        progress=lambda state: asked.progress(state.fraction),
+        on_plan=asked.on_plan,
     )
     if posterior.covariance is None:
         raise NumericalError("the solver returned no covariance although a full one was asked for.")

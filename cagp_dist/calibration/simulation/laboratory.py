@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.simulation.beliefs import Standardised
+from cagp_dist.calibration.simulation.beliefs import SimulatedSolves, Standardised, standardised
 from cagp_dist.calibration.simulation.field_draws import Drawn, draw
 from cagp_dist.calibration.simulation.simulated_verdict import (
     JointTest,
@@ -28,7 +28,6 @@ from cagp_dist.calibration.simulation.simulated_verdict import (
     rank_test,
     verdict_of,
 )
-from cagp_dist.calibration.simulation.simulation_based import errors_of
 from cagp_dist.calibration.verification.pit import (
     Histogram,
     NormalTests,
@@ -170,8 +169,8 @@ def calibrate(
     Parameters
     ----------
     prior : Prior
-        Law of the fields, and prior of the solver; its mean is a number or one column, or its coefficients
-        are estimated for each field.
+        Distribution of the fields, and prior of the solver; its mean is a number or one column, or its
+        coefficients are estimated for each field.
     X : array_like, shape (n, p), or LatLonGrid
         Observed points, in the order in which the solver visits them, or the grid that is observed.
     X_test : array_like, shape (q, p)
@@ -246,8 +245,7 @@ def calibrate(
         memory_limit_bytes=memory_limit_bytes,
     )
     share = unit_weights(weights, (len(drawn.fields.X_test),))
-    errors = errors_of(
-        drawn,
+    asked = SimulatedSolves(
         solver=solver,
         executor=executor,
         memory_limit_bytes=memory_limit_bytes,
@@ -255,6 +253,7 @@ def calibrate(
         progress=progress,
         on_plan=on_plan,
     )
+    errors = standardised(drawn.fields, drawn.direction, asked)
     return judged(drawn, errors, solver=str(solver), weights=share)
 
 

@@ -5,16 +5,13 @@ probability of a false alarm.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.simulation.beliefs import NULL_SPACE, Standardised
 from cagp_dist.calibration.verification.pit import NormalTests, chi2_pvalue, histogram
-from cagp_dist.calibration.verification.verdict import DECISIVE_SCALE, POWER, SIGNIFICANCE
-
-Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape", "biased"]
+from cagp_dist.calibration.verification.verdict import DECISIVE_SCALE, POWER, SIGNIFICANCE, Kind, Verdict
 
 NULL_ERROR = 2.0 * NULL_SPACE**0.5
 """Largest root mean square error in a null space, in prior standard deviations, that is rounding."""
@@ -51,20 +48,12 @@ class JointTest:
 
 
 @dataclass(frozen=True)
-class SimulationVerdict:
+class SimulationVerdict(Verdict):
     """What simulated fields say of error bars: a word for programs and sentences for people.
 
     ``undecided`` if nothing was found, and too few fields to find errors twice as large as stated; ``biased``
     if errors have one sign along the direction.
     """
-
-    kind: Kind
-    statement: str
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing was found that chance does not explain."""
-        return self.kind in ("consistent", "undecided")
 
 
 def joint_test(errors: Standardised) -> JointTest:
@@ -136,7 +125,7 @@ def verdict_of(
     if wrong == {False}:
         return SimulationVerdict("too-wide", f"The error bars are too wide: {measured}.")
     if wrong or faults:
-        return SimulationVerdict("wrong-shape", f"The errors do not have the law that is stated: {measured}.")
+        return SimulationVerdict("wrong-shape", f"The errors are not distributed as stated: {measured}.")
     one, every = revealed_ratio(fields), revealed_ratio(joint.degrees_of_freedom)
     kind: Kind = "consistent" if min(one, every) < DECISIVE_SCALE else "undecided"
     return SimulationVerdict(

@@ -1,16 +1,13 @@
-"""Simulation-based calibration: a solver's posterior against data drawn from its own prior.
+"""Simulation-based calibration: a solver's posterior against data drawn from its own prior (math 10.2).
 
-For ``i = 1..N`` draw ``f_i`` at training and test points from the prior and ``y_i = f_i(X) + noise``,
-condition on ``y_i``, and look at one fixed random direction ``w`` (math 10.2, [Hegde, Adil & Cockayne,
-Algorithm S1])::
+For draws ``f_i`` at training and test points, and one random direction w [Hegde et al., Algorithm S1]::
 
     z_i = w' (mean_i - f_i(X')) / sqrt(w' Sigma w),      t_i = Phi(z_i)
 
-If the solver is calibrated the ``z_i`` are independent standard normal ones, exactly, after any number of
-iterations. Both sides are latent: no noise is added to ``Sigma``, and ``f_i`` carries none.
+are independent standard normal numbers if the solver is calibrated, after any number of iterations. Both
+sides are latent: no noise is added to ``Sigma``, and ``f_i`` carries none.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,16 +16,14 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.simulation.beliefs import Standardised, standardised
-from cagp_dist.calibration.simulation.field_draws import Drawn, draw
+from cagp_dist.calibration.simulation.beliefs import SimulatedSolves, standardised
+from cagp_dist.calibration.simulation.field_draws import draw
 from cagp_dist.calibration.verification.pit import NormalTests, normal_tests
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
-    from cagp_dist.budget import Plan
     from cagp_dist.runtime import Executor
     from cagp_dist.solvers import Solver
-    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +72,7 @@ def simulate(
     Parameters
     ----------
     prior : Prior
-        The law the data is drawn from, and the prior of the solver.
+        The distribution the data is drawn from, and the prior of the solver.
     X : array_like, shape (n, p)
         Training points.
     X_test : array_like, shape (q, p)
@@ -123,7 +118,8 @@ def simulate(
     True
     """
     drawn = draw(prior, X, X_test, simulations=simulations, generator=generator)
-    errors = errors_of(drawn, solver=solver, executor=executor)
+    asked = SimulatedSolves(solver=solver, executor=executor)
+    errors = standardised(drawn.fields, drawn.direction, asked)
     return SimulationResult(
         z=errors.along,
         pit=np.asarray(ndtr(errors.along), dtype=np.float64),
@@ -131,32 +127,3 @@ def simulate(
         direction=drawn.direction,
         relative_jitter=drawn.relative_jitter,
     )
-
-
-def errors_of(
-    drawn: Drawn,
-    *,
-    solver: "Solver",
-    executor: "Executor | None",
-    memory_limit_bytes: int | None = None,
-    checkpoints: "SolveCheckpoints | None" = None,
-    progress: Callable[[float], None] = lambda _: None,
-    on_plan: "Callable[[Plan], None] | None" = None,
-) -> Standardised:
-    """Solve for drawn fields, on all cores of this process where no executor is given."""
-    from cagp_dist.runtime import given_or_threads
-    from cagp_dist.solvers.interface import check_solver
-
-    check_solver(solver)
-
-    with given_or_threads(executor, memory_limit_bytes) as (opened, _):
-        return standardised(
-            drawn.fields,
-            solver=solver,
-            direction=drawn.direction,
-            executor=opened,
-            memory_limit_bytes=memory_limit_bytes,
-            checkpoints=checkpoints,
-            progress=progress,
-            on_plan=on_plan,
-        )

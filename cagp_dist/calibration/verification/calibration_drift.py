@@ -1,20 +1,15 @@
 """Whether the errors of a row of times are as large as their error bars say, or have drifted from that.
 
-Each observation has a standardised error ``z = Phi^-1(PIT)``, of variance 1 if its law is right. The mean of
-``z^2`` over all times and points is compared with 1. What chance explains of the difference is measured as in
-`cagp_dist.calibration.verification.verdict`, from the values themselves, and along both ways in which errors
-agree::
+The mean m of ``z^2``, ``z = Phi^-1(PIT)``, over N values is 1 if the distributions are right. What chance
+explains of the difference is measured along both ways in which errors agree [Cameron et al. 2011]::
 
-    m      = mean z^2                                     over N values
     V_c    = C / (C - 1) sum_cells   (sum z^2 - m)^2 / N^2   neighbours, and a place that errs every day
     V_b    = B / (B - 1) sum_batches (sum z^2 - m)^2 / N^2   a day, and weather that lasts for some days
     V_cb   =             sum_both    (sum z^2 - m)^2 / N^2   what both of them count
     V      = max(V_c + V_b - V_cb, V_c, V_b, 2 / N)
 
-Cells are compact ones of places, with all times; batches are six runs of consecutive times, with all places;
-``2 / N`` is the variance for independent normal values. The alarm is raised if ``|m - 1|`` exceeds the
-quantile of Student's law with five degrees of freedom, one fewer than batches, times ``sqrt(V)``.
-Sums over clusters in two directions: Cameron, Gelbach and Miller 2011; batches: the method of batch means.
+Cells are compact ones of places, batches six runs of times. There is an alarm if ``|m - 1|`` exceeds the
+quantile of Student's distribution with five degrees of freedom times ``sqrt(V)``.
 """
 
 from dataclasses import dataclass
@@ -33,7 +28,7 @@ FALSE_ALARMS = 0.01
 """Probability of an alarm if nothing has drifted, of one look at one row of times."""
 
 _SMALLEST = 1e-16
-"""A PIT value that a law of no such observation rounds to 0 or 1 is taken for this far from them."""
+"""A PIT value that a distribution of no such observation rounds to 0 or 1 is taken for this far from them."""
 
 
 @dataclass(frozen=True)

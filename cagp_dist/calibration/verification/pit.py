@@ -57,7 +57,7 @@ class NormalTests:
     # a wrong scale: with N = 1,000 KS barely sees an error of 3.5 % (math 10.2)
     variance_pvalue: float
     # z_mean, mean_pvalue: mean of z and the two-sided p-value of ``sqrt(N) mean(z)`` under the standard
-    # normal law
+    # normal distribution
     z_mean: float
     mean_pvalue: float
 

@@ -1,9 +1,9 @@
 """Scores of predictions against observations: accuracy, sharpness and calibration in numbers.
 
-A prediction is any law (`cagp_dist.predictive`), or the mean and standard deviation of a Gaussian one. Its
-spread here is always the *predictive* one, noise included (math 13): an observation is compared, not the
-unseen field. The log score, the CRPS and the interval score are proper: no prediction beats the true law on
-average [Gneiting & Raftery 2007].
+A prediction is any distribution (`cagp_dist.predictive`), or the mean and standard deviation of a Gaussian
+one. Its spread here is always the *predictive* one, noise included (math 13): an observation is compared, not
+the unseen field. The log score, the CRPS and the interval score are proper: no prediction beats the true
+distribution on average [Gneiting & Raftery 2007].
 """
 
 from collections.abc import Iterator, Sequence
@@ -141,7 +141,7 @@ class PointScores:
 
 
 def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS) -> PointScores:
-    """Score each observation by its law; arguments and errors as of `scores_of`."""
+    """Score each observation by its distribution; arguments and errors as of `scores_of`."""
     value, chosen = _observations(law, observed), _levels(levels)
     widths, losses = np.empty((2, chosen.size, *value.shape))
     for index, level in enumerate(chosen):
@@ -173,7 +173,7 @@ def scores_of(
     weights: ArrayLike | None = None,
     levels: Sequence[float] = LEVELS,
 ) -> Scores:
-    """All scores of predictive laws, pooled over points and fields.
+    """All scores of predictive distributions, pooled over points and fields.
 
     Shapes: ``weights`` (q,).
     """
@@ -218,16 +218,16 @@ def scores(
 
 
 def _observations(law: Predictive, observed: ArrayLike) -> Array:
-    """Observations of a law, of its shape and finite."""
+    """Observations of a distribution, of its shape and finite."""
     value = np.asarray(observed, dtype=np.float64)
     if len(law.shape) not in (1, 2) or value.shape != law.shape:
         raise ArgumentError(
-            f"laws have shape {law.shape} and observed {value.shape}; expected one shape, (q,) for q points "
-            "or (T, q) for T fields of q points."
+            f"distributions have shape {law.shape} and observed {value.shape}; expected one shape, (q,) "
+            "for q points or (T, q) for T fields of q points."
         )
     if value.size == 0:
         raise ArgumentError(
-            f"laws have shape {law.shape}: there is nothing to score; pass at least one point."
+            f"distributions have shape {law.shape}: there is nothing to score; pass at least one point."
         )
     if not np.isfinite(value).all():
         raise ArgumentError(

@@ -1,19 +1,9 @@
 """Where error bars hold: test points in strata, and the coverage of each with what chance explains.
 
 Error bars can be right on average and wrong everywhere: too wide where the field is smooth, too narrow where
-it is rough. So the observations are divided by what was known before they were seen
-
-latitude
-    bands of equal height.
-surface
-    sea, land, or within 50 km of a coastline.
-roughness
-    fifths by the standard deviation of the values at the ten *observed* points nearest to the test point, at
-    the same time. No value of a test point has a part in it.
-
-and the shares inside their central intervals are counted by stratum. The observations of a stratum count with
-the area that each stands for, and the standard error comes from compact cells of the stratum's own points, as
-in `cagp_dist.calibration.verification.verdict`: neighbours err together.
+it is rough. So observations are divided by what was known before they were seen: latitude, surface, and how
+rough the observed field is near by, in which no value of a test point has a part. Standard errors come from
+compact cells of the stratum's own points, as in `cagp_dist.calibration.verification.verdict`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -93,7 +83,7 @@ class Stratum:
     weights: Array | None
 
     def coverage(self, pit: ArrayLike, levels: Sequence[float]) -> CoverageTest:
-        """Coverage of the central intervals of laws with PIT values (T, q), with its standard error."""
+        """Coverage of central intervals, from PIT values (T, q), with its standard error."""
         return coverage_test(self._own(pit), levels=levels, cells=self.cells, weights=self.weights)
 
     def histogram(self, pit: ArrayLike) -> Histogram:

@@ -9,9 +9,9 @@ are worth fewer independent ones. The test points are cut into compact cells; if
     effect   = sum_cells (sum_i w_i (inside_i - coverage))^2 / sum_i w_i^2 coverage (1 - coverage),  >= 1
     n        = (sum w)^2 / sum w^2 / effect,      standard error = sqrt(level (1 - level) / n)
 
-A difference is called a fault if a binomial law of n points makes it less likely than three standard errors
-of a normal law (0.27 %, both sides). Correlation across cells is not seen: a field that was warm as a whole
-counts as many witnesses, and a fault it shows may be one of the day.
+A difference is called a fault if a binomial distribution of n points makes it less likely than three standard
+errors of a normal distribution (0.27 %, both sides). Correlation across cells is not seen: a field that was
+warm as a whole counts as many witnesses, and a fault it shows may be one of the day.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.pit import effective_count, unit_weights
 from cagp_dist.geometry import space_filling_order
 
-Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape"]
+Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape", "biased"]
 
 SIGNIFICANCE = 0.0027
 """Probability of a false alarm, at one level or on simulated fields: that of three normal standard errors."""

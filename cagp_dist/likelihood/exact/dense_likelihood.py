@@ -1,7 +1,5 @@
 """The likelihood of irregular points by a dense Cholesky factor (math 9)."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from cagp_dist.arrays import Array
@@ -11,7 +9,7 @@ from cagp_dist.kernels import Parameters, point_columns, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.exact.restricted import column_space, restrict, sum_of_products
-from cagp_dist.likelihood.numbering import Families, Model, Numbering
+from cagp_dist.likelihood.numbering import Families, Model, Numbering, UnitModel
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
@@ -59,12 +57,9 @@ class DenseLikelihood:
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         numbers, scale = without_scale(numbers, self._deviations is not None)
-        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
         with blas_threads_for(self.points):
             total = dense_sums(
-                kernel.parameters,
-                derivatives,
-                numbers[-1],
+                self._model.at(numbers),
                 self._points,
                 self._residuals,
                 self._deviations,
@@ -90,14 +85,12 @@ def without_scale(numbers: tuple[float, ...], deviate: bool) -> tuple[tuple[floa
 
 
 def dense_sums(
-    kernel: Parameters,
-    derivatives: Sequence[Parameters],
-    ratio: float,
+    model: UnitModel,
     points: Array,
     residuals: Array,
-    deviations: Array | None = None,
-    scale: float = 0.0,
-    coefficients: int = 0,
+    deviations: Array | None,
+    scale: float,
+    coefficients: int,
 ) -> Array:
     """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,), or (4 + 2 k,).
 
@@ -109,9 +102,9 @@ def dense_sums(
 
     from cagp_dist.compiled import evaluate
 
-    n = len(residuals)
+    n, ratio = len(residuals), model.ratio
     matrix = np.empty((n, n))
-    evaluate(*kernel, points, points, matrix)
+    evaluate(*model.kernel, points, points, matrix)
     own = None if deviations is None else scale * deviations
     matrix[np.diag_indices(n)] += ratio if own is None else ratio + own
     stack = matrix[None]
@@ -123,7 +116,7 @@ def dense_sums(
     solve_lower(stack, weights[None], transposed=True)
     # in place: the transpose, in Fortran order, keeps the factor in its upper triangle
     matrix = dpotri(matrix.T, lower=0, overwrite_c=1)[0].T
-    sums = [_derivative_sums(derivative, points, matrix, weights, coefficients) for derivative in derivatives]
+    sums = [_derivative_sums(each, points, matrix, weights, coefficients) for each in model.derivatives]
     sums.append(
         (ratio * float(matrix.diagonal().sum()), ratio * sum_of_products(weights, weights, coefficients))
     )

@@ -19,7 +19,6 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.kernels import Parameters
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
 from cagp_dist.latlon.grid import LatLonGrid
@@ -28,17 +27,18 @@ from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.exact.ring_likelihood import (
     Inverted,
+    WavenumberRange,
     check_evaluation_memory,
     columns_by_range,
     derivative_sums,
     fields_with_basis,
     inverted_range,
+    ranges_of,
     ring_bytes,
     ring_inner_products,
 )
-from cagp_dist.likelihood.numbering import Families, Model
+from cagp_dist.likelihood.numbering import Families, Model, UnitModel
 from cagp_dist.runtime import Executor, single_threaded_blas
-from cagp_dist.tiling import Range
 
 if TYPE_CHECKING:
     from cagp_dist.runtime import Handle
@@ -66,13 +66,13 @@ class MaskedRingLikelihood:
         self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
-        self._ranges = self._wavenumbers.ranges()
         self._missing = PlacesOnGrid.of(self._wavenumbers, missing)
         r = self._missing.rows.size
         self.points, self.fields = grid.size - r, len(residuals)
         residuals, self._coefficients = fields_with_basis(
             np.where(missing, 0.0, residuals), None if basis is None else np.where(missing, 0.0, basis)
         )
+        self._ranges = ranges_of(self._wavenumbers, self._coefficients)
         check_evaluation_memory(
             masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r),
             memory_limit_bytes,
@@ -84,21 +84,11 @@ class MaskedRingLikelihood:
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
-        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
-        executor, ratio, homes = self._executor, numbers[-1], list(enumerate(self._ranges))
+        model, executor = self._model.at(numbers), self._executor
         with single_threaded_blas():
             inverted = [
-                executor.submit(
-                    inverted_range,
-                    kernel.parameters,
-                    ratio,
-                    self._wavenumbers,
-                    span,
-                    self._columns[home],
-                    self._coefficients,
-                    home=home,
-                )
-                for home, span in homes
+                executor.submit(inverted_range, model, part, self._columns[home], home=home)
+                for home, part in enumerate(self._ranges)
             ]
             log_determinant, extra, blocks = self._of_missing(inverted)
             parts = executor.gather(
@@ -106,18 +96,15 @@ class MaskedRingLikelihood:
                     executor.submit(
                         observed_sums,
                         inverted[home],
-                        [block[:, :, slice(*span)] for block in blocks],
+                        [block[:, :, slice(*part.span)] for block in blocks],
                         self._missing.sector_rows,
-                        [part[slice(*span)] for part in extra],
+                        [each[slice(*part.span)] for each in extra],
                         self._columns[home],
-                        derivatives,
-                        ratio,
-                        self._wavenumbers,
-                        span,
-                        self._coefficients,
+                        model,
+                        part,
                         home=home,
                     )
-                    for home, span in homes
+                    for home, part in enumerate(self._ranges)
                 ]
             )
         total = sum(parts, np.zeros_like(parts[0]))
@@ -128,11 +115,11 @@ class MaskedRingLikelihood:
 
     def _of_missing(self, inverted: "Sequence[Handle[Inverted]]") -> tuple[float, list[Array], list[Array]]:
         """``log|A_mm|``, the columns of e in each sector, and the blocks of ``A_mm^-1``."""
-        executor, missing, homes = self._executor, self._missing, list(enumerate(self._ranges))
+        executor, missing = self._executor, self._missing
         parts = executor.gather(
             [
-                executor.submit(_at_missing, inverted[home], missing.sector_rows, home=home)
-                for home, _ in homes
+                executor.submit(_at_missing, each, missing.sector_rows, home=home)
+                for home, each in enumerate(inverted)
             ]
         )
         matrix = missing.entries(
@@ -165,11 +152,8 @@ def observed_sums(
     rows: list[Indices],
     extra: list[Array],
     columns: list[Array],
-    derivatives: Sequence[Parameters],
-    ratio: float,
-    wavenumbers: Wavenumbers,
-    span: Range,
-    coefficients: int,
+    model: UnitModel,
+    part: WavenumberRange,
 ) -> Array:
     """Contribution of a range of wavenumbers, as of `cagp_dist.likelihood.exact.ring_likelihood.range_sums`.
 
@@ -180,13 +164,12 @@ def observed_sums(
         inverted.heads, inverted.inverses, inverted.solutions, blocks, rows, extra, columns, strict=True
     ):
         observed = solved - inverse @ wrong
-        heads.append((log_determinants, ring_inner_products(right, observed, coefficients)))
+        heads.append((log_determinants, ring_inner_products(right, observed, part.coefficients)))
         solutions.append(observed)
         strip = np.ascontiguousarray(inverse[:, :, chosen])
         product = strip @ np.ascontiguousarray(block.transpose(2, 0, 1))
         inverses.append(inverse - product @ strip.transpose(0, 2, 1))
-    at_observed = Inverted(heads, inverses, solutions)
-    return derivative_sums(at_observed, derivatives, ratio, wavenumbers, span, coefficients)
+    return derivative_sums(Inverted(heads, inverses, solutions), model, part)
 
 
 def masked_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int, missing: int) -> int:

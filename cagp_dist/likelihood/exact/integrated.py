@@ -9,12 +9,13 @@ restricted likelihood at *every* ratio, and what all ratios predict::
 
 for the m combinations of the observations that do not depend on the coefficients of the mean, whose prior is
 flat. s^2 has a prior of ``1 / s^2``, and is integrated out: the likelihood is ``Q^(-m / 2)``, and each
-predictive law is a Student law of m degrees of freedom with ``s^2 = Q / m``. l and g are on a grid, whose
-weights are likelihood times prior (`cagp_dist.likelihood.exact.hyperprior`): what is predicted is a mixture.
+predictive distribution is a Student distribution of m degrees of freedom with ``s^2 = Q / m``. l and g are on
+a grid, whose weights are likelihood times prior (`cagp_dist.likelihood.exact.hyperprior`): what is predicted
+is a mixture.
 
-Where the noise is known, ``s^2 = noise / g``, and where the variance is, s^2 is that: the laws are Gaussian,
-and l and g are on the grid all the same. A nugget beside a known noise is a third number, with a grid for
-each of its few values.
+Where the noise is known, ``s^2 = noise / g``, and where the variance is, s^2 is that: the distributions are
+Gaussian, and l and g are on the grid all the same. A nugget beside a known noise is a third number, with a
+grid for each of its few values.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +56,7 @@ SECONDS, DECOMPOSITIONS = 1.5e-9, 30
 
 FALL = 7.0
 """Logarithm of likelihood times prior, below its maximum, beyond which a grid reaches one step further: of a
-normal law of two dimensions 1e-3 of the probability are beyond."""
+normal distribution of two dimensions 1e-3 of the probability are beyond."""
 
 FEWEST_WITHIN = 4
 """Lengthscales and ratios within that fall, with which the grid is fine enough."""
@@ -74,8 +75,8 @@ NEIGHBOURING = 1e-2
 """Nodes of more than this part of the largest weight must not stand beside some that rounding decides."""
 
 LEAST_DEGREES = 3
-"""Combinations of the observations that do not depend on the mean: with fewer, a Student law has no standard
-deviation."""
+"""Combinations of the observations that do not depend on the mean: with fewer, a Student
+distribution has no standard deviation."""
 
 FEW = 200
 """Observations up to which numbers are integrated over, if nothing else is said."""
@@ -134,13 +135,13 @@ class Node(NamedTuple):
 
 
 class Components(NamedTuple):
-    """Laws of T fields at q targets, a component for each of K nodes."""
+    """Distributions of T fields at q targets, a component for each of K nodes."""
 
     weights: Array  # (K,)
     # location, scale: (K, T, q)
     location: Array
     scale: Array
-    degrees: float  # Of Student laws; infinite for Gaussian ones
+    degrees: float  # Of Student distributions; infinite for Gaussian ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +164,14 @@ class Integrated:
 
     @property
     def laws(self) -> str:
-        """What its laws are, in words."""
+        """What its distributions are, in words."""
         if np.isinf(self.degrees):
-            return f"mixtures of {len(self.nodes)} normal laws"
-        return f"mixtures of {len(self.nodes)} Student laws of {self.degrees:g} degrees of freedom"
+            return f"mixtures of {len(self.nodes)} normal distributions"
+        return f"mixtures of {len(self.nodes)} Student distributions of {self.degrees:g} degrees of freedom"
 
     @property
     def prior_variance(self) -> float:
-        """Mean of the variance of the prior, of which Student laws have more than the nodes."""
+        """Mean of the variance of the prior, of which Student distributions have more than the nodes."""
         spread = 1.0 if np.isinf(self.degrees) else self.degrees / (self.degrees - 2.0)
         return spread * float(sum(node.weight * node.variance for node in self.nodes))
 
@@ -231,7 +232,7 @@ class Integrated:
         return Components(self.weights, np.stack(location), np.stack(scale), self.degrees)
 
     def coefficients(self, fields: SharedFields) -> Components:
-        """Give the laws of the coefficients of the mean, (K, T, k)."""
+        """Give the distributions of the coefficients of the mean, (K, T, k)."""
         k, n = len(fields.mean.coefficient_names), len(fields.X)
         nothing = np.zeros((n, k))
         return self._predict(fields, np.eye(k), lambda _: nothing, lambda _: np.zeros(k), None)

@@ -14,6 +14,7 @@ that results do not depend on who works.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,14 +22,13 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget.demand import DOUBLE, TABLE_ENTRIES
 from cagp_dist.errors import BudgetError
 from cagp_dist.gram.tiled import put_value
-from cagp_dist.kernels import Parameters
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.exact.restricted import column_space
-from cagp_dist.likelihood.numbering import Families, Model
+from cagp_dist.likelihood.numbering import Families, Model, UnitModel
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text
@@ -58,9 +58,9 @@ class RingLikelihood:
         self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
-        self._ranges = self._wavenumbers.ranges()
         self.points, self.fields = grid.size, len(residuals)
         residuals, self._coefficients = fields_with_basis(residuals, basis)
+        self._ranges = ranges_of(self._wavenumbers, self._coefficients)
         check_evaluation_memory(
             ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved),
             memory_limit_bytes,
@@ -71,28 +71,17 @@ class RingLikelihood:
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
-        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
+        model = self._model.at(numbers)
         with single_threaded_blas():
             parts = self._executor.gather(
                 [
-                    self._executor.submit(
-                        range_sums,
-                        kernel.parameters,
-                        derivatives,
-                        numbers[-1],
-                        self._wavenumbers,
-                        span,
-                        columns,
-                        self._coefficients,
-                        self._curved,
-                        home=index,
-                    )
-                    for index, (span, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
+                    self._executor.submit(range_sums, model, part, columns, self._curved, home=index)
+                    for index, (part, columns) in enumerate(zip(self._ranges, self._columns, strict=True))
                 ]
             )
         total, squares = sum(parts, np.zeros_like(parts[0])), None
         if self._curved:
-            k = len(derivatives) + 1
+            k = len(model.derivatives) + 1
             total, squares = total[: -k * k], total[-k * k :].reshape(k, k)
         return evaluation_of(
             total,
@@ -133,24 +122,27 @@ def columns_by_range(
     ]
 
 
-def range_sums(
-    kernel: Parameters,
-    derivatives: Sequence[Parameters],
-    ratio: float,
-    wavenumbers: Wavenumbers,
-    span: Range,
-    columns: list[Array],
-    coefficients: int = 0,
-    curved: bool = False,
-) -> Array:
+class WavenumberRange(NamedTuple):
+    """What a task works on: a range of the wavenumbers of a grid, and how many coefficients a mean has."""
+
+    wavenumbers: Wavenumbers
+    span: Range
+    coefficients: int
+
+
+def ranges_of(wavenumbers: Wavenumbers, coefficients: int) -> list[WavenumberRange]:
+    """Cut the wavenumbers of a grid into ranges."""
+    return [WavenumberRange(wavenumbers, span, coefficients) for span in wavenumbers.ranges()]
+
+
+def range_sums(model: UnitModel, part: WavenumberRange, columns: list[Array], curved: bool) -> Array:
     """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 2 k,).
 
     With coefficients of a mean what `cagp_dist.likelihood.exact.restricted.restrict` takes.
 
     Shapes: ``columns`` (span, size, 2 T).
     """
-    inverted = inverted_range(kernel, ratio, wavenumbers, span, columns, coefficients)
-    return derivative_sums(inverted, derivatives, ratio, wavenumbers, span, coefficients, curved)
+    return derivative_sums(inverted_range(model, part, columns), model, part, curved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,24 +155,17 @@ class Inverted:
     solutions: list[Array]  # (span, size, 2 T): ``R_k^-1 b_k``
 
 
-def inverted_range(
-    kernel: Parameters,
-    ratio: float,
-    wavenumbers: Wavenumbers,
-    span: Range,
-    columns: list[Array],
-    coefficients: int = 0,
-) -> Inverted:
+def inverted_range(model: UnitModel, part: WavenumberRange, columns: list[Array]) -> Inverted:
     """Factor and invert the blocks of a range; arguments as of `range_sums`."""
-    inverses, solutions, heads = ring_blocks(kernel, wavenumbers, span), [], []
+    inverses, solutions, heads = ring_blocks(model.kernel, part.wavenumbers, part.span), [], []
     for blocks, right in zip(inverses, columns, strict=True):
         diagonal = np.einsum("kii->ki", blocks)  # a view that can be written to
-        diagonal += ratio
+        diagonal += model.ratio
         cholesky_in_place(blocks)
         log_determinants = 2.0 * np.log(diagonal).sum(axis=1)
         solved = right.copy()
         solve_lower(blocks, solved)
-        heads.append((log_determinants, ring_inner_products(solved, solved, coefficients)))
+        heads.append((log_determinants, ring_inner_products(solved, solved, part.coefficients)))
         solve_lower(blocks, solved, transposed=True)
         _invert(blocks)
         solutions.append(solved)
@@ -188,15 +173,10 @@ def inverted_range(
 
 
 def derivative_sums(
-    inverted: Inverted,
-    derivatives: Sequence[Parameters],
-    ratio: float,
-    wavenumbers: Wavenumbers,
-    span: Range,
-    coefficients: int = 0,
-    curved: bool = False,
+    inverted: Inverted, model: UnitModel, part: WavenumberRange, curved: bool = False
 ) -> Array:
     """Give the sums of `range_sums` from what was inverted."""
+    (wavenumbers, span, coefficients), ratio = part, model.ratio
     weights = wavenumbers.weights[slice(*span)]
     heads, inverses, solutions = inverted.heads, inverted.inverses, inverted.solutions
     tails = [
@@ -208,13 +188,13 @@ def derivative_sums(
     ]
     sums: list[list[tuple[Array, Array]]] = [[] for _ in inverses]
     slopes: list[list[Array]] = [[] for _ in inverses]
-    for derivative in derivatives:  # one at a time: each is as large as the matrix itself
-        parts = ring_blocks(derivative, wavenumbers, span)
-        for sector, (part, inverse, solved) in enumerate(zip(parts, inverses, solutions, strict=True)):
-            form = _symmetric_form(part, solved, coefficients)
-            sums[sector].append((_symmetric_inner(inverse, part), form))
+    for derivative in model.derivatives:  # one at a time: each is as large as the matrix itself
+        sectors = ring_blocks(derivative, wavenumbers, span)
+        for sector, (slope, inverse, solved) in enumerate(zip(sectors, inverses, solutions, strict=True)):
+            form = _symmetric_form(slope, solved, coefficients)
+            sums[sector].append((_symmetric_inner(inverse, slope), form))
             if curved:
-                slopes[sector].append(part)
+                slopes[sector].append(slope)
     total: Array | float = 0.0
     for (log_determinants, quadratic), tail, found in zip(heads, tails, sums, strict=True):
         traces, forms = zip(*found, tail, strict=True)
@@ -227,7 +207,7 @@ def derivative_sums(
         total = total + weights @ each
     if not curved:
         return np.asarray(total)
-    k = len(derivatives) + 1
+    k = len(model.derivatives) + 1
     squares = np.zeros((k, k))
     for inverse, of_sector in zip(inverses, slopes, strict=True):
         for stack in of_sector:  # lower triangles

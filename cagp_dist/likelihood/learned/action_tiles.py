@@ -1,13 +1,10 @@
 """Kernel matrices seen through block-sparse actions, and their gradients, tile by tile (math 11).
 
-::
-
     forward    U = k(X, X) S                 (n, i), from tiles of which each is used on both sides
     backward   <W S', dk(X, X)>              by each lengthscale and variance
                sum over rows of k(X, X) W    by each entry of S
 
-Each of the two passes evaluates n^2 / 2 kernel entries; a tile holds whole blocks, so that every number of U
-is written by one task alone. Sums go in the order of the tiles: the bits do not depend on who works.
+Every number of U is written by one task alone, and sums go in the order of the tiles.
 """
 
 from collections.abc import Iterator

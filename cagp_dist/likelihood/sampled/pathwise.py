@@ -4,15 +4,9 @@ The only dear part of the gradient is a trace, and a trace is the mean of a quad
 
     tr(R^-1 dR) = E[ v' dR v ],    v = R^-1 z,   z ~ N(0, R)
 
-The z are random waves plus noise (`cagp_dist.posterior.fourier`). All linear systems, those of the data and
-those of the samples, are solved together by sweeps (`cagp_dist.likelihood.sampled.sweeps`) that begin with
-the solutions of the time before. The random numbers stay the same from one evaluation to the next: the
-estimate is a continuous function of the parameters, rough only on the scale of its own error, and its root is
-found like that of an exact gradient. What chance leaves in it is estimated from the spread of the samples.
-
-``z' R^-1 z`` has the known mean n and goes up and down with the forms: dividing by it makes the estimate
-sharper. [Lin et al. 2024, Improving linear system solvers for hyperparameter optimisation in iterative
-Gaussian processes]
+The z are random waves plus noise, the same in every evaluation, so that the estimate is a continuous function
+of the parameters; systems are solved together by sweeps from the solutions of the time before. ``z' R^-1 z``
+has the known mean n: dividing by it makes the estimate sharper [Lin et al. 2024].
 """
 
 import numpy as np

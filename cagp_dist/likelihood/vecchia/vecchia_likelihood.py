@@ -26,11 +26,11 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
-from cagp_dist.kernels import Parameters, point_columns
+from cagp_dist.kernels import point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of, with_basis, without_scale
 from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, information_of
-from cagp_dist.likelihood.numbering import Families, Model
+from cagp_dist.likelihood.numbering import Families, Model, UnitModel
 from cagp_dist.likelihood.vecchia.conditionals import GROUP, NEIGHBOURS, ConditionedGroup, group_conditionals
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
@@ -91,26 +91,16 @@ class VecchiaLikelihood:
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         numbers, scale = without_scale(numbers, self._deviate)
-        kernel, derivatives = self._model.unit(numbers), self._model.derivatives(numbers)
+        model, settings = self._model.at(numbers), (scale, self._coefficients, self._curved)
         with single_threaded_blas():
             parts = self._executor.gather(
                 [
-                    self._executor.submit(
-                        piece_sums,
-                        kernel.parameters,
-                        derivatives,
-                        numbers[-1],
-                        piece,
-                        scale,
-                        self._coefficients,
-                        self._curved,
-                        home=index,
-                    )
+                    self._executor.submit(piece_sums, model, piece, *settings, home=index)
                     for piece, index in self._tasks
                 ]
             )
         total, beyond = sum(parts, np.zeros_like(parts[0]))
-        k = len(derivatives) + 1 + self._deviate
+        k = len(model.derivatives) + 1 + self._deviate
         squares = excess = None
         if self._curved:
             squares, total = total[-k * k :].reshape(k, k), total[: -k * k]
@@ -118,7 +108,7 @@ class VecchiaLikelihood:
             traces = beyond[1 if self._coefficients else 2 :][:k]
             excess = information_of(
                 beyond[-k * k :].reshape(k, k),
-                traces[: len(derivatives) + 1],
+                traces[: len(model.derivatives) + 1],
                 float(traces[-1]),
                 self._beyond,
                 self.fields,
@@ -165,15 +155,7 @@ def _piece(
     )
 
 
-def piece_sums(
-    kernel: Parameters,
-    derivatives: Sequence[Parameters],
-    ratio: float,
-    piece: VecchiaPiece,
-    scale: float,
-    coefficients: int,
-    curved: bool,
-) -> Array:
+def piece_sums(model: UnitModel, piece: VecchiaPiece, scale: float, coefficients: int, curved: bool) -> Array:
     """Add up the sums of the groups of a task, each as `dense_sums` has it.
 
     Returns shape (2, size).
@@ -183,17 +165,13 @@ def piece_sums(
         members = group.members
         own = None if piece.deviations is None else scale * piece.deviations[members]
         points, columns = np.ascontiguousarray(piece.points[:, members]), piece.columns[members]
-        sums = _group_sums(
-            kernel, derivatives, ratio, points, columns, own, group.before, coefficients, curved
-        )
+        sums = _group_sums(model, points, columns, own, group.before, coefficients, curved)
         total = total + np.outer([group.weight, group.beyond], sums)
     return total
 
 
 def _group_sums(
-    kernel: Parameters,
-    derivatives: Sequence[Parameters],
-    ratio: float,
+    model: UnitModel,
     points: Array,
     columns: Array,
     own: Array | None,
@@ -204,9 +182,9 @@ def _group_sums(
     """Give the sums of one group: those of all its points less those of the points before."""
     from cagp_dist.compiled import evaluate
 
-    m = len(columns)
+    m, ratio = len(columns), model.ratio
     stack = np.empty((1, m, m))
-    evaluate(*kernel, points, points, stack[0])
+    evaluate(*model.kernel, points, points, stack[0])
     stack[0].flat[:: m + 1] += ratio if own is None else ratio + own
     cholesky_in_place(stack)
     log_determinant = 2.0 * float(np.log(stack[0].diagonal()[before:]).sum())
@@ -220,7 +198,7 @@ def _group_sums(
     solve_lower(stack, both[None], transposed=True)
     W, a = np.ascontiguousarray(both[:, : m - before]), both[:, m - before :]
     tall = []
-    for derivative in derivatives:
+    for derivative in model.derivatives:
         slope = np.empty((m, m))
         evaluate(*derivative, points, points, slope)
         tall.append(slope @ W)
