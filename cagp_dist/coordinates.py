@@ -5,7 +5,6 @@ degrees of a rotated grid and metres of a projected one are refused with what to
 variables called `latent` for latitudes, and knows no data variables, no `XLAT` and no `Degrees_North`.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Attributes, unpacked
+from cagp_dist.variables.units import conversion
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 LATITUDE = ("latitude", "lat", "nav_lat", "lats", "xlat", "clat")
 LONGITUDE = ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon")
 _NAMES = {"latitude": LATITUDE, "longitude": LONGITUDE}
-_UNITS = {
-    "latitude": re.compile(r"degrees?_?(north|n)"),
-    "longitude": re.compile(r"degrees?_?(east|e)"),
-}
+_UNITS = {"latitude": re.compile(r"degrees?_?(north|n)"), "longitude": re.compile(r"degrees?_?(east|e)")}
 _AXIS = {"latitude": "Y", "longitude": "X"}
 _ANY_DEGREES = re.compile(r"(degrees?|deg|°)?")
 
@@ -35,12 +32,6 @@ _BACKWARD = re.compile(r".*((deg(ree)?s?|°|º)[ _.]*(w|west|south)|(deg(ree)?s?
 _SOUTHWARD = re.compile(r"[Dd]eg(ree)?s?S")
 _OF_COLUMNS = {True: ("e", "east", "w", "west"), False: ("n", "north", "s", "south")}
 _PLAIN_COLUMNS = ("dd", "decimal", "wgs84", "wgs 84", "epsg:4326")
-_ANGLES = {
-    **dict.fromkeys(("rad", "radian", "radians", "radians_north", "radians_east"), 180.0 / math.pi),
-    **dict.fromkeys(("arcmin", "arcminute", "arcminutes", "arc_minute", "arc_minutes"), 1.0 / 60.0),
-    **dict.fromkeys(("arcsec", "arcsecond", "arcseconds", "arc_second", "arc_seconds"), 1.0 / 3600.0),
-    **dict.fromkeys(("grad", "gon", "gradian", "gradians"), 0.9),
-}
 _LENGTHS = ("m", "metre", "metres", "meter", "meters", "km", "kilometre", "kilometres", "kilometer",
             "kilometers", "ft", "feet", "foot", "us_survey_foot", "us-ft")  # fmt: skip
 _ROTATED_NAMES = ("rlat", "rlon", "grid_latitude", "grid_longitude")
@@ -104,8 +95,9 @@ def in_degrees(
                 "its units."
             )
         return -numbers
-    if units in _ANGLES:
-        return numbers * _ANGLES[units]
+    angle = conversion(units, "degree") if units else None
+    if angle is not None:
+        return numbers * angle[0]
     if units in _NOT_STATED or _DEGREES.fullmatch(units) or units in letters[:2]:
         return numbers
     if column and units in _PLAIN_COLUMNS:

@@ -55,7 +55,8 @@ def read(request):
 
 
 @pytest.mark.parametrize(
-    ("units", "degrees"), [("radian", 180.0 / np.pi), ("arcmin", 1 / 60), ("degrees", 1.0)]
+    ("units", "degrees"),
+    [("radian", 180.0 / np.pi), ("arcmin", 1 / 60), ("degrees", 1.0), ("0.1 degrees", 0.1)],
 )
 def test_angles_are_converted(read, units, degrees):
     latitude, longitude = read(field(LATITUDE / degrees, LONGITUDE / degrees, units))

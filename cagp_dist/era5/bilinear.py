@@ -12,23 +12,12 @@ _TOLERANCE_DEGREES = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class BilinearGrid:
-    """Layers on one grid.
+    """Layers on one grid."""
 
-    Attributes
-    ----------
-    latitude_degrees : array of float64, shape (P,)
-        Ascending; the poles are rows if the grid covers the globe.
-    west_degrees : float
-        Longitude of the first column.
-    eastward_degrees : array of float64, shape (Q,)
-        Degrees east of ``west_degrees``, ascending from 0; on a full circle the last is 360, the first again.
-    values : array of float64, shape (P, Q, M)
-    """
-
-    latitude_degrees: Array
-    west_degrees: float
-    eastward_degrees: Array
-    values: Array
+    latitude_degrees: Array  # (P,), ascending; the poles are rows if the grid covers the globe
+    west_degrees: float  # longitude of the first column
+    eastward_degrees: Array  # (Q,) from the first column; of a full circle the last is 360, the first again
+    values: Array  # (P, Q, layers)
 
     @property
     def extent(self) -> str:

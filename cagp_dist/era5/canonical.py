@@ -4,7 +4,7 @@ Canonical form is the contract between sources and everything that follows, so t
 which way a latitude runs, which convention a longitude has, or whether a number is packed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,14 +43,7 @@ from cagp_dist.missing import Marks, observations
 from cagp_dist.store.preliminary import marked, preliminary_times, still_preliminary
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error
 
-__all__ = [
-    "assemble",
-    "canonical",
-    "field_variable",
-    "joined_times",
-    "observation_points",
-    "time_axis",
-]
+__all__ = ["assemble", "canonical", "field_variable", "joined_times", "observation_points", "time_axis"]
 
 Values = NDArray[np.float32]
 
@@ -77,32 +70,39 @@ def canonical(
     ]
     found, scales = _described(fields, published, units, checked=check_range)
     reading = _Reading(fields, scales, wanted, missing)
-    if "longitude" not in fields[0].dims:
-        scattered, preliminary = _at_places(reading, found, area, grid_degrees)
-        return noting(marked(scattered, preliminary), datasets)
-    latitude, longitude = _common_grid(fields, checked=check_range)
+    if "longitude" in fields[0].dims:
+        values, moments, latitude, longitude, preliminary = _on_grid(reading, area, grid_degrees, check_range)
+    else:
+        values, moments, latitude, longitude, preliminary = _at_places(reading, area, grid_degrees)
+    _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
+    if check_range and values.ndim == 3:
+        check_jumps(values, moments, latitude, longitude, found)
+    if found.transform is not None:
+        values = found.transform(values.astype(np.float64)).astype(np.float32)
+    return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
+
+
+_Part = tuple[Values, Times, Array, Array, Times]
+"""Values of a field, their times, latitudes and longitudes, and those of the times that are preliminary."""
+
+
+def _on_grid(reading: "_Reading", area: Area | None, grid_degrees: float | None, checked: bool) -> _Part:
+    """Part of a field on a grid."""
+    latitude, longitude = _common_grid(reading.fields, checked=checked)
     rows, columns = np.arange(latitude.size), np.arange(longitude.size)
     if grid_degrees is not None:
         rows, columns = on_grid(latitude, grid_degrees), on_grid(longitude, grid_degrees)
     if area is not None:
         north_south, west_east = inside_area(latitude[rows], longitude[columns], area)
         rows, columns = rows[north_south], columns[west_east]
-
-    values, moments, preliminary = _load(reading, _box(rows, columns))
-    values, moments = _merge_times(values, moments)
+    values, moments, preliminary = _load(reading, rows, columns)
     values, latitude = _ascending_rows(values, latitude[rows])
     values, longitude = _ascending_columns(values, longitude[columns])
-    _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
-    if check_range:
-        check_jumps(values, moments, latitude, longitude, found)
-    values = _transformed(values, found)
-    return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
+    return values, moments, latitude, longitude, preliminary
 
 
-def _at_places(
-    reading: "_Reading", found: Variable, area: Area | None, grid_degrees: float | None
-) -> tuple[xr.Dataset, Times]:
-    """Field of places without axes, and its preliminary times: places without coordinates are left out."""
+def _at_places(reading: "_Reading", area: Area | None, grid_degrees: float | None) -> _Part:
+    """Part of a field of places without axes: those without coordinates are left out."""
     if grid_degrees is not None:
         raise ConfigurationError(
             "grid_degrees is for a grid with axes of latitude and longitude, and the field has a latitude "
@@ -111,25 +111,21 @@ def _at_places(
     latitude, longitude = _common_places(reading.fields)
     known = np.isfinite(latitude) & np.isfinite(longitude)
     if not known.all():
-        lost = _load(reading, _these(np.flatnonzero(~known)))[0]
+        lost = _load(reading, np.flatnonzero(~known))[0]
         if not np.isnan(lost).all():
             raise DataError(
                 f"{np.count_nonzero(~np.isnan(lost).all(axis=0))} places of the field have values and no "
                 "latitude or longitude; expected both, or neither. Correct the coordinates."
             )
-    inside = known.copy()
+    inside = known
     if area is not None:
-        north_south, west_east = area_masks(latitude, longitude, area)
-        inside &= north_south & west_east
+        inside = np.logical_and.reduce([known, *area_masks(latitude, longitude, area)])
     if not inside.any():
         raise ConfigurationError(f"the field has no place in the area {area} (north, west, south, east).")
     latitude, longitude = np.clip(latitude[inside], -90.0, 90.0), np.mod(longitude[inside], 360.0)
-    values, moments, preliminary = _load(reading, _these(np.flatnonzero(inside)))
-    values, moments = _merge_times(values, moments)
+    values, moments, preliminary = _load(reading, np.flatnonzero(inside))
     kept = _each_once(values, latitude, longitude)
-    values, latitude, longitude = values[:, kept], latitude[kept], longitude[kept]
-    _check_values(values, moments, found, str(reading.fields[0].attrs.get("units", "")))
-    return assemble(_transformed(values, found), moments, latitude, longitude, found), preliminary
+    return values[:, kept], moments, latitude[kept], longitude[kept], preliminary
 
 
 def _common_places(fields: list[xr.DataArray]) -> tuple[Array, Array]:
@@ -169,12 +165,6 @@ def _each_once(values: Values, latitude: Array, longitude: Array) -> Indices:
     return np.sort(first)
 
 
-def _transformed(values: Values, variable: Variable) -> Values:
-    if variable.transform is None:
-        return values
-    return variable.transform(values.astype(np.float64)).astype(np.float32)
-
-
 def time_axis(
     *datasets: xr.Dataset, variable: str = "t2m", select: Mapping[str, Choice] | None = None
 ) -> Times:
@@ -208,28 +198,19 @@ def assemble(
 
     Shapes: ``values`` (T, P, Q) or (T, n), ``moments`` (T,), ``latitude, longitude`` (P,) and (Q,).
     """
-    degrees_north = {
-        "standard_name": "latitude",
-        "long_name": "latitude",
-        "units": "degrees_north",
-        "axis": "Y",
-    }
-    degrees_east = {
-        "standard_name": "longitude",
-        "long_name": "longitude",
-        "units": "degrees_east",
-        "axis": "X",
-    }
-    dimensions: tuple[str, ...] = ("time", "latitude", "longitude")
-    if values.ndim == 2:
-        dimensions = ("time", PLACE)
-        del degrees_north["axis"], degrees_east["axis"]
+    gridded = values.ndim == 3
+    dimensions = ("time", "latitude", "longitude") if gridded else ("time", PLACE)
+
+    def axis(name: str, units: str, letter: str) -> dict[str, str]:
+        said = {"standard_name": name, "long_name": name, "units": units}
+        return said | ({"axis": letter} if gridded else {})
+
     return xr.Dataset(
         {variable.name: (dimensions, np.ascontiguousarray(values), variable.attributes())},
         coords={
             "time": ("time", moments, {"standard_name": "time", "long_name": "time", "axis": "T"}),
-            "latitude": (dimensions[1], latitude, degrees_north),
-            "longitude": (dimensions[-1], longitude, degrees_east),
+            "latitude": (dimensions[1], latitude, axis("latitude", "degrees_north", "Y")),
+            "longitude": (dimensions[-1], longitude, axis("longitude", "degrees_east", "X")),
         },
         attrs={"Conventions": "CF-1.13"},
     )
@@ -315,30 +296,18 @@ class _Reading:
     missing: Marks
 
 
-_Cut = Callable[[xr.DataArray], xr.DataArray]
+def _cut(field: xr.DataArray, *kept: Indices) -> xr.DataArray:
+    """Take rows and columns out of a field, or places, which are those of its last dimensions."""
+    if len(kept) == 2:
+        return field.isel(latitude=_runs(kept[0]), longitude=_runs(kept[1]))
+    dim, *others = field["latitude"].dims
+    if others:
+        field, dim = field.load().stack(any_place=[dim, *others], create_index=False), "any_place"
+    return field.isel({dim: _runs(kept[0])})
 
 
-def _box(rows: Indices, columns: Indices) -> _Cut:
-    return lambda field: field.isel(latitude=_runs(rows), longitude=_runs(columns))
-
-
-def _these(places: Indices) -> _Cut:
-    """Cut places out of a field whose last dimensions are theirs."""
-
-    def cut(field: xr.DataArray) -> xr.DataArray:
-        (dim, *others) = field["latitude"].dims
-        if others:
-            field, dim = field.load().stack(any_place=[dim, *others], create_index=False), "any_place"
-        return field.isel({dim: _runs(places)})
-
-    return cut
-
-
-def _load(reading: _Reading, cut: _Cut) -> tuple[Values, Times, Times]:
-    """Read the selection, final values before preliminary ones, in the order of the sources.
-
-    The last of the three are the times of which no source has the final field.
-    """
+def _load(reading: _Reading, *kept: Indices) -> tuple[Values, Times, Times]:
+    """Read the selection, final values before preliminary ones: values, times, those without a final one."""
     fields, wanted = reading.fields, reading.wanted
     available = np.concatenate([field.time.values for field in fields])
     positions = time_positions(available, wanted)
@@ -349,7 +318,7 @@ def _load(reading: _Reading, cut: _Cut) -> tuple[Values, Times, Times]:
         steps = positions[owner == number] - start[number]
         if not steps.size:
             continue
-        box = cut(field.isel(time=_runs(steps)))
+        box = _cut(field.isel(time=_runs(steps)), *kept)
         versions = observations(
             box.values, box.attrs, what=repr(box.name), encoding=box.encoding or None, missing=reading.missing
         )
@@ -366,12 +335,12 @@ def _load(reading: _Reading, cut: _Cut) -> tuple[Values, Times, Times]:
     if found.size == 0:
         raise DataError(
             f"no forecast step of the source has values at {shown_time(available[positions[0]])} or at "
-            "another "
-            "selected time; fetch these steps, or select other times."
+            "another selected time; fetch these steps, or select other times."
         )
     time_positions(found, wanted)
     best = ~(only_early & np.isin(found, found[~only_early]))  # where both are there, the final one
-    return values if best.all() else values[best], found[best], found[only_early & best]
+    merged = _merge_times(values if best.all() else values[best], found[best])
+    return *merged, found[only_early & best]
 
 
 def _scaled(values: NDArray[np.floating], scale: tuple[float, float]) -> Values:
@@ -426,8 +395,7 @@ def _merge_times(values: Values, moments: NDArray[np.datetime64]) -> tuple[Value
         if not np.array_equal(values[repeated], values[repeated - 1], equal_nan=True):
             raise DataError(
                 f"time {shown_time(moments[repeated])} appears twice with different values; expected one "
-                "field "
-                "per time. Remove the one that is not wanted."
+                "field per time. Remove the one that is not wanted."
             )
     return (values, moments) if first.all() else (values[first], moments[first])
 

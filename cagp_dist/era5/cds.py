@@ -10,17 +10,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import xarray as xr
 
 from cagp_dist.digest import joint_sha256
 from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.cds_cache import CacheEntry
-from cagp_dist.era5.cds_client import Patience, Remote, Store, open_store
+from cagp_dist.era5.cds_client import Patience, open_store
 from cagp_dist.era5.cds_requests import COLLECTION, requests_for
 from cagp_dist.era5.selection import Selection, parse_times
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
+
+if TYPE_CHECKING:
+    from ecmwf.datastores import Client, Remote
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +88,7 @@ def open_cds(
     return joined_times(parts).assign_attrs(source=f"cds:{COLLECTION}", source_sha256=digest)
 
 
-def _submit_or_resume(store: Store, entry: CacheEntry, report: Progress) -> Remote:
+def _submit_or_resume(store: "Client", entry: CacheEntry, report: Progress) -> "Remote":
     remembered = entry.request_id()
     if remembered is not None:
         remote = _found_again(store, remembered)
@@ -99,7 +102,7 @@ def _submit_or_resume(store: Store, entry: CacheEntry, report: Progress) -> Remo
     return remote
 
 
-def _found_again(store: Store, request_id: str) -> Remote | None:
+def _found_again(store: "Client", request_id: str) -> "Remote | None":
     """Find the remembered request, unless it failed or the store has dropped it meanwhile."""
     import requests
 
@@ -112,7 +115,7 @@ def _found_again(store: Store, request_id: str) -> Remote | None:
         raise
 
 
-def _wait(entry: CacheEntry, remote: Remote, report: Progress, patience: Patience, deadline: float) -> None:
+def _wait(entry: CacheEntry, remote: "Remote", report: Progress, patience: Patience, deadline: float) -> None:
     pause, seen = patience.poll_seconds, None
     while True:
         try:
@@ -135,7 +138,7 @@ def _wait(entry: CacheEntry, remote: Remote, report: Progress, patience: Patienc
         pause = min(1.5 * pause, patience.poll_limit_seconds)
 
 
-def _deliver(entry: CacheEntry, remote: Remote, report: Progress) -> xr.Dataset:
+def _deliver(entry: CacheEntry, remote: "Remote", report: Progress) -> xr.Dataset:
     import requests
 
     try:

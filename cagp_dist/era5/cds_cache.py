@@ -6,18 +6,21 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.cds_client import Results
 from cagp_dist.era5.cds_requests import COLLECTION, Request, request_key, requested_times
 from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.selection import Selection, shown_time
 from cagp_dist.era5.sources import FINAL_AFTER_DAYS
 from cagp_dist.errors import ConfigurationError, NotReadyError
 from cagp_dist.store.preliminary import preliminary_times
+
+if TYPE_CHECKING:
+    from ecmwf.datastores import Results
 
 _DAY = 86_400.0
 
@@ -28,15 +31,6 @@ class CacheEntry:
     """Files ``KEY.data`` (as delivered) and ``KEY.json`` (SHA-256 of it, and request id while queued).
 
     The key is the SHA-256 of the request, so that equal requests of any job share one entry.
-
-    Parameters
-    ----------
-    folder : path
-        Where entries are; created when the first is written.
-    request : dict
-        From :func:`cagp_dist.era5.cds_requests.requests_for`.
-    reading : Selection
-        Variable that it asks for, and how its values are read.
     """
 
     def __init__(self, folder: Path, request: Request, *, reading: Selection) -> None:
@@ -87,7 +81,7 @@ class CacheEntry:
         """Note that the request is over, failed or gone; the next call submits it anew."""
         self._write(self._kept())
 
-    def accept(self, results: Results) -> xr.Dataset:
+    def accept(self, results: "Results") -> xr.Dataset:
         """Download a result beside the entry, decode it, and only then move it into place."""
         handle, name = tempfile.mkstemp(prefix=f"{self.key[:16]}-", suffix=".part", dir=self._folder)
         os.close(handle)

@@ -8,76 +8,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cagp_dist.era5.cds_advice import HOW_TO_MAKE_A_KEY, explain_cds_failure
-from cagp_dist.era5.cds_requests import Request
 from cagp_dist.errors import CagpError, ConfigurationError
+
+if TYPE_CHECKING:
+    from ecmwf.datastores import Client
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long to wait for the store.
+    """How long to wait for the store, and how often to try."""
 
-    Attributes
-    ----------
-    queue_seconds : float
-        Longest wait for queued requests; then NotReadyError, and the same call takes them up again.
-    poll_seconds, poll_limit_seconds : float
-        First and longest pause between two looks at the queue.
-    answer_seconds : float
-        Longest wait for the answer to one message.
-    tries : int
-        How often one message is sent when the network or the store fails.
-    retry_seconds : float
-        Pause between tries.
-    """
-
-    queue_seconds: float = 6 * 3600.0
-    poll_seconds: float = 1.0
-    poll_limit_seconds: float = 60.0
-    answer_seconds: float = 60.0
-    tries: int = 5
-    retry_seconds: float = 10.0
-
-
-class Results(Protocol):
-    """The part of ecmwf.datastores.Results that is used."""
-
-    def download(self, target: str) -> str:
-        """Write the result to a file."""
-        ...
-
-
-class Remote(Protocol):
-    """The part of ecmwf.datastores.Remote that is used: a request that the store has accepted."""
-
-    request_id: str
-    status: str
-    last_status: str | None
-    results_ready: bool
-
-    def get_results(self) -> Results:
-        """Wait for the result."""
-        ...
-
-
-class Store(Protocol):
-    """The part of ecmwf.datastores.Client that is used."""
-
-    def submit(self, collection_id: str, request: Request) -> Remote:
-        """Put a request into the queue."""
-        ...
-
-    def get_remote(self, request_id: str) -> Remote:
-        """Find a request again."""
-        ...
+    queue_seconds: float = 6 * 3600.0  # then NotReadyError, and the same call takes the requests up again
+    poll_seconds: float = 1.0  # first pause between two looks at the queue
+    poll_limit_seconds: float = 60.0  # longest one
+    answer_seconds: float = 60.0  # longest wait for the answer to one message
+    tries: int = 5  # how often one message is sent when the network or the store fails
+    retry_seconds: float = 10.0  # pause between tries
 
 
 @contextmanager
-def open_store(patience: Patience) -> Iterator[Store]:
+def open_store(patience: Patience) -> "Iterator[Client]":
     """Connect to the store; failures inside carry advice, and no message carries the key."""
     import cdsapi
 

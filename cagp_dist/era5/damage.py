@@ -38,10 +38,7 @@ _OVERRIDE = "If it is right, write check_range = false in [observations]."
 
 
 def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
-    """Refuse latitudes or longitudes, in the order of the file, that turn back or have one out of line.
-
-    Shapes: ``degrees`` (P,).
-    """
+    """Refuse latitudes or longitudes (P,) of a file that turn back or have one out of line."""
     if degrees.size < 3:
         return
     steps = np.diff(degrees)
@@ -58,15 +55,16 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
             f"the {name}s of the field turn back, from {degrees[row]:g} to {degrees[row + 1]:g}; expected "
             f"them to ascend or to descend. {_ADVICE}"
         )
-    if not spacing or degrees.size < LEAST_POINTS:
-        return
     step = float(np.median(steps))
     tolerance = max(0.002, STEP_TOLERANCE[name] * step)
-    odd = _out_of_line(steps, step, tolerance)
-    if odd is None and _is_equal(steps, step, tolerance):
-        ends = {0: steps[0], degrees.size - 1: steps[-1]}
-        odd = next((end for end, last in ends.items() if _odd_end(float(last), step, tolerance)), None)
-    if odd is not None:
+    off = np.abs(steps - step) > tolerance
+    if not spacing or degrees.size < LEAST_POINTS or step <= 0.0 or np.mean(~off) < EQUAL_SHARE:
+        return
+    # one value between two that are two steps apart; an end, unless half a step away, as cells at poles are
+    halfway = np.abs(steps[1:] + steps[:-1] - 2.0 * step) <= 2.0 * tolerance
+    inside = np.flatnonzero(halfway & off[1:] & off[:-1]) + 1
+    ends = np.flatnonzero(off[[0, -1]] & (np.abs(steps[[0, -1]] - step / 2.0) > tolerance)) * len(steps)
+    for odd in (*inside, *ends):
         raise DataError(
             f"{name} {degrees[odd]:g} is out of line: the others are {step:g} degrees apart. {_ADVICE} "
             f"{_OVERRIDE}"
@@ -76,10 +74,7 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
 def check_jumps(
     values: NDArray[np.float32], moments: Times, latitude: Array, longitude: Array, variable: Variable
 ) -> None:
-    """Refuse a field of which one value is far from all its neighbours.
-
-    Shapes: ``values`` (T, P, Q), ``moments, latitude, longitude`` (T,), (P,), (Q,).
-    """
+    """Refuse fields (T, P, Q) of which one value is far from all its neighbours."""
     if min(values.shape[1:]) < LEAST_POINTS:
         return
     known = variable.name in VARIABLES and variable.transform is None
@@ -90,7 +85,7 @@ def check_jumps(
         found = _largest_jump(field)
         if found is None:
             continue
-        (row, column), excess, elsewhere = found
+        row, column, excess, elsewhere = found
         if excess > max(factor * elsewhere, least):
             where = f"latitude {latitude[row]:g}, longitude {longitude[column]:g} and {shown_time(moment)}"
             far = f"{excess:g} {variable.units}".rstrip()
@@ -100,25 +95,7 @@ def check_jumps(
             )
 
 
-def _out_of_line(steps: Array, step: float, tolerance: float) -> int | None:
-    """Position of the one value that is not halfway between neighbours two equal steps apart."""
-    if not _is_equal(steps, step, tolerance):
-        return None
-    apart = np.abs(steps[1:] + steps[:-1] - 2.0 * step) <= 2.0 * tolerance
-    odd = apart & (np.abs(steps[1:] - step) > tolerance) & (np.abs(steps[:-1] - step) > tolerance)
-    return int(np.argmax(odd)) + 1 if odd.any() else None
-
-
-def _is_equal(steps: Array, step: float, tolerance: float) -> bool:
-    return bool(step > 0.0 and np.mean(np.abs(steps - step) <= tolerance) >= EQUAL_SHARE)
-
-
-def _odd_end(last: float, step: float, tolerance: float) -> bool:
-    """Whether the step to an end is neither like the others nor half of one, as some grids have at poles."""
-    return min(abs(last - step), abs(last - step / 2.0)) > tolerance
-
-
-def _largest_jump(field: NDArray[np.float32]) -> tuple[tuple[int, int], float, float] | None:
+def _largest_jump(field: NDArray[np.float32]) -> tuple[int, int, float, float] | None:
     """Find the value that stands out most, by how much, and the largest difference of neighbours elsewhere.
 
     A value that stands out more than neighbours differ elsewhere is one end of the largest difference of all.
@@ -135,7 +112,7 @@ def _largest_jump(field: NDArray[np.float32]) -> tuple[tuple[int, int], float, f
     excess, (row, column) = max((_excess(field, *end), end) for end in ends)
     down[max(row - 1, 0) : row + 1, column] = 0.0
     along[row, max(column - 1, 0) : column + 1] = 0.0
-    return (row, column), excess, float(max(down.max(), along.max()))
+    return row, column, excess, float(max(down.max(), along.max()))
 
 
 def _excess(field: NDArray[Any], row: int, column: int) -> float:

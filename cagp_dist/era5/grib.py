@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,22 +80,12 @@ _NO_VERSION = "undef"
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Where a message is, what it holds and when.
+    """Where a message is, what it holds and when."""
 
-    Attributes
-    ----------
-    offset, part : int
-        Bytes into the file, and which of the fields of a message there.
-    keys : mapping of str to str
-        Of the keys that are looked at, those that it has.
-    time : datetime64[ns]
-        When it holds.
-    """
-
-    offset: int
-    part: int
-    keys: Mapping[str, str]
-    time: np.datetime64
+    offset: int  # bytes into the file
+    part: int  # which of the fields of a message there
+    keys: Mapping[str, str]  # of the keys that are looked at, those that it has
+    time: np.datetime64  # when it holds
 
     @property
     def version(self) -> str:
@@ -290,8 +280,7 @@ def _check_times(path: Path, messages: Sequence[Message], variable: str) -> None
         if told:
             raise DataError(
                 f"{len(group)} messages of {variable!r} hold at {shown_time(time)}; expected one for each "
-                "time. "
-                f"They differ in {_said(told)}. {_advice(told, messages)}"
+                f"time. They differ in {_said(told)}. {_advice(told, messages)}"
             )
 
 
@@ -375,29 +364,17 @@ def _dataset(
 
 @dataclass(frozen=True, eq=False)
 class _Grid:
-    """Places of the values of messages.
-
-    Attributes
-    ----------
-    latitude, longitude : array
-        Axes, or of each point.
-    lines : tuple of int, or None
-        Number and length of the lines that run in turn to and fro.
-    order : array of int, or None
-        Which of the values of a message is at each place, where they do not follow each other.
-    """
+    """Places of the values of messages."""
 
     dimensions: tuple[str, ...]
-    latitude: Array
+    latitude: Array  # axes, or of each point
     longitude: Array
-    lines: tuple[int, int] | None = None
-    order: Indices | None = field(default=None)
+    lines: tuple[int, int] | None = None  # number and length of the lines that run in turn to and fro
+    order: Indices | None = None  # which of the values of a message is at each place, if not the next
 
     @property
     def shape(self) -> tuple[int, ...]:
-        if len(self.dimensions) == 1:
-            return (self.latitude.size,)
-        return self.latitude.size, self.longitude.size
+        return (self.latitude.size, self.longitude.size)[: len(self.dimensions)]
 
     def placed(self, values: Array) -> Array:
         """Values of a message, in its order, at the places of the grid."""

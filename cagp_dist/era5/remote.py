@@ -24,18 +24,10 @@ from cagp_dist.text import without_secrets
 
 @dataclass(frozen=True)
 class PublicStore:
-    """A store that anybody may read.
-
-    Attributes
-    ----------
-    url : str
-        Address for fsspec.
-    options : dict
-        Options of its fsspec file system; no credentials are sent.
-    """
+    """A store that anybody may read, without credentials."""
 
     url: str
-    options: dict[str, str] = field(default_factory=lambda: {"token": "anon"})
+    options: Mapping[str, str] = field(default_factory=lambda: {"token": "anon"})
 
 
 PUBLIC_STORES: dict[str, PublicStore] = {
@@ -49,10 +41,7 @@ PUBLIC_STORES: dict[str, PublicStore] = {
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 
-def open_zarr(
-    url: str,
-    **selection: Unpack[Selection],
-) -> xr.Dataset:
+def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
     """Read the selected part of a Zarr store into canonical form."""
     with opened_store(url) as dataset:
         result = canonical(dataset, **selection)

@@ -99,10 +99,7 @@ class Synthetic:
 
 
 def open_synthetic(
-    settings: Synthetic,
-    *,
-    progress: Callable[[str], None] | None = None,
-    **selection: Unpack[Selection],
+    settings: Synthetic, *, progress: Callable[[str], None] | None = None, **selection: Unpack[Selection]
 ) -> xr.Dataset:
     """Draw fields: a smooth mean, plus an exact draw of the prior, plus independent noise.
 

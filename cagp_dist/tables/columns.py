@@ -76,11 +76,7 @@ class Columns:
         if layout is None:
             return cls(columns, title, False, where, columns.__getitem__)
         return cls(
-            columns,
-            title,
-            layout.separator == ";",
-            where,
-            lambda name: np.asarray(read_words(layout)[name]),
+            columns, title, layout.separator == ";", where, lambda name: np.asarray(read_words(layout)[name])
         )
 
     def of_rows(self, rows: Indices) -> "Columns":
@@ -121,8 +117,7 @@ class Columns:
             hint = f' Did you mean "{printable(near)}"?' if near else ""
             raise ArgumentError(f"{self.title} has no column {given!r}; it has {self.listed}.{hint}")
         found = sorted(
-            (name for name in self.columns if plain(name) in usual),
-            key=lambda name: usual.index(plain(name)),
+            (name for name in self.columns if plain(name) in usual), key=lambda name: usual.index(plain(name))
         )
         if not found:
             if needed:

@@ -1,4 +1,7 @@
-"""Units: one spelling of each, what converts one into another, and how people read them."""
+"""Units: one spelling of each, what converts one into another, and how people read them.
+
+pint takes ``M/S`` for molar per siemens and ``Grad C`` for gigaradians, and fails on ``m s-1``.
+"""
 
 import math
 import re
@@ -36,6 +39,11 @@ _SPELLINGS = {
     **dict.fromkeys(("gpm", "geopotential metre", "geopotential meter"), "m"),
     **dict.fromkeys(("millimetre", "millimetres", "millimeter", "millimeters", "kg m-2"), "mm"),
     **dict.fromkeys(("percent", "per cent"), "%"),
+    **dict.fromkeys(("deg", "degs", "degrees"), "degree"),
+    **dict.fromkeys(("radian", "radians", "radians_north", "radians_east"), "rad"),
+    **dict.fromkeys(("arcminute", "arcminutes", "arc_minute", "arc_minutes"), "arcmin"),
+    **dict.fromkeys(("arcsecond", "arcseconds", "arc_second", "arc_seconds"), "arcsec"),
+    **dict.fromkeys(("grad", "gradian", "gradians"), "gon"),
     **dict.fromkeys(("mm s-1",), "kg m-2 s-1"),
     **dict.fromkeys(("mm day-1", "mm d-1", "kg m-2 d-1", "kg m-2 day-1"), "mm d-1"),
 }  # fmt: skip
@@ -62,6 +70,10 @@ _BASES: Mapping[str, tuple[str, float, float]] = {
     "ft s-1": ("m s-1", 0.3048, 0.0),
     "g kg-1": ("kg kg-1", 1e-3, 0.0),
     "mm d-1": ("kg m-2 s-1", 1.0 / 86400.0, 0.0),
+    "rad": ("degree", 180.0 / math.pi, 0.0),
+    "arcmin": ("degree", 1.0 / 60.0, 0.0),
+    "arcsec": ("degree", 1.0 / 3600.0, 0.0),
+    "gon": ("degree", 0.9, 0.0),
 }
 """Units by others that they convert to: factor and offset. Mercury is that at 0 degrees Celsius."""
 
