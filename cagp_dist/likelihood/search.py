@@ -158,7 +158,8 @@ def score(profile: ProfileLikelihood, start: Array, variance: float | None = Non
     x, matrix = chart.x(place), chart.information(place)
     for _ in range(MOST_ROOT_STEPS):
         slope = np.where(_outward(x, chart.slope(place), low, high), 0.0, chart.slope(place))
-        if np.linalg.norm(slope) <= LEVEL * place.evaluation.values**0.25:
+        level = LEVEL * place.evaluation.values**0.25
+        if np.linalg.norm(slope) <= level:
             return place, True
         free = (slope != 0.0) | ((x > low + TOUCHING) & (x < high - TOUCHING))
         inner = matrix[np.ix_(free, free)]
@@ -168,7 +169,11 @@ def score(profile: ProfileLikelihood, start: Array, variance: float | None = Non
         step[free] = inverse @ slope[free]
         if arrived(2.0 * step[free], inverse, np.zeros_like(inverse)):
             return place, True
-        step *= min(1.0, LONGEST_STEP / np.abs(step).max())
+        reach = np.full(x.size, LONGEST_STEP)
+        if -slope[-1] > level and chart.information(place)[-1, -1] < ARRIVED**2:
+            # within a tenth of a standard error of none the slope is in proportion to the noise
+            step[-1], reach[-1] = -np.inf, max(LONGEST_STEP, float(np.log(-2.0 * slope[-1] / level)))
+        step[free] = _within(reach[free], step[free], slope[free], inner)
         for _ in range(MOST_HALVINGS):
             following = _at(chart, np.clip(x + step, low, high))
             if following is not None and following.log_likelihood > place.log_likelihood:
@@ -180,6 +185,19 @@ def score(profile: ProfileLikelihood, start: Array, variance: float | None = Non
         matrix = _updated(chart.information(following), taken, chart.slope(place) - chart.slope(following))
         place, x = following, x + taken
     return place, False
+
+
+def _within(reach: Array, step: Array, slope: Array, matrix: Array) -> Array:
+    """Newton step (k,) in which no number goes further than ``reach``; the others follow those held there."""
+    step, held = step.copy(), np.zeros(step.size, dtype=bool)
+    while (np.abs(step[~held]) > reach[~held]).any():
+        furthest = int(np.argmax(np.where(held, 0.0, np.abs(step) / reach)))
+        step[furthest] = np.copysign(reach[furthest], step[furthest])
+        held[furthest] = True
+        step[~held] = np.linalg.solve(
+            matrix[np.ix_(~held, ~held)], slope[~held] - matrix[np.ix_(~held, held)] @ step[held]
+        )
+    return step
 
 
 def _at(chart: _Profiled | _Whole, x: Array) -> Place | None:

@@ -87,6 +87,33 @@ def test_scoring_ends_where_a_climb_does(case, monkeypatch):
     assert on_all[True] < on_all[False]
 
 
+def test_a_noise_that_is_not_there_takes_few_steps():
+    """A noise of no effect goes to none at once, and the others with it: three evaluations, not five."""
+    grid = cagp.LatLonGrid(np.linspace(-86.0, 86.0, 96), 192)
+    rings = cagp.RingGram(grid, cagp.Matern12(0.3, 4.0), noise_variance=1e-9)
+    fields = rings.sample(np.random.default_rng(1), noise=True)[None]
+    likelihood = RingLikelihood(cagp.Matern12, grid, fields, curved=True, **LIMIT)
+    bounds = make_bounds(None, Gridded(grid, fields).scales())
+    profile = ProfileLikelihood(likelihood, bounds, Counter(None), curved=True)
+    place, there = search.score(profile, np.log([0.25, 2e-4]))
+    assert there
+    assert profile.counter.evaluations <= 3
+    assert search.climb(profile, place.x).log_likelihood < place.log_likelihood + 0.1
+
+
+def test_steps_are_the_best_within_reach():
+    """Of a quadratic form: held numbers are at the end of their reach, the slope of the others is zero."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        root = rng.normal(size=(4, 4))
+        matrix, slope, reach = root @ root.T + 0.1 * np.eye(4), rng.normal(size=4), np.full(4, 0.3)
+        step = search._within(reach, np.linalg.solve(matrix, slope), slope, matrix)
+        held = np.abs(step) == reach
+        assert (np.abs(step) <= reach).all()
+        np.testing.assert_allclose((slope - matrix @ step)[~held], 0.0, atol=1e-9)
+        assert slope @ step - 0.5 * step @ matrix @ step > 0.0
+
+
 def test_many_points_are_scored_by_way_of_some_of_them(monkeypatch):
     monkeypatch.setattr(fit_module, "FIRST_VECCHIA_POINTS", 96)
     X = np.random.default_rng(0).uniform(size=(600, 2)) * 2.0
