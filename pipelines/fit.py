@@ -24,11 +24,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         job = load_job(arguments[0])
         fitted = fit_job(job, observe=logged)
-        check_fit(job, fitted)
+        check_fit(job.prior, fitted)
     except CagpError as error:
         logging.error("%s", error)
         return error.exit_code
-    print(prior_table(job, fitted))
+    print(prior_table(job.prior, fitted))
     return 0
 
 

@@ -346,4 +346,4 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
     if result.log_likelihood is not None:
         out.print(f"log-likelihood  {result.log_likelihood:.2f}")
     out.print(f"status  {result.status.value}: {escape(fitted.advice)}", soft_wrap=True)
-    out.print(f"\n{escape(prior_table(job, fitted))}", soft_wrap=True)
+    out.print(f"\n{escape(prior_table(job.prior, fitted))}", soft_wrap=True)

@@ -29,16 +29,12 @@ class _Nodes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CellGrid:
-    """Centres of the cells of a map.
+    """Centres of the cells of a map."""
 
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (P,) and (Q,)
-        Ascending, equally spaced, at least `FEWEST_CELLS` each; a full circle of longitudes is closed.
-    """
-
+    # (P,) and (Q,) ascending, equally spaced, at least `FEWEST_CELLS` each; a full circle of longitudes is
+    # closed
     latitude_degrees: Array
-    longitude_degrees: Array
+    longitude_degrees: Array  # (P,) and (Q,)
 
     @property
     def size(self) -> int:

@@ -9,11 +9,10 @@ from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
 from cagp_dist.service.events import Clock, Observer, silent
-from cagp_dist.service.ingest import available_times, ingest
-from cagp_dist.service.jobfile.config import job_of_fit_times, with_listed_times
+from cagp_dist.service.ingest import available_times, ingest_all, resolved
+from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
-from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 from cagp_dist.solvers import Status
@@ -25,23 +24,12 @@ from cagp_dist.text import counted
 
 @dataclass(frozen=True)
 class Day:
-    """What became of a time.
-
-    Attributes
-    ----------
-    time : datetime64[ns]
-    status : Status or None
-        Of the solve; None if nothing was solved, because the series has this very result.
-    version : int or None
-        Of the series; None if the solve did not end well, and nothing was published.
-    replaced : str or None
-        Key of the run whose result stood in the series before.
-    """
+    """What became of a time."""
 
     time: np.datetime64
-    status: Status | None
-    version: int | None
-    replaced: str | None = None
+    status: Status | None  # of the solve; None if nothing was solved, because the series has this very result
+    version: int | None  # of the series; None if the solve did not end well, and nothing was published
+    replaced: str | None = None  # key of the run whose result stood in the series before
 
     def line(self) -> str:
         """Say it in one line."""
@@ -56,22 +44,18 @@ class Day:
 
 
 def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
-    """Do what is new of a job, one time after the other, the earliest first.
-
-    Each time has a run of its own, as of a job that lists this time alone, and then its place in the time
-    series ``OUT/series.zarr`` (`cagp_dist.store.series`). A time whose observations, job and versions are
-    those of its run is not solved again; if they changed, its new run takes the place of the old one.
-    """
+    """Do what is new of a job, one time after the other, the earliest first."""
     if in_object_store(job.output.root):
         raise ConfigurationError(
             f"[output] root is {job.output.root}, and a time series is changed in place: expected the path "
             "of a folder. `cagp run` publishes the runs of several days in an object store."
         )
+    root = job.root
     for time in _times(job, observe):
         one = with_listed_times(job, np.array([time]))
         key = _run_key(one, observe)
-        with output_lock(job.root):
-            done = run_in_series(job.root, time) == key and published(job.root, run_key=key) is not None
+        with output_lock(root):
+            done = run_in_series(root, time) == key and published(root, run_key=key) is not None
         if done:
             yield Day(time, None, None)
             continue
@@ -79,8 +63,8 @@ def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
         if outcome.path is None:
             yield Day(time, outcome.status, None)
             continue
-        with output_lock(job.root):
-            found = append_run(job.root, outcome.path)
+        with output_lock(root):
+            found = append_run(root, outcome.path)
         yield Day(time, outcome.status, found.version, found.replaced)
 
 
@@ -106,10 +90,7 @@ def _times(job: Job, observe: Observer) -> Times:
 def _run_key(job: Job, observe: Observer) -> str:
     """Ingest what is new, and work out the name of the run."""
     with output_lock(job.root), Clock(observe).stage("Observations") as stage:
-        job = resolved(job, report=stage.note)
-        other = job_of_fit_times(job)
-        field = ingest(job, report=stage.note)
-        fit_field = None if other is None else ingest(other, report=stage.note)
+        job, field, fit_field = ingest_all(job, report=stage.note)
         key = prepare_job(job, field, fit_field).run_key
         stage.summary = f"run {key}"
     return key

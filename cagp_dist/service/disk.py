@@ -27,21 +27,11 @@ DRAW_BYTES = 4
 
 @dataclass(frozen=True)
 class DiskNeed:
-    """Disk that a job takes below its output folder.
+    """Disk that a job takes below its output folder."""
 
-    Attributes
-    ----------
-    run_bytes : int
-        Of the run, about. It is written beside what was published before.
-    checkpoint_bytes : int
-        Of all checkpoints that are there at once, at most.
-    weights_bytes : int
-        Of weights that the job keeps, about.
-    """
-
-    run_bytes: int
-    checkpoint_bytes: int
-    weights_bytes: int = 0
+    run_bytes: int  # Of the run, about. It is written beside what was published before.
+    checkpoint_bytes: int  # of all checkpoints that are there at once, at most
+    weights_bytes: int = 0  # of weights that the job keeps, about
 
     def line(self) -> str:
         """Say it in one line."""

@@ -24,18 +24,10 @@ LAST = 30
 
 @dataclass(frozen=True)
 class DriftOfSeries:
-    """What the last times of a series say of the error bars.
+    """What the last times of a series say of the error bars."""
 
-    Attributes
-    ----------
-    times : array of datetime64[ns], shape (T,)
-        Those that were looked at, ascending.
-    found : Drift or None
-        None if there are fewer than `FEWEST_TIMES`, which decide nothing.
-    """
-
-    times: Times
-    found: CalibrationDrift | None
+    times: Times  # (T,) those that were looked at, ascending
+    found: CalibrationDrift | None  # none if there are fewer than `FEWEST_TIMES`, which decide nothing
 
     @property
     def alarm(self) -> bool:

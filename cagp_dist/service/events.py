@@ -14,30 +14,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Event:
-    """One message of a running job.
+    """One message of a running job."""
 
-    Attributes
-    ----------
-    stage : str
-        What is being done, for people: "Observations", "Solve".
-    kind : {"start", "progress", "note", "done"}
-        Each stage starts and is done once; notes say what was found or decided.
-    text : str
-        One line for people.
-    fraction : float or None
-        Part of the stage that is done, 0 to 1, where it is known.
-    work : Work or None
-        What a stage that is done has taken.
-    seconds : float or None
-        How long it took.
-    """
-
-    stage: str
+    stage: str  # what is being done, for people: "Observations", "Solve"
+    # each stage starts and is done once; notes say what was found or decided
     kind: Literal["start", "progress", "note", "done"]
-    text: str = ""
-    fraction: float | None = None
-    work: Work | None = None
-    seconds: float | None = None
+    text: str = ""  # one line for people
+    fraction: float | None = None  # part of the stage that is done, 0 to 1, where it is known
+    work: Work | None = None  # what a stage that is done has taken
+    seconds: float | None = None  # how long it took
 
 
 Observer = Callable[[Event], None]
@@ -54,20 +39,7 @@ def logged(event: Event) -> None:
 
 
 class Clock:
-    """Stages of a job: each one is announced, timed and announced as done.
-
-    Parameters
-    ----------
-    observer : callable
-        Gets every event.
-
-    Attributes
-    ----------
-    seconds : dict of str to float
-        How long each stage took that is done.
-    work : dict of str to Work
-        What it handed out.
-    """
+    """Stages of a job: each one is announced, timed and announced as done."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer

@@ -1,95 +1,130 @@
-"""Cross-validation of a job: one solve for each fold, and one with all points for what else is asked."""
+"""Cross-validation: numbers and a solve for each fold, and one with all points for what else is asked.
 
-from collections.abc import Callable, Sequence
+A fold that has a part in the numbers that predict it is not held out. Fits take longer than most solves, so
+that the folds are halved: each half is predicted with numbers that were fitted to the other. Blocks of places
+stay together, and so the points of a half are as dense as all of them. Where places are few, each fold has a
+fit of its own.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget import Plan
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
 from cagp_dist.samples import sample_posterior
-from cagp_dist.service.job_plan import size_of_task
+from cagp_dist.service.job_fit import fit_prior
+from cagp_dist.service.point_roles import Design, places_on_grid
 from cagp_dist.service.previous import DRAWS, OWN
-from cagp_dist.service.solve import LeftOut, Solution, SolveStep, solve
-from cagp_dist.service.task import PreparedJob
+from cagp_dist.service.recalibration_plan import NOT_ASKED
+from cagp_dist.service.solve import Execution, LeftOut, Solution, SolveStep, solve
+from cagp_dist.service.task import PreparedJob, fit_mean
 from cagp_dist.solvers import Neighbours, Status
-from cagp_dist.solvers.engine.kept_weights import WeightStore
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+
+FEW_PLACES = 400
+"""Observed places up to which each fold has a fit of its own: a second for all of them, or two."""
+
+
+def numbers_of_folds(places: int, folds: int) -> list[Indices]:
+    """Group the folds: those of a group are predicted with numbers fitted to all other groups."""
+    groups = folds if places <= FEW_PLACES else 2
+    return np.array_split(np.arange(folds), groups)
+
+
+def fit_folds(task: PreparedJob, execution: Execution) -> tuple[Prior, ...]:
+    """Fit the numbers of the prior for each fold, the mean of the prior among them.
+
+    Whatever a search has reached is taken: a number on its bound, or one that few places do not determine, is
+    no worse a guess for having been found without the fold.
+    """
+    design = task.design
+    if design.folds is None:
+        return ()
+    groups = numbers_of_folds(design.test.size, count_folds(design))
+    priors: list[Prior] = []
+    for number, group in enumerate(groups):
+
+        def report(part: float | None, text: str, number: int = number) -> None:
+            execution.progress(part, f"without part {number + 1} of {len(groups)} of the folds, {text}")
+
+        left = design.test[np.isin(design.folds, group)]
+        train = design.train[~np.isin(design.train, left)]
+        mean = fit_mean(task.job.prior, task.family, task.points, train)
+        rest = replace(task, design=replace(design, train=train), mean=mean)
+        priors += [fit_prior(rest, replace(execution, progress=report)).prior] * group.size
+    return tuple(priors)
+
+
+def count_folds(design: Design) -> int:
+    """How many folds a cross-validation has; 0 without one."""
+    return 0 if design.folds is None else int(design.folds.max()) + 1
+
+
+def parts_of(task: PreparedJob) -> list[PreparedJob]:
+    """Give the jobs of a cross-validation, one for each fold."""
+    return [part_of(task, fold) for fold in range(count_folds(task.design))]
+
+
+def part_of(task: PreparedJob, fold: int) -> PreparedJob:
+    """Give the job of a fold: its points are predicted from those of the others."""
+    left = task.design.test[task.design.folds == fold]
+    train = task.design.train[~np.isin(task.design.train, left)]
+    design = Design(train=train, test=left, test_weights=np.ones(left.size), cells=None)
+    return replace(
+        task,
+        design=design,
+        mean=fit_mean(task.job.prior, task.family, task.points, train),
+        prior=None,
+        places=places_on_grid(task.solver, task.points, design),
+        wanted=None,
+        recalibration=NOT_ASKED,
+    )
+
+
+def without_test(task: PreparedJob) -> PreparedJob:
+    """Leave what is predicted from all observed points: map cells and places."""
+    design = replace(task.design, test=np.arange(0), test_weights=np.ones(0), folds=None)
+    return replace(task, design=design, recalibration=NOT_ASKED)
 
 
 def solve_task(
-    task: PreparedJob,
-    prior: Prior,
-    *,
-    executor: Executor,
-    memory_limit_bytes: int | None = None,
-    on_plan: Callable[[Plan], None],
-    progress: Callable[[float, str], None],
-    X_mean: Array | LinearFunctionals | None = None,
-    X_sampled: Array | LinearFunctionals | None = None,
-    fold_priors: Sequence[Prior] = (),
-    checkpoints: SolveCheckpoints | None = None,
-    weights: WeightStore | None = None,
+    task: PreparedJob, prior: Prior, execution: Execution, *, fold_priors: Sequence[Prior] = ()
 ) -> Solution:
-    """Predict test points, map cells and places of a task.
+    """Predict test points, map cells and places of a job.
 
     With folds, each test point is predicted from the points of the other folds, with a prior mean fitted to
-    them; kernel and noise are those of ``fold_priors``, or of ``prior`` in all folds. Map and places are
-    predicted from all points.
+    them; kernel and noise are those of ``fold_priors``, or of ``prior`` in all folds.
     """
-    parts = list(task.folds())
-    columns = [np.searchsorted(task.design.test, part.design.test) for part in parts]
-    names = [f"fold {number + 1} of {len(parts)}" for number in range(len(parts))]
-    total = len(task.new_inputs)
-    if not parts:
-        parts, columns, names = [task], [np.arange(total)], [""]
-    elif total > task.design.test.size or X_sampled is not None:
-        parts.append(task.without_test())
-        columns.append(np.arange(task.design.test.size, total))
-        names.append("all points")
+    folds, test, total = count_folds(task.design), task.design.test.size, len(task.new_inputs)
+    names = [f"fold {fold + 1} of {folds}" for fold in range(folds)]
+    columns = [np.flatnonzero(task.design.folds == fold) for fold in range(folds)]
+    everywhere = without_test(task) if folds else task
+    if not folds or total > test or task.sampled_inputs is not None:
+        names.append("all points" if folds else "")
+        columns.append(np.arange(test if folds else 0, total))
     found: dict[int, Solution] = {}
     # all points first: what does not fit is refused before any fold is solved
-    for done, number in enumerate([len(parts) - 1, *range(len(parts) - 1)]):
+    for done, number in enumerate([len(names) - 1, *range(len(names) - 1)]):
 
-        def report(fraction: float, text: str, number: int = number, done: int = done) -> None:
-            which = names[number]
-            progress((done + fraction) / len(parts), ", ".join(filter(None, (which, text))))
+        def report(fraction: float | None, text: str, number: int = number, done: int = done) -> None:
+            said = ", ".join(filter(None, (names[number], text)))
+            execution.progress((done + (fraction or 0.0)) / len(names), said)
 
-        part, is_last = parts[number], number == len(parts) - 1
-        found[number] = solve_part(
-            part,
-            fold_priors[number] if number < len(fold_priors) else prior,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            on_plan=on_plan if done == 0 else _unseen,
-            progress=report,
-            X_mean=X_mean if is_last else None,
-            mean_like=part.mean_like if is_last else None,
-            X_sampled=X_sampled if is_last else None,
-            samples=task.design.samples,
-            checkpoints=None if checkpoints is None else checkpoints.within(f"solve-{number}"),
-            weights=weights,
-        )
-    solutions = [found[number] for number in range(len(parts))]
-    together = solutions[0] if len(parts) == 1 else _together(task, solutions, columns, total)
+        own = replace(execution.within(f"solve-{number}"), progress=report)
+        if done:  # a plan that is much like the first one is not said
+            own = replace(own, on_plan=lambda plan: None)
+        part = part_of(task, number) if number < folds else everywhere
+        found[number] = solve_part(part, fold_priors[number] if number < len(fold_priors) else prior, own)
+    solutions = [found[number] for number in range(len(names))]
+    together = solutions[0] if len(names) == 1 else _together(task, solutions, columns, total)
     if task.recalibration.errors == "leave-one-out":
-        progress(1.0, "each observation from all others")
-        left_out = _left_out(task, prior, executor=executor, memory_limit_bytes=memory_limit_bytes)
-        together = replace(together, left_out=left_out)
+        execution.progress(1.0, "each observation from all others")
+        together = replace(together, left_out=_left_out(task, prior, execution))
     if task.previous is not None:
-        draws = _error_draws(
-            parts[-1],
-            prior,
-            solutions[-1],
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            progress=progress,
-        )
+        draws = _error_draws(everywhere, prior, solutions[-1], execution)
         together = replace(together, error_draws=draws)
     if not fold_priors or task.design.folds is None:
         return together
@@ -97,55 +132,34 @@ def solve_task(
     return replace(together, test_nugget=nuggets[task.design.folds])
 
 
-def solve_part(
-    task: PreparedJob,
-    prior: Prior,
-    *,
-    executor: Executor,
-    memory_limit_bytes: int | None = None,
-    on_plan: Callable[[Plan], None],
-    progress: Callable[[float, str], None],
-    X_mean: Array | LinearFunctionals | None = None,
-    mean_like: Indices | None = None,
-    X_sampled: Array | LinearFunctionals | None = None,
-    samples: int = 0,
-    checkpoints: SolveCheckpoints | None = None,
-    weights: WeightStore | None = None,
-) -> Solution:
-    """Solve a task without folds; errors of the run before go through the same solve, and are counted."""
-    previous, columns = task.previous, task.targets
-    if previous is not None:
-        columns = previous.columns(task.inputs, columns, prior.kernel)
+def solve_part(task: PreparedJob, prior: Prior, execution: Execution) -> Solution:
+    """Solve a job without folds; errors of the run before go through the same solve, and are counted."""
     found = solve(
         task.conditioned(prior),
-        *task.observations_of(columns),
+        *task.observations_of(_columns(task, prior)),
         task.new_inputs,
         solver=task.solver,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        on_plan=on_plan,
-        progress=progress,
-        X_mean=X_mean,
-        mean_like=mean_like,
-        X_sampled=X_sampled,
-        samples=samples,
-        checkpoints=checkpoints,
-        weights=weights,
+        execution=execution,
+        X_mean=task.mean_inputs,
+        mean_like=task.mean_like,
+        X_sampled=task.sampled_inputs,
+        samples=task.design.samples,
     )
-    if previous is None:
+    if task.previous is None:
         return found
-    return previous.counted(found, task.new_inputs, X_sampled, prior.kernel, cells=task.columns.cells)
+    return task.previous.counted(
+        found, task.new_inputs, task.sampled_inputs, prior.kernel, cells=task.columns.cells
+    )
 
 
-def _error_draws(
-    task: PreparedJob,
-    prior: Prior,
-    solution: Solution,
-    *,
-    executor: Executor,
-    memory_limit_bytes: int | None,
-    progress: Callable[[float, str], None],
-) -> Array:
+def _columns(task: PreparedJob, prior: Prior) -> Array:
+    """Columns of data (n, T) of a solve: what was observed, with errors of the run before."""
+    if task.previous is None:
+        return task.targets
+    return task.previous.columns(task.inputs, task.targets, prior.kernel)
+
+
+def _error_draws(task: PreparedJob, prior: Prior, solution: Solution, execution: Execution) -> Array:
     """Draw the error of the map, (N, r): what this solve left unknown, and what is left of earlier errors."""
     assert task.previous is not None
     assert task.design.cells is not None
@@ -153,42 +167,33 @@ def _error_draws(
     count = DRAWS if left is None else len(left)
     # the map's matrix has to be that of the solve, which for neighbours depends on all targets together
     together = isinstance(task.solver, Neighbours) and not task.design.samples
-    cells = unit_sphere(*task.design.cells.points())
     own = sample_posterior(
         task.conditioned(prior),
         *task.observations_of(np.where(np.isnan(task.targets), np.nan, 0.0)),
-        task.new_inputs if together else cells,
+        task.new_inputs if together else unit_sphere(*task.design.cells.points()),
         solver=task.solver,
         samples=count,
         generator=task.previous.generator(OWN),
-        progress=lambda state: progress(state.fraction, f"{count} draws of the error of the map"),
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
+        progress=lambda state: execution.progress(state.fraction, f"{count} draws of the error of the map"),
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
     )[:, task.columns.cells if together else slice(None), 0]
     return own if left is None else own + left
 
 
-def _left_out(
-    task: PreparedJob, prior: Prior, *, executor: Executor, memory_limit_bytes: int | None
-) -> LeftOut:
-    """Predict each observation of a task from all the others."""
-    previous, columns = task.previous, task.targets
-    if previous is not None:
-        columns = previous.columns(task.inputs, columns, prior.kernel)
+def _left_out(task: PreparedJob, prior: Prior, execution: Execution) -> LeftOut:
+    """Predict each observation of a job from all the others."""
+    columns = _columns(task, prior)
     mean, variance = each_left_out(
         task.conditioned(prior),
         *task.observations_of(columns),
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
     )
     if task.places is not None:
         mean, variance = (fields.reshape(len(fields), -1)[:, task.places[1]] for fields in (mean, variance))
     found = LeftOut(mean, np.sqrt(variance))
-    return found if previous is None else previous.counted_left_out(found, columns, task.inputs)
-
-
-def _unseen(plan: Plan) -> None:
-    """Leave a plan that is much like the first one unsaid."""
+    return found if task.previous is None else task.previous.counted_left_out(found, columns, task.inputs)
 
 
 def _together(task: PreparedJob, solutions: list[Solution], columns: list[Indices], total: int) -> Solution:
@@ -209,10 +214,7 @@ def _together(task: PreparedJob, solutions: list[Solution], columns: list[Indice
     return Solution(
         steps=tuple(steps),
         status=Status.worst(solution.status for solution in solutions),
-        plan=(
-            *solutions[0].plan,
-            size_of_task(task).solves_line(),
-        ),
+        plan=(*solutions[0].plan, task.size.solves_line()),
         fine_mean=solutions[-1].fine_mean,
         sampled=solutions[-1].sampled,
         computational_std=_placed(known, columns, total) if len(known) == len(unfinished) else None,

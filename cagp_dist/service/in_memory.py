@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
+from cagp_dist.service.jobfile.config import changed
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.zarr_arrays import content_sha256
@@ -18,11 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_observations(job: Job, observations: "xr.DataArray | xr.Dataset") -> Job:
-    """Give a job observations of xarray in place of those of its source, as a file in its output folder.
-
-    The same values, coordinates and attributes are the same file, so that a run that was done is found and
-    one that was interrupted goes on.
-    """
+    """Give a job observations of xarray in place of those of its source, as a file in its output folder."""
     dataset = _plain(observations, job.observations.variable)
     attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
     digest = text_sha256(content_sha256(dataset) + json.dumps(attributes, sort_keys=True, default=repr))
@@ -31,8 +28,7 @@ def with_observations(job: Job, observations: "xr.DataArray | xr.Dataset") -> Jo
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as temporary:
             dataset.to_netcdf(temporary, engine="h5netcdf")
-    table = job.observations.model_copy(update={"source": f"file:{path}"})
-    return job.model_copy(update={"observations": table})
+    return changed(job, "observations", source=f"file:{path}")
 
 
 def _plain(observations: "xr.DataArray | xr.Dataset", variable: str) -> "xr.Dataset":

@@ -1,24 +1,27 @@
-"""Observations of a job: from their source into a store under the output root, each time once."""
+"""Observations of a job: which times they are of, and from their source into a store, each time once."""
 
+import datetime as dt
 import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cagp_dist.arrays import Times
+from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
-from cagp_dist.errors import CagpError, DataError
+from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.kernels import KERNELS
-from cagp_dist.service.inputs import note_input
-from cagp_dist.service.jobfile.config import with_listed_times
+from cagp_dist.service.jobfile.config import job_of_fit_times, with_fit_times, with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.observations_table import ObservationsTable, SyntheticTable
-from cagp_dist.text import without_secrets
+from cagp_dist.service.jobfile.times_key import Newest, TimeRule
+from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.text import counted, without_secrets
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,8 +31,22 @@ if TYPE_CHECKING:
 FINAL_WAIT_SECONDS = 10.0
 """How long a source may take to say whether it has a final field: a job does not wait for it."""
 
+RECORD = "inputs.json"
+
+CDS_DELAY_DAYS = 6
+"""The Climate Data Store has ERA5 up to about five days ago; with six, whole days are there."""
+
 Report = Callable[[str], None]
 T = TypeVar("T")
+
+
+def ingest_all(job: Job, *, report: Report) -> "tuple[Job, xr.Dataset, xr.Dataset | None]":
+    """Bring in the field of a job, and that of ``fit_times`` if it has them; the job lists its times then."""
+    job = resolved(job, report=report)
+    field, other = ingest(job, report=report), job_of_fit_times(job)
+    if other is None:
+        return job, field, None
+    return job, field, ingest(other, report=lambda text: report(f"times of the fit: {text}"))
 
 
 def ingest(job: Job, *, report: Report) -> "xr.Dataset":
@@ -52,7 +69,7 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
     stored = stored_observations(job)
     field = None
     if stored is not None and (field := _with_final_fields(job, stored, report)) is None:
-        report(f"nothing to fetch, {_times(stored.sizes['time'])} in the store already")
+        report(f"nothing to fetch, {counted(stored.sizes['time'], 'time')} in the store already")
         return stored
     if field is None:
         field = _open(table, cache=job.root / "downloads", report=report)
@@ -69,11 +86,11 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
         report(f"preliminary fields that have final ones now are set aside in {aside}")
     added = append_times(path, field)
     if (left := preliminary_times(field)).size:
-        report(f"{_times(left.size)} preliminary (ERA5T): the final fields will take their places")
+        report(f"{counted(left.size, 'time')} preliminary (ERA5T): the final fields will take their places")
     if table.kind == "file":
         reading = _store_path(job.root, table, content=table.source).stem
         note_input(path, field, reading=reading, report=report)
-    report(f"{_times(added.times_added)} added, {added.times_present} there already")
+    report(f"{counted(added.times_added, 'time')} added, {added.times_present} there already")
     found = open_observations(path, times=wanted)
     if aside is not None:
         remove_old_preliminary(path)
@@ -86,14 +103,13 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
     Returns what is stored, with those that it has in their places; None if it has none by now, or does not
     say within `FINAL_WAIT_SECONDS`: what is there will do.
     """
-    from cagp_dist.era5.canonical import joined_times
     from cagp_dist.store.preliminary import preliminary_times
 
     age = np.datetime64(time.time_ns(), "ns") - (left := preliminary_times(stored))
     due = left[age / np.timedelta64(1, "D") > SOURCES[job.observations.kind].final_after_days]
     if not due.size:
         return None
-    report(f"{_times(due.size)} preliminary (ERA5T): asking the source for the final fields")
+    report(f"{counted(due.size, 'time')} preliminary (ERA5T): asking the source for the final fields")
     table = with_listed_times(job, due).observations
     cache = job.root / "downloads"
     try:
@@ -103,27 +119,29 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
         return None
     final = ~np.isin(found["time"].values, preliminary_times(found))
     if not final.all():
-        report(f"{_times(int(np.sum(~final)))} still preliminary")
+        report(f"{counted(int(np.sum(~final)), 'time')} still preliminary")
     if not final.any():
         return None
-    field = joined_times([stored, found.isel(time=final)])
-    digests = [str(part.attrs["source_sha256"]) for part in (stored, found)]
-    field.attrs |= {"source": found.attrs["source"], "source_sha256": joint_sha256(digests)}
-    return field
+    return _joined(stored, found, times=final)
 
 
 def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
     """Add the stored times that share a batch with a preliminary field that is replaced."""
-    from cagp_dist.era5.canonical import joined_times
     from cagp_dist.store.ingested import open_observations
     from cagp_dist.store.superseded import times_set_aside
 
     times = np.setdiff1d(times_set_aside(store, field), field["time"].values)
     if not times.size:
         return field
-    beside = open_observations(store, times=times)
-    found = joined_times([beside, field])
-    digests = [str(part.attrs["source_sha256"]) for part in (beside, field)]
+    return _joined(open_observations(store, times=times), field)
+
+
+def _joined(stored: "xr.Dataset", field: "xr.Dataset", times: Mask | slice = slice(None)) -> "xr.Dataset":
+    """Put some of the times of a field, whose source is said, beside or in place of those that are stored."""
+    from cagp_dist.era5.canonical import joined_times
+
+    found = joined_times([stored, field.isel(time=times)])
+    digests = [str(part.attrs["source_sha256"]) for part in (stored, field)]
     found.attrs |= {"source": field.attrs["source"], "source_sha256": joint_sha256(digests)}
     return found
 
@@ -162,10 +180,7 @@ def is_remote(table: ObservationsTable) -> bool:
 
 
 def stored_observations(job: Job) -> "xr.Dataset | None":
-    """Observations that are in the store, if all times of the job are, whatever the source holds now.
-
-    None for a file, whose content is known only once it was read.
-    """
+    """Observations that are in the store, if all times of the job are, whatever the source holds now."""
     from cagp_dist.store.ingested import open_observations
 
     table, content = job.observations, None
@@ -251,5 +266,114 @@ def _store_path(root: Path, table: ObservationsTable, *, content: str | None) ->
     return root / "observations" / f"{table.kind}-{digest}.zarr"
 
 
-def _times(count: int) -> str:
-    return "1 time" if count == 1 else f"{count} times"
+def note_input(store: Path, field: "xr.Dataset", *, reading: str, report: Report) -> None:
+    """Record the digest of what was read, and say so if it is another one than that of the last time."""
+    path = store.parent / RECORD
+    known = _records(path)
+    now = {
+        "source": str(field.attrs["source"]),
+        "sha256": str(field.attrs["source_sha256"]),
+        "read": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "store": store.name,
+    }
+    before = known.get(reading)
+    if before is not None and before["sha256"] != now["sha256"]:
+        report(
+            f"{now['source']} is not what it was on {before['read']} (SHA-256 {before['sha256'][:8]} then, "
+            f"{now['sha256'][:8]} now): {_compared(store.with_name(before['store']), field)}"
+        )
+    elif before is not None:
+        return
+    with whole_file(path) as draft:
+        draft.write_text(json.dumps({**known, reading: now}, indent=1, sort_keys=True) + "\n")
+
+
+def _compared(before: Path, field: "xr.Dataset") -> str:
+    """Say how the values of a field differ from those of a store at the times that both have."""
+    from cagp_dist.store.ingested import open_observations
+
+    try:
+        old = open_observations(before)
+    except CagpError:
+        return "what was ingested then cannot be read, and is not compared"
+    (name,) = field.data_vars
+    times = np.intersect1d(old.time.values, field.time.values)
+    then, now = (dataset[name].sel(time=times).values for dataset in (old, field))
+    if not times.size or then.shape != now.shape:
+        return "it has other times or another grid"
+    differ = ~((then == now) | (np.isnan(then) & np.isnan(now)))
+    count = int(differ.sum())
+    if not count:
+        return f"the values of the {counted(times.size, 'time')} that both have are the same"
+    return (
+        f"{counted(count, 'value')} of {differ.size:,} at the {counted(times.size, 'time')} that both have "
+        "differ. If it was not replaced on purpose, it is damaged: fetch it again"
+    )
+
+
+def _records(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        found = json.loads(path.read_text())
+        return {
+            key: {name: str(entry[name]) for name in ("source", "sha256", "read", "store")}
+            for key, entry in found.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def resolved(job: Job, *, report: Report, offline: bool = False, now: dt.datetime | None = None) -> Job:
+    """Work out which times a job takes, and which its prior is fitted to."""
+    look = partial(_available, job, report=report, offline=offline, now=now)
+    if isinstance(rule := job.observations.times, TimeRule):
+        found = _times_of(rule, look, key="[observations] times")
+        job = with_listed_times(job, found)
+        report(f"{counted(found.size, 'time')}: {_extent(found)}")
+    if isinstance(rule := job.prior.fit_times, TimeRule):
+        found = _times_of(rule, look, key="[prior] fit_times")
+        job = with_fit_times(job, found)
+        report(f"{counted(found.size, 'time')} of the fit: {_extent(found)}")
+    return job
+
+
+def _times_of(rule: TimeRule, look: Callable[[TimeRule], Times], *, key: str) -> Times:
+    """Work out a rule, from the times of the source if it needs them."""
+    available = look(rule) if rule.needs_source else np.empty(0, dtype="datetime64[ns]")
+    try:
+        return rule.times(available)
+    except ValueError as error:
+        raise DataError(f"{key}: {error}.") from error
+
+
+def _available(
+    job: Job,
+    rule: TimeRule,
+    *,
+    report: Report,
+    offline: bool,
+    now: dt.datetime | None,
+) -> Times:
+    table = job.observations
+    if table.source == "cds":
+        if not (isinstance(rule, Newest) and (rule.every or rule.at)):
+            raise ConfigurationError(
+                'source "cds" has every hour since 1940; say which, with every or at: times = '
+                '{ from = "2017-04-01", to = "2017-04-30", every = "6h" } or { last = "5d", at = "12:00" }.'
+            )
+        day = np.datetime64((now or dt.datetime.now(dt.UTC)).date(), "D") - CDS_DELAY_DAYS
+        return np.array([day + np.timedelta64(23, "h")], dtype="datetime64[ns]")
+    if not (offline and is_remote(table)):
+        return available_times(job, report=report)
+    stored = ingested_times(job)
+    if stored is None:
+        raise ConfigurationError(
+            f"which times these are depends on {without_secrets(table.source)}, which was not read "
+            "yet. Run `cagp ingest` with the same job first, or list them, or say every: times = "
+            '{ from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
+        )
+    return stored
+
+
+def _extent(found: Times) -> str:
+    first, last = (str(time.astype("datetime64[m]")) for time in (found[0], found[-1]))
+    return first if found.size == 1 else f"{first} to {last}"

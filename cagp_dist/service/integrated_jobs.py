@@ -22,8 +22,9 @@ from cagp_dist.predictive import Mixture
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.service.folds import parts_of, without_test
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
-from cagp_dist.service.solve import LeftOut, MixedLaws, Solution, SolveStep
+from cagp_dist.service.solve import Execution, LeftOut, MixedLaws, Solution, SolveStep
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Status
 from cagp_dist.store.schema import PublishedLaw
@@ -40,18 +41,10 @@ UNIT = Matern32(1.0)
 
 @dataclass(frozen=True, eq=False)
 class IntegratedNumbers:
-    """Posteriors of the numbers of a job.
+    """Posteriors of the numbers of a job."""
 
-    Attributes
-    ----------
-    everywhere : Integrated
-        By all observations.
-    by_fold : tuple of Integrated
-        Of a cross-validation, by those of the other folds.
-    """
-
-    everywhere: Integrated
-    by_fold: tuple[Integrated, ...] = ()
+    everywhere: Integrated  # by all observations
+    by_fold: tuple[Integrated, ...] = ()  # of a cross-validation, by those of the other folds
 
 
 def integrate_numbers(
@@ -74,7 +67,7 @@ def integrate_numbers(
     if obstacle is not None:
         return None, _plugged_in(asked, obstacle)
     assert isinstance(kernel, Elementary)  # `why_not`
-    parts = [task, *task.folds()]
+    parts = [task, *parts_of(task)]
     found = []
     for number, part in enumerate(parts):
         progress(number / len(parts), "integral over lengthscale, variance and noise")
@@ -94,17 +87,14 @@ def _kernel_of(fold: PreparedJob, kernel: Kernel) -> Kernel:
     prior = fold.job.prior
     if chosen_by(prior.kernel) is None or prior.fit_to != "observed" or fold.fit_points is not None:
         return kernel
-    return fit_prior(fold, executor=SerialExecutor(), progress=lambda part, text: None).prior.kernel
+    return fit_prior(fold, Execution(SerialExecutor())).prior.kernel
 
 
 def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: Solution) -> Solution:
-    """Put mixtures in the place of what one set of numbers predicts, at the end of a solve.
-
-    The steps before stay those of the numbers of maximum likelihood.
-    """
+    """Put mixtures in the place of what one set of numbers predicts, at the end of a solve."""
     last, columns, found = solution.steps[-1], task.columns, numbers.everywhere
     mean, std = np.empty((2, len(task.points.times), len(task.new_inputs)))
-    everywhere = task.without_test() if numbers.by_fold else task
+    everywhere = without_test(task) if numbers.by_fold else task
     rest = slice(columns.test.stop if numbers.by_fold else 0, None)
     mean[:, rest], std[:, rest] = _moments(everywhere, found, everywhere.new_inputs)
     tested = list(_at_test(task, numbers))
@@ -112,7 +102,7 @@ def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: Solut
     for at, times, law in tested:
         _put(of_test, np.ix_(times, at), law)
     if numbers.by_fold:
-        for part, of_fold in zip(task.folds(), numbers.by_fold, strict=True):
+        for part, of_fold in zip(parts_of(task), numbers.by_fold, strict=True):
             at = np.searchsorted(task.design.test, part.design.test)
             mean[:, at], std[:, at] = _moments(part, of_fold, part.new_inputs)
     nuggets = np.array([_nugget(task, each) for each in numbers.by_fold or (found,)])
@@ -159,14 +149,13 @@ def _moments(task: PreparedJob, found: Integrated, targets: Array | LinearFuncti
 
 def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, Indices, Mixture]]:
     """Yield laws of the observations at test points, some points and some times together."""
-    parts = list(task.folds()) or [task]
+    parts = parts_of(task) or [task]
     for part, found in zip(parts, numbers.by_fold or (numbers.everywhere,), strict=True):
         test = part.design.test
         at = np.searchsorted(task.design.test, test) if numbers.by_fold else np.arange(test.size)
         noise = _known_noise(task, test)
         for fields, times in _patterns(part):
-            X = task.inputs_at(test)
-            yield at, times, Mixture(*found.predict(fields, X, noise_variance=noise))
+            yield at, times, Mixture(*found.predict(fields, task.points.X[test], noise_variance=noise))
 
 
 def _scored(task: PreparedJob, laws: list[tuple[Indices, Indices, Mixture]]) -> PointScores:

@@ -19,15 +19,13 @@ from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
-from cagp_dist.runtime import Executor
-from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, fit_mean
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.fit_result import FitProgress, FitResult
-    from cagp_dist.service.jobfile.prior_table import FitTo
 
 
 T = TypeVar("T")
@@ -38,35 +36,17 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class FittedPrior:
-    """A prior whose numbers were fitted.
+    """A prior whose numbers were fitted."""
 
-    Attributes
-    ----------
-    prior : Prior
-        Kernel, noise and the mean of the job.
-    result : FitResult
-        Estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them.
-    fit_to : {"observed", "field"}
-        What the job asked for.
-    where : str
-        What they were fitted to, for people.
-    units : str
-        Of the values.
-    likelihood : str
-        Which one, for people.
-    times : int
-        Times whose fields share the three numbers.
-    effective_times : float
-        How many independent fields they are worth (`cagp_dist.likelihood.replicates`).
-    """
-
-    prior: Prior
+    prior: Prior  # kernel, noise and the mean of the job
+    # estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them
     result: "FitResult"
-    fit_to: "FitTo"
-    where: str
-    units: str = "K"
-    likelihood: str = "exact"
-    times: int = 1
+    fit_to: FitTo  # what the job asked for
+    where: str  # what they were fitted to, for people
+    units: str = "K"  # of the values
+    likelihood: str = "exact"  # which one, for people
+    times: int = 1  # times whose fields share the three numbers
+    # how many independent fields they are worth (`cagp_dist.likelihood.replicates`)
     effective_times: float = 1.0
 
     @property
@@ -76,21 +56,13 @@ class FittedPrior:
 
     @property
     def noise_is_negligible(self) -> bool:
-        """Whether all that is not determined is a noise variance so small that it makes no difference.
-
-        On a fine grid of a reanalysis, which has no noise, it is: its logarithm has no standard error, or a
-        large one, and the noise variance itself is far below that of the field. A search that looks for it
-        in vain may end unconverged; the other numbers are then within a tenth of a standard error.
-        """
+        """Whether all that is not determined is a noise variance so small that it makes no difference."""
         from cagp_dist.likelihood.negligible import noise_is_negligible
 
         return noise_is_negligible(self.result, self.prior)
 
     def estimates(self) -> list[tuple[str, float, float]]:
-        """Name, value and standard error of each number, in the order of the job file.
-
-        The standard error is NaN where there is none. Of a sum the lengthscales and variances of all parts.
-        """
+        """Name, value and standard error of each number, in the order of the job file."""
         parts, errors = self.prior.kernel.parts, self.result.standard_errors
         values = (
             *(part.common_lengthscale for part in parts),
@@ -101,11 +73,7 @@ class FittedPrior:
         return list(zip(Numbering(len(parts)).names, values, spread, strict=True))
 
     def intervals(self) -> list[tuple[float, float]]:
-        """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`.
-
-        NaN where there is no standard error. That of a nugget beside a known noise is symmetric in the
-        logarithm of both together, and ends at zero.
-        """
+        """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`."""
         *others, (low, high) = self.result.intervals(LEVEL).values()
         known = self.result.prior.noise_number - self.prior.noise_number
         return [*others, (max(low - known, 0.0), high - known) if isfinite(low) else (low, high)]
@@ -173,27 +141,15 @@ def _finite(number: float | None) -> float | None:
 
 
 def fit_prior(
-    task: PreparedJob,
-    *,
-    executor: Executor,
-    memory_limit_bytes: int | None = None,
-    progress: Callable[[float | None, str], None],
-    checkpoints: SolveCheckpoints | None = None,
+    task: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
 ) -> FittedPrior:
-    """Fit lengthscale, variance and noise variance of a job's kernel (of a sum all of them), given its mean.
-
-    By default the values at the observed points decide, and no other value is read; with
-    ``fit_to = "field"`` in ``[prior]`` those of the whole field do, held-out points included. With
-    ``fit_times`` it is the values at these times, and a mean fitted to them. How the likelihood of either is
-    worked out is chosen by `fit_sites`. All times share the three numbers, as
-    replicates of one prior; the standard errors count them as independent, and how many independent ones they
-    are worth is estimated. Where the noise of the measurements is known, the noise variance is what is added
-    to it (a nugget).
-    """
+    """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance, given its mean."""
     from cagp_dist.likelihood.replicates import effective_fields
 
     points, observed, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
+    note(f"to {sites.where}, on {execution.executor.description}")
+    note(f"likelihood: {sites.likelihood}")
     known, least = np.zeros(()), 0.0
     if points.noise_variance is not None:
         known = points.noise_variance
@@ -206,9 +162,9 @@ def fit_prior(
         mean=own,
         known=known,
         least=least,
-        resources=Resources(executor, memory_limit_bytes),
-        progress=lambda state: progress(None, _shown(state)),
-        checkpoints=checkpoints,
+        resources=Resources(execution.executor, execution.memory_limit_bytes),
+        progress=lambda state: execution.progress(None, _shown(state)),
+        checkpoints=execution.checkpoints,
     )
     prior = Prior(result.prior.kernel, nugget, task.mean)
     noise = np.full(sites.chosen.size, result.prior.noise_number)
@@ -241,20 +197,16 @@ def values_of_fit(task: PreparedJob) -> tuple[Observations, Indices, FieldMean |
     """Field that the numbers of a job are fitted to, which of its points are observed, and the mean of it."""
     if task.fit_points is None:
         return task.points, task.design.train, task.mean
-    train = same_places(task.fit_points, task.points, task.design.train)
-    if train.size == 0:
-        raise DataError(
-            f"[prior] fit_times: none of the {task.design.train.size:,} observed places has a value at these "
-            "times; choose others."
-        )
-    return task.fit_points, train, fit_mean(task.job, task.family, task.fit_points, train)
-
-
-def same_places(points: Observations, others: Observations, chosen: Indices) -> Indices:
-    """Find the points that are where the chosen ones of others are, in their order; those that are there."""
+    points, others, chosen = task.fit_points, task.points, task.design.train
     latitude, longitude = others.latitude_degrees[chosen], others.longitude_degrees[chosen]
     found = coinciding(latitude, longitude, points.latitude_degrees, points.longitude_degrees)
-    return found[found >= 0]
+    train = found[found >= 0]
+    if train.size == 0:
+        raise DataError(
+            f"[prior] fit_times: none of the {chosen.size:,} observed places has a value at these "
+            "times; choose others."
+        )
+    return points, train, fit_mean(task.job.prior, task.family, points, train)
 
 
 def sites_of(task: PreparedJob) -> Sites:
@@ -271,11 +223,8 @@ def at_fit_times(count: int) -> str:
     return f", with the values of {counted(count, 'time')} in fit_times"
 
 
-def fit_sites(points: Observations, train: Indices, *, fit_to: "FitTo") -> Sites:
-    """Choose the points and times that decide (`choose_sites`), of the observed points or of the field.
-
-    Shapes: ``train`` (n,).
-    """
+def fit_sites(points: Observations, train: Indices, *, fit_to: FitTo) -> Sites:
+    """Choose the points and times that decide (`choose_sites`), of the observed points or of the field."""
     asked = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
     present = ~np.isnan(points.values)[:, asked]
     sites = choose_sites(
@@ -292,7 +241,7 @@ def fit_sites(points: Observations, train: Indices, *, fit_to: "FitTo") -> Sites
     return replace(sites, chosen=asked[sites.chosen], where=where)
 
 
-def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
+def fitted_to(fit_to: FitTo, *, observed: int, field: int | None) -> str:
     """Say what a fit uses; a field that was not read yet has None points."""
     if fit_to == "observed":
         return f"the {observed:,} observed points"
@@ -300,7 +249,7 @@ def fitted_to(fit_to: "FitTo", *, observed: int, field: int | None) -> str:
     return f"the whole field{size}, test points included"
 
 
-def check_fit(job: Job, fitted: FittedPrior) -> None:
+def check_fit(table: PriorTable, fitted: FittedPrior) -> None:
     """Raise `FitError` unless the numbers can be used; the text has the remedy and those it reached."""
     status, at_bound = fitted.result.status, " and ".join(fitted.result.at_bound)
     if not fitted.ok:
@@ -308,24 +257,24 @@ def check_fit(job: Job, fitted: FittedPrior) -> None:
         raise FitError(
             f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
             "Nothing was published. To go on with the numbers it reached, put them into the job:\n"
-            f"{prior_table(job, fitted)}"
+            f"{prior_table(table, fitted)}"
         )
 
 
-def prior_table(job: Job, fitted: FittedPrior) -> str:
+def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
     """``[prior]`` of a job file with the fitted numbers, ready to paste."""
     numbers = [
         f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"
         for name, value in by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
     ]
-    mean = [f"mean = {_quoted(job.prior.mean)}"]
-    if job.prior.mean_estimate != "generalised":
-        mean.append(f"mean_estimate = {_quoted(job.prior.mean_estimate)}")
-    if job.prior.persistence is not None:
-        mean.append(f"persistence = {job.prior.persistence:g}")
-    if job.prior.covariates:
-        mean.append(f"covariates = [{', '.join(map(_quoted, job.prior.covariates))}]")
-        if (marks := job.prior.covariates_missing) is not None:
+    mean = [f"mean = {_quoted(table.mean)}"]
+    if table.mean_estimate != "generalised":
+        mean.append(f"mean_estimate = {_quoted(table.mean_estimate)}")
+    if table.persistence is not None:
+        mean.append(f"persistence = {table.persistence:g}")
+    if table.covariates:
+        mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
+        if (marks := table.covariates_missing) is not None:
             listed = [marks] if isinstance(marks, float) else marks
             mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
     return "\n".join(["[prior]", f'kernel = "{name_of(fitted.prior.kernel)}"', *mean, *numbers])

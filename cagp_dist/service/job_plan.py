@@ -5,16 +5,13 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
-from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.cell_means import MOST_NODES
-from cagp_dist.mapping import Observations
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.kept_solves import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
@@ -22,41 +19,31 @@ from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.service.disk import DiskNeed, check_disk, disk_need
-from cagp_dist.service.ingest import peek
+from cagp_dist.service.ingest import peek, resolved
 from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
+from cagp_dist.service.job_size import Size
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.design_table import BlockPoints, RandomPoints
-from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.job import Job, OutputTable
+from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import cells_of, samples_of_map
-from cagp_dist.service.observed_grids import places_on_grid
-from cagp_dist.service.point_roles import Design
 from cagp_dist.service.previous import DRAWS, check_one_time
-from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, Recalibrating, drawn_points
-from cagp_dist.service.resolved_times import resolved
-from cagp_dist.service.sharp_plan import SharpPlan, plan_sharp
+from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, drawn_points
+from cagp_dist.service.sharp_jobs import SharpPlan, plan_sharp
 from cagp_dist.service.solve import bounds_are_cheap
 from cagp_dist.service.task import (
-    Gaps,
+    ChosenPoints,
     PreparedJob,
-    calibrating_of,
     choice_line,
     choose_points,
-    gaps_of,
     prepare_job,
-    solver_of,
-    spacing_of,
-    targets_of,
     wanted_places,
 )
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Neighbours, Solver
 from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 from cagp_dist.store.checkpoints import checkpoints_folder
-from cagp_dist.tables import Places
 from cagp_dist.text import counted, rough_duration, without_secrets
-
-Seen: TypeAlias = tuple[Observations, Design, Recalibrating]
-"""What is known of a job whose field can be looked at."""
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 
@@ -65,155 +52,21 @@ LONG_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
-class Size:
-    """How large a solve is.
-
-    Attributes
-    ----------
-    observed, tested, mapped, times : int
-        Training points, test points, map cells, and times.
-    mean_mapped : int
-        Cells of a finer map of the mean alone. They are not part of the plan's bytes and seconds: one more
-        row of the Gram matrix each, and no sweep.
-    folds : int
-        Of a cross-validation, in which the observed points are the test points; else 0.
-    places : int
-        Places of a table.
-    nodes_per_cell : int
-        Of map cells whose mean is wanted; 0 where the field at their centres is.
-    regions, region_nodes : int
-        Regions over which means are wanted, and the cells that these are sums over.
-    calibrated : int
-        Calibration points, which are predicted too.
-    left_out : bool
-        Whether each observed point is predicted from all others as well.
-    samples : int
-        From which the error bars of the map are estimated, in place of a column for each cell; 0 for none.
-    earlier_errors : int
-        Draws of the error of the run before, which are solved for beside the values of each time.
-    error_draws : int
-        Draws of the error of the map, which are published for the run after.
-    gaps : Gaps or None
-        What the observed points lack at some times; None where that is nothing, or not known yet.
-    """
-
-    observed: int
-    tested: int
-    mapped: int
-    times: int
-    mean_mapped: int = 0
-    folds: int = 0
-    places: int = 0
-    nodes_per_cell: int = 0
-    gaps: Gaps | None = None
-    samples: int = 0
-    regions: int = 0
-    region_nodes: int = 0
-    calibrated: int = 0
-    left_out: bool = False
-    earlier_errors: int = 0
-    error_draws: int = 0
-
-    def line(self) -> str:
-        """Say it in one line."""
-        times = counted(self.times, "time")
-        cells = counted(self.mapped, "map cell") + (
-            f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
-        )
-        if self.samples:
-            cells += f" from {self.samples:,} samples"
-        if self.nodes_per_cell:
-            cells += f", means over {self.nodes_per_cell} nodes each"
-        tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"
-        if self.calibrated:
-            tested += f", {self.calibrated:,} to calibrate"
-        places = f"{counted(self.places, 'place')} of a table, " if self.places else ""
-        if self.regions:
-            places += f"{counted(self.regions, 'region')} of {self.region_nodes:,} cells, "
-        return f"{counted(self.observed, 'point')} observed, {tested}, {cells}, {places}{times}"
-
-    @property
-    def fields(self) -> int:
-        """Columns of data: values of all times, and draws of earlier errors."""
-        return self.times * (1 + self.earlier_errors)
-
-    @property
-    def predicted(self) -> int:
-        """Where values are predicted: points, map cells, places and regions."""
-        return self.tested + self.mapped + self.mean_mapped + self.places + self.regions
-
-    @property
-    def solves(self) -> int:
-        """How often a solve is done for the folds of a cross-validation and for what all points predict."""
-        return max(1, self.folds + bool(self.mapped + self.places + self.regions))
-
-    def solves_line(self) -> str:
-        """Say how many solves a cross-validation takes."""
-        if self.solves == self.folds:
-            return f"{self.solves} such solves, one for each fold"
-        tested = counted(self.tested_at_once, "test point")
-        return f"{self.solves} solves, one with all points and one with {tested} for each fold"
-
-    @property
-    def columns_of_map(self) -> int:
-        """Map cells that have a column of the solve."""
-        return 0 if self.samples else self.mapped
-
-    @property
-    def tested_at_once(self) -> int:
-        """Test points of one solve, at most: of a fold, or all."""
-        return -(-self.tested // self.folds) if self.folds else self.tested
-
-    @property
-    def targets(self) -> int:
-        """Points that one solve predicts, at most."""
-        others = self.calibrated + self.columns_of_map + self.places + self.regions
-        return max(self.tested_at_once, others) if self.folds else self.tested + others
-
-    @property
-    def cell_nodes(self) -> int:
-        """Nodes of the targets of one solve, at most; 0 where all are points."""
-        if not self.regions and not (self.nodes_per_cell and self.columns_of_map):
-            return 0
-        others = self.calibrated + self.places + self.region_nodes
-        others += self.columns_of_map * max(self.nodes_per_cell, 1)
-        return max(self.tested_at_once, others) if self.folds else self.tested + others
-
-
-@dataclass(frozen=True)
 class JobPlan:
-    """Size of a job and the plan of its solver.
-
-    Attributes
-    ----------
-    size : Size
-    plan : Plan
-        Carried out once for all times, or once for each; of a cross-validation the largest solve.
-    fit : str
-        What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
-    fold : Plan or None
-        Of one fold of a cross-validation, where its solves are not all alike.
-    sampled : Plan or None
-        Of the samples of the map, which are drawn before; of the solve with the most observed points.
-    sharp : SharpPlan or None
-        Of the solves of a sharp GP, which come after.
-    disk : str
-        What the job takes of the disk of its output folder, in a line; empty where that is not asked for.
-    choice : str
-        Which solver was chosen, in a line; empty where the job names one.
-    weights_bytes : int
-        Of weights that are kept, about.
-    """
+    """Size of a job and the plan of its solver."""
 
     size: Size
-    plan: Plan
+    plan: Plan  # carried out once for all times, or once for each; of a cross-validation the largest solve
+    # What is fitted before, empty if nothing is. It is not part of the plan's bytes and seconds.
     fit: str = ""
-    fold: Plan | None = None
+    fold: Plan | None = None  # of one fold of a cross-validation, where its solves are not all alike
+    # of the samples of the map, which are drawn before; of the solve with the most observed points
     sampled: Plan | None = None
-    sharp: SharpPlan | None = None
+    sharp: SharpPlan | None = None  # of the solves of a sharp GP, which come after
+    # what the job takes of the disk of its output folder, in a line; empty where that is not asked for
     disk: str = ""
-    choice: str = ""
-    weights_bytes: int = 0
+    choice: str = ""  # which solver was chosen, in a line; empty where the job names one
+    weights_bytes: int = 0  # of weights that are kept, about
 
     @property
     def solves(self) -> int:
@@ -280,12 +133,12 @@ def plan_job(
     size = _size(job, seen)
     if job.prior.is_previous:
         check_one_time(size.times)
-    solver = _unseen_solver(job, size.observed) if seen is None else solver_of(job, *seen[:2])
-    with workforce_of(job) if workers is None else nullcontext(Crew(workers)) as workforce:
+    solver = _unseen_solver(job.solver, size.observed) if seen is None else seen.solver
+    with workforce_of(job.cluster) if workers is None else nullcontext(Crew(workers)) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
-    found = replace(found, weights_bytes=kept_bytes(job, solver, found))
+    found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
-    found = replace(found, disk=need.line(), choice=choice_line(job, solver))
+    found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
     if job.prior.numbers is None:
         fit = f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
         found = replace(found, fit=fit)
@@ -307,55 +160,24 @@ def _own_checkpoints(job: Job) -> Path | None:
     return None
 
 
-def _fitted_to(job: Job, size: Size, seen: Seen | None) -> str:
+def _fitted_to(job: Job, size: Size, seen: ChosenPoints | None) -> str:
     fit_to = job.prior.fit_to
     if isinstance(times := job.prior.fit_times, tuple):
         where = fitted_to(fit_to, observed=size.observed, field=None)
         return where + at_fit_times(len(times))
     if seen is None:
         return fitted_to(fit_to, observed=size.observed, field=None)
-    points, design, _ = seen
-    return fit_sites(points, design.train, fit_to=fit_to).where
+    return fit_sites(seen.points, seen.design.train, fit_to=fit_to).where
 
 
 def _demands(
-    solver: Solver, of_all: Demand, seen: Seen, wanted: Callable[[], Places | None], *, columns: int
+    job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
 ) -> list[Demand]:
-    """Give the demand of each pattern of gaps, with so many columns of data for each time.
+    """Give the demand of each pattern of gaps; of a solver that takes a field at a time, that of the fullest.
 
-    Of a solver that takes one field at a time, that of the fullest.
-
-    On a grid the points of a fold are missing, too; of others the solve with all points stands for all.
+    On a grid the points of a fold are missing, too; of others the solve with all points stands for all, as
+    does one without gaps for a field that was not seen yet.
     """
-    points, design, recalibration = seen
-    places = places_on_grid(solver, points, design)
-    targets = (
-        None
-        if places is None or design.folds is not None
-        else targets_of(points, design, calibrating_of(design, recalibration), wanted())
-    )
-    present = ~np.isnan(points.values)[:, design.train]
-    if places is not None and design.folds is not None:
-        largest = design.test[design.folds == np.bincount(design.folds).argmax()]
-        present &= ~np.isin(design.train, largest)
-    groups = fields_by_pattern(present)
-    if not solver.many_fields:
-        groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
-    return [
-        replace(
-            of_all,
-            n=int(np.count_nonzero(present[group[0]])),
-            fields=group.size * columns,
-            grid=None if places is None else places.size(present[group[0]], targets),
-        )
-        for group in groups
-    ]
-
-
-def _demands_of(
-    job: Job, size: Size, solver: Solver, seen: Seen | None, workforce: Workforce
-) -> list[Demand]:
-    """Give the demand of each pattern of gaps; of a field that was not seen yet, that of a full one."""
     of_all = Demand(
         n=size.observed,
         q=size.targets,
@@ -363,41 +185,59 @@ def _demands_of(
         full_covariance=False,
         workers=workforce.workers,
         shares_memory=workforce.shares_memory,
-        memory_limit_bytes=memory_limit(job, workforce) or workforce.memory_bytes,
+        memory_limit_bytes=memory_limit(job.cluster, workforce) or workforce.memory_bytes,
         kernel_parts=job.prior.parts,
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
     if seen is None:
         return [of_all]
-    points, design, _ = seen
+    design, places = seen.design, seen.places
     if isinstance(solver, Neighbours) and design.region_means is not None:
-        X = unit_sphere(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
         # how wide a region is among its neighbours, one lengthscale for all coordinates does not change
-        of_all = replace(of_all, wide=solver.touched(X, design.region_means, scale=np.ones(X.shape[1])))
-    return _demands(solver, of_all, seen, lambda: wanted_places(job), columns=1 + size.earlier_errors)
+        scale = np.ones(seen.inputs.shape[1])
+        of_all = replace(of_all, wide=solver.touched(seen.inputs, design.region_means, scale=scale))
+    present = seen.points.present[:, design.train]
+    if places is not None and design.folds is not None:
+        largest = design.test[design.folds == np.bincount(design.folds).argmax()]
+        present &= ~np.isin(design.train, largest)
+    groups = fields_by_pattern(present)
+    if not solver.many_fields:
+        groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
+    targets = None if places is None or design.folds is not None else seen.new_inputs
+    return [
+        replace(
+            of_all,
+            n=int(np.count_nonzero(present[group[0]])),
+            fields=group.size * (1 + size.earlier_errors),
+            grid=None if places is None else places.size(present[group[0]], targets),
+        )
+        for group in groups
+    ]
 
 
-def _plan_fold(job: Job, size: Size, solver: Solver, demands: list[Demand]) -> Plan | None:
+def _plan_fold(coefficients: int, size: Size, solver: Solver, demands: list[Demand]) -> Plan | None:
     """Plan one fold of a cross-validation, where its solves are not all alike."""
     if not 0 < size.folds < size.solves:
         return None
     of_fold = [replace(each, q=size.tested_at_once, cell_nodes=0, wide=()) for each in demands]
-    return _plan_together(solver, of_fold, coefficients=job.prior.coefficients)
+    return _plan_together(solver, of_fold, coefficients=coefficients)
 
 
 def plan_fold(task: PreparedJob, workforce: Workforce) -> Plan | None:
     """Plan one fold of a task that is going to be done now, where its solves are not all alike."""
-    size, seen = size_of_task(task), (task.points, task.design, task.recalibration)
-    demands = _demands_of(task.job, size, task.solver, seen, workforce)
-    return _plan_fold(task.job, size, task.solver, demands)
+    size = task.size
+    demands = _demands(task.job, size, task.solver, task, workforce)
+    return _plan_fold(task.job.prior.coefficients, size, task.solver, demands)
 
 
-def _plan_solve(job: Job, size: Size, solver: Solver, seen: Seen | None, workforce: Workforce) -> JobPlan:
+def _plan_solve(
+    job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
+) -> JobPlan:
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
-    demands = _demands_of(job, size, solver, seen, workforce)
+    demands = _demands(job, size, solver, seen, workforce)
     planned = partial(_plan_together, solver, coefficients=job.prior.coefficients)
-    fold = _plan_fold(job, size, solver, demands)
+    fold = _plan_fold(job.prior.coefficients, size, solver, demands)
     sampled = _plan_samples(solver, size, demands)
     found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled)
     if job.recalibration.method != SHARP:
@@ -441,84 +281,45 @@ def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | N
     return joint_plan_of_draws(plans, demand, draws=size.samples, sums=size.times + len(demands))
 
 
-def size_of_task(task: PreparedJob) -> Size:
-    """Count the points of a task."""
-    size = _counted(task.points, task.design, task.recalibration, places=_place_count(task.wanted))
-    if task.previous is None:
-        return size
-    return replace(size, earlier_errors=task.previous.columns_of_errors, error_draws=DRAWS)
-
-
 def size_of_job(job: Job) -> Size:
     """Count the points of a job; see `plan_job` for what is read and raised."""
     job = resolved(job, report=lambda text: None, offline=True)
     return _size(job, _seen(job))
 
 
-def _unseen_solver(job: Job, observed: int) -> Solver:
+def _unseen_solver(table: AnySolverTable, observed: int) -> Solver:
     """Give the solver of a job whose points are drawn from a field that was not read yet: no whole grid."""
-    named = job.solver.build()
+    named = table.build()
     return chosen_solver(demand_of_choice(observed, 0, fields=1)) if named is None else named
 
 
-def kept_bytes(job: Job, solver: Solver, found: JobPlan) -> int:
+def kept_bytes(table: OutputTable, solver: Solver, found: JobPlan) -> int:
     """Count the bytes of the weights that a job keeps, about."""
-    return found.size.solves * bytes_of_weights(solver, found.plan) if job.output.keep_weights else 0
+    return found.size.solves * bytes_of_weights(solver, found.plan) if table.keep_weights else 0
 
 
-def _place_count(wanted: Places | None) -> int:
-    return 0 if wanted is None else wanted.latitude_degrees.size
-
-
-def _counted(points: Observations, design: Design, recalibration: Recalibrating, *, places: int) -> Size:
-    return Size(
-        observed=design.train.size,
-        tested=design.test.size,
-        mapped=0 if design.cells is None else design.cells.size,
-        times=points.times.size,
-        mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
-        folds=0 if design.folds is None else int(design.folds.max()) + 1,
-        places=places,
-        nodes_per_cell=0
-        if design.cells is None
-        else design.cells.nodes_per_side(spacing_of(points, design)) ** 2,
-        gaps=gaps_of(points, design.train),
-        samples=design.samples,
-        regions=len(design.regions or ()),
-        region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
-        calibrated=recalibration.places if recalibration.errors == "points" else 0,
-        left_out=recalibration.errors == "leave-one-out",
-    )
-
-
-def _seen(job: Job) -> Seen | None:
+def _seen(job: Job) -> ChosenPoints | None:
     """Points of a job whose field can be looked at without a download."""
     field = peek(job, report=lambda text: None)
     return None if field is None else choose_points(job, field)
 
 
-def _left_out(job: Job, *, observed: int) -> bool:
-    """Whether leave-one-out errors are worked out, of a field that was not read yet."""
-    table, exact = job.recalibration, isinstance(_unseen_solver(job, observed), Cholesky)
-    wanted = table.method != "none" and job.design.calibration is None
-    return wanted and exact and (table.asked or observed >= FEWEST_ERRORS)
-
-
-def _calibrated(job: Job, *, observed: int) -> int:
-    """Calibration points of a field that was not read yet, if it has as many."""
+def _errors_unseen(job: Job, *, observed: int, solver: Solver) -> tuple[int, bool]:
+    """Count the calibration points of a field that was not read yet; and whether errors leave one out."""
     table, kept = job.recalibration, job.design.calibration
-    if table.method == "none":
-        return 0
-    if kept is not None:
-        return kept.count
-    drawn = 0 if _left_out(job, observed=observed) else drawn_points(table, observed=observed)
-    return drawn if table.asked or drawn >= FEWEST_ERRORS else 0
+    if table.method == "none" or kept is not None:
+        return (0 if kept is None or table.method == "none" else kept.count), False
+    if isinstance(solver, Cholesky):
+        return 0, table.asked or observed >= FEWEST_ERRORS
+    drawn = drawn_points(table, observed=observed)
+    return (drawn if table.asked or drawn >= FEWEST_ERRORS else 0), False
 
 
-def _size(job: Job, seen: Seen | None) -> Size:
-    places, draws = _place_count(wanted_places(job)), DRAWS if job.prior.is_previous else 0
+def _size(job: Job, seen: ChosenPoints | None) -> Size:
+    draws = DRAWS if job.prior.is_previous else 0
     if seen is not None:
-        return replace(_counted(*seen, places=places), earlier_errors=draws, error_draws=draws)
+        return replace(seen.size, earlier_errors=draws, error_draws=draws)
+    wanted = wanted_places(job.design.targets)
     design, table = job.design, job.observations
     times = table.listed_times
     if (
@@ -531,26 +332,27 @@ def _size(job: Job, seen: Seen | None) -> Size:
             "Run `cagp ingest` with the same job first, or give observations.times and choose train and test "
             "at random, by count."
         )
-    mapped, samples = [0, 0], 0
+    solver, mapped, samples = _unseen_solver(job.solver, design.train.count), [0, 0], 0
+    calibrated, left_out = _errors_unseen(job, observed=design.train.count, solver=solver)
     if design.map is not None:
         area = design.map.area or table.area or _GLOBE
         somewhere = design.map.model_copy(update={"area": area})
         found = cells_of(somewhere, np.empty(0), np.empty(0))
         mapped = [0 if cells is None else cells.size for cells in found]
-        samples = samples_of_map(design.map, found[0], _unseen_solver(job, design.train.count))
+        samples = samples_of_map(design.map, found[0], solver)
     return Size(
         observed=design.train.count,
         tested=design.test.count,
         mapped=mapped[0],
         times=len(times),
         mean_mapped=mapped[1],
-        places=places,
+        places=0 if wanted is None else wanted.latitude_degrees.size,
         nodes_per_cell=0 if design.map is None or design.map.kind == "grid" else MOST_NODES**2,
         samples=samples,
         regions=len(design.regions or ()),
         region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
-        calibrated=_calibrated(job, observed=design.train.count),
-        left_out=_left_out(job, observed=design.train.count),
+        calibrated=calibrated,
+        left_out=left_out,
         earlier_errors=draws,
         error_draws=draws,
     )

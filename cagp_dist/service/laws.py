@@ -8,35 +8,105 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.corrected import corrected_laws, in_parts
-from cagp_dist.calibration.recalibration.local_scale import FittedLocalScale
-from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, Fitted, Unchanged
+from cagp_dist.calibration.recalibration.local_scale import FittedLocalScale, LocalScale
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, Fitted, Recalibration, Unchanged
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import Gaussian, Predictive
-from cagp_dist.service.known_errors import KnownErrors
 from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating
+from cagp_dist.service.solve import Solution
+from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.text import counted
 
 
 @dataclass(frozen=True, eq=False)
+class KnownErrors:
+    """Predictions that did not use the values that they are compared with."""
+
+    law: Gaussian  # (T, N) noise included
+    observed: Array  # (T, N) naN where nothing was observed
+    X: Array  # (N, 3) where, on the unit sphere
+    folds: Indices | None = None  # (N,) of a cross-validation, the fold of each place
+    # places (n, 3) and values (T, n) that the predictions were made from, where these points are none of
+    # them
+    training: tuple[Array, Array] | None = None
+    blocks: Indices | None = None  # (N,) which block each place lies in, where whole blocks were kept
+
+    def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
+        """Let a method learn from the errors, or from those of all folds but one."""
+        known = self if without is None or self.folds is None else self._without(without, self.folds)
+        if isinstance(method, LocalScale):
+            return method.fit(
+                known.law,
+                known.observed,
+                known.X,
+                training=known.training,
+                groups=known.blocks,
+            )
+        return method.fit(known.law, known.observed, known.X)
+
+    def _without(self, fold: int, folds: Indices) -> "KnownErrors":
+        """Errors of all folds but one; several folds that are left stay together as blocks."""
+        others = folds != fold
+        left = folds[others]
+        return KnownErrors(
+            self.law[:, others],
+            self.observed[:, others],
+            self.X[others],
+            left,
+            blocks=left if np.unique(left).size > 1 else None,
+        )
+
+
+def known_errors(
+    task: PreparedJob, solution: Solution, noise: float | Array, *, nugget: float
+) -> KnownErrors | None:
+    """Give the errors from which the laws of a job are to be corrected, None if they are not."""
+    last, design, values = solution.steps[-1], task.design, task.points.values
+    match task.recalibration.errors:
+        case "points":
+            chosen, at = task.calibrating, task.columns.calibration
+            std = predictive_std(noise_at(task.points, chosen, nugget), last.std[:, at])
+            return KnownErrors(
+                Gaussian(last.mean[:, at], std),
+                values[:, chosen],
+                task.points.X[chosen],
+                training=(task.inputs, values[:, design.train]),
+                blocks=design.calibration_blocks,
+            )
+        case "folds":
+            at = task.columns.test
+            law = Gaussian(last.mean[:, at], predictive_std(noise, last.std[:, at]))
+            return KnownErrors(law, values[:, design.test], task.points.X[design.test], design.folds)
+        case "leave-one-out" if solution.left_out is not None:
+            found = solution.left_out
+            law, observed = _without_gaps(found.mean, found.std, values[:, design.train])
+            return KnownErrors(law, observed, task.inputs)
+    return None
+
+
+def predictive_std(noise_variance: float | Array, std: Array) -> Array:
+    """Add the noise of an observation to standard deviations of the latent field."""
+    return np.asarray(np.sqrt(std**2 + noise_variance), dtype=np.float64)
+
+
+def _without_gaps(mean: Array, std: Array, observed: Array) -> tuple[Gaussian, Array]:
+    """Gaussian laws (T, N) of predictions that are NaN where nothing was observed, and the observations."""
+    known = ~np.isnan(mean)
+    law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
+    return law, np.where(known, observed, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
 class JobDistributions:
-    """What a job learnt of its laws.
+    """What a job learnt of its laws."""
 
-    Attributes
-    ----------
-    found : Recalibrating
-        What was decided; ``method = "none"`` where nothing could be learnt.
-    everywhere : Fitted
-        From all errors.
-    by_fold : tuple of Fitted
-        Of a cross-validation, for the places of each fold: from the errors of the others.
-    """
-
-    found: Recalibrating
-    everywhere: Fitted
+    found: Recalibrating  # what was decided; ``method = "none"`` where nothing could be learnt
+    everywhere: Fitted  # from all errors
+    # of a cross-validation, for the places of each fold: from the errors of the others
     by_fold: tuple[Fitted, ...] = ()
 
     @property
@@ -47,11 +117,7 @@ class JobDistributions:
     def published(
         self, plain: Gaussian, X: Array, *, folds: Indices | None = None, stretched: Array | None = None
     ) -> PublishedLaw | None:
-        """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is.
-
-        ``stretched`` has the predictive standard deviations (S, T, q) of a sharp GP there, where they are
-        known already.
-        """
+        """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is."""
         if not self.corrected:
             return None
         std, scale = np.empty(plain.shape), np.empty(plain.shape)

@@ -24,24 +24,15 @@ MOST_COLUMNS = 8_000
 
 @dataclass(frozen=True, eq=False)
 class MapCells:
-    """Centres of the cells of a regular map.
+    """Centres of the cells of a regular map."""
 
-    Attributes
-    ----------
-    latitude_degrees : array of float64, shape (rows,)
-        Ascending; never a pole, where a cell has no area.
-    longitude_degrees : array of float64, shape (columns,)
-        Ascending without a jump. In [0, 360), as in the canonical field, unless the map crosses Greenwich and
-        is no full circle: then longitudes west of Greenwich are negative.
-    shown : array of bool, shape (rows, columns), or None
-        Cells that are predicted; the others stay blank. None for all of them.
-    sides_degrees : (float, float) or None
-        Height and width of a cell, where its mean is wanted; None where the field at its centre is.
-    """
-
-    latitude_degrees: Array
+    latitude_degrees: Array  # (rows,) ascending; never a pole, where a cell has no area
+    # (columns,) ascending without a jump. In [0, 360), as in the canonical field, unless the map crosses
+    # Greenwich and is no full circle: then longitudes west of Greenwich are negative.
     longitude_degrees: Array
+    # (rows, columns) cells that are predicted; the others stay blank. None for all of them.
     shown: Mask | None = None
+    # height and width of a cell, where its mean is wanted; None where the field at its centre is
     sides_degrees: tuple[float, float] | None = None
 
     @property
@@ -69,10 +60,7 @@ class MapCells:
         return latitude[self.shown], longitude[self.shown]
 
     def nodes_per_side(self, spacing_degrees: float) -> int:
-        """Nodes along a side of a cell whose mean is wanted; 0 where the field at the centre is.
-
-        One more than observed points, so that little is left of how far those are from single nodes.
-        """
+        """Nodes along a side of a cell whose mean is wanted; 0 where the field at the centre is."""
         if self.sides_degrees is None:
             return 0
         return nodes_per_side(self.sides_degrees[0], spacing_degrees)
@@ -118,8 +106,6 @@ class MapCells:
 
         A cell is predicted if the nearest point of the source, or any within half a row of its centre, has
         values.
-
-        Shapes: ``latitude_degrees, longitude_degrees`` (N,), ``missing_degrees`` (m, 2).
         """
         from scipy.spatial import cKDTree
 
@@ -164,10 +150,7 @@ def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver
 
 
 def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array) -> MapCells:
-    """Cells that fill the area of a map.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (N,).
-    """
+    """Cells that fill the area of a map."""
     if table.area is None:
         north, west, south, east = points_area(latitude_degrees, longitude_degrees)
     else:

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from cagp_dist.runtime.counting import Work
 from cagp_dist.service.events import Event
@@ -25,16 +26,10 @@ Sample = tuple[Mapping[str, str], float]
 
 
 class Metrics:
-    """Figures of one run, gathered while it runs: it observes events, and is told the outcome.
-
-    Parameters
-    ----------
-    job : str
-        Name of the job; each sample has it as a label.
-    """
+    """Figures of one run, gathered while it runs: it observes events, and is told the outcome."""
 
     def __init__(self, job: str) -> None:
-        self._job = job
+        self._job = job  # its name, a label of each sample
         self._began = time.monotonic()
         self._seconds: dict[str, float] = {}
         self._work: dict[str, Work] = {}
@@ -49,15 +44,13 @@ class Metrics:
 
     def text(self, exit_code: int) -> str:
         """Write all samples, each family with its help and type."""
-        lines: list[str] = []
+        registry = CollectorRegistry()
         for name, meaning, samples in self._families(exit_code):
             if samples:
-                lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge"]
-                lines += [
-                    f"{name}{_labels({'job': self._job, **labels})} {_number(value)}"
-                    for labels, value in samples
-                ]
-        return "\n".join(lines) + "\n"
+                gauge = Gauge(name, meaning, ("job", *samples[0][0]), registry=registry)
+                for labels, value in samples:
+                    gauge.labels(self._job, *labels.values()).set(value)
+        return generate_latest(registry).decode()
 
     def write(self, path: Path, exit_code: int) -> None:
         """Write `text` to a file, which readers see whole or not at all."""
@@ -101,19 +94,3 @@ class Metrics:
                 for level, covered in zip(scores["level"].values, scores["coverage"].values, strict=True)
             ],
         )
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    """Write labels; backslash, quote and line feed are escaped, as the format asks."""
-    escaped = {
-        name: value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-        for name, value in labels.items()
-    }
-    return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
-
-
-def _number(value: float) -> str:
-    """Write a number; what is not finite is written NaN, +Inf or -Inf."""
-    if isfinite(value):
-        return repr(float(value))
-    return "NaN" if value != value else f"{'+' if value > 0 else '-'}Inf"

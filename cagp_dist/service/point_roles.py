@@ -1,66 +1,81 @@
 """Which points are observed, calibrate, are scored and are mapped: pure functions of coordinates.
 
-The chances of random points are kept: a test point counts in area-weighted scores with its area over its
-chance of being chosen.
+What is drawn is in proportion to the area of the cells, so that averages over it are averages over the
+ground; or, if the job says so, each point has an equal probability. The chances are kept: a test point counts
+in area-weighted scores with its area over its chance of being chosen. Every draw has a stream of random
+numbers of its own, and the calibration points come last, so that they change neither of the others.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.verification.spatial_folds import block_folds, blocks_of, fitting_blocks
+from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.calibration.verification.spatial_folds import (
+    bands_and_pieces,
+    block_folds,
+    blocks_of,
+    fitting_blocks,
+)
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
+from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.mapping import GridPlaces, Observations
+from cagp_dist.mapping.grid_places import grid_of_points
 from cagp_dist.regions import Region
-from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints
+from cagp_dist.service.jobfile.design_table import (
+    AllPoints,
+    BlockPoints,
+    DesignTable,
+    FoldPoints,
+    RandomPoints,
+    StridePoints,
+)
 from cagp_dist.service.map_cells import MapCells, cells_of
-from cagp_dist.service.point_draws import split_points
+from cagp_dist.solvers import Solver
+from cagp_dist.text import counted
+
+STREAMS = {"train": 0, "test": 1, "calibration": 2}
+"""Spawn keys of the draws, which keep equal seeds apart."""
+
+BLOCK_STREAM = 3
+"""Added to the stream of a draw for the choice of its blocks."""
+
+SPARED_OF_ALL = 0.1
+"""Most of the points for calibration, where the job does not say and would have observed them."""
+
+LEAST_LEFT = 1e-12
+"""Chance of being left by the other draws, at least: rounding takes none of it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """The chosen points.
+    """The chosen points."""
 
-    Attributes
-    ----------
-    train : array of int, shape (n,)
-        Observed points in solver order, blocks of neighbours (`space_filling_order`).
-    test : array of int, shape (q,)
-        Scored points, ascending; none of them in ``train``, unless there are folds.
-    test_weights : array of float64, shape (q,)
-        Area that each scored point stands for, mean 1.
-    cells : MapCells or None
-        The map, if one was asked for.
-    mean_cells : MapCells or None
-        Finer cells, where the mean alone is wanted.
-    samples : int
-        Of which the error bars of ``cells`` are estimated; 0 where each cell has a column of the solve.
-    regions : tuple of Region
-        Over which means are wanted.
-    region_means : LinearFunctionals or None
-        These means, if there are any.
-    calibration : array of int, or None
-        Points whose errors calibrate the predictive laws, ascending; none of them in ``train`` or ``test``.
-    calibration_blocks : array of int, or None
-        Which block each of them lies in, where nothing is observed in whole blocks.
-    folds : array of int, shape (q,), or None
-        In a cross-validation, in which every observed point is scored, the fold of each: it is predicted from
-        the other folds.
-    """
-
-    train: Indices
-    test: Indices
-    test_weights: Array
-    cells: MapCells | None
-    mean_cells: MapCells | None = None
+    train: Indices  # (n,) observed points in solver order, blocks of neighbours (`space_filling_order`)
+    test: Indices  # (q,) scored points, ascending; none of them in ``train``, unless there are folds
+    test_weights: Array  # (q,) area that each scored point stands for, mean 1
+    cells: MapCells | None  # the map, if one was asked for
+    mean_cells: MapCells | None = None  # finer cells, where the mean alone is wanted
+    # (q,) in a cross-validation, in which every observed point is scored, the fold of each: it is predicted
+    # from the other folds
     folds: Indices | None = None
+    # of which the error bars of ``cells`` are estimated; 0 where each cell has a column of the solve
     samples: int = 0
-    regions: tuple[Region, ...] = ()
-    region_means: LinearFunctionals | None = None
+    regions: tuple[Region, ...] = ()  # over which means are wanted
+    region_means: LinearFunctionals | None = None  # these means, if there are any
+    # points whose errors calibrate the predictive laws, ascending; none of them in ``train`` or ``test``
     calibration: Indices | None = None
+    # which block each of them lies in, where nothing is observed in whole blocks
     calibration_blocks: Indices | None = None
+
+
+def places_on_grid(solver: Solver, points: Observations, design: Design) -> GridPlaces | None:
+    """Grid and places of the observed points for a solver that needs them, else None."""
+    if not solver.needs_grid:
+        return None
+    return grid_of_points(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
 
 
 def design_points(
@@ -72,13 +87,7 @@ def design_points(
     gridded: bool = True,
     spare_calibration: int = 0,
 ) -> Design:
-    """Choose the observed, the scored, the calibration and the mapped points.
-
-    A random or ``all`` choice leaves out what the others take; two strides are taken as they are. Nothing is
-    observed in blocks that are held out.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (N,).
-    """
+    """Choose the observed, the scored, the calibration and the mapped points."""
     areas = cell_areas(latitude_degrees) if gridded else np.ones(latitude_degrees.size)
     choices = split_points(
         latitude_degrees, longitude_degrees, areas, table, spare_calibration=spare_calibration
@@ -156,8 +165,6 @@ def cell_areas(latitude_degrees: Array) -> Array:
 
     ``cos(latitude)``. A pole, whose copies were merged into one point, has the cap that reaches half way to
     the next row, ``Q tan(D / 4) / 2`` for a row of Q points at a distance D.
-
-    Shapes: ``latitude_degrees`` (N,).
     """
     areas = np.asarray(np.cos(np.deg2rad(latitude_degrees)), dtype=np.float64)
     for pole in np.flatnonzero(is_pole(latitude_degrees)):
@@ -168,3 +175,238 @@ def cell_areas(latitude_degrees: Array) -> Array:
         row = np.count_nonzero(np.abs(others - others.min()) < 1e-6)
         areas[pole] = 0.5 * row * np.tan(0.25 * np.deg2rad(others.min()))
     return areas
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Chosen points, ascending, and the chance that each point of the field had, shape (N,).
+
+    Of points that were chosen by blocks, the height of these too.
+    """
+
+    points: Indices
+    chance: Array
+    blocks_degrees: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """Blocks of the field without observed points."""
+
+    inside: Mask  # (N,) points of the blocks
+    around: Mask  # (N,) these, and those of the margin
+
+
+def split_points(
+    latitude: Array, longitude: Array, areas: Array, table: DesignTable, *, spare_calibration: int = 0
+) -> dict[str, Choice]:
+    """Choose train, test and, if any are wanted, calibration points.
+
+    Blocks in which nothing is observed come first and then strides, for they say which points; then draws,
+    that of the calibration points last; then all the rest. In a cross-validation test is train. Calibration
+    points that the table does not choose follow the test: where that is by blocks they have blocks of their
+    own, unless too few points are left to be observed; for errors next to observed points say nothing of
+    those in a gap.
+    """
+    tables = {"train": table.train, "test": table.test}
+    gaps = _gaps(latitude, longitude, table, spare=spare_calibration)
+    unobserved = np.zeros(latitude.size, dtype=bool)
+    for gap in gaps.values():
+        unobserved |= gap.around
+    allowed = {"train": ~unobserved} | {name: gap.inside for name, gap in gaps.items()}
+    chosen: dict[str, Choice] = {}
+    for name, wanted in tables.items():
+        if isinstance(wanted, StridePoints):
+            kept = _stride(latitude, longitude, wanted)
+            kept &= allowed.get(name, True)
+            chosen[name] = Choice(np.flatnonzero(kept), kept.astype(np.float64))
+    for name, wanted in tables.items():
+        if isinstance(wanted, RandomPoints | BlockPoints):
+            chosen[name] = _draw(name, wanted, areas, others=chosen, allowed=allowed.get(name))
+    outside = ~gaps["test"].around if "test" in gaps else np.ones(latitude.size, dtype=bool)
+    allowed.setdefault("calibration", outside)
+    calibration = table.calibration or _spared(
+        table, chosen, allowed["calibration"], most=spare_calibration, blocks="calibration" in gaps
+    )
+    if calibration is not None:
+        chosen["calibration"] = _draw(
+            "calibration", calibration, areas, others=chosen, allowed=allowed["calibration"]
+        )
+    if isinstance(table.train, AllPoints):
+        taken, chance = _taken(chosen, latitude.size)
+        rest = np.setdiff1d(np.flatnonzero(allowed["train"]), taken)
+        chosen["train"] = Choice(rest, 1.0 - chance)
+    if isinstance(table.test, FoldPoints):
+        chosen["test"] = chosen["train"]
+    return chosen
+
+
+def _gaps(latitude: Array, longitude: Array, table: DesignTable, *, spare: int) -> dict[str, Gap]:
+    """Blocks of the test and calibration points, where they are chosen by blocks; none of both."""
+    gaps: dict[str, Gap] = {}
+    free = np.ones(latitude.size, dtype=bool)
+    for name, wanted in (("test", table.test), ("calibration", table.calibration)):
+        if isinstance(wanted, BlockPoints):
+            gaps[name] = _gap(name, wanted, latitude, longitude, free)
+            free = free & ~gaps[name].around
+    if spare and table.calibration is None and isinstance(table.test, BlockPoints):
+        block = _block_of_each(table.test, latitude, longitude)
+        if np.unique(block[free]).size > 1:
+            gap = _gap("calibration", table.test, latitude, longitude, free)
+            left = np.count_nonzero(free & ~gap.around)
+            if not isinstance(table.train, RandomPoints) or table.train.count <= left:
+                gaps["calibration"] = gap
+    return gaps
+
+
+def _block_of_each(wanted: BlockPoints, latitude: Array, longitude: Array) -> Indices:
+    blocks = bands_and_pieces(latitude, np.mod(longitude, 360.0), wanted.blocks_degrees)
+    return np.unique(blocks, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _gap(name: str, wanted: BlockPoints, latitude: Array, longitude: Array, free: Mask) -> Gap:
+    """Choose some of the blocks that have free points, each with equal probability."""
+    from scipy.spatial import cKDTree
+
+    block = _block_of_each(wanted, latitude, longitude)
+    there = np.unique(block[free])
+    if there.size < 2:
+        raise ConfigurationError(
+            f"[design] {name}: the {int(np.count_nonzero(free)):,} points lie in one block of "
+            f"{wanted.blocks_degrees:g} degrees, without which nothing is observed. Lower "
+            f"{name}.blocks_degrees, or take a larger area."
+        )
+    count = min(max(1, round(wanted.share * there.size)), there.size - 1)
+    generator = _generator(wanted.seed, STREAMS[name] + BLOCK_STREAM)
+    chosen = generator.choice(there, size=count, replace=False)
+    inside = np.isin(block, chosen) & free
+    around = inside.copy()
+    if wanted.margin_degrees > 0.0 and inside.any():
+        X = unit_sphere(latitude, longitude)
+        within = 2.0 * np.sin(0.5 * np.deg2rad(wanted.margin_degrees))
+        near = cKDTree(X[inside]).query(X[~inside], distance_upper_bound=within)[0]
+        around[~inside] = np.isfinite(near)
+    return Gap(inside, around)
+
+
+def _spared(
+    table: DesignTable, chosen: Mapping[str, Choice], outside: Mask, *, most: int, blocks: bool
+) -> RandomPoints | BlockPoints | None:
+    """Decide on calibration points where the table does not: ``outside`` the others, or in their blocks."""
+    if isinstance(table.test, FoldPoints):
+        return None
+    free = np.setdiff1d(np.flatnonzero(outside), _taken(chosen, outside.size)[0]).size
+    if blocks and isinstance(table.test, BlockPoints):
+        count = min(most, free)
+        return table.test.model_copy(update={"count": count}) if count > 0 else None
+    if isinstance(table.train, AllPoints):
+        free = int(SPARED_OF_ALL * free)
+    count = min(most, free)
+    return RandomPoints(kind="random", count=count) if count > 0 else None
+
+
+def _taken(chosen: Mapping[str, Choice], total: int) -> tuple[Indices, Array]:
+    """Points of any choice, and the chance of being one of them."""
+    points, chance = np.arange(0), np.zeros(total)
+    for choice in chosen.values():
+        points, chance = np.union1d(points, choice.points), chance + choice.chance
+    return points, chance
+
+
+def _generator(seed: int, stream: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
+
+
+def _draw(
+    name: str,
+    wanted: RandomPoints | BlockPoints,
+    areas: Array,
+    *,
+    others: Mapping[str, Choice],
+    allowed: Mask | None,
+) -> Choice:
+    """Draw allowed points that the others left; the stream keeps equal seeds of two draws apart.
+
+    A point is left with probability ``1 - chance`` of the others; what is drawn from the rest is in
+    proportion to size over that, so that altogether it is in proportion to size.
+    """
+    total = areas.size
+    taken, chance_taken = _taken(others, total)
+    free = np.setdiff1d(np.arange(total) if allowed is None else np.flatnonzero(allowed), taken)
+    if wanted.count > free.size:
+        raise _too_many(name, wanted, total=total, taken=taken.size, free=free.size)
+    generator = _generator(wanted.seed, STREAMS[name])
+    left = np.maximum(1.0 - chance_taken[free], LEAST_LEFT)
+    by_area = isinstance(wanted, BlockPoints) or wanted.weight == "area"
+    sizes = areas[free] if by_area else np.ones(free.size)
+    probability = inclusion_probabilities(sizes / left, wanted.count)
+    chance = np.zeros(total)
+    chance[free] = probability * left
+    if np.ptp(sizes / left) == 0.0:
+        drawn = generator.choice(free, size=wanted.count, replace=False)
+    else:
+        drawn = free[systematic_sample(probability, generator)]
+    height = wanted.blocks_degrees if isinstance(wanted, BlockPoints) else None
+    return Choice(np.sort(drawn), chance, height)
+
+
+def _too_many(
+    name: str, wanted: RandomPoints | BlockPoints, *, total: int, taken: int, free: int
+) -> ConfigurationError:
+    asked = f"[design] {name}.count asks for {counted(wanted.count, 'point')}, but"
+    if isinstance(wanted, BlockPoints):
+        return ConfigurationError(
+            f"{asked} its blocks, a share of {wanted.share:g} of all that have points, have {free:,}. Lower "
+            f"the count, or raise {name}.share."
+        )
+    sets = "the other sets take" if name == "calibration" else "the other set takes"
+    others = f", of which {sets} {taken:,}" if taken else ""
+    blocks = " outside the blocks that are held out" if taken + free < total else ""
+    return ConfigurationError(
+        f"{asked} the field has {total:,}{others}; at most {free:,}{blocks} can be asked. Lower the count, "
+        "or take a larger area or a finer grid."
+    )
+
+
+def inclusion_probabilities(sizes: Array, count: int) -> Array:
+    """Probabilities in proportion to size that sum to ``count``; where that is above 1, it is 1."""
+    probability = np.zeros(sizes.size)
+    certain = np.zeros(sizes.size, dtype=bool)
+    while True:
+        rest = ~certain
+        left = count - np.count_nonzero(certain)
+        probability[certain] = 1.0
+        if not rest.any():
+            return probability
+        probability[rest] = left * sizes[rest] / sizes[rest].sum()
+        above = rest & (probability > 1.0)
+        if not above.any():
+            return probability
+        certain |= above
+
+
+def systematic_sample(probability: Array, generator: np.random.Generator) -> Indices:
+    """Draw each item with exactly its probability, as many items as the probabilities sum to.
+
+    The items are laid end to end in random order, each as long as its probability, and those are taken in
+    which one of the points ``u, u + 1, u + 2, ...`` falls, u uniform on [0, 1): systematic sampling
+    [Madow 1949].
+    """
+    order = generator.permutation(probability.size)
+    count = round(float(probability.sum()))
+    ends = np.cumsum(probability[order])
+    ends *= count / ends[-1]  # rounding of the sum
+    position = np.searchsorted(ends, generator.random() + np.arange(count), side="right")
+    return np.asarray(order[np.minimum(position, order.size - 1)], dtype=np.intp)
+
+
+def _stride(latitude: Array, longitude: Array, wanted: StridePoints) -> Mask:
+    """Take every ``step``-th row of every ``step``-th column of the grid, from ``offset``."""
+    rows = _rank(latitude)
+    columns = _rank(unwrapped_longitudes(longitude))
+    return np.asarray((rows % wanted.step == wanted.offset) & (columns % wanted.step == wanted.offset))
+
+
+def _rank(degrees: Array) -> Indices:
+    """Rank of each value among the different values, equal to a millionth of a degree."""
+    return np.unique(np.round(degrees, 6), return_inverse=True)[1].reshape(-1)

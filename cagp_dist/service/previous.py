@@ -48,35 +48,16 @@ _STREAM = 0x70726576
 
 @dataclass(frozen=True, eq=False)
 class Earlier:
-    """What is taken from the run of an earlier time.
+    """What is taken from the run of an earlier time."""
 
-    Attributes
-    ----------
-    run : str
-        Its key.
-    time : datetime64[ns]
-    hours : float
-        Until the time of the job.
-    persistence : float
-        p, correlation of the field about its mean at the two times.
-    cells : CellGrid
-        Of its map.
-    mean : array of float64, shape (r, 1)
-        Posterior mean at the r cells.
-    errors : array of float64, shape (r, N)
-        Draws of its error.
-    sha256 : str
-        Digest of map and draws.
-    """
-
-    run: str
+    run: str  # its key
     time: np.datetime64
-    hours: float
-    persistence: float
-    cells: CellGrid
-    mean: Array
-    errors: Array
-    sha256: str
+    hours: float  # until the time of the job
+    persistence: float  # p, correlation of the field about its mean at the two times
+    cells: CellGrid  # of its map
+    mean: Array  # (r, 1) posterior mean at the r cells
+    errors: Array  # (r, N) draws of its error
+    sha256: str  # digest of map and draws
 
     def mean_at(self, targets: Array | LinearFunctionals) -> Array:
         """``p m(X')``, shape (q,)."""
@@ -96,16 +77,9 @@ class Earlier:
 
 @dataclass(frozen=True, eq=False)
 class Previous:
-    """The run before that of a job; of the first one, that there is none.
+    """The run before that of a job; of the first one, that there is none."""
 
-    Attributes
-    ----------
-    time : datetime64[ns]
-        Of the job.
-    earlier : Earlier or None
-    """
-
-    time: np.datetime64
+    time: np.datetime64  # of the job
     earlier: Earlier | None = None
 
     @property
@@ -244,8 +218,6 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     with this mean have, and of several of one time the last that was made. Runs of another variable, kernel,
     mean or solver are passed over, so that two jobs in one folder do not become one chain. Numbers of the
     prior may differ, as fitted ones do: each run counts its own errors.
-
-    Shapes: ``times`` (T,).
     """
     check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")

@@ -27,10 +27,8 @@ from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.mapping import Observations
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Gaussian
-from cagp_dist.service.jobfile.design_table import BlockPoints
-from cagp_dist.service.jobfile.job import Job, RecalibrationTable
-from cagp_dist.service.observed_grids import places_on_grid
-from cagp_dist.service.point_roles import Design
+from cagp_dist.service.jobfile.job import RecalibrationTable
+from cagp_dist.service.point_roles import Design, places_on_grid
 from cagp_dist.solvers import Cholesky, Rings, Solver
 from cagp_dist.text import counted
 
@@ -51,36 +49,17 @@ MOST_LEFT_OUT_FLOPS = 2 * 10**12
 
 @dataclass(frozen=True)
 class Recalibrating:
-    """What corrects the laws of a job.
+    """What corrects the laws of a job."""
 
-    Attributes
-    ----------
-    method : str
-        Of a job file; ``"none"`` where nothing does.
-    errors : str
-        Where its errors come from.
-    places : int
-        How many places have errors.
-    asked : bool
-        Whether the job names the method; one that is there by itself gives way where it cannot learn.
-    why_not : str
-        Why a method that is there by itself was left out; else empty.
-    blocks : bool
-        Whether calibration points were drawn in blocks of their own.
-    levels : tuple of float
-        Of a sharp GP, those of its quantiles.
-    split : str
-        Of a sharp GP, how the calibration points are used.
-    """
-
-    method: str = "none"
-    errors: Errors = "none"
-    places: int = 0
+    method: str = "none"  # of a job file; ``"none"`` where nothing does
+    errors: Errors = "none"  # where its errors come from
+    places: int = 0  # how many places have errors
+    # whether the job names the method; one that is there by itself gives way where it cannot learn
     asked: bool = True
-    why_not: str = ""
-    blocks: bool = False
-    levels: tuple[float, ...] = ()
-    split: str = ""
+    why_not: str = ""  # why a method that is there by itself was left out; else empty
+    blocks: bool = False  # whether calibration points were drawn in blocks of their own
+    levels: tuple[float, ...] = ()  # of a sharp GP, those of its quantiles
+    split: str = ""  # of a sharp GP, how the calibration points are used
 
     def key(self) -> dict[str, object]:
         """Give what a run key has to know; nothing where nothing is corrected."""
@@ -125,14 +104,15 @@ NOT_ASKED = Recalibrating()
 
 
 def with_errors(
-    job: Job,
+    table: RecalibrationTable,
     points: Observations,
-    solver_of: Callable[[Design], Solver],
+    solver_at: Callable[[Design], Solver],
     *,
     design_of: Callable[[int], Design],
+    by_blocks: bool,
 ) -> tuple[Design, Recalibrating]:
     """Decide which errors correct the laws of a job; draw calibration points if that takes any."""
-    table, design = job.recalibration, design_of(0)
+    design = design_of(0)
     if table.method == "none":
         return design, NOT_ASKED
     if design.calibration is not None:
@@ -140,7 +120,7 @@ def with_errors(
     errors: Errors
     if design.folds is not None:
         errors, places, chosen = "folds", design.test.size, design
-    elif not isinstance(job.design.test, BlockPoints) and has_left_out(solver_of(design), points, design):
+    elif not by_blocks and has_left_out(solver_at(design), points, design):
         errors, places, chosen = "leave-one-out", design.train.size, design
     else:
         chosen = design_of(drawn_points(table, observed=design.train.size))
@@ -206,7 +186,7 @@ def has_left_out(solver: Solver, points: Observations, design: Design) -> bool:
     places = places_on_grid(solver, points, design) if isinstance(solver, Rings) else None
     if places is None or points.noise_variance is not None:
         return False
-    present = ~np.isnan(points.values)[:, design.train]
+    present = points.present[:, design.train]
     patterns: Sequence[Indices] = fields_by_pattern(present)
     flops = [inverse_diagonal_flops(places.size(present[fields[0]])) for fields in patterns]
     known = [each for each in flops if each is not None]

@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
+from cagp_dist.calibration.verification.strata import Strata, roughness_of, strata_of
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kernels import name_of
 from cagp_dist.mapping import Observations
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
-from cagp_dist.service.fold_fits import FEW_PLACES
+from cagp_dist.service.folds import FEW_PLACES
 from cagp_dist.service.job_fit import FittedPrior, by_name
-from cagp_dist.service.job_strata import strata_of_test
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
-from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.known_errors import known_errors, predictive_std
-from cagp_dist.service.laws import JobDistributions, learnt, unchanged
+from cagp_dist.service.jobfile.prior_table import PriorTable
+from cagp_dist.service.laws import JobDistributions, known_errors, learnt, predictive_std, unchanged
 from cagp_dist.service.map_cells import MapCells
-from cagp_dist.service.point_roles import blocks_of_folds
+from cagp_dist.service.point_roles import Design, blocks_of_folds
 from cagp_dist.service.previous import describe_errors
 from cagp_dist.service.simulated_jobs import Simulated
 from cagp_dist.service.solve import SampledMap, Solution, SolveStep
-from cagp_dist.service.task import PreparedJob, gaps_of, spacing_of
+from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
@@ -57,11 +56,7 @@ _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
 def groups_of(task: PreparedJob, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
-    """Score a solution and arrange everything for publication.
-
-    Scores compare with observations, so that the standard deviation includes the noise; what is published as
-    ``t2m_std``, or what else the variable is, has none (math 13).
-    """
+    """Score a solution and arrange everything for publication."""
     found = _Predicted.of(task, prior, solution)
     groups = {**_of_test_points(found), "observations": _of_observed_points(task)}
     if task.design.cells is not None:
@@ -83,21 +78,13 @@ def groups_of(task: PreparedJob, prior: Prior, solution: Solution) -> "dict[str,
 
 @dataclass(frozen=True, eq=False)
 class _Predicted:
-    """A solution, and what was learnt of its predictive distributions.
-
-    Attributes
-    ----------
-    noise : float or array, shape (q,)
-        Variance of the noise at test points.
-    elsewhere : float
-        That of an observation where none was made.
-    """
+    """A solution, and what was learnt of its predictive distributions."""
 
     task: PreparedJob
     solution: Solution
     laws: JobDistributions
-    noise: float | Array
-    elsewhere: float
+    noise: float | Array  # (q,) variance of the noise at test points
+    elsewhere: float  # that of an observation where none was made
 
     @classmethod
     def of(cls, task: PreparedJob, prior: Prior, solution: Solution) -> "_Predicted":
@@ -105,10 +92,10 @@ class _Predicted:
         mixed, sharp = solution.mixed, solution.sharp
         nugget = prior.noise_number if mixed is None else mixed.nugget
         there = nugget if solution.test_nugget is None else solution.test_nugget
-        noise = task.noise_at(task.design.test, there)
+        noise = noise_at(task.points, task.design.test, there)
         known = known_errors(task, solution, noise, nugget=nugget)
         laws = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
-        return cls(task, solution, laws, noise, task.typical_noise(nugget))
+        return cls(task, solution, laws, noise, typical_noise(task.points, task.design, nugget))
 
     @property
     def last(self) -> SolveStep:
@@ -144,18 +131,10 @@ def _of_test_points(found: _Predicted) -> "dict[str, xr.Dataset]":
     """Arrange what was predicted at test points, its scores, and how these came about."""
     task, solution, laws, noise = found.task, found.solution, found.laws, found.noise
     points, design, columns, mixed = task.points, task.design, task.columns.test, solution.mixed
-    at: dict[str, Any] = {
-        "times": points.times,
-        "latitude_degrees": points.latitude_degrees[design.test],
-        "longitude_degrees": points.longitude_degrees[design.test],
-    }
-    said: dict[str, Any] = {
-        "variable": points.variable,
-        "names": None if points.names is None else points.names[design.test],
-    }
+    at = _placed(points, design.test)
     observed, mean, std = points.values[:, design.test], found.mean(columns), found.std(columns)
     trace = [_scores(task, noise, step, observed) for step in solution.steps]
-    plain, where = Gaussian(mean, predictive_std(noise, std)), task.inputs_at(design.test)
+    plain, where = Gaussian(mean, predictive_std(noise, std)), task.points.X[design.test]
     of_plain = unchanged().scored(plain, where, observed) if mixed is None else mixed.scores
     if mixed is not None:
         trace[-1] = _pooled(of_plain, design.test_weights)
@@ -166,7 +145,6 @@ def _of_test_points(found: _Predicted) -> "dict[str, xr.Dataset]":
         law = laws.published(plain, where, folds=design.folds, stretched=stretched)
     calibration = evaluation.calibration_group(
         **at,
-        **said,
         pit=of_values.pit,
         scores=_pooled(of_values, design.test_weights) if laws.corrected else trace[-1],
         area_weight=design.test_weights,
@@ -179,7 +157,6 @@ def _of_test_points(found: _Predicted) -> "dict[str, xr.Dataset]":
         "posterior": schema.prediction_group(
             "posterior",
             **at,
-            **said,
             mean=mean,
             std=std,
             noise_variance=noise,
@@ -199,25 +176,54 @@ def _of_test_points(found: _Predicted) -> "dict[str, xr.Dataset]":
     }
 
 
+def strata_of_test(task: PreparedJob) -> list[Strata]:
+    """Divide the test points of a job by latitude, surface and roughness of what was observed near them."""
+    points, test = task.points, task.design.test
+    return strata_of(
+        points.latitude_degrees[test],
+        points.longitude_degrees[test],
+        roughness=roughness_of_test(points.values, task.points.X, task.design),
+        units=points.variable.units,
+    )
+
+
+def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
+    """Roughness at the test points (T, q); of a cross-validation from the other folds alone.
+
+    Shapes: ``values`` (T, N), ``X`` (N, 3).
+    """
+    if design.folds is None:
+        return roughness_of(values[:, design.train], X[design.train], X[design.test])
+    rough = np.empty((len(values), design.test.size))
+    for fold in np.unique(design.folds):
+        mine = design.folds == fold
+        others = design.test[~mine]
+        rough[:, mine] = roughness_of(values[:, others], X[others], X[design.test[mine]])
+    return rough
+
+
 def _of_observed_points(task: PreparedJob) -> "xr.Dataset":
     """Arrange what was observed."""
     points, train = task.points, task.design.train
-    return schema.values_group(
-        "observations",
-        times=points.times,
-        latitude_degrees=points.latitude_degrees[train],
-        longitude_degrees=points.longitude_degrees[train],
-        values=points.values[:, train],
-        variable=points.variable,
-        names=None if points.names is None else points.names[train],
-    )
+    return schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
+
+
+def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
+    """Say of what, when and where values at some points are."""
+    return {
+        "times": points.times,
+        "latitude_degrees": points.latitude_degrees[chosen],
+        "longitude_degrees": points.longitude_degrees[chosen],
+        "variable": points.variable,
+        "names": None if points.names is None else points.names[chosen],
+    }
 
 
 def _of_maps(found: _Predicted, cells: MapCells) -> "dict[str, xr.Dataset]":
     """Arrange the map with error bars, the fine one of the mean if there is one, and draws of its error."""
     task, solution, points = found.task, found.solution, found.task.points
     sampled, fine, columns = solution.sampled, task.design.mean_cells, task.columns.cells
-    spacing = spacing_of(points, task.design)
+    spacing = task.spacing
     mean, std = found.mean(columns), found.std(columns)
     unfinished = found.unfinished(columns)
     if sampled is not None:
@@ -310,9 +316,8 @@ def _of_places(found: _Predicted, wanted: Places) -> "xr.Dataset":
     )
 
 
-def simulation_group_of(task: PreparedJob, found: Simulated) -> "xr.Dataset":
+def simulation_group_of(points: Observations, found: Simulated) -> "xr.Dataset":
     """Arrange what simulated fields found for publication."""
-    points = task.points
     group = evaluation.simulation_group(
         latitude_degrees=points.latitude_degrees[found.points],
         longitude_degrees=points.longitude_degrees[found.points],
@@ -362,6 +367,11 @@ def _sampling_statement(sampled: SampledMap | None) -> dict[str, str]:
     }
 
 
+def typical_noise(points: Observations, design: Design, nugget: float) -> float:
+    """Noise variance of an observation where none was made: the median over the observed points."""
+    return float(np.median(noise_at(points, design.train, nugget)))
+
+
 def _scores(task: PreparedJob, noise: float | Array, step: SolveStep, observed: Array) -> Scores:
     test, weights = task.design.test, task.design.test_weights
     mean = step.mean[:, : test.size]
@@ -392,11 +402,7 @@ def attributes_of(
     executor: str,
     clock: Clock,
 ) -> dict[str, object]:
-    """Say where a run comes from and what was found.
-
-    The job as written, prior, fit, versions, plan, timings, what each stage handed out, how the solve
-    ended, and whether the error bars hold what they promise, from groups ``calibration`` and ``simulation``.
-    """
+    """Say where a run comes from and what was found."""
     calibration = groups["calibration"]
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
@@ -411,8 +417,8 @@ def attributes_of(
         "solver": _solver_said(task, solution),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,
-        "noise_variance": task.typical_noise(
-            prior.noise_number if solution.mixed is None else solution.mixed.nugget
+        "noise_variance": typical_noise(
+            points, task.design, prior.noise_number if solution.mixed is None else solution.mixed.nugget
         ),
         **_known_noise(points),
         **_cross_validation(task),
@@ -422,7 +428,7 @@ def attributes_of(
         "prior": {
             "kernel": name_of(prior.kernel),
             "mean": job.prior.mean,
-            **_mean_estimate(job),
+            **_mean_estimate(job.prior),
             **by_name(
                 [
                     *(part.common_lengthscale for part in prior.kernel.parts),
@@ -452,13 +458,18 @@ def attributes_of(
 
 
 def self_contained(
-    groups: "Mapping[str, xr.Dataset]", attributes: Mapping[str, object], task: PreparedJob
+    groups: "Mapping[str, xr.Dataset]",
+    attributes: Mapping[str, object],
+    points: Observations,
+    *,
+    source: str,
+    run_key: str,
 ) -> "dict[str, xr.Dataset]":
     """Give each group what the root says of origin, rights and noise, so that it can stand alone."""
-    source, units = task.provenance["source"], task.points.variable.units
-    rights, software = rights_of(source, task.points.times), f"cagp_dist {version('cagp-dist')}"
+    units, software = points.variable.units, f"cagp_dist {version('cagp-dist')}"
+    rights = rights_of(source, points.times)
     said = {
-        "history": f"created by {software}: run {task.run_key}",
+        "history": f"created by {software}: run {run_key}",
         "source": f"Gaussian-process regression ({software}) of observations from {source}",
         "license": rights.license,
         "acknowledgement": rights.attribution,
@@ -478,7 +489,7 @@ def _known_noise(points: Observations) -> dict[str, object]:
 
 def _gaps(task: PreparedJob) -> dict[str, object]:
     """Count the values and the solves where observed points lack values at some times."""
-    gaps = gaps_of(task.points, task.design.train)
+    gaps = task.gaps
     return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
 
 
@@ -496,10 +507,10 @@ def _sharp(solution: Solution) -> dict[str, object]:
     }
 
 
-def _mean_estimate(job: Job) -> dict[str, object]:
+def _mean_estimate(table: PriorTable) -> dict[str, object]:
     """How coefficients of the mean were found, and what they belong to beside the polynomial."""
-    said: dict[str, object] = {} if job.prior.reads_mean else {"mean_estimate": job.prior.mean_estimate}
-    return said | ({"covariates": list(job.prior.covariates)} if job.prior.covariates else {})
+    said: dict[str, object] = {} if table.reads_mean else {"mean_estimate": table.mean_estimate}
+    return said | ({"covariates": list(table.covariates)} if table.covariates else {})
 
 
 def _cross_validation(task: PreparedJob) -> dict[str, object]:
@@ -534,7 +545,7 @@ def _blocks(task: PreparedJob) -> dict[str, object]:
     wanted = task.job.design.test
     if not isinstance(wanted, BlockPoints):
         return {}
-    chords = cKDTree(task.inputs).query(task.inputs_at(task.design.test))[0]
+    chords = cKDTree(task.inputs).query(task.points.X[task.design.test])[0]
     kilometres = 2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(0.5 * chords)
     margin = f", and {wanted.margin_degrees:g} around them," if wanted.margin_degrees else ""
     said = (

@@ -1,7 +1,7 @@
 """A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,10 +29,9 @@ from cagp_dist.service.disk import (
     weights_folder,
 )
 from cagp_dist.service.events import Clock, JobStage, Observer, silent
-from cagp_dist.service.fold_fits import fit_folds
-from cagp_dist.service.folds import solve_task
+from cagp_dist.service.folds import fit_folds, solve_task
 from cagp_dist.service.in_memory import with_observations
-from cagp_dist.service.ingest import ingest
+from cagp_dist.service.ingest import ingest_all
 from cagp_dist.service.integrated_jobs import (
     GIVEN,
     IntegratedNumbers,
@@ -40,15 +39,14 @@ from cagp_dist.service.integrated_jobs import (
     integrate_numbers,
     with_mixtures,
 )
-from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior, sites_of
-from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold, size_of_task
-from cagp_dist.service.jobfile.config import job_of_fit_times, load_job
-from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.resolved_times import resolved
+from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
+from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold
+from cagp_dist.service.jobfile.config import load_job
+from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task
-from cagp_dist.service.solve import Sharpened, Solution
+from cagp_dist.service.solve import Execution, Sharpened, Solution
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
@@ -158,18 +156,21 @@ def run(
             '"quadratic-latitude", or compare with held-out observations, as each run does.'
         )
     clock, output = Clock(observe), output_at(job.output.root)
-    with workers_of(job) as workers, output_lock(output.folder), _compiling_meanwhile(job):
+    with (
+        workers_of(job.cluster, job.runtime.deadlines()) as workers,
+        output_lock(output.folder),
+        _compiling_meanwhile(job),
+    ):
         with clock.stage("Observations") as stage:
             output.begin()
             if in_object_store(job.output.root):
                 stage.note(f"the work is done in {output.folder}")
-            job = resolved(job, report=stage.note)
-            field, fit_field = _fields(job, stage)
+            job, field, fit_field = ingest_all(job, report=stage.note)
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
             task = prepare_job(job, field, fit_field, earlier=output.earlier)
             task = replace(task, simulations=simulations)
-            stage.summary = size_of_task(task).line()
+            stage.summary = task.size.line()
             if task.previous is not None:
                 stage.note(task.previous.line())
         checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
@@ -179,7 +180,7 @@ def run(
         found = _numbers_of(task, clock, workers, checkpoints.within("fit"))
         prior = found.prior
         with clock.stage("Solve") as stage:
-            solve = partial(_solve, task, prior, stage, workers.deadlines, found.of_folds, checkpoints)
+            solve = partial(_solve, task, found, stage, workers.deadlines, checkpoints)
             solution = workers.attempt(solve, stage.note)
             if found.integrated is not None:
                 solution = with_mixtures(task, found.integrated, solution)
@@ -207,14 +208,21 @@ def run(
             clock=clock,
         )
         with clock.stage("Publication"):
-            whole = self_contained(groups, attributes, task)
-            path = output.publish(whole, run_key=task.run_key, attributes=attributes)
+            key, source = task.run_key, task.provenance["source"]
+            whole = self_contained(groups, attributes, task.points, source=source, run_key=key)
+            path = output.publish(whole, run_key=key, attributes=attributes)
             checkpoints.remove()
+    return _outcome(path, solution.status, groups, output)
+
+
+def _outcome(
+    path: Path, status: Status, groups: "Mapping[str, xr.Dataset]", output: Output, *, done: bool = False
+) -> Outcome:
     return Outcome(
         path,
-        solution.status,
+        status,
         groups["calibration"],
-        already_done=False,
+        already_done=done,
         simulation=groups.get("simulation"),
         regions=groups.get("regions"),
         published_as=output.name_of(path),
@@ -237,11 +245,12 @@ def _numbers_of(task: PreparedJob, clock: Clock, workers: Workers, checkpoints: 
         return _Numbers(task.prior)
     with clock.stage("Fit") as stage:
         fitted = workers.attempt(partial(_fit, task, stage, checkpoints), stage.note)
-        integrated, said = integrate_numbers(task, fitted, progress=partial(_report_fit, stage))
+        progress = _execution(task.job.cluster, stage, workers()).progress
+        integrated, said = integrate_numbers(task, fitted, progress=progress)
         stage.note(f"its numbers are {said}")
     if integrated is not None:
         return _Numbers(fitted.prior, fitted, integrated, said)
-    check_fit(task.job, fitted)
+    check_fit(task.job.prior, fitted)
     found = _Numbers(fitted.prior, fitted, None, said)
     if task.design.folds is None or task.job.prior.fit_to != "observed" or task.fit_points is not None:
         return found
@@ -272,52 +281,47 @@ def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
         As `run`, but for `FitError`.
     """
     clock = Clock(observe)
-    with workers_of(job) as workers:
+    with workers_of(job.cluster, job.runtime.deadlines()) as workers:
         with output_lock(job.root):
             with clock.stage("Observations") as stage:
-                job = resolved(job, report=stage.note)
-                field, fit_field = _fields(job, stage)
+                job, field, fit_field = ingest_all(job, report=stage.note)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
-                task = prepare_job(
-                    job, field, fit_field, earlier=lambda *_, **__: iter(())
-                )  # no part in fits
-                stage.summary = size_of_task(task).line()
+                # the run before has no part in fits
+                task = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
+                stage.summary = task.size.line()
         with clock.stage("Fit") as stage:
             return workers.attempt(partial(_fit, task, stage, None), stage.note)
 
 
-def _fields(job: Job, stage: JobStage) -> "tuple[xr.Dataset, xr.Dataset | None]":
-    """Bring in the field of a job, and that of ``fit_times`` if it has them."""
-    field, other = ingest(job, report=stage.note), job_of_fit_times(job)
-    if other is None:
-        return field, None
-    return field, ingest(other, report=lambda text: stage.note(f"times of the fit: {text}"))
+def _execution(
+    table: ClusterTable,
+    stage: JobStage,
+    executor: Executor,
+    *,
+    checkpoints: Checkpoints | None = None,
+    deadlines: Deadlines | None = None,
+) -> Execution:
+    """Let a stage hear of the progress; the work ends there where time is over, or it is asked to end."""
+
+    def report(fraction: float | None, text: str) -> None:
+        stage.progress(fraction, text)
+        if deadlines is not None:
+            deadlines.check()
+        check_termination()
+
+    return Execution(executor, memory_limit(table, executor), checkpoints, progress=report)
 
 
 def _fit(
     task: PreparedJob, stage: JobStage, checkpoints: Checkpoints | None, executor: Executor
 ) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
-    sites = sites_of(task)
-    stage.note(f"to {sites.where}, on {executor.description}")
-    stage.note(f"likelihood: {sites.likelihood}")
+    execution = _execution(task.job.cluster, stage, executor, checkpoints=checkpoints)
     with _compilation_noted(stage):
-        fitted = fit_prior(
-            task,
-            executor=executor,
-            memory_limit_bytes=memory_limit(task.job, executor),
-            progress=partial(_report_fit, stage),
-            checkpoints=checkpoints,
-        )
+        fitted = fit_prior(task, execution, note=stage.note)
     stage.summary = fitted.line()
     return fitted
-
-
-def _report_fit(stage: JobStage, fraction: float | None, text: str) -> None:
-    """Show how far a fit is; end it there where the process was asked to end."""
-    stage.progress(fraction, text)
-    check_termination()
 
 
 def _fit_folds(
@@ -325,27 +329,21 @@ def _fit_folds(
 ) -> tuple[Prior, ...]:
     """Fit the numbers of each fold without its values."""
     with _compilation_noted(stage):
-        priors = fit_folds(
-            task,
-            executor=executor,
-            memory_limit_bytes=memory_limit(task.job, executor),
-            progress=partial(_report_fit, stage),
-            checkpoints=checkpoints,
-        )
+        priors = fit_folds(task, _execution(task.job.cluster, stage, executor, checkpoints=checkpoints))
     stage.summary = f"{counted(len(set(map(id, priors))), 'fit')}, each without the folds that it predicts"
     return priors
 
 
 def _solve(
     task: PreparedJob,
-    prior: Prior,
+    numbers: _Numbers,
     stage: JobStage,
     deadlines: Deadlines,
-    fold_priors: tuple[Prior, ...],
     checkpoints: Checkpoints,
     executor: Executor,
 ) -> Solution:
     """Solve; show where and how before it begins."""
+    job = task.job
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
@@ -354,45 +352,29 @@ def _solve(
 
     def show(plan: Plan) -> None:
         fold = plan_fold(task, executor)
-        found = JobPlan(size_of_task(task), plan, fold=fold, choice=choice_line(task.job, task.solver))
+        found = JobPlan(task.size, plan, fold=fold, choice=choice_line(job.solver, task.solver))
         before = None if plan.sums or not sampled else sampled[0]
-        found = replace(found, weights_bytes=kept_bytes(task.job, task.solver, found))
-        need = replace(found, sampled=before).disk_need(task.job.runtime.checkpoint_seconds)
+        found = replace(found, weights_bytes=kept_bytes(job.output, task.solver, found))
+        need = replace(found, sampled=before).disk_need(job.runtime.checkpoint_seconds)
         sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():
             stage.note(line)
-        check_disk(task.job.root, need, there=checkpoints.folder)
+        check_disk(job.root, need, there=checkpoints.folder)
         check_spilling(plan, executor)
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
-    def report(fraction: float, text: str) -> None:
-        stage.progress(fraction, text)
-        deadlines.check()
-        check_termination()
-
+    execution = replace(
+        _execution(job.cluster, stage, executor, checkpoints=checkpoints, deadlines=deadlines),
+        on_plan=show,
+        # by an absolute path: workers may have been started in other folders
+        weights=KeptWeights(weights_folder(job.root)) if job.output.keep_weights else None,
+    )
     with _compilation_noted(stage):
-        solution = solve_task(
-            task,
-            prior,
-            executor=executor,
-            memory_limit_bytes=memory_limit(task.job, executor),
-            on_plan=show,
-            progress=report,
-            X_mean=task.mean_inputs,
-            X_sampled=task.sampled_inputs,
-            fold_priors=fold_priors,
-            checkpoints=checkpoints,
-            weights=_kept_weights(task.job),
-        )
+        solution = solve_task(task, numbers.prior, execution, fold_priors=numbers.of_folds)
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
     return solution
-
-
-def _kept_weights(job: Job) -> KeptWeights | None:
-    """Where a job keeps its weights, if it does; workers may have been started in other folders."""
-    return KeptWeights(weights_folder(job.root)) if job.output.keep_weights else None
 
 
 def _sharpened(
@@ -408,19 +390,8 @@ def _sharpened(
     stage.note(
         f"{FACTORS + 1} solves like that of the job for calibration points, then up to {most} for all others"
     )
-
-    def report(fraction: float, text: str) -> None:
-        stage.progress(fraction, text)
-        deadlines.check()
-
-    found = sharpened(
-        task,
-        prior,
-        solution,
-        executor=executor,
-        memory_limit_bytes=memory_limit(task.job, executor),
-        progress=report,
-    )
+    execution = _execution(task.job.cluster, stage, executor, deadlines=deadlines)
+    found = sharpened(task, prior, solution, execution)
     factors = np.exp(-found.fitted.stretches[:, 0])
     stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
     return found
@@ -474,7 +445,7 @@ def _simulated(
     executor: Executor,
 ) -> "xr.Dataset":
     """Group ``simulation``: the job on fields of its prior."""
-    size, seconds = size_of_task(task), task.job.runtime.checkpoint_seconds
+    size, seconds = task.size, task.job.runtime.checkpoint_seconds
     of_run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
 
     def check(kept: int) -> None:
@@ -482,51 +453,30 @@ def _simulated(
 
     if not task.solver.many_fields:
         check(bytes_of_errors(targets=min(task.design.test.size, MOST_POINTS), fields=asked.count))
-
-    def report(fraction: float, text: str) -> None:
-        stage.progress(fraction, text)
-        check_termination()
-
     stage.note("fields are drawn from the prior of the job, observed at its points and solved as it says")
+    execution = replace(
+        _execution(task.job.cluster, stage, executor, checkpoints=checkpoints),
+        on_plan=lambda plan: check(checkpoint_bytes(plan, solves=1, checkpoint_seconds=seconds)),
+    )
     with _compilation_noted(stage):
-        found = simulate_task(
-            task,
-            prior,
-            asked,
-            executor=executor,
-            memory_limit_bytes=memory_limit(task.job, executor),
-            checkpoints=checkpoints,
-            on_plan=lambda plan: check(checkpoint_bytes(plan, solves=1, checkpoint_seconds=seconds)),
-            progress=report,
-            note=stage.note,
-        )
+        found = simulate_task(task, prior, asked, execution, note=stage.note)
     stage.summary = f"{asked.count:,} fields: {found.calibration.verdict.kind}"
-    return simulation_group_of(task, found)
+    return simulation_group_of(task.points, found)
 
 
 def _already_done(output: Output, path: Path, task: PreparedJob) -> Outcome:
     """Make a run that was published before the current one, and read its scores."""
     output.make_current(path)
-    status = Status(str(read_group(path).attrs["status"]))
-    simulation = None if task.simulations is None else read_group(path, "simulation")
-    regions = read_group(path, "regions") if task.design.regions else None
-    calibration = read_group(path, "calibration")
-    return Outcome(
-        path,
-        status,
-        calibration,
-        already_done=True,
-        simulation=simulation,
-        regions=regions,
-        published_as=output.name_of(path),
-    )
+    names = ["calibration"] + ["simulation"] * (task.simulations is not None)
+    names += ["regions"] * bool(task.design.regions)
+    groups = {name: read_group(path, name) for name in names}
+    return _outcome(path, Status(str(read_group(path).attrs["status"])), groups, output, done=True)
 
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:
     """Bring the observations of a job into its output folder, and do no more."""
     with output_lock(job.root), Clock(observe).stage("Observations") as stage:
-        job = resolved(job, report=stage.note)
-        field, _ = _fields(job, stage)
+        _, field, _ = ingest_all(job, report=stage.note)
         stage.summary = _described(field)
 
 
@@ -565,11 +515,7 @@ def _above(output: Path | str) -> str:
 
 
 def verify_runs(output: Path | str) -> list[Path]:
-    """Check files and values of a run, or of every run of an output folder, and return their paths.
-
-    Of an object store every object is read anew; the paths are those of the copies. Of a folder, runs that
-    are published meanwhile are checked too, and those that are removed meanwhile are left out.
-    """
+    """Check files and values of a run, or of every run of an output folder, and return their paths."""
     folder = readable(output, every=True, anew=True)
     found = find_run(folder)
     verified: list[Path] = []

@@ -4,23 +4,37 @@ One solve for each of `FACTORS` lengthscales predicts calibration points, and on
 rest of them, test points, map and places. All go through the solver and the workers of the job.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.calibration.recalibration.sharp import FittedSharp, Sharp
 from cagp_dist.calibration.recalibration.stretched import FieldByField, SolvedModel, StretchedModel
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
-from cagp_dist.service.known_errors import known_errors
-from cagp_dist.service.solve import Sharpened, Solution, prior_of_times, sampled_map
+from cagp_dist.service.jobfile.job import RecalibrationTable
+from cagp_dist.service.laws import known_errors
+from cagp_dist.service.solve import (
+    Execution,
+    Sharpened,
+    Solution,
+    columns_of_solves,
+    prior_of_times,
+    sampled_map,
+    values_at,
+)
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.solvers import Neighbours, Solver
+from cagp_dist.text import bytes_text, counted, rough_duration
+
+MUCH_LONGER = 3.0
+"""Times the solve of a job, above which a plan names what takes less."""
 
 FACTORS = 17
 """Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45."""
@@ -38,17 +52,14 @@ def sharpened(
     task: PreparedJob,
     prior: Prior,
     solution: Solution,
-    *,
-    executor: Executor,
-    memory_limit_bytes: int | None = None,
-    progress: Callable[[float, str], None],
+    execution: Execution,
 ) -> Sharpened:
     """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""
     found, wanted = task.recalibration, sharp_points(task)
     errors = known_errors(task, solution, 0.0, nugget=prior.noise_number)
     assert errors is not None  # a sharp GP has calibration points: [recalibration] is refused without them
     sharp = Sharp(
-        _model(task, prior, executor, memory_limit_bytes),
+        _model(task, prior, execution),
         found.levels,
         split="two-way" if found.split == "two-way" else "three-way",
         factors=FACTORS,
@@ -57,9 +68,9 @@ def sharpened(
 
     def report(solved: int) -> None:
         which = f"lengthscale {solved + 1} of {FACTORS}" if solved < FACTORS else "the lengthscales chosen"
-        progress(solved / most, which)
+        execution.progress(solved / most, which)
 
-    progress(0.0, f"lengthscale 1 of {FACTORS}")
+    execution.progress(0.0, f"lengthscale 1 of {FACTORS}")
     try:
         fitted = sharp.fit(
             errors.law, errors.observed, errors.X, beside=np.concatenate(wanted), report=report
@@ -72,19 +83,16 @@ def sharpened(
     ends = np.cumsum([len(points) for points in wanted])[:-1]
     test, cells, places = np.split(std, ends, axis=-1)
     if task.sampled_inputs is not None and _has_laws(task):
-        cells = _sampled(task, prior, fitted, executor, memory_limit_bytes, progress)
+        cells = _sampled(task, prior, fitted, execution)
     return Sharpened(fitted, test, cells, places)
 
 
 def sharp_points(task: PreparedJob) -> SharpPoints:
-    """Test points, map cells and places of a table at which the laws of a task are published.
-
-    Without cells whose means are wanted, which nobody observes, and those whose error bars come from samples.
-    """
+    """Test points, map cells and places of a table at which the laws of a task are published."""
     none, cells = np.empty((0, 3)), task.design.cells
     by_columns = cells is not None and _has_laws(task) and not task.design.samples
     return SharpPoints(
-        task.inputs_at(task.design.test),
+        task.points.X[task.design.test],
         unit_sphere(*cells.points()) if cells is not None and by_columns else none,
         none
         if task.wanted is None
@@ -97,24 +105,20 @@ def _has_laws(task: PreparedJob) -> bool:
     return task.design.cells is not None and task.design.cells.sides_degrees is None
 
 
-def _model(
-    task: PreparedJob, prior: Prior, executor: Executor, memory_limit_bytes: int | None
-) -> StretchedModel:
-    """Observed points of a task, its solver and its prior; time by time where the solver needs that."""
-    X, y = task.observations
+def _model(task: PreparedJob, prior: Prior, execution: Execution) -> StretchedModel:
+    """Observed points of a job, its solver and its prior; time by time where the solver needs that."""
+    X, y = task.observations_of(task.targets)
     of_all = task.conditioned(prior)
-    on_grid, fields = task.places is not None, task.points.times.size
-    times = [slice(None)] if task.solver.many_fields else [slice(t, t + 1) for t in range(fields)]
     models = tuple(
         SolvedModel(
-            prior_of_times(of_all, some),
+            prior_of_times(of_all, times),
             X,
-            y[some] if on_grid else y[:, some],
+            values_at(X, y, times),
             _alone(task.solver),
-            executor,
-            memory_limit_bytes=memory_limit_bytes,
+            execution.executor,
+            memory_limit_bytes=execution.memory_limit_bytes,
         )
-        for some in times
+        for times in columns_of_solves(task.solver, task.points.times.size)
     )
     return models[0] if len(models) == 1 else FieldByField(of_all, models)
 
@@ -126,23 +130,17 @@ def _alone(solver: Solver) -> Solver:
     return replace(solver, neighbours=64 if solver.neighbours == "auto" else solver.neighbours, group=1)
 
 
-def _sampled(
-    task: PreparedJob,
-    prior: Prior,
-    fitted: FittedSharp,
-    executor: Executor,
-    memory_limit_bytes: int | None,
-    progress: Callable[[float, str], None],
-) -> Array:
+def _sampled(task: PreparedJob, prior: Prior, fitted: FittedSharp, execution: Execution) -> Array:
     """Estimate standard deviations of a map from samples, the same for each stretch: shape (S, T, r)."""
-    X, y = task.observations
+    X, y = task.observations_of(task.targets)
     inputs, of_all = task.sampled_inputs, task.conditioned(prior)
     assert inputs is not None
     count, found = len(fitted.different), []
     for number, x in enumerate(fitted.different):
 
-        def report(part: float, text: str, number: int = number) -> None:
-            progress((number + part) / count, f"lengthscale {number + 1} of {count} chosen, {text}")
+        def report(part: float | None, text: str, number: int = number) -> None:
+            said = f"lengthscale {number + 1} of {count} chosen, {text}"
+            execution.progress((number + (part or 0.0)) / count, said)
 
         found.append(
             sampled_map(
@@ -152,10 +150,86 @@ def _sampled(
                 inputs,
                 solver=task.solver,
                 samples=task.design.samples,
-                executor=executor,
-                memory_limit_bytes=memory_limit_bytes,
-                on_plan=lambda plan: None,
-                progress=report,
+                execution=replace(execution, progress=report),
             ).std
         )
     return np.array(found)
+
+
+@dataclass(frozen=True)
+class SharpPlan:
+    """Solves of a sharp GP."""
+
+    # of one solve for the calibration points that lengthscales are chosen with, and of one for all others
+    search: Plan
+    last: Plan
+    chosen: int  # lengthscales that may be chosen, each of which takes one of the last solves
+    times: int  # how often each is done: once for all times, or once for each
+    kept_bytes: int  # of the variances that are kept until laws are published
+    # of the samples of a map, which are drawn for each of the lengthscales that are chosen
+    sampled: Plan | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Rough time of all of them."""
+        of_samples = 0.0 if self.sampled is None else self.sampled.seconds
+        once = (FACTORS + 1) * self.search.seconds + self.chosen * self.last.seconds
+        return self.times * once + self.chosen * of_samples
+
+    @property
+    def peak_bytes(self) -> int:
+        """Memory of the largest of them, with what is kept."""
+        sampled = 0 if self.sampled is None else self.sampled.peak_bytes
+        return max(self.search.peak_bytes, self.last.peak_bytes, sampled) + self.kept_bytes
+
+    def lines(self, *, solve_seconds: float) -> list[str]:
+        """Return the plan as sentences for people, beside the time of the job's own solve."""
+        few, all_others = counted(self.search.q, "calibration point"), counted(self.last.q, "point")
+        samples = "" if self.sampled is None else " and samples of the map"
+        text = [
+            f"sharp quantiles: {FACTORS + 1} more solves with {few}, then up to {self.chosen} with "
+            f"{all_others}{samples}: about {rough_duration(self.seconds)} in all, peak memory about "
+            f"{bytes_text(self.peak_bytes)}"
+        ]
+        if self.seconds > MUCH_LONGER * max(solve_seconds, 1.0):
+            text.append(
+                f"that is {self.seconds / solve_seconds:.0f} times as long as the solve itself; "
+                '[recalibration] method = "local-scale" learns from the same points without a solve more'
+            )
+        return text
+
+
+def plan_sharp(
+    table: RecalibrationTable,
+    demands: Sequence[Demand],
+    *,
+    planned: Callable[[Sequence[Demand]], Plan],
+    calibrated: int,
+    targets: int,
+    times: int,
+    sampled: Plan | None,
+) -> SharpPlan:
+    """Plan the sharp GP of a job."""
+    two_way = table.sharp_split == "two-way"
+    half = calibrated if two_way else round(0.5 * calibrated)
+    last = targets + (calibrated if two_way else calibrated - half)
+    chosen = min(FACTORS, len(table.sharp_levels))
+    fields = times if len(demands) == 1 else sum(demand.fields for demand in demands)
+    # latent and predictive standard deviations, and the latter of a part
+    kept = 3 * DOUBLE * chosen * fields * (targets if sampled is None else targets + sampled.q)
+    return SharpPlan(
+        search=planned([_at_points(demand, half) for demand in demands]),
+        last=planned([_at_points(demand, last) for demand in demands]),
+        chosen=chosen,
+        times=times,
+        kept_bytes=kept,
+        sampled=sampled,
+    )
+
+
+def _at_points(demand: Demand, count: int) -> Demand:
+    """Ask for variances at so many points, wherever they are."""
+    grid = demand.grid
+    if grid is not None:
+        grid = replace(grid, targets_are_grid=False, target_views=None, target_places=0)
+    return replace(demand, q=count, cell_nodes=0, bounds=False, grid=grid)

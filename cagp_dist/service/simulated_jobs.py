@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.budget import Plan
 from cagp_dist.calibration.simulation.laboratory import Calibration, calibrate
 from cagp_dist.errors import BudgetError
-from cagp_dist.geometry import unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, Simulations
-from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 MOST_POINTS = 2000
 """Test points at which errors are looked at; of more, as many are drawn at random."""
@@ -22,39 +19,21 @@ MOST_POINTS = 2000
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """What simulated fields found, and where errors were looked at.
+    """What simulated fields found, and where errors were looked at."""
 
-    Attributes
-    ----------
-    asked : Simulations
-        Number and seed.
-    calibration : Calibration
-        What was found.
-    points : array of int, shape (q,)
-        Points of the field, in the order of ``calibration.point_std``.
-    area_weight : array, shape (q,)
-        Area that each of them stands for.
-    observed : int
-        Points that were observed.
-    """
-
-    asked: Simulations
-    calibration: Calibration
-    points: Indices
-    area_weight: Array
-    observed: int
+    asked: Simulations  # number and seed
+    calibration: Calibration  # what was found
+    points: Indices  # (q,) points of the field, in the order of ``calibration.point_std``
+    area_weight: Array  # (q,) area that each of them stands for
+    observed: int  # points that were observed
 
 
 def simulate_task(
     task: PreparedJob,
     prior: Prior,
     asked: Simulations,
+    execution: Execution,
     *,
-    executor: Executor,
-    memory_limit_bytes: int | None = None,
-    checkpoints: SolveCheckpoints | None = None,
-    on_plan: Callable[[Plan], None] = lambda _: None,
-    progress: Callable[[float, str], None],
     note: Callable[[str], None] = lambda _: None,
 ) -> Simulated:
     """Draw fields from the prior of a job, observe them where the job does, and solve for each.
@@ -81,27 +60,23 @@ def simulate_task(
             f"{asked.count:,} fields take directions of their own, as much work as {asked.count:,} solves; "
             "--simulations takes fewer"
         )
-    progress(0.0, f"drawing {asked.count:,} fields at {train.size + test.size:,} points")
-
-    def report(fraction: float) -> None:
-        progress(fraction, f"{asked.count:,} fields")
-
+    execution.progress(0.0, f"drawing {asked.count:,} fields at {train.size + test.size:,} points")
     solved = observed.conditioned(prior)
     try:
         found = calibrate(
             Prior(solved.kernel, solved.noise_variance, solved.mean if solved.estimates_mean else 0.0),
             X,
-            unit_sphere(task.points.latitude_degrees[test], task.points.longitude_degrees[test]),
+            task.points.X[test],
             solver=task.solver,
             simulations=asked.count,
             generator=generator,
             observed=mask,
             weights=weights,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            checkpoints=checkpoints,
-            progress=report,
-            on_plan=on_plan,
+            executor=execution.executor,
+            memory_limit_bytes=execution.memory_limit_bytes,
+            checkpoints=execution.checkpoints,
+            progress=lambda fraction: execution.progress(fraction, f"{asked.count:,} fields"),
+            on_plan=execution.on_plan,
         )
     except BudgetError as error:
         raise BudgetError(

@@ -13,15 +13,11 @@ from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.fit_result import each
-from cagp_dist.likelihood.numbering import Model
 from cagp_dist.posterior.result import Posterior, Progress
-from cagp_dist.prior import Mean, Prior
+from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
 from cagp_dist.samples import posterior_by_samples
-from cagp_dist.service.jobfile.job import Job
 from cagp_dist.solvers import Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.kept_weights import WeightStore
@@ -33,162 +29,101 @@ SAMPLES_OF_MAP = 0x6D6170
 """Names the stream of random numbers of samples of maps."""
 
 
+@dataclass(frozen=True)
+class Execution:
+    """Where and within what a solve is done, and who hears of it."""
+
+    executor: Executor
+    memory_limit_bytes: int | None = None
+    checkpoints: SolveCheckpoints | None = None
+    weights: WeightStore | None = None  # where the weights of targets are kept
+    on_plan: Callable[[Plan], None] = lambda plan: None
+    progress: Callable[[float | None, str], None] = lambda fraction, text: None
+
+    def within(self, name: str) -> "Execution":
+        """Give a part of the solve checkpoints of its own."""
+        kept = None if self.checkpoints is None else self.checkpoints.within(name)
+        return replace(self, checkpoints=kept)
+
+
 @dataclass(frozen=True, eq=False)
 class SolveStep:
-    """The posterior after some iterations, for T times and q points.
+    """The posterior after some iterations, for T times and q points."""
 
-    Attributes
-    ----------
-    iteration : int
-        How many.
-    mean : array, shape (T, q)
-        In the unit of the observations.
-    std : array, shape (T, q)
-        In the same unit; latent, without noise. Rows are equal where times share one solve.
-    seconds : float
-        Wall time from the start of the solve.
-    """
-
-    iteration: int
-    mean: Array
-    std: Array
-    seconds: float
+    iteration: int  # how many
+    mean: Array  # (T, q) in the unit of the observations
+    std: Array  # (T, q) in the same unit; latent, without noise. Rows are equal where times share one solve.
+    seconds: float  # wall time from the start of the solve
 
 
 @dataclass(frozen=True, eq=False)
 class SampledMap:
-    """Mean and error bars of a fine map, the latter from samples.
+    """Mean and error bars of a fine map, the latter from samples."""
 
-    Attributes
-    ----------
-    mean, std : array, shape (T, r)
-        In the unit of the observations; latent, without noise.
-    samples : int
-        Of each pattern of gaps.
-    relative_error : float
-        Standard error of a standard deviation, relative to it, at most.
-    """
-
-    mean: Array
-    std: Array
-    samples: int
-    relative_error: float
+    mean: Array  # (T, r) in the unit of the observations; latent, without noise
+    std: Array  # (T, r)
+    samples: int  # of each pattern of gaps
+    relative_error: float  # standard error of a standard deviation, relative to it, at most
 
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """What all other observations predict at each observed point; NaN where nothing was observed.
+    """What all other observations predict at each observed point; NaN where nothing was observed."""
 
-    Attributes
-    ----------
-    mean, std : array, shape (T, n)
-        In the unit of the observations; the noise of an observation is included.
-    """
-
-    mean: Array
-    std: Array
+    mean: Array  # (T, n) in the unit of the observations; the noise of an observation is included
+    std: Array  # (T, n)
 
 
 @dataclass(frozen=True, eq=False)
 class Sharpened:
-    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel.
-
-    Attributes
-    ----------
-    fitted : FittedSharp
-    test, cells, places : array, shape (S, 1, q) or (S, T, q)
-        At test points, points of a map and places of a table, in the unit of the observations, without noise.
-    """
+    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel."""
 
     fitted: FittedSharp
+    # (S, 1, q) or (S, T, q) at test points, points of a map and places of a table, in the unit of the
+    # observations, without noise
     test: Array
-    cells: Array
-    places: Array
+    cells: Array  # (S, 1, q) or (S, T, q)
+    places: Array  # (S, 1, q) or (S, T, q)
 
 
 @dataclass(frozen=True, eq=False)
 class MixedLaws:
-    """What is said of observations where the numbers of the prior are integrated over.
+    """What is said of observations where the numbers of the prior are integrated over."""
 
-    Attributes
-    ----------
-    scores : PointScores
-        Of the observations (T, q) at test points; NaN where there is none.
-    of_test : PublishedLaw
-        Laws at test points.
-    of_cells, of_places : PublishedLaw or None
-        With the usual noise, at points of a map and places of a table.
-    nugget : float
-        Mean of the noise variance, or of the nugget beside a known noise.
-    """
-
-    scores: PointScores
-    of_test: PublishedLaw
-    of_cells: PublishedLaw | None
+    scores: PointScores  # of the observations (T, q) at test points; NaN where there is none
+    of_test: PublishedLaw  # laws at test points
+    of_cells: PublishedLaw | None  # with the usual noise, at points of a map and places of a table
     of_places: PublishedLaw | None
-    nugget: float
+    nugget: float  # mean of the noise variance, or of the nugget beside a known noise
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The end of a solve.
+    """The end of a solve."""
 
-    Attributes
-    ----------
-    steps : tuple of Step
-        Iteration 0 (the prior) to m; the last one is the posterior. These two alone where weights are kept.
-    status : Status
-        The worst among the times.
-    plan : tuple of str
-        What was planned, for people.
-    computational_std : array, shape (T, q), or None
-        Root of the upper bound of the part of the variance that is unfinished computation; zeros where the
-        solve was exact. None for actions, whose variance says how far they are from the exact one, but not at
-        a cost that is small beside their own.
-    fine_mean : array, shape (T, r), or None
-        Posterior mean alone, where that was asked for.
-    sampled : SampledMap or None
-        Mean and error bars from samples, where that was asked for.
-    test_nugget : array, shape (q,), or None
-        Of a cross-validation, the nugget with which each test point was predicted, where they differ.
-    left_out : LeftOut or None
-        Each observation as all others predict it, where that was asked for.
-    sharp : Sharpened or None
-        Quantiles with lengthscales of their own, where the job asks for them
-        (`cagp_dist.service.sharp_jobs`).
-    error_draws : array, shape (N, r), or None
-        Draws of the error of the mean at the cells of the map, where a later time is to start from it.
-    mixed : MixedLaws or None
-        Where the numbers of the prior are integrated over (`cagp_dist.service.integrated_jobs`).
-    """
-
+    # Iteration 0 (the prior) to m; the last one is the posterior. These two alone where weights are kept.
     steps: tuple[SolveStep, ...]
-    status: Status
-    plan: tuple[str, ...]
+    status: Status  # the worst among the times
+    plan: tuple[str, ...]  # what was planned, for people
+    # (T, q) root of the upper bound of the part of the variance that is unfinished computation; zeros where
+    # the solve was exact. None for actions, whose variance says how far they are from the exact one, but
+    # not at a cost that is small beside their own.
     computational_std: Array | None = None
-    fine_mean: Array | None = None
-    sampled: SampledMap | None = None
+    fine_mean: Array | None = None  # (T, r) posterior mean alone, where that was asked for
+    sampled: SampledMap | None = None  # mean and error bars from samples, where that was asked for
+    # (q,) of a cross-validation, the nugget with which each test point was predicted, where they differ
     test_nugget: Array | None = None
-    left_out: LeftOut | None = None
+    left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for
+    # quantiles with lengthscales of their own, where the job asks for them (`cagp_dist.service.sharp_jobs`)
     sharp: Sharpened | None = None
+    # (N, r) draws of the error of the mean at the cells of the map, where a later time is to start from it
     error_draws: Array | None = None
+    # where the numbers of the prior are integrated over (`cagp_dist.service.integrated_jobs`)
     mixed: MixedLaws | None = None
 
 
-def prior_of(job: Job, mean: Mean) -> Prior | None:
-    """Build the prior of a job, or None if its numbers are to be fitted."""
-    numbers = job.prior.numbers
-    if numbers is None:
-        return None
-    kernel = Model(families_of(job.prior.kernel)).kernel(each(numbers.lengthscale), each(numbers.variance))
-    return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
-
-
 def bounds_are_cheap(solver: Solver, *, observed: int) -> bool:
-    """Whether a run says how much of its variances is unfinished computation, and plans for that.
-
-    It does where this costs little beside the solve, or is no more than a Cholesky factor.
-    """
+    """Whether a run says how much of its variances is unfinished computation, and plans for that."""
     return isinstance(solver, Affine) or observed <= FEW_POINTS
 
 
@@ -199,60 +134,43 @@ def solve(
     X_new: Array | LinearFunctionals,
     *,
     solver: Solver,
-    executor: Executor,
-    memory_limit_bytes: int | None = None,
-    on_plan: Callable[[Plan], None],
-    progress: Callable[[float, str], None],
+    execution: Execution,
     X_mean: Array | LinearFunctionals | None = None,
     mean_like: Indices | None = None,
     X_sampled: Array | LinearFunctionals | None = None,
     samples: int = 0,
-    checkpoints: SolveCheckpoints | None = None,
-    weights: WeightStore | None = None,
 ) -> Solution:
-    """Condition on all times.
-
-    Solvers whose matrix does not depend on the values take all times in one solve; conjugate gradients
-    follow one residual and are called once for each time.
+    """Condition on all times; together, where the solver's matrix does not depend on the values.
 
     Shapes: ``y`` (n, T), ``X_new`` (q, 3), ``X_mean`` (r, 3), ``mean_like`` (r,), ``X_sampled`` (r, 3).
     """
-    on_grid = isinstance(X, LatLonGrid)
-    fields = y.shape[0] if on_grid else y.shape[1]
-    times = [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(fields)]
-    posteriors, seconds, sampled, share = list[Posterior](), list[dict[int, float]](), None, 0.0
+    fields = y.shape[0] if isinstance(X, LatLonGrid) else y.shape[1]
+    progress, posteriors, seconds = execution.progress, list[Posterior](), list[dict[int, float]]()
+    sampled, share = None, 0.0
     if X_sampled is not None:
         # by columns: one for each sample, and one for each of the others
         share = samples / (samples + len(X_new))
-        sampled = sampled_map(
-            prior,
-            X,
-            y,
-            X_sampled,
-            solver=solver,
-            samples=samples,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            checkpoints=checkpoints,
-            on_plan=on_plan,
-            progress=lambda fraction, text: progress(share * fraction, text),
+        of_samples = replace(
+            execution, progress=lambda fraction, text: progress(share * (fraction or 0.0), text)
         )
-    bounds = bounds_are_cheap(solver, observed=int((~np.isnan(y)).sum(axis=(1, 2) if on_grid else 0).max()))
+        sampled = sampled_map(prior, X, y, X_sampled, solver=solver, samples=samples, execution=of_samples)
+    most = int((~np.isnan(y)).sum(axis=(1, 2) if isinstance(X, LatLonGrid) else 0).max())
+    bounds, times = bounds_are_cheap(solver, observed=most), columns_of_solves(solver, fields)
     for number, columns in enumerate(times):
-        clock = {0: 0.0}
+        clock, own = {0: 0.0}, execution.within(f"times-{number}")
         posteriors.append(
             condition(
                 prior_of_times(prior, columns),
                 X,
-                y[columns] if on_grid else y[:, columns],
+                values_at(X, y, columns),
                 X_new,
                 solver=solver,
-                executor=executor,
-                memory_limit_bytes=memory_limit_bytes,
+                executor=execution.executor,
+                memory_limit_bytes=execution.memory_limit_bytes,
                 computational_bounds=bounds,
-                checkpoints=None if checkpoints is None else checkpoints.within(f"times-{number}"),
-                weights=weights,
-                on_plan=on_plan if number == 0 else None,
+                checkpoints=own.checkpoints,
+                weights=execution.weights,
+                on_plan=execution.on_plan if number == 0 else None,
                 progress=partial(_report, progress, clock, share, (number + 1, len(times))),
             )
         )
@@ -268,21 +186,31 @@ def solve(
             X_mean,
             solver=_all_iterations(solver, steps[-1].iteration),
             iterations_by_target=_iterations(posteriors[0], mean_like),
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
+            executor=execution.executor,
+            memory_limit_bytes=execution.memory_limit_bytes,
         ).T
     return Solution(
         steps=steps,
         status=Status.worst(posterior.status for posterior in posteriors),
         plan=tuple(posteriors[0].stats.plan.lines()),
-        computational_std=_computational_std(posteriors, solver, executor, fields=fields),
+        computational_std=_computational_std(posteriors, solver, execution.executor, fields=fields),
         fine_mean=fine_mean,
         sampled=sampled,
     )
 
 
+def columns_of_solves(solver: Solver, fields: int) -> list[slice]:
+    """Give the columns of data of each solve: all, or one by one where the solver follows the values."""
+    return [slice(None)] if solver.many_fields else [slice(t, t + 1) for t in range(fields)]
+
+
+def values_at(X: Array | LatLonGrid, y: Array, times: slice) -> Array:
+    """Take some times of values (n, T) at points, or (T, P, Q) on a grid."""
+    return y[times] if isinstance(X, LatLonGrid) else y[:, times]
+
+
 def _report(
-    progress: Callable[[float, str], None],
+    progress: Callable[[float | None, str], None],
     clock: dict[int, float],
     share: float,
     time: tuple[int, int],
@@ -319,16 +247,13 @@ def sampled_map(
     *,
     solver: Solver,
     samples: int,
-    executor: Executor,
-    memory_limit_bytes: int | None,
-    checkpoints: SolveCheckpoints | None = None,
-    on_plan: Callable[[Plan], None],
-    progress: Callable[[float, str], None],
+    execution: Execution,
 ) -> SampledMap:
     """Mean and error bars of a map from samples: the same ones in every run."""
 
     def report(state: Progress) -> None:
-        progress(state.fraction, ", ".join(filter(None, [f"{samples} samples of the map", _said(state)])))
+        said = [f"{samples} samples of the map", _said(state)]
+        execution.progress(state.fraction, ", ".join(filter(None, said)))
 
     found = posterior_by_samples(
         prior,
@@ -339,10 +264,10 @@ def sampled_map(
         samples=samples,
         # no field, design or solver of a job draws from this stream
         generator=np.random.default_rng(np.random.SeedSequence(samples, spawn_key=(SAMPLES_OF_MAP,))),
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        checkpoints=checkpoints,
-        on_plan=on_plan,
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
+        checkpoints=execution.checkpoints,
+        on_plan=execution.on_plan,
         progress=report,
     )
     std = _std_by_time([found.variance], fields=found.mean.shape[1])

@@ -1,8 +1,8 @@
 """What a job comes to once its field is known: points, values, prior, solver and the run's name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,22 +18,28 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
+from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.exact.integrated import MOST_FLAT
+from cagp_dist.likelihood.fit_result import each
+from cagp_dist.likelihood.numbering import Model
 from cagp_dist.mapping import GridPlaces, Observations
+from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
+from cagp_dist.service.job_size import Gaps, Size
+from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.prior_table import PriorTable
+from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import MapCells, samples_of_map
-from cagp_dist.service.observed_grids import found_grid, places_on_grid
-from cagp_dist.service.point_roles import Design, design_points
-from cagp_dist.service.previous import Previous, check_covers, previous_of
-from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating, with_errors
-from cagp_dist.service.solve import prior_of
+from cagp_dist.service.point_roles import Design, design_points, places_on_grid
+from cagp_dist.service.previous import DRAWS, Previous, check_covers, previous_of
+from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
 from cagp_dist.solvers import Neighbours, Solver
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
@@ -46,47 +52,6 @@ from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     import xarray as xr
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """What the observed points of a field or table lack.
-
-    Attributes
-    ----------
-    values : int
-        Values of all times together.
-    patterns : int
-        Sets of points that were observed at one time or more: times of one set share a solve.
-    complete : int
-        Points that have a value at all times.
-    """
-
-    values: int
-    patterns: int
-    complete: int
-
-    def line(self) -> str:
-        """Say it in one line, and how to have one solve."""
-        text = f"{self.values:,} values with {self.patterns:,} patterns of gaps, each of which is a solve"
-        if self.complete == 0:
-            return f"{text}; no point has a value at all times"
-        return (
-            f'{text}; gaps = "drop" in [observations] makes it one solve, of the {self.complete:,} '
-            f"point{'s' if self.complete != 1 else ''} with a value at all times"
-        )
-
-
-def gaps_of(points: Observations, train: Indices) -> Gaps | None:
-    """Count what is missing at the observed points; None if nothing is."""
-    present = ~np.isnan(points.values)[:, train]
-    if present.all():
-        return None
-    return Gaps(
-        values=int(np.count_nonzero(present)),
-        patterns=len(fields_by_pattern(present)),
-        complete=int(np.count_nonzero(present.all(axis=0))),
-    )
 
 
 @dataclass(frozen=True)
@@ -112,88 +77,45 @@ class SolveColumns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedJob:
-    """Everything a solve needs.
+class ChosenPoints:
+    """Points of a job, what is done with each, and the solver: known before anything is fitted."""
 
-    Attributes
-    ----------
-    job : Job
-        The checked job file.
-    points : Observations
-        All points of the field.
-    design : Design
-        Which of them are observed and scored, and the cells of the map.
-    family : MeanFamily
-        What the prior mean is fitted from.
-    mean : FieldMean or EstimatedMean
-        The prior mean, fitted to the observed values, or its basis, if it is estimated with the field.
-    prior : Prior or None
-        Kernel, noise and mean; None where the job leaves its numbers out, which are fitted first.
-    solver : Solver
-        Settings of the solve.
-    places : GridPlaces or None
-        Of a solver that works on grids: the grid, and where in it each observed point lies.
-    provenance : mapping
-        Source of the field and digests of it, of the climatology if the mean is one, and of the targets.
-    recalibration : Recalibrating
-        Which errors correct the predictive laws.
-    wanted : Places or None
-        Places of a table that are to be predicted.
-    simulations : Simulations or None
-        Fields of the prior that are solved for as well.
-    fit_points : Observations or None
-        The field at other times, where the numbers of the prior are fitted to those.
-    previous : Previous or None
-        What is taken from the run before, where the job asks for that.
-    """
-
-    job: Job
-    points: Observations
-    design: Design
-    family: MeanFamily
-    mean: FieldMean | EstimatedMean
-    prior: Prior | None
+    points: Observations  # all points of the field
+    design: Design  # which of them are observed and scored, and the cells of the map
+    recalibration: Recalibrating  # which errors correct the predictive laws
+    wanted: Places | None  # places of a table that are to be predicted
     solver: Solver
-    places: GridPlaces | None
-    provenance: Mapping[str, str]
-    recalibration: Recalibrating = NOT_ASKED
-    wanted: Places | None = None
-    simulations: Simulations | None = None
-    fit_points: Observations | None = None
-    previous: Previous | None = None
+    places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
+    previous: Previous | None = None  # what is taken from the run before, where the job asks for that
 
-    @property
+    @cached_property
     def inputs(self) -> Array:
         """Observed points on the unit sphere, in solver order, shape (n, 3)."""
-        return self.inputs_at(self.design.train)
+        return self.points.X[self.design.train]
 
-    @property
+    @cached_property
     def targets(self) -> Array:
         """Observed values in the unit of the variable, shape (n, T)."""
         return np.ascontiguousarray(self.points.values[:, self.design.train].T)
 
-    @property
-    def observations(self) -> tuple[Array | LatLonGrid, Array]:
-        """X and y of `cagp_dist.condition`: points and (n, T), or a grid and (T, P, Q) with gaps."""
-        return self.observations_of(self.targets)
+    @cached_property
+    def calibrating(self) -> Indices:
+        """Calibration points that are predicted: those whose errors are used."""
+        kept = self.design.calibration
+        return np.arange(0) if kept is None or self.recalibration.errors != "points" else kept
 
-    def observations_of(self, columns: Array) -> tuple[Array | LatLonGrid, Array]:
-        """X and y of `cagp_dist.condition` for columns (n, T) of values at the observed points."""
-        if self.places is None:
-            return self.inputs, columns
-        return self.places.grid, self.places.fields(columns.T)
+    @cached_property
+    def spacing(self) -> float:
+        """Distance of observed points in degrees; 0 where no map asks for means over cells."""
+        return spacing_of(self.points, self.design)
 
-    @property
+    @cached_property
     def new_inputs(self) -> Array | LinearFunctionals:
-        """Test and calibration points, map cells, places of a table and means over regions: (q, 3), or sums.
-
-        In this order, that of `columns`; without the map if its error bars come from samples. On the unit
-        sphere.
-        """
+        """All that has a column of the solve, as `columns` has it, on the unit sphere: (q, 3), or sums."""
         return targets_of(self.points, self.design, self.calibrating, self.wanted)
 
-    @property
-    def columns(self) -> "SolveColumns":
+    @cached_property
+    def columns(self) -> SolveColumns:
         """Where in `new_inputs` each kind of target is."""
         cells = 0 if self.design.cells is None or self.design.samples else self.design.cells.size
         wanted = 0 if self.wanted is None else self.wanted.latitude_degrees.size
@@ -202,78 +124,19 @@ class PreparedJob:
         ends = np.cumsum(sizes).tolist()
         return SolveColumns(*(slice(end - size, end) for end, size in zip(ends, sizes, strict=True)))
 
-    @property
-    def calibrating(self) -> Indices:
-        """Calibration points that are predicted: those whose errors are used."""
-        return calibrating_of(self.design, self.recalibration)
-
-    def inputs_at(self, chosen: Indices) -> Array:
-        """Points of the field on the unit sphere, shape (k, 3)."""
-        return unit_sphere(self.points.latitude_degrees[chosen], self.points.longitude_degrees[chosen])
-
-    def noise_at(self, chosen: Indices, nugget: float | Array) -> float | Array:
-        """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
-        known = self.points.noise_variance
-        return nugget if known is None else known[chosen] + nugget
-
-    def typical_noise(self, nugget: float) -> float:
-        """Noise variance of an observation where none was made: the median over the observed points."""
-        return float(np.median(self.noise_at(self.design.train, nugget)))
-
-    def conditioned(self, prior: Prior) -> Prior:
-        """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
-        noise = self.noise_at(self.design.train, prior.noise_number)
-        if self.places is not None and isinstance(noise, np.ndarray):
-            grid, index = self.places
-            by_point = np.full(grid.size, noise.mean())  # what stands where nothing was observed is not used
-            by_point[index] = noise
-            noise = by_point.reshape(grid.shape)
-        # of the field about its mean, what the run before has not seen
-        kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
-        return Prior(kernel, noise, self.mean)
-
-    def folds(self) -> "Iterator[PreparedJob]":
-        """Tasks of a cross-validation: points of one fold are predicted from those of the others."""
-        design = self.design
-        for fold in range(0 if design.folds is None else int(design.folds.max()) + 1):
-            left = design.test[design.folds == fold]
-            yield self._part(design.train[~np.isin(design.train, left)], left)
-
-    def without_test(self) -> "PreparedJob":
-        """Task of what is predicted from all observed points: map cells and places."""
-        empty = np.arange(0)
-        design = replace(self.design, test=empty, test_weights=np.ones(0), folds=None)
-        return replace(self, design=design, recalibration=NOT_ASKED)
-
-    def _part(self, train: Indices, test: Indices) -> "PreparedJob":
-        design = Design(train=train, test=test, test_weights=np.ones(test.size), cells=None)
-        mean = fit_mean(self.job, self.family, self.points, train)
-        places = places_on_grid(self.solver, self.points, design)
-        return replace(
-            self,
-            design=design,
-            mean=mean,
-            prior=None,
-            places=places,
-            wanted=None,
-            recalibration=NOT_ASKED,
-        )
-
-    @property
+    @cached_property
     def mean_inputs(self) -> Array | LinearFunctionals | None:
         """Map cells where the mean alone is wanted, on the unit sphere: points (r, 3), or means."""
         cells = self.design.mean_cells
-        return None if cells is None else cells.inputs(spacing_of(self.points, self.design))
+        return None if cells is None else cells.inputs(self.spacing)
 
-    @property
+    @cached_property
     def sampled_inputs(self) -> Array | LinearFunctionals | None:
         """Map cells whose error bars come from samples, on the unit sphere: points (r, 3), or means."""
         cells = self.design.cells
-        if cells is None or not self.design.samples:
-            return None
-        return cells.inputs(spacing_of(self.points, self.design))
+        return None if cells is None or not self.design.samples else cells.inputs(self.spacing)
 
-    @property
+    @cached_property
     def mean_like(self) -> Indices | None:
         """Which of `new_inputs` each of `mean_inputs` goes with, (r,): the nearest cell with error bars."""
         from scipy.spatial import cKDTree
@@ -284,13 +147,79 @@ class PreparedJob:
         nearest = cKDTree(unit_sphere(*cells.points())).query(unit_sphere(*fine.points()))[1]
         return np.asarray(self.columns.cells.start + nearest, dtype=np.intp)
 
-    @property
+    @cached_property
+    def gaps(self) -> Gaps | None:
+        """What is missing at the observed points; None if nothing is."""
+        present = self.points.present[:, self.design.train]
+        if present.all():
+            return None
+        return Gaps(
+            values=int(np.count_nonzero(present)),
+            patterns=len(fields_by_pattern(present)),
+            complete=int(np.count_nonzero(present.all(axis=0))),
+        )
+
+    @cached_property
+    def size(self) -> Size:
+        """Count the points, and the draws that a run before left."""
+        design, cells, recalibration = self.design, self.design.cells, self.recalibration
+        return Size(
+            observed=design.train.size,
+            tested=design.test.size,
+            mapped=0 if cells is None else cells.size,
+            times=self.points.times.size,
+            mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
+            folds=0 if design.folds is None else int(design.folds.max()) + 1,
+            places=0 if self.wanted is None else self.wanted.latitude_degrees.size,
+            nodes_per_cell=0 if cells is None else cells.nodes_per_side(self.spacing) ** 2,
+            gaps=self.gaps,
+            samples=design.samples,
+            regions=len(design.regions or ()),
+            region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
+            calibrated=recalibration.places if recalibration.errors == "points" else 0,
+            left_out=recalibration.errors == "leave-one-out",
+            earlier_errors=0 if self.previous is None else self.previous.columns_of_errors,
+            error_draws=0 if self.previous is None else DRAWS,
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PreparedJob(ChosenPoints):
+    """Everything a solve needs; what follows from the fields is worked out once."""
+
+    job: Job
+    family: MeanFamily  # what the prior mean is fitted from
+    mean: FieldMean | EstimatedMean  # fitted to the observed values; or its basis, estimated with the field
+    prior: Prior | None  # None where the job leaves its numbers out, which are fitted first
+    provenance: Mapping[str, str]  # source of the field, and digests of it and of all else that is read
+    simulations: Simulations | None = None  # fields of the prior that are solved for as well
+    fit_points: Observations | None = None  # the field at the times of the fit, if not its own
+
+    def observations_of(self, columns: Array) -> tuple[Array | LatLonGrid, Array]:
+        """X and y of `cagp_dist.condition` for columns (n, T): points, or a grid and (T, P, Q) with gaps."""
+        if self.places is None:
+            return self.inputs, columns
+        return self.places.grid, self.places.fields(columns.T)
+
+    def conditioned(self, prior: Prior) -> Prior:
+        """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
+        noise = noise_at(self.points, self.design.train, prior.noise_number)
+        if self.places is not None and isinstance(noise, np.ndarray):
+            grid, index = self.places
+            by_point = np.full(grid.size, noise.mean())  # what stands where nothing was observed is not used
+            by_point[index] = noise
+            noise = by_point.reshape(grid.shape)
+        # of the field about its mean, what the run before has not seen
+        kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
+        return Prior(kernel, noise, self.mean)
+
+    @cached_property
     def may_integrate(self) -> bool:
         """Whether numbers may be integrated over without being asked for."""
         asked = self.job.prior.hyperparameters
         return self.prior is None and asked == "auto" and self.design.train.size <= MOST_FLAT
 
-    @property
+    @cached_property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
 
@@ -339,7 +268,8 @@ def prepare_job(
     earlier: EarlierRuns | None = None,
 ) -> PreparedJob:
     """Choose points, fit the prior mean and build the solver."""
-    points, design, recalibration = choose_points(job, field)
+    chosen = choose_points(job, field)
+    points, design, wanted = chosen.points, chosen.design, chosen.wanted
     family = mean_family(
         job.prior.family,
         variable=job.observations.variable,
@@ -350,7 +280,7 @@ def prepare_job(
         if cells is not None:
             family.check_covers(*cells.covered())
     family.check_covers(points.latitude_degrees, points.longitude_degrees)
-    mean = fit_mean(job, family, points, design.train)
+    mean = fit_mean(job.prior, family, points, design.train)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
@@ -362,40 +292,53 @@ def prepare_job(
     elif family.content_sha256 is not None:
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
-    wanted = wanted_places(job)
     if wanted is not None and job.design.targets is not None:
         family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
-    previous = _previous(job, earlier or partial(earlier_runs, job.root), points, design, wanted)
-    if previous is not None:
+    previous = None
+    if job.prior.is_previous:
+        earlier = earlier or partial(earlier_runs, job.root)
+        previous = previous_of(earlier, job, times=points.times, variable=points.variable)
+        check_map_of_errors(previous, points, design, wanted)
         provenance |= previous.provenance
-    solver = solver_of(job, points, design)
     return PreparedJob(
+        points,
+        design,
+        chosen.recalibration,
+        wanted,
+        chosen.solver,
+        chosen.places,
         job=job,
-        points=points,
-        design=design,
-        recalibration=recalibration,
         family=family,
         mean=mean,
-        prior=prior_of(job, mean),
-        solver=solver,
-        places=places_on_grid(solver, points, design),
+        prior=_prior_of(job.prior, mean),
         provenance=provenance,
-        wanted=wanted,
         fit_points=None if fit_field is None else observation_points(fit_field, gaps=job.observations.gaps),
         previous=previous,
     )
 
 
-def _previous(
-    job: Job, earlier: EarlierRuns, points: Observations, design: Design, wanted: Places | None
-) -> Previous | None:
-    """Find the run before, and check that it knows all that is asked of it."""
-    if not job.prior.is_previous:
+def noise_at(points: Observations, chosen: Indices, nugget: float | Array) -> float | Array:
+    """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
+    known = points.noise_variance
+    return nugget if known is None else known[chosen] + nugget
+
+
+def _prior_of(table: PriorTable, mean: Mean) -> Prior | None:
+    """Build the prior of a job, or None if its numbers are to be fitted."""
+    numbers = table.numbers
+    if numbers is None:
         return None
-    found = previous_of(earlier, job, times=points.times, variable=points.variable)
+    kernel = Model(families_of(table.kernel)).kernel(each(numbers.lengthscale), each(numbers.variance))
+    return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
+
+
+def check_map_of_errors(
+    previous: Previous, points: Observations, design: Design, wanted: Places | None
+) -> None:
+    """Raise `ConfigurationError` unless the maps of a job and of the run before know all that is asked."""
     if design.cells is None or design.cells.blank:
         raise ConfigurationError(
             '[prior] mean = "previous" takes mean and errors from the map, which has '
@@ -416,25 +359,18 @@ def _previous(
             f"{FEWEST_CELLS} along each axis. Give [design] map a finer resolution or a larger area."
         )
     maps = {"this job": own}
-    if (before := found.earlier) is not None:
+    if (before := previous.earlier) is not None:
         maps[f"the run before, {before.run} of {shown_time(before.time)},"] = before.cells
     for of, cells in maps.items():
         for latitude, longitude in places:
             check_covers(cells, latitude, longitude, of=of)
-    return found
 
 
 @dataclass(frozen=True, eq=False)
 class MeanByPattern:
-    """A prior mean of T fields with different gaps: those with the same gaps share a part.
+    """A prior mean of T fields with different gaps: those with the same gaps share a part."""
 
-    Attributes
-    ----------
-    parts : tuple of (array of int, FieldMean)
-        Fields, and the mean of them.
-    """
-
-    parts: tuple[tuple[Indices, FieldMean], ...]
+    parts: tuple[tuple[Indices, FieldMean], ...]  # fields, and the mean of them
 
     def __call__(self, X: Array) -> Array:
         """Values at unit vectors X (n, 3), shape (n, T)."""
@@ -445,17 +381,14 @@ class MeanByPattern:
 
 
 def fit_mean(
-    job: Job, family: MeanFamily, points: Observations, chosen: Indices
+    table: PriorTable, family: MeanFamily, points: Observations, chosen: Indices
 ) -> FieldMean | EstimatedMean:
-    """Fit a prior mean to the values at some points, each field to those that it has.
-
-    Where the job has it estimated with the field, it is given as it is.
-    """
+    """Fit a prior mean to the values at some points, each field to those that it has."""
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     values = points.values[:, chosen]
     present = ~np.isnan(values)
-    estimated = job.prior.estimates_mean and isinstance(family, EstimatedMean)
-    if isinstance(family, EstimatedMean) and (estimated or job.prior.covariates):
+    estimated = table.estimates_mean and isinstance(family, EstimatedMean)
+    if isinstance(family, EstimatedMean) and (estimated or table.covariates):
         basis = np.asarray(family.basis_at(unit_sphere(latitude, longitude)))
         for fields in fields_by_pattern(present):
             if (places := present[fields[0]]).any():
@@ -486,12 +419,10 @@ def fit_mean(
 def targets_of(
     points: Observations, design: Design, calibrating: Indices, wanted: Places | None
 ) -> Array | LinearFunctionals:
-    """Test points, predicted calibration points, map cells, places and means over regions, see `Task`."""
+    """Test points, predicted calibration points, map cells, places and means over regions, in this order."""
     cells = design.cells
     parts: list[Array | LinearFunctionals] = [
-        unit_sphere(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
-        for chosen in (design.test, calibrating)
-        if chosen is design.test or chosen.size
+        points.X[chosen] for chosen in (design.test, calibrating) if chosen is design.test or chosen.size
     ]
     if cells is not None and not design.samples:
         parts.append(cells.inputs(spacing_of(points, design)))
@@ -500,12 +431,6 @@ def targets_of(
     if design.region_means is not None:
         parts.append(design.region_means)
     return joined_targets(parts)
-
-
-def calibrating_of(design: Design, recalibration: Recalibrating) -> Indices:
-    """Calibration points that are predicted: those whose errors are used."""
-    kept = design.calibration
-    return np.arange(0) if kept is None or recalibration.errors != "points" else kept
 
 
 def spacing_of(points: Observations, design: Design) -> float:
@@ -520,11 +445,11 @@ def targets_path(address: str) -> Path:
     return Path(address.partition(":")[2]).expanduser()
 
 
-def wanted_places(job: Job) -> Places | None:
-    """Read the places that a job asks for, if it does."""
-    if job.design.targets is None:
+def wanted_places(address: str | None) -> Places | None:
+    """Read the table of places that a job asks for, if it does."""
+    if address is None:
         return None
-    path = targets_path(job.design.targets)
+    path = targets_path(address)
     if not path.is_file():
         raise DataError(
             f"[design] targets: there is no table {path}. The path is relative to the working directory."
@@ -535,42 +460,47 @@ def wanted_places(job: Job) -> Places | None:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
 
-def choose_points(job: Job, field: "xr.Dataset") -> tuple[Observations, Design, Recalibrating]:
-    """Points of the field; which are observed, scored, mapped, and which calibrate; raises as `prepare`."""
+def choose_points(job: Job, field: "xr.Dataset") -> ChosenPoints:
+    """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
-    design_of = partial(
-        design_points,
-        points.latitude_degrees,
-        points.longitude_degrees,
-        table=job.design,
-        block_size=block_size(named),
-        gridded=points.gridded,
-    )
+    wanted, map_table = wanted_places(job.design.targets), job.design.map
+
+    def solver_at(design: Design) -> Solver:
+        return solver_of(points, design, wanted) if named is None else named
+
     design, recalibration = with_errors(
-        job,
+        job.recalibration,
         points,
-        lambda design: solver_of(job, points, design),
-        design_of=lambda spare: design_of(spare_calibration=spare),
+        solver_at,
+        design_of=lambda spare: design_points(
+            points.latitude_degrees,
+            points.longitude_degrees,
+            table=job.design,
+            block_size=block_size(named),
+            gridded=points.gridded,
+            spare_calibration=spare,
+        ),
+        by_blocks=isinstance(job.design.test, BlockPoints),
     )
-    if job.design.map is not None and job.design.map.mask == "observed":
+    if map_table is not None and map_table.mask == "observed":
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    samples = samples_of_map(job.design.map, design.cells, solver_of(job, points, design))
-    return points, replace(design, samples=samples), recalibration
+    design = replace(design, samples=samples_of_map(map_table, design.cells, solver_at(design)))
+    solver = solver_at(design)
+    return ChosenPoints(points, design, recalibration, wanted, solver, places_on_grid(solver, points, design))
 
 
-def solver_of(job: Job, points: Observations, design: Design) -> Solver:
-    """Give the solver of a job; of one that names none, what its points decide, the same on every machine."""
-    if (named := job.solver.build()) is not None:
-        return named
+def solver_of(points: Observations, design: Design, wanted: Places | None) -> Solver:
+    """Choose a solver for a job that names none: what its points decide, the same on every machine."""
     observed, times = design.train.size, points.times.size
-    if (places := found_grid(points, design.train)) is None:
+    places = grid_if_any(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
+    if places is None:
         return chosen_solver(demand_of_choice(observed, 0, fields=times))
     kept = np.arange(0) if design.calibration is None else design.calibration
-    targets = targets_of(points, design, kept, wanted_places(job))
+    targets = targets_of(points, design, kept, wanted)
     # at its emptiest time, and without the largest fold
-    present = ~np.isnan(points.values)[:, design.train]
+    present = points.present[:, design.train]
     always, solves = np.asarray(present.all(axis=0)), len(fields_by_pattern(present))
     if design.folds is not None:
         always &= design.folds != np.bincount(design.folds).argmax()
@@ -585,9 +515,9 @@ def solver_of(job: Job, points: Observations, design: Design) -> Solver:
     return chosen_solver(demand, replace(demand, grid=size), solves=solves)
 
 
-def choice_line(job: Job, solver: Solver) -> str:
+def choice_line(table: AnySolverTable, solver: Solver) -> str:
     """Say which solver a job came to that names none; empty for others."""
-    if job.solver.build() is not None:
+    if table.build() is not None:
         return ""
     exact = not isinstance(solver, Neighbours)
     return (

@@ -10,11 +10,12 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.runtime import open_executor
-from cagp_dist.service.folds import solve_part
+from cagp_dist.service.folds import count_folds, part_of, solve_part
 from cagp_dist.service.ingest import peek
-from cagp_dist.service.jobfile.config import parse_job, with_listed_times
+from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.recalibration_plan import NOT_ASKED
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.solvers import Neighbours
 from cagp_dist.store.earlier import run_at
@@ -47,27 +48,22 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     attributes, posterior = read_group(run).attrs, read_group(run, "posterior")
     job = _job_of(run, attributes, posterior)
     task = _task_of(run, job, attributes)
-    part = next(iter(task.folds()), task)
+    part = part_of(task, 0) if count_folds(task.design) else task
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(part.design.test.size, size=min(points, part.design.test.size), replace=False))
     places = np.searchsorted(task.design.test, part.design.test[drawn])
     # a solve by neighbours depends on all targets, which share them, and costs little more for these
-    sample, at = (part, drawn) if isinstance(part.solver, Neighbours) else (_only(part, drawn), slice(None))
+    together = isinstance(part.solver, Neighbours)
+    sample = _without_map_alone(part) if together else _only(part, drawn)
     if task.prior is None:  # the numbers are in the attributes of every run
         raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
     with open_executor("local") as executor:
-        solution = solve_part(
-            sample,
-            task.prior,
-            executor=executor,
-            on_plan=lambda plan: None,
-            progress=lambda fraction, text: None,
-        )
+        solution = solve_part(sample, task.prior, Execution(executor))
     name, last = task.points.variable.name, solution.steps[-1]
     scale = float(np.sqrt(task.prior.kernel.variance))
     largest = 0.0
     for said, found in ((f"{name}_mean", last.mean), (f"{name}_std", last.std)):
-        found = found[:, : part.design.test.size][:, at]
+        found = found[:, : part.design.test.size][:, drawn if together else slice(None)]
         published = np.broadcast_to(_by_time(posterior[said])[:, places], found.shape)
         differences = np.abs(published - found).max(axis=0) / scale
         worst = int(np.argmax(differences))
@@ -99,12 +95,8 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> J
         )
     names = ("lengthscale", "variance", "noise_variance")
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
-    return with_listed_times(job, posterior["time"].values).model_copy(
-        update={
-            "prior": job.prior.model_copy(update=numbers),
-            "output": job.output.model_copy(update={"root": str(run.parents[1])}),
-        }
-    )
+    job = with_listed_times(job, posterior["time"].values)
+    return changed(changed(job, "prior", **numbers), "output", root=str(run.parents[1]))
 
 
 def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
@@ -146,6 +138,12 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
             f"{run} is not solved again: the run before, {named}, whose posterior is its mean, was replaced."
         )
     return task
+
+
+def _without_map_alone(part: PreparedJob) -> PreparedJob:
+    """Leave out maps that no column of the solve belongs to."""
+    cells = None if part.design.samples else part.design.cells
+    return replace(part, design=replace(part.design, cells=cells, mean_cells=None, samples=0))
 
 
 def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:

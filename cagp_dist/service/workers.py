@@ -14,25 +14,19 @@ from cagp_dist.runtime.batch_system import WORKER_JOB_BYTES, WORKER_JOBS
 from cagp_dist.runtime.counting import count
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import find_scheduler
-from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.job import ClusterTable
 from cagp_dist.text import counted
 
 T = TypeVar("T")
 
 
 class Workers:
-    """The workers of a job, which are asked for when there is work for them. Use as a context manager.
+    """The workers of a job, which are asked for when there is work for them. Use as a context manager."""
 
-    Parameters
-    ----------
-    job : Job
-        A checked job file.
-    """
-
-    def __init__(self, job: Job) -> None:
-        self._job, self._stack = job, ExitStack()
+    def __init__(self, table: ClusterTable, deadlines: Deadlines) -> None:
+        self._table, self._stack = table, ExitStack()
         self._executor: Executor | None = None
-        self.deadlines = job.runtime.deadlines()
+        self.deadlines = deadlines
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +39,7 @@ class Workers:
     def __call__(self) -> Executor:
         """Return the executor, always the same until it is left."""
         if self._executor is None:
-            self._executor = self._stack.enter_context(_opened(self._job, self.deadlines))
+            self._executor = self._stack.enter_context(_opened(self._table, self.deadlines))
         return self._executor
 
     def leave(self) -> None:
@@ -86,33 +80,30 @@ class Workers:
                 time.sleep(1.0)
 
 
-def workers_of(job: Job) -> Workers:
-    """Give the workers of a job; a scheduler that does not answer is found out at once.
-
-    Its workers may join until the work begins.
-    """
-    scheduler = scheduler_of(job)
-    find_scheduler(scheduler).check(scheduler, job.cluster.insecure)
-    return Workers(job)
+def workers_of(table: ClusterTable, deadlines: Deadlines) -> Workers:
+    """Give the workers of a job; a scheduler that does not answer is found out at once."""
+    scheduler = scheduler_of(table)
+    find_scheduler(scheduler).check(scheduler, table.insecure)
+    return Workers(table, deadlines)
 
 
 @contextmanager
-def workforce_of(job: Job) -> "Iterator[Workforce]":
+def workforce_of(table: ClusterTable) -> "Iterator[Workforce]":
     """Give what a plan asks of the workers of a job; no job of a batch system is started for it."""
-    if find_scheduler(scheduler_of(job)).batch:
-        yield Crew(workers=job.cluster.workers or WORKER_JOBS)
+    if find_scheduler(scheduler_of(table)).batch:
+        yield Crew(workers=table.workers or WORKER_JOBS)
     else:
-        with _opened(job, None) as executor:
+        with _opened(table, None) as executor:
             yield executor
 
 
-def _opened(job: Job, deadlines: Deadlines | None) -> AbstractContextManager[Executor]:
+def _opened(table: ClusterTable, deadlines: Deadlines | None) -> AbstractContextManager[Executor]:
     return open_executor(
-        scheduler_of(job),
-        workers=job.cluster.workers,
-        memory_limit_bytes=job.cluster.memory_limit,
+        scheduler_of(table),
+        workers=table.workers,
+        memory_limit_bytes=table.memory_limit,
         deadlines=deadlines,
-        insecure=job.cluster.insecure,
+        insecure=table.insecure,
     )
 
 
@@ -150,15 +141,12 @@ class Crew:
         return WORKER_JOB_BYTES * self.workers
 
 
-def memory_limit(job: Job, workforce: Workforce) -> int | None:
-    """Bytes that all workers together may allocate; None leaves it to the free memory of this machine.
-
-    The limit of a job is that of a worker; threads of one process are one worker.
-    """
-    limit = job.cluster.memory_limit
+def memory_limit(table: ClusterTable, workforce: Workforce) -> int | None:
+    """Bytes that all workers together may allocate; None leaves it to the free memory of this machine."""
+    limit = table.memory_limit
     return limit if limit is None else limit * workforce.processes
 
 
-def scheduler_of(job: Job) -> str:
+def scheduler_of(table: ClusterTable) -> str:
     """Where the work is done: the job file, else ``DASK_SCHEDULER_ADDRESS``, else this process."""
-    return job.cluster.scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS") or "local"
+    return table.scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS") or "local"

@@ -20,6 +20,7 @@ from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, prepare_job
 from pipelines.experiments.output import parser, print_table
 
@@ -52,7 +53,7 @@ def fitted_task(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, Fitted
     with tempfile.TemporaryDirectory() as folder:
         task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
-        return task, fit_prior(task, executor=executor, progress=lambda part, text: None)
+        return task, fit_prior(task, Execution(executor))
 
 
 def fitted_at_once(task: PreparedJob) -> FittedPrior:

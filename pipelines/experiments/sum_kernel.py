@@ -16,6 +16,7 @@ from cagp_dist.era5.sources import open_source
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 from pipelines.experiments.fit_density import held_out
 from pipelines.experiments.output import parser, print_table
@@ -46,7 +47,7 @@ def line(count: int, seed: int, kernel: str) -> Sequence[str]:
     with tempfile.TemporaryDirectory() as folder:
         task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
-        fitted = fit_prior(task, executor=executor, progress=lambda part, text: None)
+        fitted = fit_prior(task, Execution(executor))
     parts = fitted.prior.kernel.parts
     result: cagp.FitResult = fitted.result
     assert result.log_likelihood is not None

@@ -13,7 +13,7 @@ from cagp_dist.runtime import dask as runtime_dask
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.service.jobfile.config import parse_job, with_runtime
 from cagp_dist.service.run import run
-from cagp_dist.service.workers import Workers
+from cagp_dist.service.workers import workers_of
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points
@@ -29,6 +29,10 @@ def job(root, scheduler="serial", **runtime):
             output={"root": root},
         )
     )
+
+
+def workers_for(job):
+    return workers_of(job.cluster, job.runtime.deadlines())
 
 
 @pytest.mark.exhaustive
@@ -58,7 +62,7 @@ def test_new_workers_do_the_job_when_all_old_ones_are_lost(tmp_path, monkeypatch
 
 
 def test_attempts_are_bounded_and_the_last_error_says_how_many_there_were(tmp_path):
-    workers, tried, said = Workers(job(tmp_path, attempts=2)), [], []
+    workers, tried, said = workers_for(job(tmp_path, attempts=2)), [], []
 
     def lose(executor):
         tried.append(type(executor))
@@ -75,7 +79,7 @@ def test_attempts_are_bounded_and_the_last_error_says_how_many_there_were(tmp_pa
 
 @pytest.mark.exhaustive
 def test_a_cluster_that_does_not_come_back_is_given_up(tmp_path, monkeypatch):
-    workers = Workers(job(tmp_path, rejoin_seconds=0.1))
+    workers = workers_for(job(tmp_path, rejoin_seconds=0.1))
 
     def lose(executor):
         monkeypatch.setattr("cagp_dist.service.workers._opened", refuse)

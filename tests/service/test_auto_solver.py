@@ -8,6 +8,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.budget import GridSize
+from cagp_dist.mapping import Observations
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import _solver_said
@@ -41,30 +42,21 @@ def field(*, latitudes, columns, holes=0, times=1):
     latitude, longitude = np.meshgrid(latitudes, np.arange(columns) * 360.0 / columns, indexing="ij")
     values = np.zeros((times, latitude.size))
     values[-1, np.random.default_rng(0).permutation(latitude.size)[:holes]] = np.nan
-    return SimpleNamespace(
-        latitude_degrees=latitude.ravel(),
-        longitude_degrees=longitude.ravel(),
-        values=values,
-        times=np.arange(times),
-        noise_variance=None,
-    )
+    return Observations.from_points(latitude.ravel(), longitude.ravel(), values)
 
 
 def test_the_points_of_all_times_and_folds_decide():
-    job = parse_job(job_text(solver=None))
     whole = np.arange(72 * 144)
     plain = SimpleNamespace(
         train=whole, test=whole[:5000], calibration=None, folds=None, cells=None, samples=0, region_means=None
     )
     grid = {"latitudes": np.linspace(-88.75, 88.75, 72), "columns": 144}
-    assert solver_of(job, field(**grid), plain) == cagp.Rings()
-    assert solver_of(job, field(**grid, holes=8500, times=2), plain) == NEIGHBOURS
+    assert solver_of(field(**grid), plain, None) == cagp.Rings()
+    assert solver_of(field(**grid, holes=8500, times=2), plain, None) == NEIGHBOURS
     few = SimpleNamespace(**{**vars(plain), "train": whole[::7][:900]})
-    assert solver_of(job, field(**grid), few) == cagp.Cholesky()
-    scattered = SimpleNamespace(
-        **{**vars(field(**grid)), "latitude_degrees": np.linspace(-80.0, 80.0, 10368)}
-    )
-    assert solver_of(job, scattered, plain) == NEIGHBOURS
+    assert solver_of(field(**grid), few, None) == cagp.Cholesky()
+    scattered = replace(field(**grid), latitude_degrees=np.linspace(-80.0, 80.0, 10368))
+    assert solver_of(scattered, plain, None) == NEIGHBOURS
 
 
 @pytest.mark.exhaustive

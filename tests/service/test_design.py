@@ -12,8 +12,12 @@ from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.design_table import DesignTable, MapGrid
 from cagp_dist.service.map_cells import map_cells, points_area
-from cagp_dist.service.point_draws import inclusion_probabilities, systematic_sample
-from cagp_dist.service.point_roles import cell_areas, design_points
+from cagp_dist.service.point_roles import (
+    cell_areas,
+    design_points,
+    inclusion_probabilities,
+    systematic_sample,
+)
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 

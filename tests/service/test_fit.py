@@ -31,6 +31,7 @@ from cagp_dist.service.job_fit import (
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text as written
@@ -68,7 +69,8 @@ def job_text(tmp_path):
 
 def fitted_in(task):
     said = []
-    fitted = fit_prior(task, executor=SerialExecutor(), progress=lambda part, text: said.append((part, text)))
+    told = Execution(SerialExecutor(), progress=lambda part, text: said.append((part, text)))
+    fitted = fit_prior(task, told)
     assert said
     assert all(part is None and text.startswith("likelihood ") for part, text in said)
     return fitted
@@ -332,7 +334,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         assert fine.ok
         assert "too small to be told from none" in fine.line()
         assert "does not depend on it" in fine.advice
-        check_fit(parse_job(job_text), fine)
+        check_fit(parse_job(job_text).prior, fine)
     for wrong in (
         ended(flat, spread=(4.0, 0.2, 5.0)),  # the lengthscale is not known either
         ended(flat, error=1.0),  # the noise may be large
@@ -342,7 +344,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
     ):
         assert not wrong.ok
         with pytest.raises(FitError, match="Nothing was published"):
-            check_fit(parse_job(job_text), wrong)
+            check_fit(parse_job(job_text).prior, wrong)
 
 
 def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
@@ -426,7 +428,7 @@ def test_numbers_of_the_job_are_not_looked_at(job_text):
 def test_the_table_can_be_pasted_into_the_job(job_text):
     job = parse_job(job_text.replace('"harmonic-latitude"', '"constant"').replace('"matern32"', '"matern52"'))
     fitted = fit_job(job)
-    table = prior_table(job, fitted)
+    table = prior_table(job.prior, fitted)
     before, after = job_text.split("[prior]")
     pasted = parse_job(f"{before}{table}\n[cluster]{after.split('[cluster]')[1]}")
     assert (pasted.prior.kernel, pasted.prior.mean) == ("matern52", "constant")
@@ -438,7 +440,7 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
     odd = 'climatology:a "b"\\ü.zarr'
     job = parse_job(job_text.replace('"harmonic-latitude"', f"'{odd}'"))
     fitted = fit_job(parse_job(job_text))
-    text = job_text.split("[prior]")[0] + prior_table(job, fitted)
+    text = job_text.split("[prior]")[0] + prior_table(job.prior, fitted)
     assert parse_job(text).prior.mean == odd
 
 
@@ -456,7 +458,7 @@ def test_a_mean_with_odd_characters_is_quoted(job_text):
 def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_text, status, at_bound, said):
     job = parse_job(job_text)
     good = fit_job(job)
-    check_fit(job, good)
+    check_fit(job.prior, good)
     result = dataclasses.replace(
         good.result,
         status=status,
@@ -466,9 +468,9 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
     )
     bad = dataclasses.replace(good, result=result)
     with pytest.raises(FitError, match=said) as caught:
-        check_fit(job, bad)
+        check_fit(job.prior, bad)
     assert caught.value.exit_code == 3
-    assert str(caught.value).endswith(prior_table(job, good))
+    assert str(caught.value).endswith(prior_table(job.prior, good))
     told = bad.attributes()
     assert told["log_likelihood"] is None
     assert told["standard_errors"] == {"lengthscale": None, "variance": None, "noise_variance": 0.1}
@@ -571,7 +573,7 @@ def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
     for (low, high), (_, value, error) in zip(ends, fitted.estimates(), strict=True):
         assert low * high == pytest.approx(value**2)  # symmetric on the log scale
         assert np.log(high / low) == pytest.approx(2.0 * 1.959964 * error / value, rel=1e-6)  # delta method
-    table = prior_table(task.job, fitted)
+    table = prior_table(task.job.prior, fitted)
     before, _, after = sum_text.partition("[prior]")
     pasted = parse_job(before + table + after.partition("[cluster]")[2].join(("\n[cluster]", "")))
     assert pasted.prior.kernel == "matern32 + matern32"

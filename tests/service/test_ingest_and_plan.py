@@ -6,8 +6,7 @@ import pytest
 import xarray as xr
 
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
-from cagp_dist.service.ingest import ingest, peek, stored_observations
-from cagp_dist.service.inputs import note_input
+from cagp_dist.service.ingest import ingest, note_input, peek, stored_observations
 from cagp_dist.service.job_plan import plan_job, size_of_job
 from cagp_dist.service.jobfile.config import parse_job, with_scheduler
 from cagp_dist.service.workers import scheduler_of
@@ -203,8 +202,8 @@ def make_wide(wanted):
 def test_the_scheduler_comes_from_the_job_then_the_environment(make_job, monkeypatch):
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://127.0.0.1:8786")
     job = make_job()
-    assert scheduler_of(job) == "serial"
+    assert scheduler_of(job.cluster) == "serial"
     unset = job.model_copy(update={"cluster": job.cluster.model_copy(update={"scheduler": None})})
-    assert scheduler_of(unset) == "tcp://127.0.0.1:8786"
+    assert scheduler_of(unset.cluster) == "tcp://127.0.0.1:8786"
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS")
-    assert scheduler_of(unset) == "local"
+    assert scheduler_of(unset.cluster) == "local"

@@ -14,6 +14,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import fit_prior, prior_table
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text, random_points
@@ -188,11 +189,11 @@ def test_numbers_are_fitted_beside_the_covariates(job, tmp_path, static):
     left_out = {**dict.fromkeys(NUMBERS), "kernel": "matern32"}
     parsed = job(mean="constant", covariates=[f"{static}:elevation"], **left_out)
     task = task_of(parsed)
-    fitted = fit_prior(task, executor=SerialExecutor(), progress=lambda part, text: None)
+    fitted = fit_prior(task, Execution(SerialExecutor()))
     with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
         relief = covariate(dataset.elevation.load())
     mean = cagp.mean_family("constant", covariates=[relief])
     direct = cagp.fit(cagp.Matern32, task.inputs, task.targets[:, 0], mean=mean)
     assert fitted.prior.kernel.lengthscale == pytest.approx(direct.prior.kernel.lengthscale, rel=1e-3)
     assert fitted.prior.kernel.variance == pytest.approx(direct.prior.kernel.variance, rel=1e-3)
-    assert f'covariates = ["{static}:elevation"]' in prior_table(parsed, fitted)
+    assert f'covariates = ["{static}:elevation"]' in prior_table(parsed.prior, fitted)

@@ -9,12 +9,12 @@ import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.fold_fits import fit_folds
-from cagp_dist.service.folds import solve_task
+from cagp_dist.service.folds import fit_folds, solve_task
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.sharp_jobs import sharpened
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text, random_points
@@ -82,27 +82,13 @@ def mean_of(task):
     return found.coefficients.values
 
 
-def quiet(*said):
-    """Progress of a fit that nobody looks at."""
-
-
 def outcome(task):
     """Every number that is fitted or predicted, by name."""
-    executor = SerialExecutor()
-    fitted = fit_prior(task, executor=executor, progress=quiet)
-    folds = fit_folds(task, executor=executor, progress=quiet)
-    solution = solve_task(
-        task,
-        fitted.prior,
-        executor=executor,
-        on_plan=quiet,
-        progress=quiet,
-        X_mean=task.mean_inputs,
-        X_sampled=task.sampled_inputs,
-        fold_priors=folds,
-    )
+    execution = Execution(SerialExecutor())
+    fitted, folds = fit_prior(task, execution), fit_folds(task, execution)
+    solution = solve_task(task, fitted.prior, execution, fold_priors=folds)
     if task.recalibration.method == SHARP:
-        found = sharpened(task, fitted.prior, solution, executor=executor, progress=quiet)
+        found = sharpened(task, fitted.prior, solution, execution)
         solution = dataclasses.replace(solution, sharp=found)
     said, groups = fitted.attributes(), groups_of(task, fitted.prior, solution)
     laws = groups["posterior"].drop_vars("t2m")  # what was observed there
@@ -232,8 +218,8 @@ def test_no_bit_of_a_fold_depends_on_its_own_values(field):
 def test_a_fit_to_the_whole_field_looks_at_held_out_values_and_says_so(field):
     design = {"train": random_points(120), "test": RANDOM}
     task = task_of(field, design, fit_to="field")
-    fitted = fit_prior(task, executor=SerialExecutor(), progress=quiet)
+    fitted = fit_prior(task, Execution(SerialExecutor()))
     other = task_of(permuted(field, task.points, task.design.test), design, fit_to="field")
-    again = fit_prior(other, executor=SerialExecutor(), progress=quiet)
+    again = fit_prior(other, Execution(SerialExecutor()))
     assert fitted.estimates() != again.estimates()
     assert fitted.attributes()["where"] == "the whole field of 264 points, test points included"

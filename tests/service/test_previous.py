@@ -26,6 +26,7 @@ from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
@@ -83,14 +84,7 @@ def task_of(job, observed, day, earlier=None):
 
 
 def solved(task, executor=None):
-    return solve_task(
-        task,
-        task.prior,
-        executor=executor or SerialExecutor(),
-        on_plan=lambda plan: None,
-        progress=lambda fraction, text: None,
-        X_sampled=task.sampled_inputs,
-    )
+    return solve_task(task, task.prior, Execution(executor or SerialExecutor()))
 
 
 def earlier_of(task, solution, errors=None):
@@ -416,7 +410,7 @@ def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(aft
     plain = job(2, prior={"mean": "quadratic-latitude"})
     found = fit_job(asked)
     assert found.result.prior.kernel == fit_job(plain).result.prior.kernel
-    table = tomllib.loads(prior_table(asked, found))["prior"]
+    table = tomllib.loads(prior_table(asked.prior, found))["prior"]
     again = job(2, prior=table)
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
 

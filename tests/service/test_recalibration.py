@@ -18,14 +18,14 @@ from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.folds import solve_task
 from cagp_dist.service.ingest import ingest
-from cagp_dist.service.job_plan import plan_job, size_of_task
-from cagp_dist.service.job_strata import roughness_of_test, strata_of_test
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.jobfile.job import METHOD_NAMES
 from cagp_dist.service.recalibration_plan import FEWEST_ERRORS
-from cagp_dist.service.results import groups_of
+from cagp_dist.service.results import groups_of, roughness_of_test, strata_of_test
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import sharpened
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.zarr_arrays import read_group
@@ -74,15 +74,7 @@ def task_of(job):
 
 
 def solved(task, executor=None):
-    return solve_task(
-        task,
-        task.prior,
-        executor=executor or SerialExecutor(),
-        on_plan=lambda _: None,
-        progress=lambda *_: None,
-        X_mean=task.mean_inputs,
-        X_sampled=task.sampled_inputs,
-    )
+    return solve_task(task, task.prior, Execution(executor or SerialExecutor()))
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +98,12 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     learnt = LocalScale(terms=surface_terms).fit(
         Gaussian(last.mean[:, columns.calibration], std),
         task.points.values[:, kept],
-        task.inputs_at(kept),
+        task.points.X[kept],
         training=(task.inputs, task.targets.T),
     )
     group, values = groups["posterior"], plain["posterior"]
     law = learnt(
-        Gaussian(values.t2m_mean.values, values.t2m_predictive_std.values), task.inputs_at(task.design.test)
+        Gaussian(values.t2m_mean.values, values.t2m_predictive_std.values), task.points.X[task.design.test]
     )
     assert isinstance(law, StudentT)
     np.testing.assert_array_equal(group.t2m_mean, values.t2m_mean)
@@ -158,8 +150,8 @@ def test_every_method_gives_groups_that_can_be_published(done, method):
     if method == SHARP:
         settings = replace(chosen.recalibration, levels=SHARP_LEVELS, split="three-way")
         chosen = replace(chosen, recalibration=settings)
-        quiet = {"executor": SerialExecutor(), "progress": lambda *_: None}
-        solution = replace(solution, sharp=sharpened(chosen, chosen.prior, solution, **quiet))
+        sharp = sharpened(chosen, chosen.prior, solution, Execution(SerialExecutor()))
+        solution = replace(solution, sharp=sharp)
     groups = groups_of(chosen, task.prior, solution)
     for name, group in groups.items():
         check_group(name, group)
@@ -191,7 +183,7 @@ def test_leave_one_out_errors_are_used_where_the_solver_is_exact(field, tmp_path
     design = {name: DESIGN[name] for name in ("train", "test")}
     task = task_of(the_job(field, tmp_path, design=design, solver={"name": "cholesky"}))
     assert (task.recalibration.errors, task.recalibration.places) == ("leave-one-out", 700)
-    assert size_of_task(task).left_out
+    assert task.size.left_out
     solution = solved(task)
     X, kernel = task.inputs, Matern32(NUMBERS["lengthscale"], NUMBERS["variance"])
     inverse = np.linalg.inv(kernel(X, X) + NUMBERS["noise_variance"] * np.eye(700))
@@ -304,7 +296,9 @@ def test_no_held_out_value_says_in_which_stratum_it_is(done, field, tmp_path):
         values = one.points.values.copy()
         values[:, held] = rng.permuted(values[:, held], axis=1)
         changed = replace(one, points=replace(one.points, values=values))
-        before, after = (roughness_of_test(each) for each in (one, changed))
+        before, after = (
+            roughness_of_test(each.points.values, each.points.X, each.design) for each in (one, changed)
+        )
         np.testing.assert_array_equal(before[:, own], after[:, own])
         if one is folded:
             assert (before[:, ~own] != after[:, ~own]).any()

@@ -25,6 +25,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import FACTORS, _alone, sharpened
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.zarr_arrays import read_group
@@ -85,17 +86,9 @@ def the_job(store, root, *, design=None, solver=BLOCKS, estimate="ordinary", set
 
 
 def solved(task, executor=None):
-    executor, quiet = executor or SerialExecutor(), {"progress": lambda *_: None}
-    solution = solve_task(
-        task,
-        task.prior,
-        executor=executor,
-        on_plan=lambda _: None,
-        X_mean=task.mean_inputs,
-        X_sampled=task.sampled_inputs,
-        **quiet,
-    )
-    return replace(solution, sharp=sharpened(task, task.prior, solution, executor=executor, **quiet))
+    execution = Execution(executor or SerialExecutor())
+    solution = solve_task(task, task.prior, execution)
+    return replace(solution, sharp=sharpened(task, task.prior, solution, execution))
 
 
 def task_of(job):
@@ -108,7 +101,7 @@ def fitted_by_hand(task, solution, model, **settings):
     last, kept = solution.steps[-1], task.design.calibration
     law = Gaussian(last.mean[:, at], np.sqrt(last.std[:, at] ** 2 + NUMBERS["noise_variance"]))
     sharp = Sharp(model, settings.pop("levels", SHARP_LEVELS), factors=FACTORS, **settings)
-    return sharp.fit(law, task.points.values[:, kept], task.inputs_at(kept))
+    return sharp.fit(law, task.points.values[:, kept], task.points.X[kept])
 
 
 def expected_quantiles(fitted, group, X):
@@ -142,7 +135,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
     fitted = fitted_by_hand(task, solution, model, split=split)
     assert len(fitted.different) > 1  # levels have lengthscales of their own
     where = {
-        "posterior": task.inputs_at(task.design.test),
+        "posterior": task.points.X[task.design.test],
         "map": cagp.unit_sphere(*task.design.cells.points()),
         "targets": cagp.unit_sphere([10.0, -40.0], [20.0, 200.0]),
     }

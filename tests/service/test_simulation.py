@@ -15,6 +15,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.simulated_jobs import simulate_task
+from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group
@@ -179,9 +180,7 @@ def simulated(field, root, asked=20, memory_limit_bytes=None, note=lambda _: Non
             task,
             task.prior,
             Simulations(asked),
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-            progress=lambda *_: None,
+            Execution(executor, memory_limit_bytes),
             note=note,
         )
 
@@ -214,11 +213,7 @@ def test_fields_are_observed_where_the_first_time_is(field, tmp_path):
     prior = dataclasses.replace(task.prior, noise_variance=0.5)
     with cagp.open_executor("serial") as executor:
         found = simulate_task(
-            dataclasses.replace(task, points=points),
-            prior,
-            Simulations(400),
-            executor=executor,
-            progress=lambda *_: None,
+            dataclasses.replace(task, points=points), prior, Simulations(400), Execution(executor)
         )
     assert found.observed == 75
     assert found.calibration.verdict.kind == "consistent"

@@ -7,7 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.runtime import SerialExecutor
-from cagp_dist.service.solve import solve
+from cagp_dist.service.solve import Execution, solve
 from cagp_dist.solvers import Status
 from cagp_dist.solvers.status import WORST_FIRST
 
@@ -22,9 +22,7 @@ def solved(y, solver, prior=None):
         y,
         X[:3],
         solver=solver,
-        executor=SerialExecutor(),
-        on_plan=lambda plan: None,
-        progress=lambda part, line: None,
+        execution=Execution(SerialExecutor()),
     )
 
 
@@ -55,10 +53,9 @@ def test_progress_counts_each_batch_of_targets_once():
         y,
         rng.normal(size=(1100, 3)),
         solver=cagp.BlockGaussSeidel(2, block_size=500),
-        executor=SerialExecutor(),
-        memory_limit_bytes=31_000_000,
-        on_plan=lambda plan: None,
-        progress=lambda part, line: said.append((part, line)),
+        execution=Execution(
+            SerialExecutor(), 31_000_000, progress=lambda part, line: said.append((part, line))
+        ),
     )
     batches = len(said) // 2
     assert batches > 1

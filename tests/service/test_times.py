@@ -14,11 +14,10 @@ from cagp_dist.era5.sources import source_times
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service.events import silent
-from cagp_dist.service.ingest import ingest
+from cagp_dist.service.ingest import ingest, resolved
 from cagp_dist.service.job_plan import size_of_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.jobfile.times_key import MOST_TIMES, parse_short_times, times, written_times
-from cagp_dist.service.resolved_times import resolved
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
 

@@ -72,7 +72,8 @@ def asked(monkeypatch):
 
 
 def test_a_scheduler_is_checked_first_and_its_workers_are_asked_for_when_there_is_work(tmp_path, asked):
-    with workers_of(job(tmp_path, scheduler="pbs")) as executor:
+    asking = job(tmp_path, scheduler="pbs")
+    with workers_of(asking.cluster, asking.runtime.deadlines()) as executor:
         assert asked == ["check pbs"]
         assert executor() is executor()
     assert asked == ["check pbs", "asked", "given back"]

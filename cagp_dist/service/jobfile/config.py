@@ -91,23 +91,25 @@ def _syntax(text: str, error: Exception) -> str:
     return f"{error}.\n  line {found[1]}: {lines[int(found[1]) - 1].strip()[:80]}"
 
 
+def changed(job: Job, table: str, **settings: object) -> Job:
+    """Replace settings of a table of a job by others, which were checked."""
+    return job.model_copy(update={table: getattr(job, table).model_copy(update=settings)})
+
+
 def with_scheduler(job: Job, scheduler: str | None, *, insecure: bool = False) -> Job:
     """Replace where a job is done, as ``--scheduler`` and ``--insecure`` ask."""
     try:
         checked = values.scheduler(scheduler)
     except ValueError as error:
         raise ConfigurationError(f'--scheduler "{scheduler}": {error}.') from error
-    changes: dict[str, object] = {} if checked is None else {"scheduler": checked}
-    if insecure:
-        changes["insecure"] = True
-    return job.model_copy(update={"cluster": job.cluster.model_copy(update=changes)})
+    asked: dict[str, object] = {} if checked is None else {"scheduler": checked}
+    return changed(job, "cluster", **asked, **({"insecure": True} if insecure else {}))
 
 
 def with_runtime(job: Job, *, attempts: int | None = None, total_seconds: float | None = None) -> Job:
     """Replace settings of ``[runtime]`` that are not None, as ``--attempts`` and ``--time-limit`` ask."""
     asked = {"attempts": attempts, "total_seconds": total_seconds}
-    changes = {key: value for key, value in asked.items() if value is not None}
-    return job.model_copy(update={"runtime": job.runtime.model_copy(update=changes)})
+    return changed(job, "runtime", **{key: value for key, value in asked.items() if value is not None})
 
 
 def with_output(job: Job, root: str) -> Job:
@@ -116,14 +118,13 @@ def with_output(job: Job, root: str) -> Job:
         values.output(root)
     except ValueError as error:
         raise ConfigurationError(f"--output: {error}.") from error
-    return job.model_copy(update={"output": job.output.model_copy(update={"root": root})})
+    return changed(job, "output", root=root)
 
 
 def with_times(job: Job, text: str) -> Job:
     """Replace the times of a job, as ``--times`` asks; its text says so."""
     try:
-        found = parse_short_times(text)
-        replaced = _with_times(job, found)
+        replaced = _with_times(job, parse_short_times(text))
     except ValueError as error:
         raise ConfigurationError(f'--times "{text}": {error}.') from error
     replaced._text = _noted(job.text, f"--times {text}")
@@ -131,11 +132,8 @@ def with_times(job: Job, text: str) -> Job:
 
 
 def with_listed_times(job: Job, moments: Times) -> Job:
-    """Put the times that a rule came to in its place; the text of the job says which.
-
-    Shapes: ``moments`` (T,).
-    """
-    listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
+    """Put the times (T,) that a rule came to in its place; the text of the job says which."""
+    listed = _written(moments)
     replaced = _with_times(job, listed)
     replaced._text = _noted(job.text, f"[observations] times = {written_times(listed)}")
     return replaced
@@ -143,23 +141,24 @@ def with_listed_times(job: Job, moments: Times) -> Job:
 
 def with_fit_times(job: Job, moments: Times) -> Job:
     """Put the times that a rule came to in the place of ``fit_times``; as `with_listed_times`."""
-    listed = tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
-    replaced = job.model_copy(update={"prior": job.prior.model_copy(update={"fit_times": listed})})
+    listed = _written(moments)
+    replaced = changed(job, "prior", fit_times=listed)
     replaced._text = _noted(job.text, f"[prior] fit_times = {written_times(listed)}")
     return replaced
 
 
 def job_of_fit_times(job: Job) -> Job | None:
     """Give the job that observes the times which the prior is fitted to; None if they are its own."""
-    if job.prior.fit_times is None:
-        return None
-    return _with_times(job, job.prior.fit_times)
+    return None if job.prior.fit_times is None else _with_times(job, job.prior.fit_times)
+
+
+def _written(moments: Times) -> tuple[str, ...]:
+    return tuple(values.instant_of(str(time.astype("datetime64[us]"))) for time in moments)
 
 
 def _with_times(job: Job, found: tuple[str, ...] | TimeRule | None) -> Job:
-    table = job.observations
-    ObservationsTable.check_times_of_source(table.source, found)
-    return job.model_copy(update={"observations": table.model_copy(update={"times": found})})
+    ObservationsTable.check_times_of_source(job.observations.source, found)
+    return changed(job, "observations", times=found)
 
 
 def _noted(text: str, note: str) -> str:

@@ -8,7 +8,7 @@ from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area
+from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area, key
 from cagp_dist.service.jobfile.regions_key import EXPECTED as EXPECTED_REGIONS
 from cagp_dist.service.jobfile.regions_key import regions as check_regions
 from cagp_dist.service.jobfile.regions_key import written_regions as written_regions
@@ -28,20 +28,15 @@ class RandomPoints(JobTable):
     kind: Literal["random"]
     count: Annotated[int, _COUNT]
     seed: Annotated[int, SEED] = 0
-    weight: Annotated[
-        Literal["area", "equal"],
-        Field(description="what a point's chance is proportional to", examples=["area"]),
-    ] = "area"
+    weight: Literal["area", "equal"] = key("area", "what a point's chance is proportional to", "area")
 
 
 class StridePoints(JobTable):
     """``{ kind = "stride" }``: every ``step``-th latitude of every ``step``-th longitude, from ``offset``."""
 
     kind: Literal["stride"]
-    step: Annotated[int, Field(description="an integer of at least 1", examples=[4], ge=1, le=LARGEST_COUNT)]
-    offset: Annotated[
-        int, Field(description="an integer of at least 0 and below step", examples=[2], ge=0)
-    ] = 0
+    step: int = key(..., "an integer of at least 1", 4, ge=1, le=LARGEST_COUNT)
+    offset: int = key(0, "an integer of at least 0 and below step", 2, ge=0)
 
     @model_validator(mode="after")
     def _offset_below_step(self) -> Self:
@@ -60,16 +55,8 @@ class BlockPoints(JobTable):
     kind: Literal["blocks"]
     count: Annotated[int, _COUNT]
     blocks_degrees: Annotated[float, DEGREES]
-    margin_degrees: Annotated[
-        float,
-        Field(description="a number of degrees in [0, 90]", examples=[1.0], ge=0.0, le=90.0),
-    ] = 0.0
-    share: Annotated[
-        float,
-        Field(
-            description="a number above 0 and below 1: how many of the blocks", examples=[0.1], gt=0.0, lt=1.0
-        ),
-    ] = 0.1
+    margin_degrees: float = key(0.0, "a number of degrees in [0, 90]", 1.0, ge=0.0, le=90.0)
+    share: float = key(0.1, "a number above 0 and below 1: how many of the blocks", 0.1, gt=0.0, lt=1.0)
     seed: Annotated[int, SEED] = 0
 
 
@@ -77,9 +64,7 @@ class FoldPoints(JobTable):
     """``{ kind = "folds" }``: every observed place, predicted without its fold; blocks stay together."""
 
     kind: Literal["folds"]
-    count: Annotated[
-        int, Field(description="an integer of at least 2", examples=[10], ge=2, le=LARGEST_COUNT)
-    ] = 10
+    count: int = key(10, "an integer of at least 2", 10, ge=2, le=LARGEST_COUNT)
     blocks_degrees: Annotated[float, DEGREES] = 5.0
     seed: Annotated[int, SEED] = 0
 
@@ -103,31 +88,15 @@ class MapGrid(JobTable):
     kind: Literal["grid", "cells"]
     resolution_degrees: Annotated[float, DEGREES]
     area: Annotated[Area | None, AREA] = None
-    std_resolution_degrees: Annotated[
-        float | None,
-        Field(
-            description="a number of degrees above resolution_degrees, at most 90",
-            examples=[4.0],
-            gt=0.0,
-            le=90.0,
-        ),
-    ] = None
-    std_samples: Annotated[
-        int | None,
-        Field(
-            description=f"an integer of at least {FEWEST_SAMPLES}, or 0 for no samples",
-            examples=[400],
-            ge=0,
-            le=100_000,
-        ),
-    ] = None
-    mask: Annotated[
-        Literal["observed", "none"],
-        Field(
-            description='"observed" to leave cells blank where the source has no values, or "none"',
-            examples=["none"],
-        ),
-    ] = "observed"
+    std_resolution_degrees: float | None = key(
+        None, "a number of degrees above resolution_degrees, at most 90", 4.0, gt=0.0, le=90.0
+    )
+    std_samples: int | None = key(
+        None, f"an integer of at least {FEWEST_SAMPLES}, or 0 for no samples", 400, ge=0, le=100_000
+    )
+    mask: Literal["observed", "none"] = key(
+        "observed", '"observed" to leave cells blank where the source has no values, or "none"', "none"
+    )
 
     @model_validator(mode="after")
     def _error_bars_are_coarser(self) -> Self:
@@ -158,61 +127,39 @@ class MapGrid(JobTable):
 class DesignTable(JobTable):
     """``[design]``: which points are observed, scored and mapped, places to predict, regions to average."""
 
-    train: Annotated[
-        RandomPoints | StridePoints | AllPoints,
-        Field(
-            discriminator="kind",
-            description="a table of kind random, stride or all",
-            examples=[{"kind": "random", "count": 10000, "seed": 0}],
-        ),
-    ]
-    test: Annotated[
-        RandomPoints | StridePoints | BlockPoints | FoldPoints,
-        Field(
-            discriminator="kind",
-            description="a table of kind random, stride, blocks or folds",
-            examples=[{"kind": "random", "count": 1000, "seed": 1}],
-        ),
-    ] = FoldPoints(kind="folds")
-    calibration: Annotated[
-        Annotated[RandomPoints | BlockPoints, Field(discriminator="kind")] | None,
-        Field(
-            description="a table of kind random or blocks",
-            examples=[{"kind": "random", "count": 2000, "seed": 2}],
-        ),
-    ] = None
-    targets: Annotated[
-        str | None,
-        AfterValidator(values.places),
-        Field(
-            description='"table:PATH", a CSV or Parquet file of places to predict',
-            examples=["table:places.csv"],
-        ),
-    ] = None
-    map: Annotated[
-        MapGrid | None,
-        Field(
-            description="a table of kind grid or cells",
-            examples=[{"kind": "grid", "resolution_degrees": 4.0}],
-        ),
-    ] = None
-    regions: Annotated[
-        Regions,
-        Field(
-            description=EXPECTED_REGIONS,
-            examples=[["global", {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}]],
-        ),
-    ] = None
-    regions_resolution_degrees: Annotated[
-        float,
-        Field(
-            description="a number of degrees in [0.1, 30]: height of the cells whose sum is the mean over a "
-            "region",
-            examples=[1.0],
-            ge=0.1,
-            le=30.0,
-        ),
-    ] = RESOLUTION_DEGREES
+    train: RandomPoints | StridePoints | AllPoints = key(
+        ...,
+        "a table of kind random, stride or all",
+        {"kind": "random", "count": 10000, "seed": 0},
+        discriminator="kind",
+    )
+    test: RandomPoints | StridePoints | BlockPoints | FoldPoints = key(
+        FoldPoints(kind="folds"),
+        "a table of kind random, stride, blocks or folds",
+        {"kind": "random", "count": 1000, "seed": 1},
+        discriminator="kind",
+    )
+    calibration: Annotated[RandomPoints | BlockPoints, Field(discriminator="kind")] | None = key(
+        None, "a table of kind random or blocks", {"kind": "random", "count": 2000, "seed": 2}
+    )
+    targets: Annotated[str | None, AfterValidator(values.places)] = key(
+        None, '"table:PATH", a CSV or Parquet file of places to predict', "table:places.csv"
+    )
+    map: MapGrid | None = key(
+        None, "a table of kind grid or cells", {"kind": "grid", "resolution_degrees": 4.0}
+    )
+    regions: Regions = key(
+        None,
+        EXPECTED_REGIONS,
+        ["global", {"name": "europe", "south": 35, "north": 70, "west": -10, "east": 40}],
+    )
+    regions_resolution_degrees: float = key(
+        RESOLUTION_DEGREES,
+        "a number of degrees in [0.1, 30]: height of the cells whose sum is the mean over a region",
+        1.0,
+        ge=0.1,
+        le=30.0,
+    )
 
     @model_validator(mode="after")
     def _folds_have_errors_of_their_own(self) -> Self:

@@ -4,7 +4,7 @@ A field's ``description`` says what is expected and its first example is a valid
 messages are made from these two, so each fact about a key is stated once.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
 
@@ -13,6 +13,12 @@ from cagp_dist.service.jobfile.times_key import TimeRule
 from cagp_dist.service.jobfile.times_key import times as check_times
 
 LARGEST_COUNT = 10**9
+
+
+def key(default: Any, description: str, example: Any = None, **limits: Any) -> Any:
+    """Give a key of a table its default (``...`` for none), what is expected there, and an example."""
+    return Field(default, description=description, examples=None if example is None else [example], **limits)
+
 
 Times = Annotated[tuple[str, ...] | TimeRule, PlainValidator(check_times)]
 Area = Annotated[

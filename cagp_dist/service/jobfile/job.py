@@ -17,8 +17,9 @@ from cagp_dist.calibration.recalibration.fewest import fewest_of_split, outermos
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints
-from cagp_dist.service.jobfile.observations_table import ObservationsTable
+from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints, MapGrid
+from cagp_dist.service.jobfile.fields import key
+from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.runtime_table import RuntimeTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
@@ -46,29 +47,24 @@ def _is_there(method: object) -> object:
 class RecalibrationTable(JobTable):
     """``[recalibration]``: how errors at points that were not used correct the predictive laws."""
 
-    method: Annotated[
-        MethodName,
-        BeforeValidator(_is_there),
-        Field(description=alternatives(METHOD_NAMES), examples=["local-scale"]),
-    ] = "local-scale"
+    method: Annotated[MethodName, BeforeValidator(_is_there)] = key(
+        "local-scale", alternatives(METHOD_NAMES), "local-scale"
+    )
     levels: Annotated[
-        tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None,
-        BeforeValidator(values.as_tuple),
-        Field(
-            description='of "sharp", levels of the quantiles: ascending numbers above 0 and below 1, 2 to 99',
-            examples=[[0.05, 0.5, 0.95]],
-            min_length=2,
-            max_length=99,
-        ),
-    ] = None
-    split: Annotated[
-        Literal["three-way", "two-way"] | None,
-        Field(
-            description='of "sharp", "three-way": lengthscales are chosen with one half of the calibration '
-            'points, widths with the other; or "two-way": both with all of them',
-            examples=["three-way"],
-        ),
-    ] = None
+        tuple[Annotated[float, Field(gt=0.0, lt=1.0)], ...] | None, BeforeValidator(values.as_tuple)
+    ] = key(
+        None,
+        'of "sharp", levels of the quantiles: ascending numbers above 0 and below 1, 2 to 99',
+        [0.05, 0.5, 0.95],
+        min_length=2,
+        max_length=99,
+    )
+    split: Literal["three-way", "two-way"] | None = key(
+        None,
+        'of "sharp", "three-way": lengthscales are chosen with one half of the calibration '
+        'points, widths with the other; or "two-way": both with all of them',
+        "three-way",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -126,72 +122,47 @@ class RecalibrationTable(JobTable):
 class ClusterTable(JobTable):
     """``[cluster]``: where the work is done. Has no influence on the result."""
 
-    scheduler: Annotated[
-        str | None,
-        AfterValidator(values.scheduler),
-        Field(
-            description=EXPECTED_SCHEDULER,
-            examples=["local"],
-        ),
-    ] = None
-    workers: Annotated[
-        int | None, Field(description="an integer of at least 1", examples=[2], ge=1, le=100_000)
-    ] = None
-    memory_limit: Annotated[
-        int | None,
-        BeforeValidator(values.parse_bytes),
-        Field(description="an amount of memory for each worker, with its unit", examples=["4GiB"]),
-    ] = None
-    insecure: Annotated[
-        bool,
-        Field(description="true to allow plain TCP to other machines, or false", examples=[False]),
-    ] = False
+    scheduler: Annotated[str | None, AfterValidator(values.scheduler)] = key(
+        None, EXPECTED_SCHEDULER, "local"
+    )
+    workers: int | None = key(None, "an integer of at least 1", 2, ge=1, le=100_000)
+    memory_limit: Annotated[int | None, BeforeValidator(values.parse_bytes)] = key(
+        None, "an amount of memory for each worker, with its unit", "4GiB"
+    )
+    insecure: bool = key(False, "true to allow plain TCP to other machines, or false", False)
 
 
 class OutputTable(JobTable):
     """``[output]``: where the results are, and whether weights of the targets are kept."""
 
-    root: Annotated[
-        str,
-        AfterValidator(values.output),
-        Field(description="the path of a folder, or s3://BUCKET/PATH", examples=["out"], min_length=1),
-    ] = "out"
-    keep_weights: Annotated[bool, Field(description="true or false", examples=[True])] = False
+    root: Annotated[str, AfterValidator(values.output)] = key(
+        "out", "the path of a folder, or s3://BUCKET/PATH", "out", min_length=1
+    )
+    keep_weights: bool = key(False, "true or false", True)
 
 
 class Job(JobTable):
     """A checked job file."""
 
-    observations: Annotated[ObservationsTable, Field(description="the keys source, variable, times")]
-    design: Annotated[
-        DesignTable, Field(description="the keys train, test, calibration, map, targets, regions")
-    ]
-    prior: Annotated[
-        PriorTable,
-        Field(description="the keys kernel, mean, fit_to, fit_times, lengthscale, variance, noise_variance"),
-    ] = PriorTable()
-    solver: Annotated[
-        AnySolverTable,
-        Field(
-            discriminator="name",
-            description='a table with the name of a solver, or with name = "auto"',
-            examples=[{"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024}],
-        ),
-    ] = AutoTable()
-    recalibration: Annotated[RecalibrationTable, Field(description="the keys method, levels, split")] = (
-        RecalibrationTable()
+    observations: ObservationsTable = key(..., "the keys source, variable, times")
+    design: DesignTable = key(..., "the keys train, test, calibration, map, targets, regions")
+    prior: PriorTable = key(
+        PriorTable(), "the keys kernel, mean, fit_to, fit_times, lengthscale, variance, noise_variance"
     )
-    cluster: Annotated[
-        ClusterTable, Field(description="the keys scheduler, workers, memory_limit, insecure")
-    ] = ClusterTable()
-    runtime: Annotated[
-        RuntimeTable,
-        Field(
-            description="the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
-            "queue_seconds, total_seconds, checkpoint_seconds"
-        ),
-    ] = RuntimeTable()
-    output: Annotated[OutputTable, Field(description="the keys root, keep_weights")] = OutputTable()
+    solver: AnySolverTable = key(
+        AutoTable(),
+        'a table with the name of a solver, or with name = "auto"',
+        {"name": "block-gauss-seidel", "iterations": 5, "block_size": 1024},
+        discriminator="name",
+    )
+    recalibration: RecalibrationTable = key(RecalibrationTable(), "the keys method, levels, split")
+    cluster: ClusterTable = key(ClusterTable(), "the keys scheduler, workers, memory_limit, insecure")
+    runtime: RuntimeTable = key(
+        RuntimeTable(),
+        "the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
+        "queue_seconds, total_seconds, checkpoint_seconds",
+    )
+    output: OutputTable = key(OutputTable(), "the keys root, keep_weights")
     _text: str = PrivateAttr(default="")
 
     @model_validator(mode="before")
@@ -298,49 +269,56 @@ class Job(JobTable):
         return folder_of(self.output.root)
 
     def canonical(self) -> dict[str, object]:
-        """Every setting that has an influence on the result, defaults filled in, ready for JSON.
-
-        Two jobs with equal canonical forms and equal data give the same run. Where the work is done
-        and where the result is kept make no difference. Whether error bars are recalibrated where the job
-        does not say depends on its points: the key of the run has it.
-        """
+        """Every setting that has an influence on the result, defaults filled in, ready for JSON."""
         form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
         shown, drawn, prior, table = (
             form[name] for name in ("observations", "design", "prior", "recalibration")
         )
-        if self.recalibration.method == SHARP:
-            table |= {
-                "levels": list(self.recalibration.sharp_levels),
-                "split": self.recalibration.sharp_split,
-            }
+        sharp = self.recalibration.method == SHARP
+        if sharp:
+            table["levels"] = list(self.recalibration.sharp_levels)
+            table["split"] = self.recalibration.sharp_split
         # what is newer than jobs without it is left out, so that these keep their form, and their runs; where
         # "keep", "observed" and "auto" make a difference, the run and its key say so
-        plain, read = self.recalibration.method != SHARP, self.observations.reading().keys()
+        known: list[tuple[JobTable | None, dict[str, Any]]] = [
+            (self.observations, shown),
+            (self.observations.columns, shown["columns"]),
+            (self.design, drawn),
+            (self.design.map, drawn["map"]),
+            (self.prior, prior),
+        ]
+        for own, said in known:
+            if own is None:
+                continue
+            for name in _NEWER_KEYS[type(own)]:
+                if getattr(own, name) == type(own).model_fields[name].default:
+                    del said[name]
         absent: list[tuple[dict[str, Any], str, bool]] = [
-            *((shown, key, key not in read) for key in _NEWER_KEYS),
-            *((shown, key, shown[key] is None) for key in ("noise_std", "columns", "where")),
-            *((drawn, key, drawn[key] is None) for key in ("calibration", "targets")),
-            *((prior, key, prior[key] is None) for key in ("fit_times", "covariates_missing", "persistence")),
-            *((table, key, plain) for key in ("levels", "split")),
+            *((table, name, not sharp) for name in ("levels", "split")),
             (form, "recalibration", self.recalibration.method in ("none", RecalibrationTable().method)),
-            (shown, "gaps", self.observations.gaps == "keep"),
-            *((drawn, key, self.design.regions is None) for key in ("regions", "regions_resolution_degrees")),
+            *(
+                (drawn, name, self.design.regions is None)
+                for name in ("regions", "regions_resolution_degrees")
+            ),
             (prior, "hyperparameters", self.prior.hyperparameters != "integrate"),
             (prior, "mean_estimate", not self.prior.estimates_mean),
-            (prior, "covariates", not self.prior.covariates),
         ]
-        if (cells := drawn["map"]) is not None:
-            absent += [(cells, key, cells[key] is None) for key in ("std_resolution_degrees", "std_samples")]
-            absent.append((cells, "mask", cells["mask"] == "observed"))
-        if (named := shown["columns"]) is not None:
-            absent.append((named, "name", named["name"] is None))
-        for owner, key, is_absent in absent:
+        for owner, name, is_absent in absent:
             if is_absent:
-                del owner[key]
+                del owner[name]
         return form
 
 
-_NEWER_KEYS = ("level", "select", "units", "check_range", "missing")
+_NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
+    ObservationsTable: (
+        *("level", "select", "units", "check_range", "missing"),
+        *("noise_std", "columns", "where", "gaps"),
+    ),
+    ColumnsTable: ("name",),
+    DesignTable: ("calibration", "targets"),
+    MapGrid: ("std_resolution_degrees", "std_samples", "mask"),
+    PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates"),
+}
 
 
 def _linear_names() -> str:

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from cagp_dist.era5.selection import GapPolicy
 from cagp_dist.era5.sources import SOURCES
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, Times
+from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, Times, key
 from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import TimeRule
@@ -23,41 +23,29 @@ else:
 class SyntheticTable(JobTable):
     """``[observations.synthetic]``: the prior that the source ``synthetic`` draws from."""
 
-    kernel: Annotated[KernelName, Field(description=alternatives(KERNELS), examples=["matern32"])] = (
-        "matern32"
+    kernel: KernelName = key("matern32", alternatives(KERNELS), "matern32")
+    lengthscale: Annotated[float, AfterValidator(values.lengthscale)] = key(
+        0.05, "a positive chord length on the unit sphere, at most 2", 0.05, gt=0.0
     )
-    lengthscale: Annotated[
-        float,
-        AfterValidator(values.lengthscale),
-        Field(description="a positive chord length on the unit sphere, at most 2", examples=[0.05], gt=0.0),
-    ] = 0.05
-    variance: Annotated[
-        float,
-        Field(
-            description="a positive variance in the squared unit of the variable",
-            examples=[22.0],
-            gt=0.0,
-            le=1e12,
-        ),
-    ] = 22.0
+    variance: float = key(
+        22.0, "a positive variance in the squared unit of the variable", 22.0, gt=0.0, le=1e12
+    )
     noise_variance: Annotated[float, NOISE_VARIANCE] = 0.5
     seed: Annotated[int, SEED] = 0
-    mean: Annotated[
-        Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"],
-        Field(
-            description='"constant", "quadratic-latitude", "harmonic-latitude" or "wave"',
-            examples=["quadratic-latitude"],
-        ),
-    ] = "quadratic-latitude"
+    mean: Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"] = key(
+        "quadratic-latitude",
+        '"constant", "quadratic-latitude", "harmonic-latitude" or "wave"',
+        "quadratic-latitude",
+    )
 
 
 class ColumnsTable(JobTable):
     """``columns``: names of the columns of a table, where they are not the usual ones."""
 
-    latitude: Annotated[str | None, Field(description="the name of a column", examples=["LAT"])] = None
-    longitude: Annotated[str | None, Field(description="the name of a column", examples=["LON"])] = None
-    time: Annotated[str | None, Field(description="the name of a column", examples=["DATE"])] = None
-    name: Annotated[str | None, Field(description="the name of a column", examples=["SITE"])] = None
+    latitude: str | None = key(None, "the name of a column", "LAT")
+    longitude: str | None = key(None, "the name of a column", "LON")
+    time: str | None = key(None, "the name of a column", "DATE")
+    name: str | None = key(None, "the name of a column", "SITE")
 
     @property
     def named(self) -> dict[str, str]:
@@ -68,88 +56,51 @@ class ColumnsTable(JobTable):
 class ObservationsTable(JobTable):
     """``[observations]``: which field is observed."""
 
-    source: Annotated[
-        str,
-        BeforeValidator(values.sources),
-        AfterValidator(values.source),
-        Field(
-            description=values.EXPECTED_SOURCE,
-            examples=["sample"],
-            min_length=1,
-        ),
-    ]
-    variable: Annotated[
-        str,
-        AfterValidator(values.variable),
-        Field(description="the name of the variable in the source", examples=["t2m"], min_length=1),
-    ] = "t2m"
-    level: Annotated[
-        float | None, Field(description="a level of the source, such as a pressure in hPa", examples=[850])
-    ] = None
+    source: Annotated[str, BeforeValidator(values.sources), AfterValidator(values.source)] = key(
+        ..., values.EXPECTED_SOURCE, "sample", min_length=1
+    )
+    variable: Annotated[str, AfterValidator(values.variable)] = key(
+        "t2m", "the name of the variable in the source", "t2m", min_length=1
+    )
+    level: float | None = key(None, "a level of the source, such as a pressure in hPa", 850)
     select: Annotated[
-        dict[str, str | float | tuple[str | float, ...]] | None,
-        BeforeValidator(values.select),
-        Field(
-            description="what is chosen of dimensions of the field, or of keys of GRIB messages",
-            examples=[{"number": 1}],
-        ),
-    ] = None
-    units: Annotated[
-        str | None,
-        Field(description="what the values of the source are measured in", examples=["degC"], min_length=1),
-    ] = None
-    check_range: Annotated[bool, Field(description="true or false", examples=[False])] = True
-    times: Annotated[
-        Times | None,
-        Field(description=EXPECTED_TIMES, examples=[["2017-04-27T12:00"]]),
-    ] = None
+        dict[str, str | float | tuple[str | float, ...]] | None, BeforeValidator(values.select)
+    ] = key(None, "what is chosen of dimensions of the field, or of keys of GRIB messages", {"number": 1})
+    units: str | None = key(None, "what the values of the source are measured in", "degC", min_length=1)
+    check_range: bool = key(True, "true or false", False)
+    times: Times | None = key(None, EXPECTED_TIMES, ["2017-04-27T12:00"])
     area: Annotated[Area | None, AREA] = None
     grid_degrees: Annotated[float | None, DEGREES] = None
-    noise_std: Annotated[
-        str | float | None,
-        Field(
-            description="a column of the table, or a number above zero: standard deviation of the error of a "
-            "measurement",
-            examples=["noise_std"],
-        ),
-    ] = None
-    columns: Annotated[
-        ColumnsTable | None,
-        Field(description="the keys latitude, longitude, time, name", examples=[{"latitude": "LAT"}]),
-    ] = None
-    where: Annotated[
-        dict[str, str | float | list[str | float]] | None,
-        Field(
-            description="columns of the table, each with the value (or a list of values) of the rows that "
-            'are meant; "*" for all',
-            examples=[{"element": "TMAX"}],
-            min_length=1,
-        ),
-    ] = None
-    missing: Annotated[
-        float | tuple[float, ...] | None,
-        BeforeValidator(values.as_tuple),
-        Field(
-            description="a number that a file, a Zarr store or a table writes in place of a missing value, "
-            "or a list of all such numbers, which is empty where every number was observed",
-            examples=[-9999],
-        ),
-    ] = None
-    gaps: Annotated[
-        GapPolicy,
-        Field(
-            description='"keep" to use every value, with a solve for each pattern of gaps, or "drop" to '
-            "leave out places that lack a value at any of the times",
-            examples=["drop"],
-        ),
-    ] = "keep"
-    synthetic: Annotated[
-        SyntheticTable | None,
-        Field(
-            description="the keys kernel, lengthscale, variance, noise_variance, seed, mean",
-            examples=[{"lengthscale": 0.05, "seed": 1}],
-        ),
-    ] = None
+    noise_std: str | float | None = key(
+        None,
+        "a column of the table, or a number above zero: standard deviation of the error of a measurement",
+        "noise_std",
+    )
+    columns: ColumnsTable | None = key(None, "the keys latitude, longitude, time, name", {"latitude": "LAT"})
+    where: dict[str, str | float | list[str | float]] | None = key(
+        None,
+        "columns of the table, each with the value (or a list of values) of the rows that "
+        'are meant; "*" for all',
+        {"element": "TMAX"},
+        min_length=1,
+    )
+    missing: Annotated[float | tuple[float, ...] | None, BeforeValidator(values.as_tuple)] = key(
+        None,
+        "a number that a file, a Zarr store or a table writes in place of a missing value, "
+        "or a list of all such numbers, which is empty where every number was observed",
+        -9999,
+    )
+    gaps: GapPolicy = key(
+        "keep",
+        '"keep" to use every value, with a solve for each pattern of gaps, or "drop" to '
+        "leave out places that lack a value at any of the times",
+        "drop",
+    )
+    synthetic: SyntheticTable | None = key(
+        None,
+        "the keys kernel, lengthscale, variance, noise_variance, seed, mean",
+        {"lengthscale": 0.05, "seed": 1},
+    )
 
     def reading(self) -> dict[str, object]:
         """How the values are read, apart from the times and places: every setting that is not the default."""
@@ -169,7 +120,7 @@ class ObservationsTable(JobTable):
         """The times, None for all of the source; a rule must have been resolved."""
         if self.times is None or isinstance(self.times, tuple):
             return self.times
-        raise TypeError("times is a rule; resolve it with cagp_dist.service.resolved_times.resolved")
+        raise TypeError("times is a rule; resolve it with cagp_dist.service.ingest.resolved")
 
     @staticmethod
     def check_times_of_source(source: str, times: tuple[str, ...] | TimeRule | None) -> None:

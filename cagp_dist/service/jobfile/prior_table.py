@@ -11,7 +11,7 @@ from cagp_dist.likelihood.numbering import NAMES
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, Times
+from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, Times, key
 from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.text import alternatives
@@ -45,88 +45,58 @@ class PriorNumbers:
 class PriorTable(JobTable):
     """``[prior]``: kernel, mean and the three numbers, which are fitted first if all are left out."""
 
-    kernel: Annotated[
-        KernelSum,
-        Field(
-            description=f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"',
-            examples=["matern32"],
-        ),
-    ] = AUTO
-    mean: Annotated[
-        str,
-        AfterValidator(values.mean),
-        Field(
-            description=values.EXPECTED_MEAN,
-            examples=["quadratic-latitude"],
-        ),
-    ] = "quadratic-latitude"
-    mean_estimate: Annotated[
-        Literal["generalised", "ordinary"],
-        Field(
-            description='"generalised": by generalised least squares with the field, counted in the error '
-            'bars; or "ordinary": by least squares before, taken as known',
-            examples=["generalised"],
-        ),
-    ] = "generalised"
-    persistence: Annotated[
-        float | None,
-        Field(
-            description='of mean = "previous", the correlation of the field about its mean with itself '
-            "24 hours later: a number above 0 and below 1",
-            examples=[0.8],
-            gt=0.0,
-            lt=1.0,
-        ),
-    ] = None
+    kernel: KernelSum = key(
+        AUTO, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
+    )
+    mean: Annotated[str, AfterValidator(values.mean)] = key(
+        "quadratic-latitude", values.EXPECTED_MEAN, "quadratic-latitude"
+    )
+    mean_estimate: Literal["generalised", "ordinary"] = key(
+        "generalised",
+        '"generalised": by generalised least squares with the field, counted in the error '
+        'bars; or "ordinary": by least squares before, taken as known',
+        "generalised",
+    )
+    persistence: float | None = key(
+        None,
+        'of mean = "previous", the correlation of the field about its mean with itself '
+        "24 hours later: a number above 0 and below 1",
+        0.8,
+        gt=0.0,
+        lt=1.0,
+    )
     covariates: Annotated[
-        tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...],
-        BeforeValidator(values.as_tuple),
-        Field(
-            description='a list of fields that the mean depends on, "file:PATH:VARIABLE" or '
-            '"zarr:ADDRESS:VARIABLE"',
-            examples=[["file:static.nc:elevation"]],
-            max_length=20,
-        ),
-    ] = ()
-    covariates_missing: Annotated[
-        float | tuple[float, ...] | None,
-        BeforeValidator(values.as_tuple),
-        Field(
-            description="a number that stands in covariates where they are not known, or a list of all such "
-            "numbers, which is empty where all are known",
-            examples=[-9999],
-        ),
-    ] = None
-    fit_to: Annotated[FitTo, Field(description='"observed" or "field"', examples=["observed"])] = "observed"
-    fit_times: Annotated[
-        Times | None,
-        Field(
-            description=f"times of the source whose values the numbers are fitted to: {EXPECTED_TIMES}",
-            examples=[{"last": "30d", "at": "12:00"}],
-        ),
-    ] = None
-    hyperparameters: Annotated[
-        Hyperparameters,
-        Field(
-            description='"integrate" over numbers that are fitted, "plug-in" those of maximum likelihood, or '
-            '"auto": integrate for up to 200 observations, and up to 500 places where the likelihood is flat',
-            examples=["auto"],
-        ),
-    ] = "auto"
-    lengthscale: Annotated[
-        EachLengthscale,
-        Field(
-            description="a positive chord length on the unit sphere, at most 2, or of a sum a list of them",
-            examples=[0.05],
-        ),
-    ] = None
-    variance: Annotated[
-        EachVariance,
-        Field(
-            description="a positive variance in the squared unit of the variable, or of a sum a list of them",
-            examples=[22.0],
-        ),
-    ] = None
+        tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...], BeforeValidator(values.as_tuple)
+    ] = key(
+        (),
+        'a list of fields that the mean depends on, "file:PATH:VARIABLE" or "zarr:ADDRESS:VARIABLE"',
+        ["file:static.nc:elevation"],
+        max_length=20,
+    )
+    covariates_missing: Annotated[float | tuple[float, ...] | None, BeforeValidator(values.as_tuple)] = key(
+        None,
+        "a number that stands in covariates where they are not known, or a list of all such "
+        "numbers, which is empty where all are known",
+        -9999,
+    )
+    fit_to: FitTo = key("observed", '"observed" or "field"', "observed")
+    fit_times: Times | None = key(
+        None,
+        f"times of the source whose values the numbers are fitted to: {EXPECTED_TIMES}",
+        {"last": "30d", "at": "12:00"},
+    )
+    hyperparameters: Hyperparameters = key(
+        "auto",
+        '"integrate" over numbers that are fitted, "plug-in" those of maximum likelihood, or '
+        '"auto": integrate for up to 200 observations, and up to 500 places where the likelihood is flat',
+        "auto",
+    )
+    lengthscale: EachLengthscale = key(
+        None, "a positive chord length on the unit sphere, at most 2, or of a sum a list of them", 0.05
+    )
+    variance: EachVariance = key(
+        None, "a positive variance in the squared unit of the variable, or of a sum a list of them", 22.0
+    )
     noise_variance: Annotated[float | None, NOISE_VARIANCE] = None
 
     @model_validator(mode="before")

@@ -77,10 +77,7 @@ def _key(field: "Field[Any]", hint: Any) -> tuple[Any, Any]:
 
 
 def _plain(hint: Any) -> type | None:
-    """Give the plain type that a setting is of, or may be of beside others; None if there is no such type.
-
-    One of a few words is a text.
-    """
+    """Give the plain type that a setting is of, or may be of beside others; None if there is no such type."""
     if get_origin(hint) is Literal:
         return str
     plain = [option for option in get_args(hint) or (hint,) if option in _PLAIN]

@@ -36,10 +36,7 @@ def as_tuple(value: object) -> object:
 
 
 def instant_of(value: object, spoken: str | None = None) -> str:
-    """Write an instant as ISO 8601 text in UTC, to the minute where that is exact; TOML dates are welcome.
-
-    ``spoken`` is what an error calls it.
-    """
+    """Write an instant as ISO 8601 text in UTC, to the minute where that is exact; TOML dates are welcome."""
     text = value.isoformat() if isinstance(value, dt.date) else value
     expected = "expected an ISO 8601 time in UTC, for example 2017-04-27T12:00"
     if not isinstance(text, str):
