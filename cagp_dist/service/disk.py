@@ -40,28 +40,8 @@ class DiskNeed:
         return f"disk: about {bytes_text(self.run_bytes)} of the run{kept}{weights}"
 
 
-def disk_need(
-    plan: Plan,
-    *,
-    observed: int,
-    predicted: int,
-    times: int,
-    drawn_values: int,
-    solves: int,
-    sampled: Plan | None = None,
-    checkpoint_seconds: float,
-    weights_bytes: int = 0,
-) -> DiskNeed:
-    """Estimate what a job takes of the disk."""
-    kept = checkpoint_bytes(plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
-    if sampled is not None:
-        kept += checkpoint_bytes(sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
-    run = run_bytes(observed=observed, predicted=predicted, times=times) + DRAW_BYTES * drawn_values
-    return DiskNeed(run, kept, weights_bytes)
-
-
 def run_bytes(*, observed: int, predicted: int, times: int) -> int:
-    """Estimate what a run and its report take; numbers as for `disk_need`."""
+    """Estimate what a run and its report take."""
     return RUN_BYTES + 8 * times * (observed + VALUE_ARRAYS * predicted)
 
 

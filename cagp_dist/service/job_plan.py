@@ -18,7 +18,7 @@ from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
-from cagp_dist.service.disk import DiskNeed, check_disk, disk_need
+from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.ingest import peek, resolved
 from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.job_size import Size
@@ -75,18 +75,12 @@ class JobPlan:
 
     def disk_need(self, checkpoint_seconds: float) -> DiskNeed:
         """Estimate what the job takes of the disk, with so many seconds between its checkpoints."""
-        size = self.size
-        return disk_need(
-            self.plan,
-            observed=size.observed,
-            predicted=size.predicted,
-            times=size.times,
-            drawn_values=size.error_draws * size.mapped,
-            solves=self.solves * size.solves,
-            sampled=self.sampled,
-            checkpoint_seconds=checkpoint_seconds,
-            weights_bytes=self.weights_bytes,
-        )
+        size, solves = self.size, self.solves * self.size.solves
+        kept = checkpoint_bytes(self.plan, solves=solves, checkpoint_seconds=checkpoint_seconds)
+        if self.sampled is not None:
+            kept += checkpoint_bytes(self.sampled, solves=1, checkpoint_seconds=checkpoint_seconds)
+        run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
+        return DiskNeed(run + DRAW_BYTES * size.error_draws * size.mapped, kept, self.weights_bytes)
 
     def lines(self) -> list[str]:
         """Return the plan as sentences for people."""

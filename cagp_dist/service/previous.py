@@ -23,13 +23,17 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
-from cagp_dist.service.cell_values import CellGrid
+from cagp_dist.mapping import Observations
+from cagp_dist.means import latitude_of
+from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.point_roles import Design
 from cagp_dist.service.solve import LeftOut, Solution, SolveStep
 from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
+from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
 
@@ -271,7 +275,38 @@ def _difference(ours: Mapping[str, object], said: str) -> str | None:
     return None
 
 
-def check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:
+def check_map_of_errors(
+    previous: Previous, points: Observations, design: Design, wanted: Places | None
+) -> None:
+    """Raise `ConfigurationError` unless the maps of a job and of the run before know all that is asked."""
+    if design.cells is None or design.cells.blank:
+        raise ConfigurationError(
+            '[prior] mean = "previous" takes mean and errors from the map, which has '
+            f"{0 if design.cells is None else design.cells.blank:,} blank cells here; write mask = "
+            '"none" in [design] map, or give it an area without them.'
+        )
+    places = [(points.latitude_degrees, points.longitude_degrees), design.cells.points()]
+    if wanted is not None:
+        places.append((wanted.latitude_degrees, wanted.longitude_degrees))
+    if design.region_means is not None:
+        nodes = design.region_means.nodes
+        places.append((latitude_of(nodes), np.rad2deg(np.arctan2(nodes[:, 1], nodes[:, 0]))))
+    own = CellGrid(design.cells.latitude_degrees, design.cells.longitude_degrees)
+    if min(own.latitude_degrees.size, own.longitude_degrees.size) < FEWEST_CELLS:
+        raise ConfigurationError(
+            '[prior] mean = "previous" interpolates mean and errors between the cells of the map, which has '
+            f"{own.latitude_degrees.size} x {own.longitude_degrees.size} of them; expected at least "
+            f"{FEWEST_CELLS} along each axis. Give [design] map a finer resolution or a larger area."
+        )
+    maps = {"this job": own}
+    if (before := previous.earlier) is not None:
+        maps[f"the run before, {before.run} of {shown_time(before.time)},"] = before.cells
+    for of, cells in maps.items():
+        for latitude, longitude in places:
+            _check_covers(cells, latitude, longitude, of=of)
+
+
+def _check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:
     """Raise `ConfigurationError` if a point (n,) is in no cell of a map; the message says ``of`` what run."""
     outside = cells.outside(latitude_degrees, longitude_degrees)
     if outside.any():

@@ -26,11 +26,10 @@ from cagp_dist.likelihood.numbering import Model
 from cagp_dist.mapping import GridPlaces, Observations
 from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.mapping.solver_order import block_size
-from cagp_dist.means import FieldMean, MeanFamily, latitude_of, mean_family
+from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Mean, Prior
-from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
@@ -38,7 +37,7 @@ from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import MapCells, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
-from cagp_dist.service.previous import DRAWS, Previous, check_covers, previous_of
+from cagp_dist.service.previous import DRAWS, Previous, check_map_of_errors, previous_of
 from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
 from cagp_dist.solvers import Neighbours, Solver
 from cagp_dist.solvers.registry import solver_name
@@ -333,37 +332,6 @@ def _prior_of(table: PriorTable, mean: Mean) -> Prior | None:
         return None
     kernel = Model(families_of(table.kernel)).kernel(each(numbers.lengthscale), each(numbers.variance))
     return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
-
-
-def check_map_of_errors(
-    previous: Previous, points: Observations, design: Design, wanted: Places | None
-) -> None:
-    """Raise `ConfigurationError` unless the maps of a job and of the run before know all that is asked."""
-    if design.cells is None or design.cells.blank:
-        raise ConfigurationError(
-            '[prior] mean = "previous" takes mean and errors from the map, which has '
-            f"{0 if design.cells is None else design.cells.blank:,} blank cells here; write mask = "
-            '"none" in [design] map, or give it an area without them.'
-        )
-    places = [(points.latitude_degrees, points.longitude_degrees), design.cells.points()]
-    if wanted is not None:
-        places.append((wanted.latitude_degrees, wanted.longitude_degrees))
-    if design.region_means is not None:
-        nodes = design.region_means.nodes
-        places.append((latitude_of(nodes), np.rad2deg(np.arctan2(nodes[:, 1], nodes[:, 0]))))
-    own = CellGrid(design.cells.latitude_degrees, design.cells.longitude_degrees)
-    if min(own.latitude_degrees.size, own.longitude_degrees.size) < FEWEST_CELLS:
-        raise ConfigurationError(
-            '[prior] mean = "previous" interpolates mean and errors between the cells of the map, which has '
-            f"{own.latitude_degrees.size} x {own.longitude_degrees.size} of them; expected at least "
-            f"{FEWEST_CELLS} along each axis. Give [design] map a finer resolution or a larger area."
-        )
-    maps = {"this job": own}
-    if (before := previous.earlier) is not None:
-        maps[f"the run before, {before.run} of {shown_time(before.time)},"] = before.cells
-    for of, cells in maps.items():
-        for latitude, longitude in places:
-            check_covers(cells, latitude, longitude, of=of)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,10 @@ from cagp_dist.service.disk import (
     bytes_of_errors,
     check_disk,
     check_spilling,
-    disk_need,
     folder_bytes,
 )
-from cagp_dist.service.job_plan import plan_job
+from cagp_dist.service.job_plan import JobPlan, plan_job
+from cagp_dist.service.job_size import Size
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 
@@ -98,16 +98,12 @@ def test_a_job_takes_no_more_than_its_plan_says(tmp_path, monkeypatch, seconds, 
 )
 def test_what_a_job_needs_is_summed_up(checkpoint_seconds, checkpoints):
     """Three solves of two passes and ten seconds each, and samples of one pass that takes twenty."""
-    need = disk_need(
-        types.SimpleNamespace(solves=2, seconds=10.0, checkpoint_bytes=100),
-        observed=1000,
-        predicted=300,
-        times=3,
-        drawn_values=70,
-        solves=3,
+    planned = JobPlan(
+        Size(observed=1000, tested=293, mapped=7, times=3, error_draws=10),
+        types.SimpleNamespace(solves=2, seconds=10.0, checkpoint_bytes=100, fields=1),
         sampled=types.SimpleNamespace(solves=1, seconds=20.0, checkpoint_bytes=7),
-        checkpoint_seconds=checkpoint_seconds,
     )
+    need = planned.disk_need(checkpoint_seconds)
     assert need == DiskNeed(RUN_BYTES + 8 * 3 * (1000 + 8 * 300) + 4 * 70, checkpoints)
 
 
