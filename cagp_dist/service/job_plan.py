@@ -1,6 +1,6 @@
 """What a job is going to cost: points, tiles, tasks, bytes and seconds, before any work."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,12 +12,13 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
-from cagp_dist.posterior.coefficients import with_weights
-from cagp_dist.posterior.kept_solves import bytes_of_weights
-from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
-from cagp_dist.posterior.prior_draws import scattered_bytes
-from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
-from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
+from cagp_dist.mapping.solve_plans import (
+    kept_weights_bytes,
+    plan_of_patterns,
+    plan_of_samples,
+    solver_of_scattered,
+)
+from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.ingest import peek, resolved
 from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
@@ -41,7 +42,6 @@ from cagp_dist.service.task import (
 )
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
 from cagp_dist.solvers import Cholesky, Neighbours, Solver
-from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.text import counted, rough_duration, without_secrets
 
@@ -215,7 +215,7 @@ def _plan_fold(coefficients: int, size: Size, solver: Solver, demands: list[Dema
     if not 0 < size.folds < size.solves:
         return None
     of_fold = [replace(each, q=size.tested_at_once, cell_nodes=0, wide=()) for each in demands]
-    return _plan_together(solver, of_fold, coefficients=coefficients)
+    return plan_of_patterns(solver, of_fold, coefficients=coefficients)
 
 
 def plan_fold(task: PreparedJob, workforce: Workforce) -> Plan | None:
@@ -230,9 +230,18 @@ def _plan_solve(
 ) -> JobPlan:
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
     demands = _demands(job, size, solver, seen, workforce)
-    planned = partial(_plan_together, solver, coefficients=job.prior.coefficients)
+    planned = partial(plan_of_patterns, solver, coefficients=job.prior.coefficients)
     fold = _plan_fold(job.prior.coefficients, size, solver, demands)
-    sampled = _plan_samples(solver, size, demands)
+    sampled = None
+    if size.samples:
+        sampled = plan_of_samples(
+            solver,
+            demands,
+            targets=size.mapped,
+            cell_nodes=size.mapped * size.nodes_per_cell,
+            samples=size.samples,
+            times=size.times,
+        )
     found = JobPlan(size=size, plan=planned(demands), fold=fold, sampled=sampled)
     if job.recalibration.method != SHARP:
         return found
@@ -248,33 +257,6 @@ def _plan_solve(
     return replace(found, sharp=sharp)
 
 
-def _plan_together(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> Plan:
-    """Plan the solves of all patterns of gaps, and what finds the coefficients of the mean."""
-    k = coefficients
-    left, _, plan = plan_together(
-        solver, [with_extra_right_hand_sides(each, coefficients=k) for each in demands]
-    )
-    weights = plans_of_weights(solver, left, coefficients=k)
-    return with_weights(plan, weights, fields=sum(each.fields for each in demands))
-
-
-def _plan_samples(solver: Solver, size: Size, demands: list[Demand]) -> Plan | None:
-    """Plan the samples of the map for the pattern of gaps with the most observed points, if there are any."""
-    if not size.samples:
-        return None
-    nodes = size.mapped * size.nodes_per_cell
-    demand = replace(
-        max(demands, key=lambda demand: demand.n), q=size.mapped, cell_nodes=nodes, wide=(), bounds=False
-    )
-    points = demand.n + demand.target_points
-    draw_bytes = partial(
-        scattered_bytes, points=points, values=demand.n + demand.q, p=demand.p, workers=demand.workers
-    )
-    groups = draw_groups(size.samples, points=points)
-    plans = plans_of_draws(solver, demand, groups, draw_bytes=draw_bytes)
-    return joint_plan_of_draws(plans, demand, draws=size.samples, sums=size.times + len(demands))
-
-
 def size_of_job(job: Job) -> Size:
     """Count the points of a job; see `plan_job` for what is read and raised."""
     job = resolved(job, report=lambda text: None, offline=True)
@@ -284,12 +266,12 @@ def size_of_job(job: Job) -> Size:
 def _unseen_solver(table: AnySolverTable, observed: int) -> Solver:
     """Give the solver of a job whose points are drawn from a field that was not read yet: no whole grid."""
     named = table.build()
-    return chosen_solver(demand_of_choice(observed, 0, fields=1)) if named is None else named
+    return solver_of_scattered(observed, fields=1) if named is None else named
 
 
 def kept_bytes(table: OutputTable, solver: Solver, found: JobPlan) -> int:
     """Count the bytes of the weights that a job keeps, about."""
-    return found.size.solves * bytes_of_weights(solver, found.plan) if table.keep_weights else 0
+    return found.size.solves * kept_weights_bytes(solver, found.plan) if table.keep_weights else 0
 
 
 def _seen(job: Job) -> ChosenPoints | None:

@@ -25,6 +25,7 @@ from cagp_dist.likelihood.fit_result import each
 from cagp_dist.likelihood.numbering import Model
 from cagp_dist.mapping import GridPlaces, Observations
 from cagp_dist.mapping.grid_places import grid_if_any
+from cagp_dist.mapping.solve_plans import solver_of_scattered
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.posterior.coefficients import check_estimable
@@ -464,7 +465,7 @@ def solver_of(points: Observations, design: Design, wanted: Places | None) -> So
     observed, times = design.train.size, points.times.size
     places = grid_if_any(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
     if places is None:
-        return chosen_solver(demand_of_choice(observed, 0, fields=times))
+        return solver_of_scattered(observed, fields=times)
     kept = np.arange(0) if design.calibration is None else design.calibration
     targets = targets_of(points, design, kept, wanted)
     # at its emptiest time, and without the largest fold

@@ -1,0 +1,49 @@
+"""Plans of solves that are not going to be done now; `cagp_dist.condition` plans one that is."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.posterior.coefficients import with_weights
+from cagp_dist.posterior.kept_solves import bytes_of_weights
+from cagp_dist.posterior.patterns import plan_together
+from cagp_dist.posterior.prior_draws import scattered_bytes
+from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
+from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
+from cagp_dist.solvers import Solver
+from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
+
+
+def plan_of_patterns(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> Plan:
+    """Plan the solves of all patterns of gaps, and what finds the coefficients of the mean."""
+    k = coefficients
+    left, _, plan = plan_together(
+        solver, [with_extra_right_hand_sides(each, coefficients=k) for each in demands]
+    )
+    weights = plans_of_weights(solver, left, coefficients=k)
+    return with_weights(plan, weights, fields=sum(each.fields for each in demands))
+
+
+def plan_of_samples(
+    solver: Solver, demands: Sequence[Demand], *, targets: int, cell_nodes: int, samples: int, times: int
+) -> Plan:
+    """Plan samples at targets, for the pattern of gaps with the most observed points."""
+    fullest = max(demands, key=lambda demand: demand.n)
+    demand = replace(fullest, q=targets, cell_nodes=cell_nodes, wide=(), bounds=False)
+    points = demand.n + demand.target_points
+    draw_bytes = partial(
+        scattered_bytes, points=points, values=demand.n + demand.q, p=demand.p, workers=demand.workers
+    )
+    plans = plans_of_draws(solver, demand, draw_groups(samples, points=points), draw_bytes=draw_bytes)
+    return joint_plan_of_draws(plans, demand, draws=samples, sums=times + len(demands))
+
+
+def kept_weights_bytes(solver: Solver, plan: Plan) -> int:
+    """Count the bytes of the weights of a solve, about."""
+    return bytes_of_weights(solver, plan)
+
+
+def solver_of_scattered(observed: int, *, fields: int) -> Solver:
+    """Choose a solver for points that lie on no grid."""
+    return chosen_solver(demand_of_choice(observed, 0, fields=fields))
