@@ -57,7 +57,6 @@ class Columns:
         if isinstance(source, (str, os.PathLike)):
             title = str(Path(source))
             source, layout = read_file(Path(source))
-        where = partial(frame_row, source) if layout is None else layout.line
         if isinstance(source, Mapping):
             columns = {str(name): np.asarray(column) for name, column in source.items()}
         elif isinstance(source, DataFrameLike):
@@ -74,17 +73,20 @@ class Columns:
                 f"the columns of {title} have shapes {sorted(lengths)}; expected vectors of one length."
             )
         if layout is None:
-            return cls(columns, title, False, where, columns.__getitem__)
+            return cls(columns, title, False, partial(frame_row, source), columns.__getitem__)
         return cls(
-            columns, title, layout.separator == ";", where, lambda name: np.asarray(read_words(layout)[name])
+            columns,
+            title,
+            layout.separator == ";",
+            layout.line,
+            lambda name: np.asarray(read_words(layout)[name]),
         )
 
     def of_rows(self, rows: Indices) -> "Columns":
         """Keep some rows; messages name them as before."""
-        columns = {name: column[rows] for name, column in self.columns.items()}
         return replace(
             self,
-            columns=columns,
+            columns={name: column[rows] for name, column in self.columns.items()},
             where=lambda row: self.where(int(rows[row])),
             as_written=lambda name: self.as_written(name)[rows],
         )
@@ -97,13 +99,10 @@ class Columns:
     @property
     def listed(self) -> str:
         """Name the columns, for messages: the first ones, where there are many."""
-        shown_text = [
-            repr(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}...")
-            for name in islice(self.columns, MOST_SHOWN)
-        ]
+        names = [shown_text(name) for name in islice(self.columns, MOST_SHOWN)]
         if len(self.columns) > MOST_SHOWN:
-            shown_text.append(f"and {len(self.columns) - MOST_SHOWN:,} others")
-        return ", ".join(shown_text) or "no column"
+            names.append(f"and {len(self.columns) - MOST_SHOWN:,} others")
+        return ", ".join(names) or "no column"
 
     def find(self, what: str, given: str | None, usual: tuple[str, ...], needed: bool = True) -> str | None:
         """Name of a column as the table spells it."""
@@ -192,17 +191,12 @@ class Columns:
             if point is not None:
                 raise DataError(
                     f"column {name!r} of {self.title} holds {shown_text(texts[point])} in "
-                    f"{self.where(point)}, "
-                    "and other cells have decimal commas; expected one way to write decimals, and no mark of "
-                    "thousands."
+                    f"{self.where(point)}, and other cells have decimal commas; expected one way to write "
+                    "decimals, and no mark of thousands."
                 )
-        out = np.empty(column.size)
-        for row, cell in enumerate(column):
-            out[row] = self._number(cell, name, row)
-        return out
+        return np.array([self._number(text, name, row) for row, text in enumerate(texts)], dtype=np.float64)
 
-    def _number(self, cell: object, name: str, row: int) -> float:
-        text = str(cell).strip()
+    def _number(self, text: str, name: str, row: int) -> float:
         if text.lower() in EMPTY:
             return np.nan
         try:

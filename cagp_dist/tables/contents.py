@@ -15,22 +15,12 @@ Names: TypeAlias = NDArray[np.object_]
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Places on the globe.
-
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (n,)
-        Degrees north and degrees east, in the order and convention of the table.
-    names : array of str, shape (n,), or None
-        What they are called, empty where one has no name; None if the table does not say.
-    static : mapping of str to array of float64, shape (n,)
-        Columns with a number for each place, as far as they were asked for.
-    """
+    """Places on the globe, n of them, in the order and convention of the table."""
 
     latitude_degrees: Array
     longitude_degrees: Array
-    names: Names | None = None
-    static: Mapping[str, Array] = field(default_factory=dict)
+    names: Names | None = None  # what they are called, empty where one has no name; None if nothing is said
+    static: Mapping[str, Array] = field(default_factory=dict)  # columns with a number for each, if asked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,26 +68,14 @@ class Table:
 class MeasuredFields:
     """Measurements by time and place.
 
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (n,)
-        Of the places. A place appears again for each measurement that it has more than one of at a time, and
-        for each noise that it was measured with.
-    values : array of float64, shape (T, n)
-        NaN where nothing was measured.
-    times : array of datetime64[ns], shape (T,), or None
-        Ascending; None if the table has no times, and T is 1.
-    noise_std : array of float64, shape (n,), or None
-    names : array of str, shape (n,), or None
-        Of the places; one whose rows have several names has them all, "A; B".
-    static : mapping of str to array of float64, shape (n,)
-        As in `Places`: what the first row of a place says.
+    A place appears again for each measurement that it has more than one of at a time, and for each noise that
+    it was measured with.
     """
 
-    latitude_degrees: Array
+    latitude_degrees: Array  # (n,), of the places
     longitude_degrees: Array
-    values: Array
-    times: Times | None
-    noise_std: Array | None
-    names: Names | None = None
-    static: Mapping[str, Array] = field(default_factory=dict)
+    values: Array  # (T, n), NaN where nothing was measured
+    times: Times | None  # (T,), ascending; None if the table has no times, and T is 1
+    noise_std: Array | None  # (n,)
+    names: Names | None = None  # (n,); a place whose rows have several names has them all, "A; B"
+    static: Mapping[str, Array] = field(default_factory=dict)  # what the first row of a place says

@@ -48,21 +48,11 @@ _ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", r
 
 @dataclass(frozen=True)
 class Moments:
-    """When some rows were measured.
+    """When some rows were measured."""
 
-    Attributes
-    ----------
-    times : array of datetime64[ns], shape (n,), or None
-        In UTC; None if the table does not say.
-    columns : set of str
-        What was looked at for them.
-    note : str
-        What people should know of them; empty if nothing.
-    """
-
-    times: Times | None
-    columns: frozenset[str]
-    note: str = ""
+    times: Times | None  # (n,), in UTC; None if the table does not say
+    columns: frozenset[str]  # what was looked at for them
+    note: str = ""  # what people should know of them
 
 
 def about_time(frame: Columns) -> frozenset[str]:
@@ -82,15 +72,13 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
     others.sort(key=lambda name: TIME.index(plain(name)))
     dated = bool(others) or any(plain(name) == "year" for name in frame.columns)
     candidates = [name for name in (chosen, *others) if name is not None]
-    of_day = [
+    may_be_numbers = {
         name
         for name in candidates
-        if _is_of_day(
-            frame.columns[name][kept],
-            numbers=dated
-            and plain(name) not in ("date", *DATE[:3])
-            and (bool(others) or plain(name) in (*TIME, *CLOCK)),
-        )
+        if dated and plain(name) not in ("date", *DATE[:3]) and (others or plain(name) in (*TIME, *CLOCK))
+    }
+    of_day = [
+        name for name in candidates if _is_of_day(frame.columns[name][kept], numbers=name in may_be_numbers)
     ]
     days = [name for name in candidates if name not in of_day]
     if days:
@@ -216,15 +204,13 @@ def _check_unused(
     of_day: Collection[str],
 ) -> None:
     """Refuse further columns of times of day that contradict the times, in UTC and as written."""
+    day = np.timedelta64(1, "D")
     for name in frame.columns:
         part = plain(name)
-        if (part not in (*HOUR, *TIME_OF_DAY) and name not in of_day) or name in apart:
+        says_when = part in (*HOUR, *TIME_OF_DAY) or name in of_day
+        if not says_when or name in apart or not _varies(frame, name, kept):
             continue
-        if not _varies(frame, name, kept):
-            continue
-        since = _since_midnight(frame, name, kept)
-        unit = np.timedelta64(1, "h" if part in HOUR else "m")
-        day = np.timedelta64(1, "D")
+        since, unit = _since_midnight(frame, name, kept), np.timedelta64(1, "h" if part in HOUR else "m")
         agree = [(((one - one.astype("datetime64[D]")) - since) % day < unit).all() for one in (base, local)]
         if not any(agree):
             raise ArgumentError(
@@ -326,11 +312,9 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
     wrong: Mask = np.isnat(moments)
     if wrong.any():
         first = int(wrong.argmax())
-        slashes = (
-            " Of 01/02/2017 it cannot be told which is the day: write 2017-02-01."
-            if _SLASHED.fullmatch(texts[first])
-            else ""
-        )
+        slashes = ""
+        if _SLASHED.fullmatch(texts[first]):
+            slashes = " Of 01/02/2017 it cannot be told which is the day: write 2017-02-01."
         raise DataError(
             f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
             f"which is no time ({such(wrong)}); expected {EXPECTED}.{slashes}"

@@ -77,19 +77,10 @@ def _names(frame: Columns, places: Array, kept: Indices, taken: Collection[str])
 def _written(frame: Columns, column: str, kept: Indices) -> Names | None:
     """Write the cells of some rows as names; None if all are empty."""
     cells = frame.columns[column][kept].tolist()
-    cells = [cell if isinstance(cell, (str, int, float)) else str(cell) for cell in cells]
-    spelled = {cell: _name(cell) for cell in set(cells)}
-    if not any(spelled.values()):
-        return None
-    return np.array([spelled[cell] for cell in cells], dtype=object)
-
-
-def _name(cell: object) -> str:
-    """Write a cell as a name: a number that is whole without decimals, nothing where the cell is empty."""
-    if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))
-    text = " ".join(str(cell).split())
-    return "" if text.lower() in EMPTY else text
+    cells = [int(cell) if isinstance(cell, float) and cell.is_integer() else str(cell) for cell in cells]
+    spelled = {cell: " ".join(str(cell).split()) for cell in set(cells)}
+    names = {cell: "" if text.lower() in EMPTY else text for cell, text in spelled.items()}
+    return np.array([names[cell] for cell in cells], dtype=object) if any(names.values()) else None
 
 
 def static_of(

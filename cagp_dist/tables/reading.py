@@ -32,7 +32,62 @@ def read_table(
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
 ) -> Table:
-    """Read observations from a table."""
+    """Read observations from a table.
+
+    Parameters
+    ----------
+    source : path, pandas or polars data frame, or mapping of names to columns
+        A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
+        compressed; UTF-8, UTF-16 or Latin-1; units may stand in a line below the names) or of a Parquet file.
+        One row per measurement.
+    value, latitude, longitude, time, name : str, optional
+        Names of columns. By default the usual names are looked for, whatever their letter case; the value is
+        the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
+        0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N
+        or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427
+        or 2017042712. A column of dates and one of times of day, or of hours, make a time together
+        (numbers up to 24 only in a column ``hour``; in ``hhmm`` 15 is a quarter past midnight);
+        where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
+        and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
+        Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
+        one.
+    noise_std : str or number, optional
+        Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
+        the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
+        column named ``noise_std``, if there is one.
+    units : str, optional
+        Units of the values; by default what stands in brackets behind the name of their column.
+    missing : number or sequence of numbers, optional
+        What the table writes in place of a missing value, such as -9999, beside empty cells and NaN. Other
+        numbers that look like such marks are refused, unless this is a sequence: ``[-9999, 999.9]``, or
+        ``[]`` where every number was observed.
+    where : mapping of columns to values, optional
+        Which rows are meant: those with this value, or one of a list, in a column such as ``element`` or
+        ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
+    static : collection of str, optional
+        Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
+
+    Returns
+    -------
+    Table
+        Rows without a value are left out and counted.
+
+    Raises
+    ------
+    ArgumentError
+        If a column is not there, or which one is meant cannot be told; names the columns that are there. Also
+        if rows of one place and time differ in a column that nothing was said of.
+    DataError
+        If the file cannot be read, or a row has a latitude beyond the poles, a longitude beyond -180..360, a
+        time that cannot be read, a value that is no number, or a noise that is not above zero.
+
+    Examples
+    --------
+    >>> rows = {"LAT": [48.1, 52.5, 50.1], "LON": [11.6, 13.4, 8.7], "TMAX (degC)": [21.0, None, 19.5]}
+    >>> table = read_table(rows)
+    >>> table.values, table.name, table.units, table.dropped_missing
+    (array([21. , 19.5]), 'TMAX', 'degC', 1)
+    """
     frame, said = chosen_rows(Columns.open(source), where)
     latitude = str(frame.find("latitude", latitude, LATITUDE))
     longitude = str(frame.find("longitude", longitude, LONGITUDE))

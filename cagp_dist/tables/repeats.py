@@ -62,11 +62,10 @@ def check_repeats(
     if not found:
         return
     _, many, name, distinct = min(found, key=lambda entry: entry[:2])
-    if distinct.dtype.kind == "M":
-        distinct = _iso(distinct[:MOST_SHOWN])
-    values = [value.item() if isinstance(value, np.generic) else value for value in distinct[:MOST_SHOWN]]
-    shown = [value if isinstance(value, (int, float)) else str(value) for value in values]
-    others = f" and {many - len(values):,} others" if many > len(values) else ""
+    values = np.asarray(distinct[:MOST_SHOWN])
+    values = _iso(values) if values.dtype.kind == "M" else values
+    shown = [value if isinstance(value, (int, float)) else str(value) for value in values.tolist()]
+    others = f" and {many - len(shown):,} others" if many > len(shown) else ""
     raise ArgumentError(
         f"{counted(repeated.size, 'row')} of {frame.title} have the place and time of another row and differ "
         f"in column {name!r} ({', '.join(map(repr, shown))}{others}), which nothing was said of. Say which "
@@ -87,7 +86,7 @@ def chosen_rows(frame: Columns, where: Mapping[str, object] | None) -> tuple[Col
         column = frame.columns[name]
         if column.dtype.kind == "M":
             column, several = _iso(column), [_iso_text(value) for value in several]
-        if column.dtype.kind in "iufb" and all(_is_number(value) for value in several):
+        if column.dtype.kind in "iufb" and all(isinstance(each, (int, float, np.number)) for each in several):
             rows = np.isin(column.astype(np.float64), np.array(several, dtype=np.float64))
         else:
             texts = {str(value).strip() for value in several}
@@ -117,7 +116,3 @@ def _iso_text(value: object) -> str:
 
     time = pd.to_datetime(str(value).strip(), errors="coerce")
     return str(value).strip() if pd.isna(time) else time.isoformat().removesuffix("T00:00:00")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating))

@@ -45,11 +45,9 @@ def frame_row(source: object, row: int) -> str:
 
 def index_levels(frame: DataFrameLike) -> dict[str, NDArray[Any]]:
     """Named levels of the index of a pandas frame, as `xarray.Dataset.to_dataframe` has its coordinates."""
-    index = getattr(frame, "index", None)
+    index: Any = getattr(frame, "index", None)
     names = [name for name in getattr(index, "names", ()) if name is not None]
-    return (
-        {str(name): np.asarray(index.get_level_values(name)) for name in names} if index is not None else {}
-    )
+    return {str(name): np.asarray(index.get_level_values(name)) for name in names}
 
 
 def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
@@ -58,19 +56,18 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
 
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a CSV or Parquet file. {_FIELDS}")
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
+    if not path.is_file():
         raise DataError(
             f"{path} is no regular file, but a pipe, a socket or a device; expected a CSV or Parquet file. "
             "Copy what comes out of it into a file first."
         )
-    if not path.is_file():
-        raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
             return pd.read_parquet(path), None
         layout = layout_of(path)
-        frame = _read_text(layout)
-        return frame, layout
+        return _read_text(layout), layout
     except DataError:
         raise
     except ImportError as error:
@@ -136,14 +133,9 @@ def _read_text(layout: TextLayout, **words: Any) -> DataFrameLike:
 
 
 def _without_comments(lines: Iterable[str], layout: TextLayout) -> Iterator[str]:
-    """Leave out comments: whole lines, and what stands behind the last cell of a line.
-
-    A mark before that is text, as in ``Site #2`` or ``humidity (%)``.
-    """
+    """Leave out comments behind the last cell of a line; a mark before that is text, as in ``Site #2``."""
     cells = 0
-    for line in lines:
-        if line.startswith(layout.comment):
-            continue
+    for line in lines:  # of which none is a comment as a whole
         before, mark, after = line.partition(layout.comment)
         if mark and cells == 0:
             ends = before[-1].isspace() and layout.separator not in after

@@ -33,34 +33,16 @@ _NUMBER = re.compile(r"[-+]?(\d+[.,]?\d*|[.,]\d+)([eE][-+]?\d+)?")
 
 @dataclass(frozen=True)
 class TextLayout:
-    """How a text file is laid out.
-
-    Attributes
-    ----------
-    path : Path
-    separator : str
-        What stands between columns.
-    comment : str
-        What begins a comment.
-    encoding : str
-    header : int
-        Line of the names of the columns, counted from 1.
-    behind_mark : bool
-        Whether they stand behind a mark of comments.
-    skipped : frozenset of int
-        Lines that are neither names nor rows.
-    units : tuple of str
-        Of the columns, from a line below the names; empty if there is none.
-    """
+    """How a text file is laid out; lines are counted from 1."""
 
     path: Path
-    separator: str
-    comment: str
+    separator: str  # what stands between columns
+    comment: str  # what begins a comment
     encoding: str
-    header: int
-    behind_mark: bool = False
-    skipped: frozenset[int] = frozenset()
-    units: tuple[str, ...] = ()
+    header: int  # line of the names of the columns
+    behind_mark: bool = False  # whether they stand behind a mark of comments
+    skipped: frozenset[int] = frozenset()  # lines that are neither names nor rows
+    units: tuple[str, ...] = ()  # of the columns, from a line below the names; empty if there is none
 
     @property
     def is_plain(self) -> bool:

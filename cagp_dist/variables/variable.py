@@ -21,26 +21,14 @@ class Log1p:
     """The transform ``log(1 + x / 1 unit)`` of a quantity that is not negative and mostly small.
 
     It is what models of precipitation commonly use: it brings a skewed quantity near to a normal one and is 0
-    where there was none.
-
-    Attributes
-    ----------
-    units : str
-        Of the quantity, as `Variable.units`.
-    low, high : float
-        Plausible range of the quantity; what lies below 0 within it is rounding of packed files, and counts
-        as 0.
-    factor : float
-        How many of ``unit`` are one of ``units``.
-    unit : str
-        What the quantity is measured by, such as ``mm``.
+    where there was none. What lies below 0 within the plausible range is rounding of packed files: 0.
     """
 
-    units: str
+    units: str  # of the quantity, as `Variable.units`
     low: float
     high: float
-    factor: float
-    unit: str
+    factor: float  # how many of ``unit`` are one of ``units``
+    unit: str  # what the quantity is measured by, such as ``mm``
 
     def __call__(self, values: "Array") -> "Array":
         """Transform values of any shape; NaN stays."""
@@ -51,45 +39,20 @@ class Log1p:
 
 @dataclass(frozen=True)
 class Variable:
-    """A quantity as it is analysed and published.
+    """A quantity as it is analysed and published."""
 
-    Attributes
-    ----------
-    name : str
-        In jobs, and in front of ``_mean`` and ``_std`` in published runs.
-    long_name : str
-    units : str
-        As CF writes them, such as ``m s-1``; empty if they are not known.
-    standard_name : str
-        Of CF, empty if there is none.
-    low, high : float
-        What values can be; infinite where nothing is known or nothing is to be checked.
-    names : tuple of str
-        Other names of it in files.
-    grib : tuple of int
-        Numbers in ECMWF's parameter table, which GRIB files carry instead of names.
-    cds : str
-        Name in requests to the Climate Data Store.
-    transform : Log1p or None
-        Of the values of a file, before anything else is done with them.
-    vector : bool
-        Component along the local east or north, which is no one value at a pole.
-    checked : bool
-        Whether values outside the plausible range are refused.
-    """
-
-    name: str
+    name: str  # in jobs, and in front of ``_mean`` and ``_std`` in published runs
     long_name: str
-    units: str = ""
+    units: str = ""  # as CF writes them, such as ``m s-1``; empty if they are not known
     standard_name: str = ""
-    low: float = -inf
+    low: float = -inf  # what values can be; infinite where nothing is known or nothing is to be checked
     high: float = inf
-    names: tuple[str, ...] = ()
-    grib: tuple[int, ...] = ()
-    cds: str = ""
-    transform: Log1p | None = None
-    vector: bool = False
-    checked: bool = True
+    names: tuple[str, ...] = ()  # others of it in files
+    grib: tuple[int, ...] = ()  # numbers in ECMWF's parameter table, which GRIB files carry instead of names
+    cds: str = ""  # name in requests to the Climate Data Store
+    transform: Log1p | None = None  # of the values of a file, before anything else is done with them
+    vector: bool = False  # component along the local east or north, which is no one value at a pole
+    checked: bool = True  # whether values outside the plausible range are refused
 
     @property
     def is_temperature(self) -> bool:
