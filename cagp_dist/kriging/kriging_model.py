@@ -54,6 +54,7 @@ from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
 from cagp_dist.mapping.narration import Narrator
+from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
 from cagp_dist.tables import DataFrameLike
@@ -658,6 +659,7 @@ class Kriging:
         )
         return fit_model(
             observed.points,
+            Split(observed.points.there),
             kernel=self.kernel,
             mean=self.mean if self.drift is None else drift_of(self.drift, observed),
             fixed=numbers_of(self.kernel, fixed) if isinstance(self.kernel, Kernel) else fixed,

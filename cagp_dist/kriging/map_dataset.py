@@ -256,7 +256,7 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
 
 def dataset_of_folds(found: LeftOutFolds, observed: ObservedObject, *, integrated: bool) -> xr.Dataset:
     """Predictions of each place with a value from the other folds, and their scores."""
-    points, places, what = observed.points, found.places, observed.what
+    points, places, what = observed.points, found.split.held_out, observed.what
     part = of_places(
         points.latitude_degrees[places],
         points.longitude_degrees[places],
@@ -290,7 +290,7 @@ def dataset_of_folds(found: LeftOutFolds, observed: ObservedObject, *, integrate
             )
             for name, (held, text) in fields.items()
         }
-        | {"fold": ("observation", found.folds)}
+        | {"fold": ("observation", found.split.folds)}
         | {name: ((), held, {"long_name": text, **units}) for name, (held, text, units) in scores.items()}
         | {"coverage": ("level", result.coverage, {"long_name": "observations in the central interval"})},
         coords={

@@ -6,6 +6,7 @@
 
 - `observations`: places, values with gaps, noise; unit vectors and patterns of gaps. `grid_places`: the
   latitude-longitude grid that points are most of. `map_points`: where a map is wanted.
+- `split`: which places are observed, and which are held out.
 - `fitting`: which places and times decide kernel and noise, and the fit of these. `fitted_model`: all that
   is known or fitted of a prior; `map_mean`: its mean. `integration`: numbers integrated over.
 - `map_solves`: a planned solve for each pattern of gaps, and what they predict. `map_samples`: draws.
@@ -23,6 +24,7 @@ from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.split import Split
 from cagp_dist.posterior.result import Progress
 from cagp_dist.solvers import Neighbours, Solver, Status
 
@@ -35,5 +37,6 @@ __all__ = [
     "Progress",
     "Resources",
     "Solver",
+    "Split",
     "Status",
 ]

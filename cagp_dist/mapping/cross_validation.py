@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
-from cagp_dist.calibration.verification.spatial_folds import block_folds
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping.defaults import FOLDS, OFTEN_SWEEPS
 from cagp_dist.mapping.fitted_model import FittedModel
@@ -17,15 +16,15 @@ from cagp_dist.mapping.map_solves import outlook_of, plan_solves
 from cagp_dist.mapping.narration import Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.split import Split
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.interface import no_op
 
 
 class LeftOutFolds(NamedTuple):
-    """What the places of all other folds say of each place with a value, in the order of the source."""
+    """What the places of all other folds say of each place that a split holds out."""
 
-    places: Indices  # (k,)
-    folds: Indices  # (k,)
+    split: Split
     mean: Array  # (T, k)
     std: Array  # (T, k), latent
     predictive_std: Array  # (T, k), with noise
@@ -44,41 +43,32 @@ def cross_validate(
     report: Callable[[float], None] = no_op,
 ) -> LeftOutFolds:
     """Predict each place from the places of all other folds."""
-    places = observed.there[np.argsort(observed.source_index[observed.there])]
-    fold = block_folds(
-        observed.latitude_degrees[places],
-        observed.longitude_degrees[places],
-        count=folds,
-        blocks_degrees=blocks_degrees,
-        generator=np.random.default_rng(seed),
-        called="folds",
-    )
+    split = Split.into_folds(observed, count=folds, blocks_degrees=blocks_degrees, seed=seed)
+    places = split.held_out
     values = observed.values[:, places]
     mean, std, predictive = np.full((3, *values.shape), np.nan)
     scores = unscored(values.shape)
-    for number in range(folds):
-        left = np.flatnonzero(fold == number)
-        kept = observed.without(np.isin(np.arange(observed.latitude_degrees.size), places[left]))
+    for number, part in enumerate(split.parts()):
+        kept, left = observed.only(part.observed), np.flatnonzero(split.folds == number)
         empty = ~kept.present.any(axis=1)
         if empty.any():
             raise ArgumentError(
                 f"without fold {number} field {int(empty.argmax())} has no observation left; lower "
                 "blocks_degrees or raise folds."
             )
-        targets = MapPoints(observed.X[places[left]])
-        parts = len(learned.kernel.parts)
+        targets, parts = MapPoints(observed.X[part.held_out]), len(learned.kernel.parts)
         solves = plan_solves(kept, targets, solver=solver, resources=resources, kernel_parts=parts)
         prediction = predict_fields(kept, learned, targets, solves=solves, resources=resources)
         mean[:, left], std[:, left] = prediction.mean, prediction.std
         noise = learned.noise_variance
-        noise = noise if noise.ndim == 0 else noise[places[left]]
+        noise = noise if noise.ndim == 0 else noise[part.held_out]
         law = law_of_observations(prediction, kept, learned, targets, noise)
         predictive[:, left] = law.std
         times, some = np.nonzero(~np.isnan(values[:, left]))
         at = times, left[some]
         scores.put(at, point_scores(law[times, some], values[at]))
         report((number + 1) / folds)
-    return LeftOutFolds(places, fold, mean, std, predictive, scores)
+    return LeftOutFolds(split, mean, std, predictive, scores)
 
 
 def outlook_of_folds(

@@ -1,7 +1,7 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
@@ -18,11 +18,12 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
 from cagp_dist.mapping.defaults import NO_NUGGET
-from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
+from cagp_dist.mapping.fitting import choose_sites, fit_numbers
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def families(kernel: KernelLike) -> tuple[Family, ...]:
 
 def fit_model(
     observed: Observations,
+    split: Split,
     *,
     kernel: KernelLike,
     mean: MeanLike,
@@ -133,12 +135,12 @@ def fit_model(
     resources: Resources,
     narrator: Narrator,
 ) -> FittedModel:
-    """Fit what is not known of kernel and noise to the observations, by maximum likelihood.
+    """Fit what is not known of kernel and noise to the observed places, by maximum likelihood.
 
     ``fixed`` has the "lengthscale" and "variance" of each part of the kernel, where these are known.
     """
     parts = families(kernel)
-    known = _known_noise(observed, noise_std)
+    known = _known_noise(observed, split.observed, noise_std)
     least = float(known.min())
     _check_nugget(nugget_std, known=least > 0.0)
     bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
@@ -154,7 +156,9 @@ def fit_model(
             )
         given = _kernel_of(kernel, parts, fixed)
         return FittedModel(given, known + (level - least), mean, held=reasons, known_noise=known)
-    sites = _sites(observed, gridded=known.ndim == 0)
+    # rings take the same noise everywhere
+    gridded = observed.grid is not None and observed.noise_variance is None
+    sites = choose_sites(observed, split.observed, gridded=gridded)
     size = FitSize(
         sites.method,
         sites.chosen.size,
@@ -179,10 +183,13 @@ def fit_model(
             resources=resources,
             progress=lambda state: report(course.fraction(state.points)),
         )
+    fitted_to = f"{sites.chosen.size:,} of {split.observed.size:,} observed places"
+    if observed.fields > 1:
+        fitted_to += f", {sites.times.size} of {observed.fields} fields"
     if least > 0.0 and level is None and nugget <= NO_NUGGET * least:
         reasons["noise_variance"] = "no nugget was found beside the known noise"
     return FittedModel(
-        result.prior.kernel, known + nugget, mean, result, sites.where, reasons, known_noise=known
+        result.prior.kernel, known + nugget, mean, result, fitted_to, reasons, known_noise=known
     )
 
 
@@ -218,14 +225,14 @@ def _kernel_of(kernel: KernelLike, parts: Sequence[Family], fixed: Mapping[str, 
     return reduce(add, kernels)
 
 
-def _known_noise(observed: Observations, noise_std: float | None) -> Array:
+def _known_noise(observed: Observations, there: Indices, noise_std: float | None) -> Array:
     """Variance of the known noise, () or (n,); 0 where nothing is known."""
     if noise_std is not None:
         check_positive("noise_std", noise_std)
         return np.asarray(float(noise_std) ** 2)
     if observed.noise_variance is None:
         return np.asarray(0.0)
-    own = observed.noise_variance[observed.there]
+    own = observed.noise_variance[there]
     if not (own > 0.0).all():
         raise DataError(
             f"the noise is {np.sqrt(own[~(own > 0.0)][0]):g} where there are observations; "
@@ -234,7 +241,7 @@ def _known_noise(observed: Observations, noise_std: float | None) -> Array:
     if (own == own[0]).all():
         return np.asarray(own[0])
     known = np.full(observed.noise_variance.size, own.mean())
-    known[observed.there] = own
+    known[there] = own
     return known
 
 
@@ -248,17 +255,3 @@ def _check_nugget(nugget_std: float | None, *, known: bool) -> None:
             f"nugget_std is {nugget_std:g}, which is added to a known noise, and none is known; expected "
             "noise_std beside it, a number or a column. Without either the noise is fitted."
         )
-
-
-def _sites(observed: Observations, *, gridded: bool) -> Sites:
-    """Choose the places and fields that a fit uses."""
-    there = observed.there
-    sites = choose_sites(
-        observed.latitude_degrees[there],
-        observed.longitude_degrees[there],
-        observed.present[:, there],
-        gridded=gridded and observed.grid is not None and observed.noise_variance is None,
-    )
-    times = "" if observed.fields == 1 else f", {sites.times.size} of {observed.fields} fields"
-    where = f"{sites.chosen.size:,} of {there.size:,} observed places{times}"
-    return replace(sites, chosen=there[sites.chosen], where=where)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Mask
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import is_pole
 from cagp_dist.kernels import Matern32
 from cagp_dist.latlon.grid import LatLonGrid
@@ -68,8 +68,8 @@ class FittedNumbers(NamedTuple):
     nugget: float
 
 
-def choose_sites(latitude_degrees: Array, longitude_degrees: Array, present: Mask, *, gridded: bool) -> Sites:
-    """Choose the points and times that decide, and how their likelihood is worked out.
+def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> Sites:
+    """Choose of some places (ascending) and all times those that decide, and how their likelihood is found.
 
     - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
     - Up to `MOST_DENSE` points: exactly, by a dense factor.
@@ -79,16 +79,16 @@ def choose_sites(latitude_degrees: Array, longitude_degrees: Array, present: Mas
 
     All of these give the same bits for every executor. With gaps, some times decide and the points at which
     all of these were observed (`cagp_dist.posterior.patterns.shared_places`).
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (n,), ``present`` (T, n).
     """
     from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS
 
-    chosen, times = np.arange(latitude_degrees.size), np.arange(len(present))
+    chosen, times, present = places, np.arange(observed.fields), observed.present[:, places]
     if not present.all():
-        places, times = shared_places(present)
-        chosen = chosen[places]
-    found = grid_of_most(latitude_degrees[chosen], longitude_degrees[chosen]) if gridded else None
+        shared, times = shared_places(present)
+        chosen = places[shared]
+    found = None
+    if gridded:
+        found = grid_of_most(observed.latitude_degrees[chosen], observed.longitude_degrees[chosen])
     if found is not None and chosen.size <= MOST_DENSE and found[1].size < found[0].size:
         found = None  # so few points with gaps are quicker by a dense factor
     if found is not None:

@@ -72,7 +72,7 @@ def recalibrate_map(
         resources=resources,
         report=report,
     )
-    places, law = errors.places, Gaussian(errors.mean, errors.predictive_std)
+    places, law = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
     try:
         fitted = RECALIBRATIONS[method]().fit(law, observed.values[:, places], observed.X[places])
     except ArgumentError as error:

@@ -181,9 +181,11 @@ class Observations:
             names=None if self.names is None else self.names[chosen],
         )
 
-    def without(self, places: Mask) -> Self:
-        """Forget the values of some places (n,), which stay where they are."""
-        return replace(self, values=np.where(places, np.nan, self.values))
+    def only(self, chosen: Indices) -> Self:
+        """Forget the values of all places but the chosen ones; the others stay where they are."""
+        values = np.full_like(self.values, np.nan)
+        values[:, chosen] = self.values[:, chosen]
+        return replace(self, values=values)
 
     def without_gaps(self) -> Self:
         """Leave out the places that lack a value at any time; `DataError` if these are all of them."""

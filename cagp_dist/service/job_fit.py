@@ -226,19 +226,16 @@ def at_fit_times(count: int) -> str:
 def fit_sites(points: Observations, train: Indices, *, fit_to: FitTo) -> Sites:
     """Choose the points and times that decide (`choose_sites`), of the observed points or of the field."""
     asked = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
-    present = ~np.isnan(points.values)[:, asked]
-    sites = choose_sites(
-        points.latitude_degrees[asked], points.longitude_degrees[asked], present, gridded=points.gridded
-    )
-    kept, times = sites.times.size, len(present)
+    sites = choose_sites(points, asked, gridded=points.gridded)
+    kept, times = sites.times.size, points.fields
     at_times = f" at {kept:,} of {times:,} times"
-    if present.all():
+    if points.present[:, asked].all():
         where = fitted_to(fit_to, observed=train.size, field=sites.chosen.size)
         where += f"{at_times}, evenly spread" if kept < times else ""
     else:
         whole = fitted_to(fit_to, observed=train.size, field=asked.size)
         where = f"{sites.chosen.size:,} of {whole},{at_times}"
-    return replace(sites, chosen=asked[sites.chosen], where=where)
+    return replace(sites, where=where)
 
 
 def fitted_to(fit_to: FitTo, *, observed: int, field: int | None) -> str:

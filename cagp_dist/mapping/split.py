@@ -1,0 +1,44 @@
+"""Which places are observed and which are held out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+
+from cagp_dist.arrays import Indices
+from cagp_dist.calibration.verification.spatial_folds import block_folds
+from cagp_dist.mapping.observations import Observations
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Indices of places of `Observations`."""
+
+    observed: Indices  # (n,)
+    held_out: Indices = field(default_factory=lambda: np.arange(0))  # (q,), scored
+    calibration: Indices = field(default_factory=lambda: np.arange(0))  # whose errors correct error bars
+    folds: Indices | None = None  # (q,): the fold of each held-out place, if all of these are observed
+
+    @classmethod
+    def into_folds(
+        cls, observed: Observations, *, count: int, blocks_degrees: float | None, seed: int
+    ) -> Self:
+        """Hold out each place with a value once, in blocks; in the order of the source."""
+        places = observed.there[np.argsort(observed.source_index[observed.there])]
+        folds = block_folds(
+            observed.latitude_degrees[places],
+            observed.longitude_degrees[places],
+            count=count,
+            blocks_degrees=blocks_degrees,
+            generator=np.random.default_rng(seed),
+            called="folds",
+        )
+        return cls(places, places, folds=folds)
+
+    def parts(self) -> "Iterator[Split]":
+        """Yield a split for each fold: its places are held out, and those of the others observed."""
+        folds = np.arange(0) if self.folds is None else self.folds
+        for fold in range(int(folds.max(initial=-1)) + 1):
+            left = self.held_out[folds == fold]
+            yield Split(self.observed[~np.isin(self.observed, left)], left)
