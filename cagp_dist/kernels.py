@@ -445,20 +445,9 @@ def check_smoothness(smoothness: float) -> None:
 
 @dataclass(frozen=True)
 class MaternOf:
-    """Matern kernels of one smoothness: a family, which makes a kernel from a lengthscale and a variance.
+    """Matern kernels of one smoothness: a family, which makes a kernel from a lengthscale and a variance."""
 
-    Parameters
-    ----------
-    smoothness : float
-        From 0.1 to 10.
-
-    Examples
-    --------
-    >>> MaternOf(0.8)(0.5, variance=2.0)
-    Matern(smoothness=0.8, lengthscale=0.5, variance=2.0)
-    """
-
-    smoothness: float
+    smoothness: float  # from 0.1 to 10
 
     def __post_init__(self) -> None:
         check_smoothness(self.smoothness)

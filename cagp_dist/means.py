@@ -251,17 +251,10 @@ class CovariateField(Protocol):
 
 @dataclass(frozen=True)
 class WithCovariates:
-    """A polynomial in latitude and multiples of static fields, a `MeanFamily`.
-
-    Parameters
-    ----------
-    base : LatitudePolynomial
-    covariates : tuple of CovariateField
-        At least one.
-    """
+    """A polynomial in latitude and multiples of static fields, a `MeanFamily`."""
 
     base: LatitudePolynomial
-    covariates: tuple[CovariateField, ...]
+    covariates: tuple[CovariateField, ...]  # at least one
 
     @property
     def content_sha256(self) -> str:
@@ -307,16 +300,10 @@ class WithCovariates:
 
 @dataclass(frozen=True, eq=False)
 class FittedBasis:
-    """A mean with known coefficients, as a function of points on the unit sphere.
-
-    Attributes
-    ----------
-    family : WithCovariates
-    coefficients : array of float64, shape (k, T)
-    """
+    """A mean with known coefficients, as a function of points on the unit sphere."""
 
     family: WithCovariates
-    coefficients: Array
+    coefficients: Array  # (k, T)
 
     def __call__(self, X: Array) -> Array:
         """Values at unit vectors X (n, 3), shape (n, T)."""
@@ -325,15 +312,9 @@ class FittedBasis:
 
 @dataclass(frozen=True)
 class ReadFamily:
-    """A family that is read from what ``NAME:ADDRESS`` names.
+    """A family that is read from what ``NAME:ADDRESS`` names."""
 
-    Attributes
-    ----------
-    reader : str
-        ``module:function`` of (address, variable), imported when it is needed.
-    """
-
-    reader: str
+    reader: str  # ``module:function`` of (address, variable), imported when it is needed
 
     def read(self, address: str, *, variable: str) -> MeanFamily:
         """Read the family."""

@@ -16,16 +16,10 @@ from cagp_dist.text import counted
 
 @runtime_checkable
 class EstimatedMean(Protocol):
-    """A mean ``H c`` whose coefficients c are estimated with the field, nothing being known of them before.
-
-    Attributes
-    ----------
-    coefficient_names : tuple of str
-        One for each of the k columns, for messages.
-    """
+    """A mean ``H c`` whose coefficients c are estimated with the field; nothing is known of them before."""
 
     @property
-    def coefficient_names(self) -> tuple[str, ...]: ...
+    def coefficient_names(self) -> tuple[str, ...]: ...  # one for each of the k columns, for messages
 
     def basis_at(self, X: Array, /) -> ArrayLike:
         """Columns of H at points X (n, p), shape (n, k)."""

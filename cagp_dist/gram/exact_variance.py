@@ -58,15 +58,6 @@ class ExactVariance:
     noise does not vary along a latitude, by rings.
     Elsewhere bounds from the observed points near each target.
 
-    Parameters
-    ----------
-    gram : Gram
-        The observed points, their noise and the kernel.
-    targets : array (q, p), LatLonGrid or LinearFunctionals
-        Where the variance is wanted.
-
-    Notes
-    -----
     Bounds take 50 n q nanoseconds on one core, up to 130 where targets are few and far from each other: a
     tenth to a third of a sweep over 10,000 points, and a tenth of that over 100,000. Each task that runs at
     once takes 25 MB, up to 46 MB where at most 1,024 points were observed, and 8 MB more for means over cells

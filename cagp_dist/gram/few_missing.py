@@ -40,22 +40,12 @@ BAND_ROWS, BAND_COLUMNS = 8, 32
 
 @dataclass(frozen=True, eq=False)
 class FewMissing:
-    """No or few missing points.
+    """No or few missing points."""
 
-    Attributes
-    ----------
-    rings : RingGram
-        The whole grid.
-    rows, columns : array of int, shape (r,)
-        Where the missing points are.
-    factor : array, shape (r, r)
-        Lower Cholesky factor of ``[G^-1]_mm``.
-    """
-
-    rings: RingGram
-    rows: Indices
+    rings: RingGram  # the whole grid
+    rows: Indices  # where the missing points are, (r,)
     columns: Indices
-    factor: Array
+    factor: Array  # (r, r): lower Cholesky factor of ``[G^-1]_mm``
 
     @property
     def relative_residual(self) -> float | None:

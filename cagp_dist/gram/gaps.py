@@ -43,19 +43,7 @@ difference of the inverse's diagonal; it then comes from solves, as that of poin
 
 
 class GridSolve:
-    """Exact solves with the observed points of a grid; an `cagp_dist.gram.gram_matrix.ExactSolve`.
-
-    Parameters
-    ----------
-    rings : RingGram
-        The whole grid, with the noise of complete pole rows (`Layout.row_noise`).
-    layout : Layout
-        Which points were observed.
-    noise_variance : array, shape (n,), optional
-        Noise of each observed point, where it is not that of its latitude.
-    executor : Executor, optional
-        Where columns of a window are solved side by side.
-    """
+    """Exact solves with the observed points of a grid; an `cagp_dist.gram.gram_matrix.ExactSolve`."""
 
     def __init__(
         self,

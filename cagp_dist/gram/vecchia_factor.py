@@ -29,25 +29,15 @@ BATCH = 32
 
 @dataclass(frozen=True, eq=False)
 class VecchiaFactor:
-    """Weights of points on those before them, and what they leave.
+    """Weights of points on those before them, and what they leave."""
 
-    Attributes
-    ----------
-    order : array of int, shape (n,)
-        Points in the order in which they are conditioned; arguments and results of the methods are in the
-        order of X.
-    neighbours : array of int, shape (n, k)
-        Places in the order, each before its own; -1 where there are fewer than k before.
-    weights : array of float64, shape (n, k)
-        Of the neighbours, zero where there are none.
-    variances : array of float64, shape (n,)
-        Conditional variances, above zero.
-    """
-
+    # (n,): points in the order in which they are conditioned; arguments and results of the methods are in the
+    # order of X
     order: Indices
+    # (n, k): places in the order, each before its own; -1 where there are fewer than k before
     neighbours: Indices
-    weights: Array
-    variances: Array
+    weights: Array  # (n, k): of the neighbours, zero where there are none
+    variances: Array  # (n,): conditional variances, above zero
 
     @property
     def log_determinant(self) -> float:

@@ -52,23 +52,12 @@ downdate would be lost to rounding as a difference of the inverse's diagonal."""
 
 @dataclass(frozen=True, eq=False)
 class WindowSolve:
-    """Solves with the observed points of a window.
+    """Solves with the observed points of a window."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Covariance of the field.
-    layout : Layout
-        The whole grid, and which of its points were observed.
-    noise_by_latitude : array, shape (P,)
-        Noise variance of an observation, not spread along rows of poles.
-    executor : Executor or None
-        Where batches of columns are solved if it shares the memory of this process; else all cores.
-    """
-
-    kernel: Kernel
-    layout: Layout
-    noise_by_latitude: Array
+    kernel: Kernel  # covariance of the field
+    layout: Layout  # the whole grid, and which of its points were observed
+    noise_by_latitude: Array  # (P,): noise variance of an observation, not spread along rows of poles
+    # where batches of columns are solved if it shares the memory of this process; else all cores
     executor: Executor | None = None
 
     @property

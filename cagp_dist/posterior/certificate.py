@@ -12,24 +12,14 @@ from cagp_dist.runtime import Executor
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """The computational part ``V (G^-1 - D) V'`` of the variances of a posterior.
+    """The computational part ``V (G^-1 - D) V'`` of the variances of a posterior."""
 
-    Attributes
-    ----------
-    variance : array, shape (q,)
-        Of the posterior, latent.
-    exact_variance : ExactVariance or None
-        That of the exact posterior; None if this is it.
-    demand : Demand or None
-        Size of the problem, and what the bounds may allocate beside the posterior; None: what they need.
-    of_mean : array, shape (q,), or None
-        What coefficients of the prior mean that are estimated add to the variance of the exact posterior;
-        None where only that it is at least zero is known.
-    """
-
-    variance: Array
-    exact_variance: ExactVariance | None
+    variance: Array  # (q,): of the posterior, latent
+    exact_variance: ExactVariance | None  # that of the exact posterior; None if this is it
+    # size of the problem, and what the bounds may allocate beside the posterior; None: what they need
     demand: Demand | None = None
+    # (q,), or None: what coefficients of the prior mean that are estimated add to the variance of the exact
+    # posterior; None where only that it is at least zero is known
     of_mean: Array | None = field(default_factory=lambda: np.zeros(1))
 
     @property
@@ -60,18 +50,10 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class JointCertificate:
-    """Certificates of fields with different gaps.
+    """Certificates of fields with different gaps."""
 
-    Attributes
-    ----------
-    parts : tuple of Certificate
-        One for each pattern of gaps.
-    groups : tuple of arrays of int
-        The fields of each.
-    """
-
-    parts: "tuple[Certificate | JointCertificate, ...]"
-    groups: tuple[Indices, ...]
+    parts: "tuple[Certificate | JointCertificate, ...]"  # one for each pattern of gaps
+    groups: tuple[Indices, ...]  # the fields of each
 
     @property
     def known(self) -> bool:

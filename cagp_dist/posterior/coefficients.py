@@ -56,20 +56,11 @@ COLLINEAR = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class MeanCoefficients:
-    """Coefficients of a prior mean, estimated with the field by generalised least squares.
+    """Coefficients of a prior mean, estimated with the field by generalised least squares."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        One for each of the k coefficients.
-    values : array of float64, shape (k,), or (k, T) for T fields
-        Unit of y over that of the column of the basis.
-    covariance : array of float64, shape (k, k); with different gaps (T, k, k)
-        Of the error of the estimate if the prior is right.
-    """
-
-    names: tuple[str, ...]
-    values: Array
+    names: tuple[str, ...]  # one for each of the k coefficients
+    values: Array  # (k,), or (k, T) for T fields: unit of y over that of the column of the basis
+    # (k, k); with different gaps (T, k, k): of the error of the estimate if the prior is right
     covariance: Array
 
     @property
@@ -80,31 +71,16 @@ class MeanCoefficients:
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """How the coefficients of one pattern of fields follow from the data.
+    """How the coefficients of one pattern of fields follow from the data."""
 
-    Attributes
-    ----------
-    basis : array of float64, shape (n, k)
-        H, by an orthonormal basis of its columns: ``H T^-1``.
-    at_targets : array of float64, shape (q, k)
-        ``H' T^-1``.
-    triangle : array of float64, shape (k, k)
-        T.
-    weights, image : array of float64, shape (n, k)
-        W, and ``G W``.
-    exact : bool
-        Whether ``W = G^-1 H`` up to rounding.
-    seen : array of float64, shape (q, k), or None
-        ``V W``, where it is known already.
-    """
-
-    basis: Array
-    at_targets: Array
-    triangle: Array
+    basis: Array  # (n, k): H, by an orthonormal basis of its columns: ``H T^-1``
+    at_targets: Array  # (q, k): ``H' T^-1``
+    triangle: Array  # (k, k): T
+    # each (n, k): W, and ``G W``
     weights: Array
     image: Array
-    exact: bool
-    seen: Array | None = None
+    exact: bool  # whether ``W = G^-1 H`` up to rounding
+    seen: Array | None = None  # (q, k), or None: ``V W``, where it is known already
 
     def estimate(self, columns: Array) -> Array:
         """``c_hat = (W'H)^-1 W' y`` in the orthonormal basis, shape (k, T) for y (n, T)."""
@@ -151,23 +127,15 @@ class Coefficients:
 
 @dataclass(frozen=True, eq=False)
 class CountedMean:
-    """What a variance is more for the estimate of the mean, ``R M R' - R E' - E R'``.
+    """What a variance is more for the estimate of the mean, ``R M R' - R E' - E R'``."""
 
-    Attributes
-    ----------
-    at_targets, seen : array of float64, shape (q, k)
-        H' and ``V W``.
-    inverse, covariance : array of float64, shape (k, k)
-        ``(W'H)^-1`` and M.
-    full : bool
-        Whether covariances are wanted, not only variances.
-    """
-
+    # each (q, k): H' and ``V W``
     at_targets: Array
     seen: Array
+    # each (k, k): ``(W'H)^-1`` and M
     inverse: Array
     covariance: Array
-    full: bool
+    full: bool  # whether covariances are wanted, not only variances
 
     def before(self) -> Array:
         """Give what it is before the first iteration, where A is zero: shape (q,) or (q, q)."""

@@ -35,41 +35,20 @@ Fitted = tuple[Pattern, Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """Solves that were planned, one for each pattern of gaps.
-
-    Attributes
-    ----------
-    prior : Prior
-    parts : sequence of Pattern
-        Fields with the same gaps.
-    problems : Problems
-        Of the patterns.
-    solver : Solver
-        With the settings that it chose for itself.
-    demands, plans, estimates : sequences of Demand, Plan, and Plan or None
-        Of each pattern; the last for the coefficients of its mean.
-    plan : Plan
-        Of all of them.
-    kept : sequence of Kept or None
-        Weights of each pattern that are there.
-    weights : WeightStore or None
-        Where weights are kept.
-    lanczos_steps : int
-        For bounds of the computational variance.
-    executor : Executor
-    """
+    """Solves that were planned, one for each pattern of gaps."""
 
     prior: Prior
-    parts: Sequence[Pattern]
-    problems: Problems
-    solver: Solver
+    parts: Sequence[Pattern]  # fields with the same gaps
+    problems: Problems  # of the patterns
+    solver: Solver  # with the settings that it chose for itself
+    # of each pattern; the last for the coefficients of its mean
     demands: Sequence[Demand]
     plans: Sequence[Plan]
     estimates: Sequence[Plan | None]
-    plan: Plan
-    kept: Sequence[CheckpointReader | None]
-    weights: WeightStore | None
-    lanczos_steps: int
+    plan: Plan  # of all of them
+    kept: Sequence[CheckpointReader | None]  # weights of each pattern that are there
+    weights: WeightStore | None  # where weights are kept
+    lanczos_steps: int  # for bounds of the computational variance
     executor: Executor
 
 

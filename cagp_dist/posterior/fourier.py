@@ -31,17 +31,10 @@ from cagp_dist.kernels import Elementary, Family, Kernel, Lengthscales
 
 @dataclass(frozen=True, eq=False)
 class RandomWaves:
-    """Waves of one draw for a lengthscale of one.
+    """Waves of one draw for a lengthscale of one."""
 
-    Attributes
-    ----------
-    frequencies : array of float64, shape (m, p)
-        Per unit of X; divide by the lengthscale.
-    phases, amplitudes : array of float64, shape (m,)
-        In radians; with mean square 2 / m.
-    """
-
-    frequencies: Array
+    frequencies: Array  # (m, p): per unit of X; divide by the lengthscale
+    # each (m,): in radians; with mean square 2 / m
     phases: Array
     amplitudes: Array
 
@@ -108,21 +101,13 @@ POINTS_AT_ONCE = 512
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Waves that several draws of one field share.
+    """Waves that several draws of one field share."""
 
-    Attributes
-    ----------
-    turns : array of float64, shape (m, p)
-        Frequencies, in turns per unit of X.
-    variances : array of float64, shape (m,)
-        Of the amplitudes; ``sum over j of variance_j cos(2 pi turns_j . (x - z))`` is the covariance of the
-        draws given the frequencies.
-    cosines, sines : array of float32, shape (m, draws)
-        Amplitudes.
-    """
-
-    turns: Array
+    turns: Array  # (m, p): frequencies, in turns per unit of X
+    # (m,): of the amplitudes; ``sum over j of variance_j cos(2 pi turns_j . (x - z))`` is the covariance of
+    # the draws given the frequencies.
     variances: Array
+    # each (m, draws): amplitudes
     cosines: NDArray[np.float32]
     sines: NDArray[np.float32]
 

@@ -22,23 +22,9 @@ from cagp_dist.solvers.interface import Problem, Solver
 
 
 class KeptSums:
-    """Means, and sums of squares of the errors of draws, of one pattern of gaps after the other.
+    """Means (q, T), and sums of squares (q, patterns) of the errors of draws, pattern of gaps by pattern.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint or None
-        Where they are kept; None: nowhere.
-    generator : numpy.random.Generator
-        Of the draws. It is left as it would be if all of them were drawn.
-    targets, fields, patterns : int
-        q, T, and patterns of gaps.
-
-    Attributes
-    ----------
-    mean : array, shape (q, T)
-        Posterior mean.
-    squares : array, shape (q, patterns)
-        Sums over the draws of each pattern so far.
+    The generator is left as it would be if all draws were drawn.
     """
 
     def __init__(

@@ -63,36 +63,16 @@ def shared_places(present: Mask) -> tuple[Mask, Indices]:
 
 @dataclass(frozen=True, eq=False)
 class SolvedPattern:
-    """The end of the solve of one pattern.
+    """The end of the solve of one pattern."""
 
-    Attributes
-    ----------
-    fields : array of int, shape (t,)
-        Which fields were solved for.
-    steps : list
-        Iteration, mean (q, t) and variance (q,).
-    covariance : array (q, q) or None
-        Posterior covariance, if it was asked for.
-    status : Status
-        How the solve ended.
-    relative_residual : float or None
-        ``|b - G v| / |b|`` where the solver follows it.
-    certificate : Certificate or JointCertificate
-        Where bounds of the computational variance come from.
-    iterations : array of int, shape (q,), or (q, T) where they differ between fields
-        That each target has had.
-    dropped_actions : int
-        Actions that were skipped, if the solver has actions.
-    """
-
-    fields: Indices
-    steps: Steps
-    covariance: Array | None
-    status: Status
-    relative_residual: float | None
-    certificate: Certificate | JointCertificate
-    iterations: Indices
-    dropped_actions: int = 0
+    fields: Indices  # (t,): which fields were solved for
+    steps: Steps  # iteration, mean (q, t) and variance (q,)
+    covariance: Array | None  # (q, q) or None: posterior covariance, if it was asked for
+    status: Status  # how the solve ended
+    relative_residual: float | None  # ``|b - G v| / |b|`` where the solver follows it
+    certificate: Certificate | JointCertificate  # where bounds of the computational variance come from
+    iterations: Indices  # (q,), or (q, T) where they differ between fields: that each target has had
+    dropped_actions: int = 0  # actions that were skipped, if the solver has actions
 
 
 def in_order(columns: Sequence[Array], groups: Sequence[Indices]) -> Array:

@@ -92,20 +92,13 @@ BY_FACTOR_COLUMNS = 32
 
 
 class PriorDraws(Protocol):
-    """Draws of ``N(0, k)`` at n observed points and q targets together.
-
-    Attributes
-    ----------
-    description : str
-        How they are drawn, for people.
-    excess : float
-        Of independent exact draws zero; in general how much the squares of the draws vary beyond that: a
-        variance estimated from N of them has the relative standard error ``sqrt((2 + excess) / N)`` at most.
-    """
+    """Draws of ``N(0, k)`` at n observed points and q targets together."""
 
     @property
-    def description(self) -> str: ...
+    def description(self) -> str: ...  # how they are drawn, for people
 
+    # of independent exact draws zero; in general how much the squares of the draws vary beyond that: a
+    # variance estimated from N of them has the relative standard error ``sqrt((2 + excess) / N)`` at most
     @property
     def excess(self) -> float: ...
 
@@ -157,20 +150,10 @@ def _is_cheap(grid: LatLonGrid, *, wanted: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CovarianceDraws:
-    """Exact draws by a square root of the joint covariance, (n + q)^3 / 3 flops once.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        Covariance of the field.
-    X : array, shape (n, p)
-        Observed points.
-    targets : array (q, p), LatLonGrid or LinearFunctionals
-        Targets.
-    """
+    """Exact draws by a square root of the joint covariance, (n + q)^3 / 3 flops once."""
 
     kernel: Kernel
-    X: Array
+    X: Array  # (n, p): observed points
     targets: Targets
     description = "exactly, by the joint covariance"
     excess = 0.0
@@ -206,17 +189,10 @@ class CovarianceDraws:
 
 @dataclass(frozen=True, eq=False)
 class GridDraws:
-    """Exact draws on a latitude-longitude grid, of which points are taken.
+    """Exact draws on a latitude-longitude grid, of which points are taken."""
 
-    Attributes
-    ----------
-    rings : RingGram
-        The grid and the kernel.
-    observed, wanted : array of int, shape (n,) and (q,)
-        Where observed points and targets lie in the flattened grid.
-    """
-
-    rings: RingGram
+    rings: RingGram  # the grid and the kernel
+    # where observed points and targets lie in the flattened grid
     observed: Indices
     wanted: Indices
     description = "exactly, on a grid that has all points"
@@ -241,24 +217,13 @@ class GridDraws:
 
 @dataclass(frozen=True, eq=False)
 class FactorDraws:
-    """Draws by Vecchia's factor of the joint covariance, of points in any place (math 4.2).
-
-    Attributes
-    ----------
-    kernel : Kernel
-        Covariance of the field.
-    X : array, shape (n, p)
-        Observed points.
-    targets : array (q, p), LatLonGrid or LinearFunctionals
-        Targets; of cells the values at the nodes are averaged.
-    executor : Executor
-        Where the factor is made.
-    """
+    """Draws by Vecchia's factor of the joint covariance, of points in any place (math 4.2)."""
 
     kernel: Kernel
-    X: Array
+    X: Array  # (n, p): observed points
+    # of cells the values at the nodes are averaged
     targets: Targets
-    executor: Executor
+    executor: Executor  # where the factor is made
     description = "by conditionals on neighbours"
     excess = 0.0
 
@@ -305,24 +270,13 @@ def factor_bytes(draws: int, *, points: int, values: int, p: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class WaveDraws:
-    """Random waves, at any points: 150 nanoseconds for each draw and point on one core.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        Covariance of the field.
-    X : array, shape (n, p)
-        Observed points.
-    targets : array (q, p), LatLonGrid or LinearFunctionals
-        Targets; of cells the waves at the nodes are averaged.
-    executor : Executor
-        Where the waves are evaluated.
-    """
+    """Random waves, at any points: 150 nanoseconds for each draw and point on one core."""
 
     kernel: Kernel
-    X: Array
+    X: Array  # (n, p): observed points
+    # of cells the waves at the nodes are averaged
     targets: Targets
-    executor: Executor
+    executor: Executor  # where the waves are evaluated
     description = "by random waves"
     excess = 0.25
 

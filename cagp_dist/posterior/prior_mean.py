@@ -21,26 +21,13 @@ from cagp_dist.solvers.status import Status
 
 @dataclass(frozen=True, eq=False)
 class PriorMean:
-    """What a solve goes without, of one pattern of fields.
+    """What a solve goes without, of one pattern of fields."""
 
-    Attributes
-    ----------
-    problem : Problem
-        Residuals and what rides along with them.
-    at_targets : array of float64, shape (q, 1) or (q, T)
-        The mean at the targets.
-    coefficients : Coefficients or None
-        How they were estimated, if they were.
-    counted : CountedMean or None
-        What they add to variances, where these are wanted.
-    fitted : (array, array) or None
-        Their values (k, T) in the basis of the prior, and their covariance (k, k).
-    """
-
-    problem: Problem
-    at_targets: Array
-    coefficients: Coefficients | None = None
-    counted: CountedMean | None = None
+    problem: Problem  # residuals and what rides along with them
+    at_targets: Array  # (q, 1) or (q, T): the mean at the targets
+    coefficients: Coefficients | None = None  # how they were estimated, if they were
+    counted: CountedMean | None = None  # what they add to variances, where these are wanted
+    # their values (k, T) in the basis of the prior, and their covariance (k, k)
     fitted: tuple[Array, Array] | None = None
 
     @property

@@ -34,24 +34,12 @@ from cagp_dist.text import counted
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Fields that were observed at the same points: what is solved at once.
+    """Fields that were observed at the same points: what is solved at once."""
 
-    Attributes
-    ----------
-    X : array (m, p), or LatLonGrid
-        All points that were given.
-    y : array (T, m), or (T, P, Q) on a grid
-        All fields that were given, NaN where nothing was observed.
-    fields : array of int, shape (t,)
-        Which of them these are, ascending.
-    single : bool
-        Whether one field was given, without an axis for fields.
-    """
-
-    X: Array | LatLonGrid
-    y: Array
-    fields: Indices
-    single: bool
+    X: Array | LatLonGrid  # (m, p), or LatLonGrid: all points that were given
+    y: Array  # (T, m), or (T, P, Q) on a grid: all fields that were given, NaN where nothing was observed
+    fields: Indices  # (t,): which of them these are, ascending
+    single: bool  # whether one field was given, without an axis for fields
 
     @property
     def columns(self) -> int:
@@ -87,26 +75,13 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Where fields were observed, and what.
+    """Where fields were observed, and what."""
 
-    Attributes
-    ----------
-    X : array, shape (n, p)
-        Points where something was observed, in solver order.
-    values : array, shape (n, t)
-        What was observed there.
-    given : array of bool, shape (m,) of X, or (P, Q) of the grid
-        Which of the given points have values.
-    layout : Layout or None
-        Where they lie on a grid; None for points.
-    grid : LatLonGrid or None
-        The grid that was given, of which latitudes without any value are left out of ``layout``.
-    """
-
-    X: Array
-    values: Array
-    given: Mask
-    layout: Layout | None = None
+    X: Array  # (n, p): points where something was observed, in solver order
+    values: Array  # (n, t): what was observed there
+    given: Mask  # (m,) of X, or (P, Q) of the grid: which of the given points have values
+    layout: Layout | None = None  # where they lie on a grid; None for points
+    # the grid that was given, of which latitudes without any value are left out of ``layout``
     grid: LatLonGrid | None = None
 
 
@@ -261,13 +236,7 @@ def make_problem(
 
 
 class Problems:
-    """Problems of patterns for one prior and targets: the last one is kept, with the factors of its grid.
-
-    Parameters
-    ----------
-    prior, targets, full_covariance, executor, memory_limit_bytes
-        As for `make_problem`.
-    """
+    """Problems of patterns for one prior and targets: the last one is kept, with the factors of its grid."""
 
     def __init__(
         self,

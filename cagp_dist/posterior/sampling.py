@@ -184,33 +184,17 @@ def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int, su
 
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Draws of ``f(X') - V A b - m0`` for one problem: the error of the mean, of which no data are needed.
+    """Draws of ``f(X') - V A b - m0`` for one problem: the error of the mean, of which no data are needed."""
 
-    Attributes
-    ----------
-    problem : Problem
-        Gram matrix, residuals (n, T) and targets.
-    solver : Solver
-        Any. If A depends on the data, ``V A`` is replaced by what the solver makes of each right-hand side:
-        every draw is then a solve of its own.
-    prior : PriorDraws
-        How the prior is drawn.
-    demand : Demand
-        Size of the problem, and what may be allocated.
-    executor : Executor
-        Where the work is done; draws do not depend on it.
-    held_bytes : int
-        What the draws, or what is made of them, take while others are made.
-    coefficients : Coefficients or None
-        Of the prior mean, where they are estimated: they are estimated from every draw as from the data.
-    """
-
-    problem: Problem
+    problem: Problem  # Gram matrix, residuals (n, T) and targets
+    # any. If A depends on the data, ``V A`` is replaced by what the solver makes of each right-hand side:
+    # every draw is then a solve of its own.
     solver: Solver
-    prior: PriorDraws
-    demand: Demand
-    executor: Executor
-    held_bytes: int = 0
+    prior: PriorDraws  # how the prior is drawn
+    demand: Demand  # size of the problem, and what may be allocated
+    executor: Executor  # where the work is done; draws do not depend on it
+    held_bytes: int = 0  # what the draws, or what is made of them, take while others are made
+    # of the prior mean, where they are estimated: they are estimated from every draw as from the data
     coefficients: Coefficients | None = None
 
     def plans(self, groups: Sequence[Range]) -> list[Plan]:

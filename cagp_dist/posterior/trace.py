@@ -37,17 +37,7 @@ class Step:
 
 
 class Trace:
-    """Collects states; memory 8 q (T + 1) bytes per iteration.
-
-    Parameters
-    ----------
-    problem : Problem
-        What is being solved.
-    prior_mean : array, shape (q, 1) or (q, T)
-        Prior mean at the targets.
-    of_mean : array, shape (q,) or (q, q), optional
-        Covariance at the targets of coefficients of that mean, before the first iteration.
-    """
+    """Collects states; memory 8 q (T + 1) bytes per iteration."""
 
     def __init__(self, problem: Problem, prior_mean: Array, of_mean: Array | None = None) -> None:
         self._problem = problem

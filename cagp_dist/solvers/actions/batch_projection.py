@@ -34,24 +34,12 @@ counts as one of their span."""
 
 
 class Projected(NamedTuple):
-    """What a problem looks like through m actions.
+    """What a problem looks like through m actions."""
 
-    Attributes
-    ----------
-    matrix : array of float64, shape (m, m)
-        ``T = S' G S``.
-    seen : array of float64, shape (q, m)
-        ``V S``.
-    right : array of float64, shape (m, T)
-        ``S' b``.
-    dropped : int
-        Actions that were skipped before, because they depend on earlier ones.
-    """
-
-    matrix: Array
-    seen: Array
-    right: Array
-    dropped: int
+    matrix: Array  # (m, m): ``T = S' G S``
+    seen: Array  # (q, m): ``V S``
+    right: Array  # (m, T): ``S' b``
+    dropped: int  # actions that were skipped before, because they depend on earlier ones
 
 
 class Actions(Protocol):

@@ -35,18 +35,10 @@ TILE_SUMS = 2**19
 
 @dataclass(frozen=True, eq=False)
 class BlockLayout:
-    """Which points each block has.
+    """Which points each block has."""
 
-    Attributes
-    ----------
-    order : array of int, shape (n,)
-        Points block after block.
-    edges : array of int, shape (i + 1,)
-        Where blocks begin and end in that order; sizes differ by at most one.
-    """
-
-    order: Indices
-    edges: Indices
+    order: Indices  # (n,): points block after block
+    edges: Indices  # (i + 1,): where blocks begin and end in that order; sizes differ by at most one
 
     @classmethod
     def of(cls, X: Array, actions: int, *, order: Order = "space-filling") -> "BlockLayout":

@@ -30,31 +30,17 @@ RESIDUAL_AT_ROUNDING = 1e-14
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """One step of a projection.
+    """One step of a projection."""
 
-    Attributes
-    ----------
-    direction, image : array, shape (n,)
-        ``d`` and ``G d``; zeros where the status is BREAKDOWN, or there was nothing to solve or to add.
-    curvature : float
-        ``d' G d``.
-    step : array, shape (T,)
-        ``rho / curvature``, the multiple of d that is added to the solution of each field.
-    relative_residual : float
-        ``|b - G v| / |b|`` after this step, the largest of the fields.
-    status : Status
-        How the solve would end here.
-    dropped : int
-        Actions that were skipped so far.
-    """
-
+    # each (n,): ``d`` and ``G d``; zeros where the status is BREAKDOWN, or there was nothing to solve or to
+    # add
     direction: Array
     image: Array
-    curvature: float
-    step: Array
-    relative_residual: float
-    status: Status
-    dropped: int = 0
+    curvature: float  # ``d' G d``
+    step: Array  # (T,): ``rho / curvature``, the multiple of d that is added to the solution of each field
+    relative_residual: float  # ``|b - G v| / |b|`` after this step, the largest of the fields
+    status: Status  # how the solve would end here
+    dropped: int = 0  # actions that were skipped so far
 
 
 def project(

@@ -41,26 +41,17 @@ AnyWork = TypeVar("AnyWork", contravariant=True)
 
 
 class System(Protocol[Work]):
-    """A Gram matrix on an executor; ``Work`` is a tall matrix Y in pieces, with the sums over it.
-
-    Attributes
-    ----------
-    blocks : int
-        Number of diagonal blocks.
-    is_volatile : bool
-        Whether what workers hold can be lost, so that it is taken from a checkpoint as soon as there is one.
-    batches : sequence of sequences of (start, stop)
-        Groups of targets; batches run one after the other.
-    """
+    """A Gram matrix on an executor; ``Work`` is a tall matrix Y in pieces, with the sums over it."""
 
     @property
-    def blocks(self) -> int: ...
+    def blocks(self) -> int: ...  # number of diagonal blocks
 
+    # whether what workers hold can be lost, so that it is taken from a checkpoint as soon as there is one
     @property
     def is_volatile(self) -> bool: ...
 
     @property
-    def batches(self) -> Sequence[Sequence[Range]]: ...
+    def batches(self) -> Sequence[Sequence[Range]]: ...  # groups of targets; batches run one after the other
 
     def coupling(self, stage: Simultaneous) -> float:
         """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole."""

@@ -18,32 +18,17 @@ from cagp_dist.tiling import Range
 
 @dataclass(eq=False)
 class Panels:
-    """A tall matrix in panels, and what stages have summed up over it.
+    """A tall matrix in panels, and what stages have summed up over it."""
 
-    Attributes
-    ----------
-    rows : list of handles
-        Panel by panel.
-    sums : handle
-        Downdate and mean so far.
-    columns : (int, int)
-        Targets it belongs to.
-    home : int
-        Panel i lives on worker ``home + i`` where there is a choice.
-    weights : dict
-        What was added to each block, where that is kept.
-    keeps_weights : bool
-        Whether it is: in passes with columns of their own, which `TileSystem.forward` begins.
-    before : dict
-        Of a recurrence: Z of each block in the step before.
-    """
-
-    rows: list[Handle[Array]]
-    sums: Handle[SolvedBlock]
-    columns: Range
-    home: int = 0
+    rows: list[Handle[Array]]  # panel by panel
+    sums: Handle[SolvedBlock]  # downdate and mean so far
+    columns: Range  # targets it belongs to
+    home: int = 0  # panel i lives on worker ``home + i`` where there is a choice
+    # what was added to each block, where that is kept
     weights: dict[int, Handle[Array]] = field(default_factory=dict)
+    # whether it is: in passes with columns of their own, which `TileSystem.forward` begins
     keeps_weights: bool = False
+    # of a recurrence: Z of each block in the step before
     before: dict[int, Handle[SolvedBlock]] = field(default_factory=dict)
 
     @property

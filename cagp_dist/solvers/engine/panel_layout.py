@@ -38,31 +38,17 @@ class PanelTile:
 
 @dataclass(frozen=True)
 class PanelLayout:
-    """Blocks, tiles and panels of n rows.
+    """Blocks, tiles and panels of n rows."""
 
-    Attributes
-    ----------
-    row_tile : int
-        Rows of a tile; the last one may have fewer.
-    blocks, tiles : list of (start, stop)
-        Rows of each.
-    tiles_of_panel : list of lists of int
-        Which tiles a panel has, one below the other.
-    place_of_tile : list of (int, int)
-        Panel of a tile, and how many tiles that panel has above it.
-    panel_of_block : list of int
-        Which panel a block lies in; none lies in two.
-    tiles_are_blocks : bool
-        Whether each tile is one block.
-    """
-
-    row_tile: int
+    row_tile: int  # rows of a tile; the last one may have fewer
+    # each (start, stop): rows of each
     blocks: list[Range]
     tiles: list[Range]
-    tiles_of_panel: list[list[int]]
+    tiles_of_panel: list[list[int]]  # which tiles a panel has, one below the other
+    # (int, int): panel of a tile, and how many tiles that panel has above it
     place_of_tile: list[tuple[int, int]]
-    panel_of_block: list[int]
-    tiles_are_blocks: bool
+    panel_of_block: list[int]  # which panel a block lies in; none lies in two
+    tiles_are_blocks: bool  # whether each tile is one block
 
     @classmethod
     def of(cls, n: int, *, block_size: int, panels: int) -> "PanelLayout":

@@ -24,17 +24,7 @@ from cagp_dist.tiling import Range
 
 
 class PanelColumns:
-    """Columns S (n, k) by panels, on an executor, and their products with others.
-
-    Parameters
-    ----------
-    columns : array, shape (n, k)
-        S.
-    layout : PanelLayout
-        Panels of the n rows, and their tiles.
-    executor : Executor
-        Where the tasks run.
-    """
+    """Columns S (n, k) by panels, on an executor, and their products with others."""
 
     def __init__(self, columns: Array, *, layout: PanelLayout, executor: Executor) -> None:
         self._executor = executor
@@ -62,19 +52,7 @@ def by_panels(
 
 
 class PanelProjection:
-    """Basis and image of a projection by panels, on an executor; of a conditioning the basis.
-
-    Parameters
-    ----------
-    stage : Projection or Conditioning
-        Of n points.
-    residuals : array, shape (n, T)
-        b.
-    layout : PanelLayout
-        Panels of the n rows, and their tiles.
-    executor : Executor
-        Where the tasks run.
-    """
+    """Basis and image of a projection by panels, on an executor; of a conditioning the basis."""
 
     def __init__(
         self,

@@ -87,18 +87,7 @@ class RingProjection(Stage):
 
 
 class RingSystem:
-    """The tasks of stages on a whole grid.
-
-    Parameters
-    ----------
-    problem : Problem
-        A RingGram, or MaskedRings that lack no more than copies of poles; residuals and targets. The
-        factors of the grid are not needed.
-    plan : Plan
-        Rings of a band, groups of targets.
-    executor : Executor
-        Where the tasks run; the result does not depend on it.
-    """
+    """The tasks of stages on a whole grid."""
 
     def __init__(self, problem: Problem, *, plan: Plan, executor: Executor) -> None:
         self._gram = problem.gram

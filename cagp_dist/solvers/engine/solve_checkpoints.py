@@ -159,15 +159,7 @@ def _diagonal(downdate: Array) -> Array:
 
 
 class RecordedResults:
-    """Results of costly calls in their order; those that a checkpoint has are not computed again.
-
-    Parameters
-    ----------
-    name : str
-        Of the results in a checkpoint.
-    kept : CheckpointReader or None
-        Whose results come first.
-    """
+    """Results of costly calls in their order; those that a checkpoint has are not computed again."""
 
     def __init__(self, name: str, kept: CheckpointReader | None) -> None:
         self._name = name

@@ -68,18 +68,11 @@ class Stage(ABC):
 
 @dataclass(frozen=True)
 class BlockStage(Stage):
-    """A stage that solves block by block.
+    """A stage that solves block by block."""
 
-    Attributes
-    ----------
-    whole_blocks : bool
-        Whether diagonal blocks are solved as a whole, or by their triangle (a sweep) or diagonal.
-    relaxation : float
-        w, above zero.
-    """
-
+    # whether diagonal blocks are solved as a whole, or by their triangle (a sweep) or diagonal
     whole_blocks: bool
-    relaxation: float = 1.0
+    relaxation: float = 1.0  # w, above zero
 
     @property
     def weight_psd(self) -> bool:
@@ -232,13 +225,10 @@ class ProjectionStage(Stage):
 
     The error that it leaves is G-orthogonal to S, so that a second one changes nothing; in the norm of G no
     error grows, whatever S is. Where S does not depend on the data, neither does the stage.
-
-    Attributes
-    ----------
-    basis, image : array, shape (n, k)
-        ``P`` with ``P' G P = I``, and ``G P``. 16 n k bytes; one application to r columns is 4 n k r flops.
     """
 
+    # each (n, k): ``P`` with ``P' G P = I``, and ``G P``. 16 n k bytes; one application to r columns is 4 n k
+    # r flops.
     basis: Array
     image: Array
 
@@ -255,15 +245,9 @@ class ProjectionStage(Stage):
 
 @dataclass(frozen=True)
 class CoarseSpace(Stage):
-    """A projection that is still to be made: its columns are chosen by the system, never from the data.
+    """A projection that is still to be made: its columns are chosen by the system, never from the data."""
 
-    Attributes
-    ----------
-    columns : int
-        k, at least 1; fewer where they say all there is to say.
-    """
-
-    columns: int
+    columns: int  # k, at least 1; fewer where they say all there is to say
 
     @property
     def weight_psd(self) -> bool:
@@ -277,17 +261,10 @@ class ConditioningStage(Stage):
 
     For a belief ``N(v, G^-1 - D)`` that is conditioned on ``S' r``, ``r = b - G v``, with ``H = S - D G S``:
     ``P P' = H (S' G H)^-1 H'`` and ``P c = H (S' G H)^-1 S' r``. The adjoint pass begins with it.
-
-    Attributes
-    ----------
-    basis : array, shape (n, k)
-        P.
-    coefficients : array, shape (k, T)
-        c.
     """
 
-    basis: Array
-    coefficients: Array
+    basis: Array  # (n, k): P
+    coefficients: Array  # (k, T): c
 
     @property
     def weight_psd(self) -> bool:
@@ -297,21 +274,11 @@ class ConditioningStage(Stage):
 
 @dataclass(frozen=True, eq=False)
 class LowRankInverse:
-    """``P^-1 = diag(1 / d) - S S'``, with ``G - P`` positive semidefinite.
+    """``P^-1 = diag(1 / d) - S S'``, with ``G - P`` positive semidefinite."""
 
-    Attributes
-    ----------
-    inverse_diagonal : array, shape (n,)
-        ``1 / d``.
-    factor : array, shape (n, r)
-        S.
-    largest : float
-        Upper bound of ``lambda_max(P^-1 G)``; the smallest eigenvalue is at least 1.
-    """
-
-    inverse_diagonal: Array
-    factor: Array
-    largest: float
+    inverse_diagonal: Array  # (n,): ``1 / d``
+    factor: Array  # (n, r): S
+    largest: float  # upper bound of ``lambda_max(P^-1 G)``; the smallest eigenvalue is at least 1
 
 
 @dataclass(frozen=True)
@@ -320,27 +287,16 @@ class Recurrence(Stage):
 
     After i steps the matrix of the solver is ``p_i(P^-1 G) P^-1``, symmetric whatever the coefficients. With
     increments Z of any kind, ``D = sum of Z' (Y + Y - G Z)`` is ``A + A' - A G A'`` (T5).
-
-    Attributes
-    ----------
-    inverse : LowRankInverse, VecchiaFactor or None
-        ``P^-1``; None: the identity.
-    low, high : float
-        Bounds of the spectrum of ``P^-1 G``; 0 and infinity: still to be estimated.
-    accelerated : bool
-        Whether `at` gives the coefficients of Chebyshev; else they are what they are.
-    step, momentum : float
-        Coefficients.
-    sure : bool
-        Whether no eigenvalue is beyond what the bounds allow for, but with a probability that is negligible.
     """
 
-    inverse: LowRankInverse | VecchiaFactor | None
+    inverse: LowRankInverse | VecchiaFactor | None  # ``P^-1``; None: the identity
+    # bounds of the spectrum of ``P^-1 G``; 0 and infinity: still to be estimated
     low: float
     high: float
-    accelerated: bool = False
+    accelerated: bool = False  # whether `at` gives the coefficients of Chebyshev; else they are what they are
     step: float = 0.0
     momentum: float = 0.0
+    # whether no eigenvalue is beyond what the bounds allow for, but with a probability that is negligible
     sure: bool = True
 
     @property

@@ -36,27 +36,14 @@ SPENT = "spent"
 
 @dataclass(eq=False)
 class Enough:
-    """Whether unfinished computation is a small enough part of the variances of a group of targets.
+    """Whether unfinished computation is a small enough part of the variances of a group of targets."""
 
-    Parameters
-    ----------
-    problem : Problem
-        Of which the exact variance is known, or bounds of it.
-    share : float or None
-        Part of every variance that may be unfinished computation; None: no group is ever done.
-    iterations : int
-        After which the solve ends anyway: then ``problem.lanczos_steps`` tighten the bounds.
-    system : TileSystem or None
-        Has the leftover; None where the exact variance is known.
-    executor : Executor
-        Where products run.
-    """
-
-    problem: Problem
+    problem: Problem  # of which the exact variance is known, or bounds of it
+    # part of every variance that may be unfinished computation; None: no group is ever done
     share: float | None
-    iterations: int
-    system: TileSystem | None
-    executor: Executor
+    iterations: int  # after which the solve ends anyway: then ``problem.lanczos_steps`` tighten the bounds
+    system: TileSystem | None  # has the leftover; None where the exact variance is known
+    executor: Executor  # where products run
     _spent: dict[Range, int] = field(default_factory=dict)
     _useless: bool | None = None
     """Whether steps that were asked for have brought no bound closer; None before there were any."""

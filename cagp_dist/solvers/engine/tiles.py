@@ -63,18 +63,7 @@ from cagp_dist.tiling import Range, subtile_shape
 
 
 class TileSystem:
-    """The tasks of stages, bound to a Gram matrix, residuals and an executor.
-
-    Parameters
-    ----------
-    problem : Problem
-        n points in solver order, residuals ``b`` and targets; of the Gram matrix only points, noise and
-        kernel are used.
-    plan : Plan
-        Block size, panels, what is kept.
-    executor : Executor
-        Where the tasks run; the result does not depend on it.
-    """
+    """The tasks of stages, bound to a Gram matrix, residuals and an executor."""
 
     def __init__(self, problem: Problem, *, plan: Plan, executor: Executor) -> None:
         gram, residuals = problem.gram, problem.residuals

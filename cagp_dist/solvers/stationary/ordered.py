@@ -17,17 +17,10 @@ class Ordered(Affine, ABC):
 
     Random orders are drawn from the seed and counted from the last sweep of a solve: the last sweeps of many
     are the sweeps of few, so that every state of a solve is that of a solver which stops there.
-
-    Parameters
-    ----------
-    order : str
-        One of `orders`.
-    seed : int
-        Seed of random orders, at least 0.
     """
 
-    order: str = field(default="given", kw_only=True, metadata=ORDER)
-    seed: int = field(default=0, kw_only=True, metadata=ORDER_SEED)
+    order: str = field(default="given", kw_only=True, metadata=ORDER)  # one of `orders`
+    seed: int = field(default=0, kw_only=True, metadata=ORDER_SEED)  # seed of random orders, at least 0
 
     orders: ClassVar[Sequence[str]] = ("given", "random")
 

@@ -26,17 +26,11 @@ VECCHIA = "vecchia"
 
 @dataclass(frozen=True)
 class PreconditionedIteration(Affine, ABC):
-    """An affine solver that works with all points at once and may have a preconditioner.
+    """An affine solver that works with all points at once and may have a preconditioner."""
 
-    Parameters
-    ----------
-    preconditioner : str or None
-        One of `preconditioners`.
-    preconditioner_size : int or None
-        Its rank, or neighbours, at least 1.
-    """
-
+    # one of `preconditioners`
     preconditioner: str | None = field(default=None, kw_only=True, metadata=PRECONDITIONER)
+    # its rank, or neighbours, at least 1
     preconditioner_size: int | None = field(default=None, kw_only=True, metadata=PRECONDITIONER_SIZE)
 
     preconditioners: ClassVar[tuple[str, ...]] = ("pivoted-cholesky", "nystrom", VECCHIA)

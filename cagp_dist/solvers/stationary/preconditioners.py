@@ -301,17 +301,7 @@ class Vecchia:
 
 
 class SweepOperator:
-    """``P^-1`` by a sweep over the blocks in ascending order and one in descending order.
-
-    Parameters
-    ----------
-    gram : Gram
-        G, of which points, noise and kernel are used.
-    plan : Plan
-        Blocks and panels.
-    executor : Executor
-        Where the sweeps run; the result does not depend on it.
-    """
+    """``P^-1`` by a sweep over the blocks in ascending order and one in descending order."""
 
     def __init__(self, gram: Gram, *, plan: Plan, executor: Executor) -> None:
         nothing = Problem(gram, np.empty((gram.shape[0], 0)), gram.X[:0], full_covariance=False)

@@ -22,20 +22,11 @@ from cagp_dist.solvers.stationary.low_rank import NOTHING_LEFT, SAME_VARIANCE
 
 
 class CoarseWaves(NamedTuple):
-    """Partial Cholesky factors of a range of wavenumbers.
+    """Partial Cholesky factors of a range of wavenumbers."""
 
-    Attributes
-    ----------
-    left : array, shape (c,)
-        Variance that was left at each wave when it was chosen.
-    place : array of int, shape (c, 2)
-        Its sector, and its wavenumber within the range.
-    factors : dict
-        Of a sector and a wavenumber: factor (steps, size), a row for each wave chosen there.
-    """
-
-    left: Array
-    place: Indices
+    left: Array  # (c,): variance that was left at each wave when it was chosen
+    place: Indices  # (c, 2): its sector, and its wavenumber within the range
+    # of a sector and a wavenumber: factor (steps, size), a row for each wave chosen there
     factors: dict[tuple[int, int], Array]
 
 
