@@ -23,7 +23,7 @@ length alone, hence results do not depend on who calls or on how work is split.
 """
 
 import math
-from functools import lru_cache
+from functools import lru_cache, wraps
 
 import numba
 import numpy as np
@@ -93,6 +93,12 @@ def _packed(family, inverse_lengthscale, variance):
     return _read_only(numbers), _read_only(parts)
 
 
+def _packed_with_shares(families, shares, inverse_lengthscales, variances):
+    """Parts of a kernel as compiled functions see them, then their shares."""
+    own, variance = tuple(map(tuple, inverse_lengthscales.tolist())), tuple(variances.tolist())
+    return *_packed(families, own, variance), *_packed(shares, own, variance)
+
+
 def _read_only(array):
     """Give a view that cannot be written to."""
     view = array.view()
@@ -100,9 +106,26 @@ def _read_only(array):
     return view
 
 
-def _writable(*arrays):
-    """Give the arrays, or copies of those that cannot be written to."""
-    return tuple(array if array.flags.writeable else array.copy() for array in arrays)
+def _writable(array):
+    """Give an array, or a copy of one that cannot be written to."""
+    return array.copy() if isinstance(array, np.ndarray) and not array.flags.writeable else array
+
+
+def _of_kernel(*, outputs, pack=_packed, parameters=3):
+    """Let a compiled function take the parameters of a kernel, and arrays that cannot be written to.
+
+    ``pack`` makes its first arguments from the parameters; the last ``outputs`` ones are written to.
+    """
+
+    def wrap(function):
+        @wraps(function, updated=())
+        def call(*arguments):
+            given = map(_writable, arguments[parameters:-outputs])
+            function(*pack(*arguments[:parameters]), *given, *arguments[-outputs:])
+
+        return call
+
+    return wrap
 
 
 # What `_piece_at` takes apart: bits below those that count pieces, the count before the first piece, half a
@@ -274,29 +297,22 @@ def _sum_profile(profiles, parts, near, row):
 
 
 def evaluate(family, inverse_lengthscale, variance, X, Z, out):
-    """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``.
-
-    Shapes: ``X, Z`` (p, n) and (p, m), ``out`` (n, m).
-    """
+    """Write the tile ``out[i, j] = k(X[:, i], Z[:, j])``; ``X, Z`` (p, n) and (p, m), ``out`` (n, m)."""
     if not out.flags.c_contiguous:
         raise ValueError("out is not C-contiguous; expected an array whose rows follow each other in memory")
     if Z.shape[1] > 0:
         profiles, parts = _packed(family, inverse_lengthscale, variance)
-        X, Z = (X if X.flags.writeable else X.copy()), (Z if Z.flags.writeable else Z.copy())
+        X, Z = _writable(X), _writable(Z)
         _evaluate_subtile(profiles, parts, len(parts), X, 0, Z, 0, Z.shape[1], out.reshape(-1))
 
 
-def evaluate_subsets(family, inverse_lengthscale, variance, points, members, out):
+@_of_kernel(outputs=1)
+@compiled(nogil=True)
+def evaluate_subsets(profiles, parts, points, members, out):
     """Write ``out[k] = k(Y, Y)`` with the points ``Y = points[:, members[k]]``, for many small sets.
 
     Shapes: ``points`` (p, n), ``members`` (sets, m), ``out`` (sets, m, m).
     """
-    _evaluate_subsets(*_packed(family, inverse_lengthscale, variance), *_writable(points, members), out)
-
-
-@compiled(nogil=True)
-def _evaluate_subsets(profiles, parts, points, members, out):
-    """`evaluate_subsets`, compiled."""
     m, start = members.shape[1], np.int64(0)  # a literal would be compiled for itself
     own = np.empty((points.shape[0], m))
     for k in range(members.shape[0]):
@@ -307,20 +323,15 @@ def _evaluate_subsets(profiles, parts, points, members, out):
         _evaluate_subtile(profiles, parts, parts.shape[0], own, start, own, start, m, tile)
 
 
-def evaluate_means(family, inverse_lengthscale, variance, X, row_shares, Z, shares, lower, out):
+@_of_kernel(outputs=1)
+@compiled(nogil=True, fastmath=CONTRACT)
+def evaluate_means(profiles, parts, X, row_shares, Z, shares, lower, out):
     """Write ``out[i, j] = sum_rs row_shares[i, r] shares[j, s] k(X[:, i R + r], Z[:, j S + s])``.
 
     Covariances of weighted means of R points each with means of S points each.
 
     Shapes: ``X, Z`` (p, n R) and (p, m S), ``row_shares, shares`` (n, R) and (m, S), ``out`` (n, m).
     """
-    packed = _packed(family, inverse_lengthscale, variance)
-    _evaluate_means(*packed, *_writable(X, row_shares, Z, shares), lower, out)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _evaluate_means(profiles, parts, X, row_shares, Z, shares, lower, out):
-    """`evaluate_means`, compiled."""
     R, S, start = row_shares.shape[1], shares.shape[1], np.int64(0)  # a literal would be compiled for itself
     space = np.empty(R * Z.shape[1])
     for i in range(row_shares.shape[0]):
@@ -342,7 +353,9 @@ def _evaluate_means(profiles, parts, X, row_shares, Z, shares, lower, out):
             out[i, j] = total
 
 
-def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out):
+@_of_kernel(outputs=1)
+@compiled(nogil=True, fastmath=CONTRACT)
+def evaluate_rings(profiles, parts, gap, girth, turn, out):
     """Kernel between pairs of latitudes at every difference in longitude.
 
     ``out[s, j] = k(r)`` with ``r^2 = gap[j] + girth[j] turn[s]``, the squared chord by the haversine
@@ -351,12 +364,6 @@ def evaluate_rings(family, inverse_lengthscale, variance, gap, girth, turn, out)
 
     Shapes: ``gap, girth`` (pairs,), ``turn`` (s,), ``out`` (s, pairs).
     """
-    _evaluate_rings(*_packed(family, inverse_lengthscale, variance), *_writable(gap, girth, turn), out)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _evaluate_rings(profiles, parts, gap, girth, turn, out):
-    """`evaluate_rings`, compiled."""
     if parts.shape[1] > OWN:
         raise ValueError("distances do not tell a kernel that has a lengthscale for each coordinate")
     numbers, inverse, variance = profiles[: int(parts[0, TO])], parts[0, INVERSE], parts[0, VARIANCE]
@@ -502,19 +509,14 @@ def _apart(lower, upper, other_lower, other_upper, distance):
     return squared > distance * distance
 
 
-def evaluate_tile(family, inverse_lengthscale, variance, X, Z, height, width, out):
+@_of_kernel(outputs=1)
+@compiled(nogil=True)
+def evaluate_tile(profiles, parts, X, Z, height, width, out):
     """Store the tile ``k(X, Z)`` for `add_product`: sub-tile after sub-tile, each contiguous.
 
     Parameters as in `add_product`, but ``out`` is flat, of shape (n * m,); sub-tiles that
     `add_product` leaves out are not written.
     """
-    packed = _packed(family, inverse_lengthscale, variance)
-    _evaluate_tile(*packed, *_writable(X, Z), height, width, out)
-
-
-@compiled(nogil=True)
-def _evaluate_tile(profiles, parts, X, Z, height, width, out):
-    """`evaluate_tile`, compiled."""
     n, m = X.shape[1], Z.shape[1]
     x_lower, x_upper = _boxes(X, height)
     z_lower, z_upper = _boxes(Z, width)
@@ -548,7 +550,7 @@ def add_product(family, inverse_lengthscale, variance, X, Z, stored, transposed,
     Shapes: ``stored`` (n * m,) or (0,), ``columns`` (m, r), ``out`` (n, r).
     """
     packed = _packed(family, inverse_lengthscale, variance)
-    X, Z, columns = _writable(X, Z, columns)
+    X, Z, columns = map(_writable, (X, Z, columns))
     _add_product(*packed, X, Z, _read_only(stored), transposed, columns, height, width, out)
 
 
@@ -592,18 +594,14 @@ def _add_product(profiles, parts, X, Z, stored, transposed, columns, height, wid
                     target[i, c] += product[i, c]
 
 
-def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out):
+@_of_kernel(outputs=1)
+@compiled(nogil=True, fastmath=CONTRACT)
+def add_product_vector(profiles, parts, X, Z, column, out):
     """``out += k(X, Z) @ column`` for one column: the tile never leaves the first-level cache.
 
     Uses ``k(X, Z) = k(Z, X)'`` to run over the contiguous result. Shapes as in `add_product` with
     r = 1, ``column`` (m,) and ``out`` (n,) float64; each entry of ``out`` is summed in the order of Z.
     """
-    _add_product_vector(*_packed(family, inverse_lengthscale, variance), *_writable(X, Z, column), out)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _add_product_vector(profiles, parts, X, Z, column, out):
-    """`add_product_vector`, compiled."""
     n, m = X.shape[1], Z.shape[1]
     x_lower, x_upper = _boxes(X, np.int64(TILE_COLUMNS))  # a literal would be compiled for itself
     z_lower, z_upper = _boxes(Z, np.int64(TILE_ROWS))
@@ -652,21 +650,14 @@ def _dot(left, right):
     return total
 
 
-def add_symmetric_product_vector(
-    family, inverse_lengthscale, variance, X, Z, column_x, column_z, out_x, out_z
-):
+@_of_kernel(outputs=2)
+@compiled(nogil=True, fastmath=CONTRACT)
+def add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_x, out_z):
     """Use the tile twice: ``out_x += k(X, Z) @ column_z`` and ``out_z += k(X, Z)' @ column_x``.
 
     Halves the kernel evaluations of a product with a symmetric Gram matrix. Shapes: X (p, n),
     Z (p, m), ``column_x``, ``out_x`` (n,), ``column_z``, ``out_z`` (m,), all float64.
     """
-    packed = _packed(family, inverse_lengthscale, variance)
-    _add_symmetric_product_vector(*packed, *_writable(X, Z, column_x, column_z), out_x, out_z)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_x, out_z):
-    """`add_symmetric_product_vector`, compiled."""
     n, m = X.shape[1], Z.shape[1]
     x_lower, x_upper = _boxes(X, np.int64(TILE_ROWS))  # a literal would be compiled for itself
     z_lower, z_upper = _boxes(Z, np.int64(TILE_COLUMNS))
@@ -724,9 +715,9 @@ def _add_scaled(weight, row, out):
         out[j] += weight * row[j]
 
 
-def add_block_products(
-    family, inverse_lengthscale, variance, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored
-):
+@_of_kernel(outputs=2)
+@compiled(nogil=True, fastmath=CONTRACT)
+def add_block_products(profiles, parts, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored):
     """Add sums of kernel values over blocks of points, on both sides of the tile ``k(X, Z)``.
 
     ``out[i, b] += sum over z in block b of k(x_i, z) s_z``, and where it is asked for
@@ -735,13 +726,6 @@ def add_block_products(
     Shapes: ``x_values, z_values`` (n,) and (m,), ``x_edges, z_edges`` (a + 1,) and (b + 1,), ``out`` (n,
     b), ``mirrored`` (a, m) or (0, m).
     """
-    packed = _packed(family, inverse_lengthscale, variance)
-    _add_block_products(*packed, *_writable(X, Z, x_values, x_edges, z_values, z_edges), out, mirrored)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _add_block_products(profiles, parts, X, Z, x_values, x_edges, z_values, z_edges, out, mirrored):
-    """`add_block_products`, compiled."""
     x_lower, x_upper = _block_boxes(X, x_edges)
     z_lower, z_upper = np.empty(X.shape[0]), np.empty(X.shape[0])
     strips = _strips(z_edges)
@@ -840,11 +824,13 @@ def _sum_of_squared_differences(weights, scale, x, z):
     return total
 
 
+@_of_kernel(outputs=3, pack=_packed_with_shares, parameters=4)
+@compiled(nogil=True, fastmath=CONTRACT)
 def add_block_gradients(
-    families,
+    profiles,
+    parts,
     shares,
-    inverse_lengthscales,
-    variances,
+    share_parts,
     X,
     Z,
     x_values,
@@ -868,40 +854,6 @@ def add_block_gradients(
     Shapes: ``inverse_lengthscales`` (parts, p), ``variances`` (parts,), ``weights`` (n, b), ``mirrored``
     (a, m) or (0, m), ``by_parameter`` (parts, p + 1), ``by_x_value, by_z_value`` (n,) and (m,).
     """
-    _add_block_gradients(
-        *_packed_with_shares(families, shares, inverse_lengthscales, variances),
-        *_writable(X, Z, x_values, x_edges, z_values, z_edges, weights, mirrored),
-        by_parameter,
-        by_x_value,
-        by_z_value,
-    )
-
-
-def _packed_with_shares(families, shares, inverse_lengthscales, variances):
-    """Parts of a kernel as compiled functions see them, then their shares."""
-    own, variance = tuple(map(tuple, inverse_lengthscales.tolist())), tuple(variances.tolist())
-    return *_packed(families, own, variance), *_packed(shares, own, variance)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _add_block_gradients(
-    profiles,
-    parts,
-    shares,
-    share_parts,
-    X,
-    Z,
-    x_values,
-    x_edges,
-    z_values,
-    z_edges,
-    weights,
-    mirrored,
-    by_parameter,
-    by_x_value,
-    by_z_value,
-):
-    """`add_block_gradients`, compiled."""
     p = X.shape[0]
     x_lower, x_upper = _block_boxes(X, x_edges)
     z_lower, z_upper = np.empty(X.shape[0]), np.empty(X.shape[0])
@@ -954,21 +906,14 @@ def _sum_of_differences(weights, scale, x, z):
     return total
 
 
-def add_pair_gradients(
-    families, shares, inverse_lengthscales, variances, X, Z, weights, by_parameter, by_point
-):
+@_of_kernel(outputs=2, pack=_packed_with_shares, parameters=4)
+@compiled(nogil=True, fastmath=CONTRACT)
+def add_pair_gradients(profiles, parts, shares, share_parts, X, Z, weights, by_parameter, by_point):
     """Differentiate ``<W, k(X, Z)>`` by the parameters of the kernel, and by the points X.
 
     Shapes: ``X, Z`` (p, n) and (p, m), ``weights`` (n, m), ``by_parameter`` (parts, p + 1), ``by_point``
     (p, n) or (p, 0).
     """
-    packed = _packed_with_shares(families, shares, inverse_lengthscales, variances)
-    _add_pair_gradients(*packed, *_writable(X, Z, weights), by_parameter, by_point)
-
-
-@compiled(nogil=True, fastmath=CONTRACT)
-def _add_pair_gradients(profiles, parts, shares, share_parts, X, Z, weights, by_parameter, by_point):
-    """`add_pair_gradients`, compiled."""
     p, zero = X.shape[0], np.int64(0)
     squares, values = np.empty(TILE_COLUMNS), np.empty(TILE_COLUMNS)
     for i in range(X.shape[1]):

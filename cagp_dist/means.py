@@ -11,7 +11,7 @@ for every field by itself. `MEANS` holds all families by the names that jobs use
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -92,15 +92,8 @@ class LatitudePolynomial:
     basis: Basis
     degree: int
 
-    @property
-    def content_sha256(self) -> None:
-        """No data are read."""
-        return None
-
-    @property
-    def units(self) -> str:
-        """Values may have any."""
-        return ""
+    content_sha256: ClassVar[None] = None
+    units: ClassVar[str] = ""
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
@@ -256,15 +249,12 @@ class WithCovariates:
     base: LatitudePolynomial
     covariates: tuple[CovariateField, ...]  # at least one
 
+    units: ClassVar[str] = ""
+
     @property
     def content_sha256(self) -> str:
         """Digest of all fields."""
         return joint_sha256([each.content_sha256 for each in self.covariates])
-
-    @property
-    def units(self) -> str:
-        """Values may have any."""
-        return ""
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:

@@ -77,8 +77,9 @@ def sample_posterior(
     """Draw the field at all targets together, given the observations: pathwise, by Matheron's rule.
 
     With fields and noise (f', e') drawn from the prior, ``y' = f'(X) + e'`` and A the matrix of the solver
-    after its iterations, a sample is ``f'(X') + V A (y - y')``. Its law, given y, is exactly the posterior of
-    `condition` with the same solver, converged or not: that mean, and that covariance of all targets.
+    after its iterations, a sample is ``f'(X') + V A (y - y')``. Its distribution, given y, is exactly the
+    posterior of `condition` with the same solver, converged or not: that mean, and that covariance of all
+    targets.
 
     Parameters
     ----------
@@ -86,9 +87,10 @@ def sample_posterior(
         As for `cagp_dist.condition`.
     solver : Solver
         Any. All iterations of an affine solver are done, whatever its `computational_share`. Of one that
-        follows the data, such as `ConjugateGradient`, every sample is a solve of its own; the law of the
-        samples is then not the stated posterior but a parametric bootstrap: with a prior that is right, each
-        observation falls below the p-quantile of its samples with probability p, averaged over data sets.
+        follows the data, such as `ConjugateGradient`, every sample is a solve of its own; their
+        distribution is then not the stated posterior but a parametric bootstrap: with a prior that is right,
+        each observation falls below the p-quantile of its samples with probability p, averaged over data
+        sets.
     samples : int
         Samples of each field, independent of each other and between fields.
     generator : numpy.random.Generator

@@ -82,6 +82,7 @@ TESTS = {
         "conformance/test_checkpoints.py",
         "posterior/test_computational_variance.py",
     ),
+    "cagp_dist/solvers/engine/recorder.py": ("conformance/test_checkpoints.py",),
     "cagp_dist/solvers/engine/tiles.py": (
         "solvers/test_dense_formulas.py",
         "solvers/test_executors_agree.py",

@@ -1,7 +1,8 @@
 """The Gram matrix as a plain array: the oracle of the tests and the core of the exact solver."""
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -120,15 +121,13 @@ class DenseGram:
         return CholeskySolve(self)
 
 
-class CholeskySolve(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class CholeskySolve:
     """Exact solves with a dense Gram matrix."""
 
     gram: DenseGram
 
-    @property
-    def relative_residual(self) -> None:
-        """None: nothing is iterated."""
-        return None
+    relative_residual: ClassVar[None] = None  # nothing is iterated
 
     @property
     def condition_number(self) -> float:

@@ -10,9 +10,10 @@ Entries of A depend on two latitudes and a difference in longitude: they are the
 blocks by wavenumber (`cagp_dist.latlon.entries`), and no system of the grid is solved for them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,15 +48,8 @@ class FewMissing:
     columns: Indices
     factor: Array  # (r, r): lower Cholesky factor of ``[G^-1]_mm``
 
-    @property
-    def relative_residual(self) -> float | None:
-        """None: nothing is iterated."""
-        return None
-
-    @property
-    def noise_spread(self) -> float:
-        """One: the noise is that of the rings."""
-        return 1.0
+    relative_residual: ClassVar[None] = None  # nothing is iterated
+    noise_spread: ClassVar[float] = 1.0  # the noise is that of the rings
 
     @classmethod
     def of(cls, rings: RingGram, missing: Mask) -> "FewMissing":
@@ -72,16 +66,7 @@ class FewMissing:
 
     def weights(self, residuals: Array) -> Array:
         """``G^-1 (b - e)`` as fields (T, P, Q), with e such that it vanishes at the missing points."""
-        from scipy.linalg import cho_solve
-
-        weights = self.rings.solve(residuals)
-        if self.rows.size:
-            extra = np.zeros_like(residuals)
-            wrong = weights[:, self.rows, self.columns].T
-            extra[:, self.rows, self.columns] = cho_solve((self.factor, True), wrong).T
-            weights -= self.rings.solve(extra)
-            weights[:, self.rows, self.columns] = 0.0  # exact up to rounding
-        return weights
+        return vanishing(self.rings.solve, residuals, self.rows, self.columns, self.factor)
 
     def inverse_diagonal(self, wanted: Mask | None = None) -> Array:
         """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing at the missing points.
@@ -202,6 +187,21 @@ class FewMissing:
             return np.asarray(own - np.einsum("mi,mi->i", half, half))
         whole = seen_from(kernel, targets, observed) @ solved.T
         return np.asarray(0.5 * (whole + whole.T) - half.T @ half)
+
+
+def vanishing(
+    solve: Callable[[Array], Array], fields: Array, rows: Indices, columns: Indices, factor: Array
+) -> Array:
+    """``G^-1 (b - e)`` of fields b (T, P, W) that vanishes at some points, the factor of ``G^-1`` there."""
+    from scipy.linalg import cho_solve
+
+    weights = solve(fields)
+    if rows.size:
+        extra = np.zeros_like(fields)
+        extra[:, rows, columns] = cho_solve((factor, True), weights[:, rows, columns].T).T
+        weights -= solve(extra)
+        weights[:, rows, columns] = 0.0  # exact up to rounding
+    return weights
 
 
 def _views(

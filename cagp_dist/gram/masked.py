@@ -20,14 +20,11 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget.demand import MOST_PRODUCTS
 from cagp_dist.checks import as_numbers, as_variances, check_count
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
-from cagp_dist.gram.ring_gram import RingGram, many_places
-from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
-from cagp_dist.gram.tiled import cross_product
+from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
+from cagp_dist.gram.targets import Targets
 from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import LinearSolution, PreconditionedResidual, conjugate_gradients
-from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
@@ -81,8 +78,8 @@ class MaskedRings:
             self._noise = as_variances("noise_variance", noise_variance)
             if self._noise.shape != self._by_latitude.shape:
                 raise ArgumentError(
-                    f"noise_variance has shape {self._noise.shape}; expected ({self.shape[0]},), one for "
-                    "each observed point. From a field: field[observed]."
+                    f"noise_variance has shape {self._noise.shape}; expected ({self.shape[0]},), one "
+                    "for each observed point. From a field: field[observed]."
                 )
 
     @property
@@ -96,14 +93,19 @@ class MaskedRings:
         return self._layout
 
     @property
+    def noise_variance(self) -> Array:
+        """Noise variance of every observed point, shape (n,)."""
+        return self._noise
+
+    @property
     def observed(self) -> Mask:
         """Which points were observed, shape (P, Q)."""
-        return self._layout.observed
+        return self.layout.observed
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, n) for n observed points."""
-        return self._layout.index.size, self._layout.index.size
+        return self.layout.index.size, self.layout.index.size
 
     @property
     def kernel(self) -> Kernel:
@@ -113,17 +115,12 @@ class MaskedRings:
     @property
     def X(self) -> Array:
         """Observed points on the unit sphere, shape (n, 3)."""
-        return self.rings.X[self._layout.index]
-
-    @property
-    def noise_variance(self) -> Array:
-        """Noise variance of every observed point, shape (n,)."""
-        return self._noise
+        return self.rings.X[self.layout.index]
 
     @property
     def noise_range(self) -> tuple[float, float]:
         """Smallest and largest noise of a point, in units of that of its latitude in ``rings``."""
-        relative = self._noise / self._by_latitude
+        relative = self.noise_variance / self._by_latitude
         return float(relative.min()), float(relative.max())
 
     @property
@@ -145,7 +142,7 @@ class MaskedRings:
 
         All work is done with this one: factors are made once.
         """
-        return self.rings.with_noise(self._layout.row_noise(self.rings.noise_by_latitude))
+        return self.rings.with_noise(self.layout.row_noise(self.rings.noise_by_latitude))
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G_o @ columns``, on the executor that keeps the grid's factors."""
@@ -155,20 +152,15 @@ class MaskedRings:
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
     ) -> Array:
         """``k(targets, X_o) @ columns``, shape (q, r); on the same grid one product of it."""
-        if isinstance(targets, LatLonGrid) and targets.same_points(self.rings.grid):
-            fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
+
+        def embedded() -> Array:
+            return self.layout.embed(columns.T)
+
+        def on_grid() -> Array:
+            fields = self.rows_of_poles.prior_product(embedded())
             return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
-        if (index := many_places(targets, self.rings.grid)) is not None:
-            fields = self.rows_of_poles.prior_product(self._layout.embed(columns.T))
-            return np.ascontiguousarray(fields.reshape(len(fields), -1)[:, index].T)
-        weights = (
-            self._layout.embed(columns.T) if isinstance(targets, LinearFunctionals) else np.empty((0, 0, 0))
-        )
-        if (found := cross_by_views(self.kernel, targets, self.rings.grid, weights)) is not None:
-            return found
-        return averaged(
-            targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
-        )
+
+        return cross_on_grid(self, self.rings.grid, targets, columns, on_grid, embedded, executor=executor)
 
     def exact(self, *, executor: Executor) -> ExactSolve:
         """Solves by an identity where few points of the grid, or of a window, are missing; else iterative.
@@ -177,8 +169,8 @@ class MaskedRings:
         """
         from cagp_dist.gram.gaps import GridSolve
 
-        noise = None if self.noise_spread == 1.0 else self._noise
-        return GridSolve(self.rows_of_poles, self._layout, noise_variance=noise, executor=executor)
+        noise = None if self.noise_spread == 1.0 else self.noise_variance
+        return GridSolve(self.rows_of_poles, self.layout, noise_variance=noise, executor=executor)
 
     def __matmul__(self, columns: ArrayLike) -> Array:
         """``G_o @ columns`` for columns (n,) or (n, r)."""
@@ -244,12 +236,12 @@ class MaskedRings:
 
     def _product(self, values: Array) -> Array:
         count(products=len(values))
-        prior = self._layout.restrict(self.rows_of_poles.prior_product(self._layout.embed(values)))
+        prior = self.layout.restrict(self.rows_of_poles.prior_product(self.layout.embed(values)))
         return prior + self.noise_variance * values
 
     def _whole_grid_solve(self, values: Array) -> PreconditionedResidual:
-        fields = self.rows_of_poles.solve(self._layout.spread(values))
-        return PreconditionedResidual(self._layout.summed(fields))
+        fields = self.rows_of_poles.solve(self.layout.spread(values))
+        return PreconditionedResidual(self.layout.summed(fields))
 
     def _columns(self, columns: ArrayLike) -> Array:
         given = as_numbers("columns", columns)

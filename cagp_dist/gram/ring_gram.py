@@ -16,7 +16,8 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.gram.gram_matrix import ExactSolve
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.gram_matrix import ExactSolve, Gram
 from cagp_dist.gram.leave_one_out import LeaveOneOut, leave_one_out
 from cagp_dist.gram.targets import Targets, averaged, cross_by_views, target_points
 from cagp_dist.gram.tiled import cross_product
@@ -127,7 +128,7 @@ class RingGram:
         self._wavenumbers = Wavenumbers(
             grid.latitude_degrees, grid.n_longitudes, grid.mirrored and even_noise
         )
-        self._executor, self._memory_limit_bytes = executor, memory_limit_bytes
+        self._executor, self.memory_limit_bytes = executor, memory_limit_bytes
         self._factors: Kept = []
         self._roots: Kept = []
         self._other: RingGram | None = None
@@ -147,11 +148,6 @@ class RingGram:
     def kernel(self) -> Kernel:
         """Covariance of the field."""
         return self._kernel
-
-    @property
-    def memory_limit_bytes(self) -> int | None:
-        """What the factors may take, where it was said."""
-        return self._memory_limit_bytes
 
     @property
     def noise_by_latitude(self) -> Array:
@@ -196,7 +192,7 @@ class RingGram:
                 self.kernel,
                 noise_variance=noise_by_latitude,
                 executor=self._executor,
-                memory_limit_bytes=self._memory_limit_bytes,
+                memory_limit_bytes=self.memory_limit_bytes,
             )
         return self._other
 
@@ -211,7 +207,7 @@ class RingGram:
     def prior_product(self, field: ArrayLike) -> Array:
         """``K @ field``, without the noise."""
         fields, shaped = as_fields("field", field, self.grid)
-        return shaped(self._by_wavenumber(multiply_range, fields) - self._noise * fields)
+        return shaped(self._by_wavenumber(multiply_range, fields) - self.noise_by_latitude[:, None] * fields)
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G @ columns``, on the executor that keeps the factors."""
@@ -222,18 +218,12 @@ class RingGram:
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
     ) -> Array:
         """``k(targets, X) @ columns``, shape (q, r); on the grid itself as ``G @ columns`` less the noise."""
-        if isinstance(targets, LatLonGrid) and targets.same_points(self.grid):
+
+        def on_grid() -> Array:
             image = self @ columns if product is None else product
             return np.asarray(image - self.noise_variance[:, None] * columns)
-        fields = columns.T.reshape(-1, *self.grid.shape)
-        if (index := many_places(targets, self.grid)) is not None:
-            image = self @ columns if product is None else product
-            return np.asarray((image - self.noise_variance[:, None] * columns)[index])
-        if (found := cross_by_views(self.kernel, targets, self.grid, fields)) is not None:
-            return found
-        return averaged(
-            targets, cross_product(self.kernel, target_points(targets), self.X, columns, executor=executor)
-        )
+
+        return cross_on_grid(self, self.grid, targets, columns, on_grid, lambda: columns.T, executor=executor)
 
     def exact(self, *, executor: Executor) -> ExactSolve:
         """Solves by the factors, on the executor that keeps them."""
@@ -261,25 +251,14 @@ class RingGram:
     def logdet(self) -> float:
         """Logarithm of the determinant of G (T26)."""
         if self._logdet is None:
-            with self.workers() as executor:
-                parts = [
-                    executor.submit(logdet_range, factors, self.wavenumbers.weights[first:last], home=home)
-                    for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
-                ]
-                self._logdet = float(sum(executor.gather(parts)))
+            self._logdet = float(sum(self._of_factors(logdet_range)))
         return self._logdet
 
     def inverse_by_latitude(self) -> Array:
         """Diagonal of ``G^-1``, the same along each ring (T27), shape (P,); P^3 Q / 6 flops once."""
         if self._inverse_diagonal is None:
-            with self.workers() as executor:
-                parts = [
-                    executor.submit(
-                        inverse_diagonal_range, factors, self.wavenumbers.weights[first:last], home=home
-                    )
-                    for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
-                ]
-                by_sector = [sum(sector) for sector in zip(*executor.gather(parts), strict=True)]
+            parts = self._of_factors(inverse_diagonal_range)
+            by_sector = [sum(sector) for sector in zip(*parts, strict=True)]
             diagonal = self.wavenumbers.to_rings([np.asarray(values) for values in by_sector])
             self._inverse_diagonal = diagonal / self.grid.n_longitudes
         return self._inverse_diagonal.copy()
@@ -362,9 +341,15 @@ class RingGram:
         fields = self.sample(generator, fields=draws)
         return np.ascontiguousarray(fields.reshape(draws, -1).T)
 
-    @property
-    def _noise(self) -> Array:
-        return self.noise_by_latitude[:, None]
+    def _of_factors(self, function: Callable[..., T]) -> list[T]:
+        """Call a function of the factors, and of how often each wavenumber counts, for every range."""
+        with self.workers() as executor:
+            return executor.gather(
+                [
+                    executor.submit(function, factors, self.wavenumbers.weights[first:last], home=home)
+                    for home, (factors, (first, last)) in enumerate(self._ranges_with_factors())
+                ]
+            )
 
     def _apply(self, function: Apply, field: ArrayLike) -> Array:
         fields, shaped = as_fields("field", field, self.grid)
@@ -418,7 +403,7 @@ class RingGram:
         """
         with self.workers() as executor:
             check_ring_memory(
-                self.wavenumbers, self._memory_limit_bytes or executor.memory_bytes, copies=copies
+                self.wavenumbers, self.memory_limit_bytes or executor.memory_bytes, copies=copies
             )
             handles = [
                 executor.submit(
@@ -437,6 +422,32 @@ class RingGram:
             else:
                 with ThreadExecutor() as executor:
                     yield executor
+
+
+def cross_on_grid(
+    gram: Gram,
+    grid: LatLonGrid,
+    targets: Targets,
+    columns: Array,
+    on_grid: Callable[[], Array],
+    embedded: Callable[[], Array],
+    *,
+    executor: Executor,
+) -> Array:
+    """``k(targets, X) @ columns`` (q, r) for points X of a grid, in the way that takes the least time.
+
+    ``on_grid`` gives it for all points of the grid, and ``embedded`` the columns as fields (r, P Q).
+    """
+    if isinstance(targets, LatLonGrid) and targets.same_points(grid):
+        return on_grid()
+    if (index := many_places(targets, grid)) is not None:
+        return on_grid()[index]
+    if isinstance(targets, LinearFunctionals):
+        found = cross_by_views(gram.kernel, targets, grid, embedded().reshape(-1, *grid.shape))
+        if found is not None:
+            return found
+    at_points = cross_product(gram.kernel, target_points(targets), gram.X, columns, executor=executor)
+    return averaged(targets, at_points)
 
 
 def many_places(targets: Targets, grid: LatLonGrid) -> Indices | None:

@@ -7,6 +7,7 @@ functions below it are the tasks that executors run: plain functions of arrays.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.runtime import Executor, Handle, SerialExecutor, single_threaded_blas
 from cagp_dist.runtime.counting import count
 from cagp_dist.tiling import POINT_TILE, STRIPS, Range, block_ranges, subtile_shape, triangle_strips
+
+T = TypeVar("T")
 
 NOT_STORED = np.empty(0)
 """In place of a stored tile: evaluate it where it is used."""
@@ -170,8 +173,8 @@ def cross_product(
     return np.concatenate(executor.gather(parts)) if parts else np.empty((0, columns.shape[1]))
 
 
-def put_value(value: Array) -> Array:
-    """Return the value: puts an array on a worker as the result of a task, which can be repeated."""
+def put_value(value: T) -> T:
+    """Return the value: puts it on a worker as the result of a task, which can be repeated."""
     return value
 
 

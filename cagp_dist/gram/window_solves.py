@@ -12,7 +12,8 @@ missing points is ``e_j - N_j [G^-1]_mj``.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from cagp_dist.budget.grid_plans import GRID_COLUMNS
 from cagp_dist.errors import NumericalError
 from cagp_dist.geometry import degrees, unit_sphere
 from cagp_dist.gram.dense import cholesky_lower
+from cagp_dist.gram.few_missing import vanishing
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part, seen_from
 from cagp_dist.kernels import Kernel
@@ -60,10 +62,7 @@ class WindowSolve:
     # where batches of columns are solved if it shares the memory of this process; else all cores
     executor: Executor | None = None
 
-    @property
-    def relative_residual(self) -> float | None:
-        """None: solves are direct, and refined where rounding asks for it."""
-        return None
+    relative_residual: ClassVar[None] = None  # solves are direct, and refined where rounding asks for it
 
     @property
     def condition_number(self) -> float:
@@ -73,18 +72,12 @@ class WindowSolve:
 
     def weights(self, fields: Array) -> Array:
         """``G_o^-1 b_o`` as fields (T, P, Q), zero where nothing was observed, for fields (T, P, Q)."""
-        from scipy.linalg import cho_solve
-
-        residuals = fields[..., self._columns]
-        weights = self._solved(residuals, tolerance=TOLERANCE)
-        if self._rows.size:
-            extra = np.zeros_like(residuals)
-            wrong = weights[:, self._rows, self._places].T
-            extra[:, self._rows, self._places] = cho_solve((self._factor, True), wrong).T
-            weights -= self._solved(extra, tolerance=TOLERANCE)
-            weights[:, self._rows, self._places] = 0.0  # up to rounding it is
+        solve = partial(self._solved, tolerance=TOLERANCE)
+        factor = self._factor if self._rows.size else np.empty((0, 0))
         whole = np.zeros_like(fields)
-        whole[..., self._columns] = weights
+        whole[..., self._columns] = vanishing(
+            solve, fields[..., self._columns], self._rows, self._places, factor
+        )
         return whole
 
     def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:

@@ -25,10 +25,7 @@ Steps = list[tuple[int, Array, Array]]
 
 
 def fields_by_pattern(present: Mask) -> list[Indices]:
-    """Group fields by where they were observed.
-
-    Shapes: ``present`` (T, ...).
-    """
+    """Group fields by where they were observed; ``present`` (T, ...)."""
     patterns: dict[bytes, list[int]] = {}
     for field, mask in enumerate(present):
         patterns.setdefault(np.packbits(mask).tobytes(), []).append(field)

@@ -24,6 +24,10 @@ Examples
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from cagp_dist.checks import check_between, check_count, check_positive
 
 ITERATIONS: Mapping[str, object] = {
     "description": "an integer of at least 0 (0 is the prior)",
@@ -61,3 +65,17 @@ COMPUTATIONAL_SHARE: Mapping[str, object] = {
     "below": 1.0,
     "example": 0.05,
 }
+
+
+def check_settings(solver: Any) -> None:
+    """Raise `ArgumentError` unless all settings are within their limits; None where it is the default."""
+    for each in fields(solver):
+        value, limits = getattr(solver, each.name), each.metadata
+        if value is None and each.default is None:
+            continue
+        if "above" in limits and "below" in limits:
+            check_between(each.name, value, limits["above"], limits["below"])
+        elif "above" in limits:
+            check_positive(each.name, value)
+        elif "least" in limits:
+            check_count(each.name, value, least=limits["least"])

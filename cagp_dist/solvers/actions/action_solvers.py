@@ -21,7 +21,7 @@ from cagp_dist.solvers.actions.policies import (
 )
 from cagp_dist.solvers.actions.projection import projection_states
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_one_field
-from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED
+from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED, check_settings
 from cagp_dist.solvers.stationary.preconditioners import PRECONDITIONERS, find_preconditioner
 
 
@@ -145,8 +145,7 @@ class RandomActions:
     needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_count("seed", self.seed, least=0)
+        check_settings(self)
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""

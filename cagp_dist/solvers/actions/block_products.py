@@ -28,10 +28,7 @@ TARGETS_OF_BOX = 64
 def projected(
     gram: Gram, residuals: Array, targets: Targets, layout: BlockLayout, values: Array, *, executor: Executor
 ) -> Projected:
-    """Look at a problem through actions.
-
-    Shapes: ``residuals`` (n, T), ``values`` (n,).
-    """
+    """Look at a problem through actions; ``residuals`` (n, T), ``values`` (n,)."""
     entries = values[layout.order]
     matrix = kernel_of_actions(gram.kernel, gram.X, layout, entries, executor=executor)
     noise = block_sums((entries**2 * gram.noise_variance[layout.order])[:, None], layout.edges)

@@ -42,10 +42,7 @@ class BlockLayout:
 
     @classmethod
     def of(cls, X: Array, actions: int, *, order: Order = "space-filling") -> "BlockLayout":
-        """Cut points X (n, p) into as many blocks as there are actions, at most n.
-
-        Shapes: ``X`` (n, p).
-        """
+        """Cut points X (n, p) into as many blocks as there are actions, at most n."""
         check_count("actions", actions, least=1)
         check_word("order", order, get_args(Order))
         n = len(X)

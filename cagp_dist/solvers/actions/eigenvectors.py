@@ -9,7 +9,6 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.point_plans import ActionCost
-from cagp_dist.checks import check_count
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.gram_matrix import Gram
@@ -59,9 +58,6 @@ class Eigenvectors(KnownActions):
     iterations: int = field(metadata=ITERATIONS)
 
     label: ClassVar[str] = "eigenvectors"
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
 
     def made(self, gram: Gram, *, executor: Executor) -> DenseActions:
         """Find the eigenvectors."""

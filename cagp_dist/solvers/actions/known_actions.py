@@ -13,6 +13,7 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions.batch_projection import Actions, belief_states
 from cagp_dist.solvers.actions.policies import Policy, given
 from cagp_dist.solvers.interface import Calibrated, Problem, State
+from cagp_dist.solvers.setting_metadata import check_settings
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class KnownActions(ABC):
 
     iterations: int
     """Actions, at most n."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @abstractmethod
     def made(self, gram: Gram, *, executor: Executor) -> Actions:

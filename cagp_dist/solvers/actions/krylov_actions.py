@@ -8,7 +8,6 @@ import numpy as np
 from cagp_dist.budget import Demand
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.point_plans import ActionCost
-from cagp_dist.checks import check_count
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.actions.batch_projection import DenseActions
@@ -46,10 +45,6 @@ class KrylovActions(KnownActions):
     seed: int = field(default=0, metadata=SEED)
 
     label: ClassVar[str] = "Krylov actions"
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_count("seed", self.seed, least=0)
 
     def made(self, gram: Gram, *, executor: Executor) -> DenseActions:
         """Orthonormal Lanczos vectors and their products with G; a new start where a space is exhausted."""

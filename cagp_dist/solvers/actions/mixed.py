@@ -19,8 +19,8 @@ from cagp_dist.solvers.actions.projection import projection_states
 from cagp_dist.solvers.actions.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.actions.sparse_actions import SparseActions
 from cagp_dist.solvers.actions.subsets import UnitVectors
-from cagp_dist.solvers.interface import Calibrated, Problem, State, check_one_field
-from cagp_dist.solvers.named_parts import parts_of_text
+from cagp_dist.solvers.interface import Problem, State, check_one_field
+from cagp_dist.solvers.named_parts import MadeOfParts, SolverPart, parts_of_text
 
 ACTION_SOLVERS: Mapping[str, Callable[[int], "ActionSolver"]] = MappingProxyType(
     {
@@ -40,23 +40,11 @@ EXAMPLE = "unit-vectors 50, conjugate-gradient 20"
 
 
 @runtime_checkable
-class ActionSolver(Protocol):
+class ActionSolver(SolverPart, Protocol):
     """A solver whose actions others can go on from."""
 
     @property
-    def iterations(self) -> int:
-        """Actions."""
-        ...
-
-    @property
-    def calibrated(self) -> Calibrated:
-        """Whether they look at the data."""
-        ...
-
-    @property
-    def many_fields(self) -> bool:
-        """Whether they are known before the first of them is taken."""
-        ...
+    def iterations(self) -> int: ...  # actions
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """Its actions, at most ``iterations``."""
@@ -68,7 +56,7 @@ class ActionSolver(Protocol):
 
 
 @dataclass(frozen=True)
-class MixedActions:
+class MixedActions(MadeOfParts):
     """Actions of several kinds in turn, one belief from all of them (math 4).
 
     Each part goes on from what those before have learnt: conjugate gradients after unit vectors follow the
@@ -138,16 +126,6 @@ class MixedActions:
         """Actions of all parts."""
         return sum(part.iterations for part in self._solvers)
 
-    @property
-    def calibrated(self) -> Calibrated:
-        """That of the worst part."""
-        return "exact" if all(part.calibrated == "exact" for part in self._solvers) else "approximate"
-
-    @property
-    def many_fields(self) -> bool:
-        """Whether no part follows the residual."""
-        return all(part.many_fields for part in self._solvers)
-
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
         costs = [part.cost(demand) for part in self._solvers]
@@ -159,12 +137,7 @@ class MixedActions:
             stored_vectors=8,
             products=self.iterations - sum(together) + 2 * len(together),
             at_once=min(max(together, default=1), demand.n),
-            beside=ActionCost(
-                sum(cost.memory_bytes for cost in costs),
-                sum(cost.entries for cost in costs),
-                sum(cost.flops for cost in costs),
-                sum(cost.tasks for cost in costs),
-            ),
+            beside=ActionCost(*(sum(numbers) for numbers in list(zip(*costs, strict=True))[:4])),
         )
         return with_bounds(plan, demand)
 

@@ -20,7 +20,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.actions.orthonormal import DEPENDENT_ACTION, orthonormal_basis
 from cagp_dist.solvers.actions.policies import Policy
-from cagp_dist.solvers.engine.solve_checkpoints import RecordedResults
+from cagp_dist.solvers.engine.recorder import RecordedResults
 from cagp_dist.solvers.interface import Problem, State, check_no_start
 from cagp_dist.solvers.status import Status
 

@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.point_plans import ActionCost
-from cagp_dist.checks import as_points, check_count, check_word
+from cagp_dist.checks import as_points, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
@@ -67,9 +67,8 @@ class PseudoInputs(KnownActions):
     label: ClassVar[str] = "pseudo-inputs"
 
     def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
+        super().__post_init__()
         check_word("placement", self.placement, get_args(Placement))
-        check_count("seed", self.seed, least=0)
         if self.at is not None:
             # plain numbers, so that the solver is a value that can be compared and hashed
             points = as_points("at", self.at)

@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.point_plans import ActionCost, plan_known_actions
-from cagp_dist.checks import check_count, check_word
+from cagp_dist.checks import check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.gram_matrix import Gram
@@ -20,7 +20,7 @@ from cagp_dist.solvers.actions.block_products import projected
 from cagp_dist.solvers.actions.block_sparse import TILE, BlockLayout, Order, tile_count
 from cagp_dist.solvers.actions.policies import Policy, given
 from cagp_dist.solvers.interface import Calibrated, Problem, State
-from cagp_dist.solvers.setting_metadata import SEED
+from cagp_dist.solvers.setting_metadata import SEED, check_settings
 
 ACTIONS = {"least": 0, "most": 1_000_000, "example": 512}
 
@@ -76,9 +76,8 @@ class SparseActions:
     needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_count("actions", self.actions, least=0)
+        check_settings(self)
         check_word("order", self.order, get_args(Order))
-        check_count("seed", self.seed, least=0)
         if self.values is not None:
             found = np.asarray(self.values, dtype=np.float64)
             if found.ndim != 1 or not np.isfinite(found).all():

@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.point_plans import ActionCost, plan_exact
-from cagp_dist.checks import check_count, check_word
+from cagp_dist.checks import check_word
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.gram_matrix import Gram
@@ -19,7 +19,7 @@ from cagp_dist.solvers.actions.batch_projection import UnitActions
 from cagp_dist.solvers.actions.known_actions import KnownActions
 from cagp_dist.solvers.exact.exact_solvers import exact_states
 from cagp_dist.solvers.interface import Calibrated, Problem, State
-from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED
+from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED, check_settings
 from cagp_dist.solvers.stationary.low_rank import partial_cholesky, planned_flops
 
 Order = Literal["pivoted", "random", "given"]
@@ -79,9 +79,8 @@ class UnitVectors(KnownActions):
     label: ClassVar[str] = "unit vectors"
 
     def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
+        super().__post_init__()
         check_word("order", self.order, get_args(Order))
-        check_count("seed", self.seed, least=0)
 
     def made(self, gram: Gram, *, executor: Executor) -> UnitActions:
         """Choose the points."""
@@ -130,8 +129,7 @@ class SubsetOfData:
     needs_grid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check_count("points", self.points, least=1)
-        check_count("seed", self.seed, least=0)
+        check_settings(self)
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""

@@ -11,7 +11,6 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.grid_plans import plan_ring_sweeps
 from cagp_dist.budget.point_plans import ActionCost, Sweeps, plan_sweeps
-from cagp_dist.checks import check_between
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.dense import DenseGram
 from cagp_dist.gram.exact_variance import bounds_bytes, is_known, with_bounds
@@ -20,15 +19,18 @@ from cagp_dist.gram.quadrature import quadrature_bytes
 from cagp_dist.gram.targets import list_targets, part
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_blas, single_threaded_steps
-from cagp_dist.solvers.engine.adjoint import System, adjoint_states, forward_passes
-from cagp_dist.solvers.engine.kept_weights import adjoint_weights, write_weights
+from cagp_dist.solvers.engine.adjoint import Cycles, adjoint_states, forward_passes
+from cagp_dist.solvers.engine.kept_weights import WrittenWeights
+from cagp_dist.solvers.engine.recorder import Recorder
 from cagp_dist.solvers.engine.ring_system import RingSystem
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointWriter
 from cagp_dist.solvers.engine.stages import BlockStage, Stage
-from cagp_dist.solvers.engine.stopping import MOST_STEPS, Enough
+from cagp_dist.solvers.engine.stopping import MOST_STEPS, ComputationalShare, TightenedBounds
+from cagp_dist.solvers.engine.stopping_rules import Iterations, StoppingRule
+from cagp_dist.solvers.engine.system import System
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Calibrated, Problem, State, no_op
-from cagp_dist.solvers.setting_metadata import COMPUTATIONAL_SHARE
+from cagp_dist.solvers.setting_metadata import COMPUTATIONAL_SHARE, check_settings
 from cagp_dist.solvers.stationary.spectrum import admissible
 from cagp_dist.solvers.status import WORST_CONDITION, Status
 from cagp_dist.tiling import POINT_TILE
@@ -82,6 +84,9 @@ class Affine(ABC):
 
     computational_share: float | None = field(default=None, kw_only=True, metadata=COMPUTATIONAL_SHARE)
     """Part of each variance that may be left uncomputed; None: all iterations are done."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     @abstractmethod
@@ -206,19 +211,28 @@ class Affine(ABC):
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
         system, cycle = self._system(problem, plan, executor)
-        enough = self._enough(problem, system, executor)
+        recorder, bounds = Recorder(problem.checkpoint), self._bounds(problem, system, executor)
+        rule: StoppingRule[Any] = Iterations(self.iterations)
+        if bounds is not None:
+            bounds.begin(recorder.kept)
+            recorder.parts.append(bounds)
+            if self.computational_share is not None:
+                share = ComputationalShare(self.computational_share, bounds)
+                share.begin(recorder.kept)
+                recorder.parts.append(share)
+                rule = rule | share
         yield from adjoint_states(
             system,
-            cycle,
-            iterations=self.iterations,
-            status=_status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED,
+            Cycles(cycle, 0 if problem.start is None else problem.start.iteration),
+            rule,
+            recorder=recorder,
+            watchers=() if bounds is None else (bounds,),
             start=problem.start,
-            keep_leftover=problem.keep_leftover or (enough is not None and enough.reads_leftover),
-            enough=enough,
-            checkpoint=problem.checkpoint,
+            keep_leftover=problem.keep_leftover,
+            status=_status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED,
         )
-        if enough is not None:
-            enough.end()
+        if bounds is not None:
+            bounds.end()
 
     @final
     def write_weights(
@@ -240,23 +254,25 @@ class Affine(ABC):
                 raise ArgumentError(
                     "a solve by whole rings keeps no weights of targets; expected a plan by blocks of points."
                 )
-            groups = write_weights(writer, adjoint_weights(system, cycle, iterations=self.iterations))
+            system.keeps_weights, written = True, WrittenWeights(system, writer)
+            for _ in adjoint_states(system, Cycles(cycle), Iterations(self.iterations), watchers=(written,)):
+                pass
             status = _status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED
         return {
-            "groups": groups,
+            "groups": written.groups,
             "iterations": self.iterations,
             "status": status.name,
             "downdate_psd": all(stage.weight_psd for stage in cycle),
         }
 
-    def _enough(self, problem: Problem, system: System[Any], executor: Executor) -> Enough | None:
-        """Make what says of a group of targets whether the share is reached; None where nothing does."""
+    def _bounds(self, problem: Problem, system: System[Any], executor: Executor) -> TightenedBounds | None:
+        """Make the bounds that a share, or the problem, asks for; None where neither does."""
         known = problem.exact_variance.known
         if self.computational_share is None and (problem.lanczos_steps == 0 or known):
             return None
         positive = problem.gram.noise_variance.min() > 0.0
         tiles = system if isinstance(system, TileSystem) and positive and not known else None
-        return Enough(problem, self.computational_share, self.iterations, tiles, executor)
+        return TightenedBounds(problem, tiles, executor)
 
     @final
     def mean(
@@ -359,9 +375,3 @@ def _status(gram: Gram, executor: Executor) -> Status:
     if exact is None:  # the bound is far too high for rough kernels: measure
         exact = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance).exact(executor=executor)
     return Status.of_direct_solve(exact.condition_number)
-
-
-def check_share(share: float | None) -> None:
-    """Raise `ArgumentError` unless a computational share is None, or a number above 0 and below 1."""
-    if share is not None:
-        check_between("computational_share", share, 0.0, 1.0)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.solvers.engine.adjoint import System
 from cagp_dist.solvers.engine.stages import ConditioningStage, ProjectionStage, Stage
+from cagp_dist.solvers.engine.system import System
 
 LEFT = 1e-10
 """Directions of S of whose square, in the norm of G, the stages left less than this part are rounding."""

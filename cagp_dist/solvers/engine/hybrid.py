@@ -33,13 +33,15 @@ from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions.action_solvers import ConjugateGradient, RandomActions
 from cagp_dist.solvers.actions.projection import project
-from cagp_dist.solvers.engine.adjoint import System
+from cagp_dist.solvers.engine.adjoint import adjoint_states
 from cagp_dist.solvers.engine.affine import Affine, system_of
 from cagp_dist.solvers.engine.conditioned_stages import condition_on
-from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, RecordedResults, StateLog
+from cagp_dist.solvers.engine.recorder import RecordedResults, Recorder
 from cagp_dist.solvers.engine.stages import ProjectionStage, Stage, without_repeats
-from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_start, check_one_field
-from cagp_dist.solvers.named_parts import parts_of_text
+from cagp_dist.solvers.engine.stopping_rules import Iterations
+from cagp_dist.solvers.engine.system import System
+from cagp_dist.solvers.interface import Problem, State, check_no_start, check_one_field
+from cagp_dist.solvers.named_parts import MadeOfParts, parts_of_text
 from cagp_dist.solvers.setting_metadata import BLOCK_SIZE
 from cagp_dist.solvers.stationary.gauss_seidel import BlockGaussSeidel, GaussSeidel
 from cagp_dist.solvers.stationary.jacobi import BlockJacobi
@@ -71,7 +73,7 @@ EXAMPLE = "block-gauss-seidel 2, conjugate-gradient 20"
 
 
 @dataclass(frozen=True)
-class Hybrid:
+class Hybrid(MadeOfParts):
     """Solvers one after the other, each going on from the estimate of those before it.
 
     Sweeps over blocks take out of an error what varies within a block, conjugate gradients what varies over
@@ -185,16 +187,6 @@ class Hybrid:
         assert not isinstance(self.parts, str)
         return self.parts
 
-    @property
-    def calibrated(self) -> Calibrated:
-        """``"exact"`` if no part depends on the data, else ``"approximate"``."""
-        return "exact" if all(part.calibrated == "exact" for part in self._solvers) else "approximate"
-
-    @property
-    def many_fields(self) -> bool:
-        """Whether fields observed at the same points share a solve: without conjugate gradients."""
-        return all(part.many_fields for part in self._solvers)
-
     @final
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; see `cagp_dist.solvers.interface.Solver.plan`."""
@@ -272,46 +264,21 @@ class Hybrid:
         yield from single_threaded_steps(self._states(problem, executor, plan))
 
     def _states(self, problem: Problem, executor: Executor, plan: Plan) -> Iterator[State]:
-        system, checkpoint, log = system_of(problem, plan, executor), problem.checkpoint, StateLog()
-        kept = None if checkpoint is None else checkpoint.latest()
-        ended, begun = (0, 0) if kept is None else kept.metadata["done"]
-        if kept is not None:
-            yield from log.read(kept)
-        if ended == len(system.batches):
+        system, recorder = system_of(problem, plan, executor), Recorder(problem.checkpoint)
+        if recorder.ended(len(system.batches)):
+            yield from recorder.states()
             return
-        products = RecordedResults("products", kept)
-
-        def keep(works: Sequence[Any] = (), *, batches: int = 0, stages: int = 0) -> CheckpointReader | None:
-            """Keep all that is costly, if it is time to, but not less than there is already."""
-            if checkpoint is None or not checkpoint.due() or (batches, stages) < (ended, begun):
-                return None
-            return checkpoint.save(
-                {**log.metadata(), "done": [batches, stages]},
-                lambda writer: log.write(writer) and products.write(writer) and system.save(works, writer),
-            )
-
-        stages, status, residual = self._stages(system, problem, executor, products, keep)
-        psd = all(stage.weight_psd for stage in stages)
-        for number, batch in enumerate(system.batches):
-            if number < ended:
-                continue
-            done = begun if number == ended else 0
-            if kept is not None and done:
-                works = [system.restore(columns, place, kept) for place, columns in enumerate(batch)]
-            else:
-                works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
-            for position in reversed(range(len(stages) - done)):
-                for work in works:
-                    system.apply(stages[position], work, adjoint=True, final=position == 0)
-                saved = keep(works, batches=number, stages=len(stages) - position) if position else None
-                if saved is not None and system.is_volatile:
-                    works = [system.restore(columns, place, saved) for place, columns in enumerate(batch)]
-            mean, downdate = system.read(works)
-            columns = slice(batch[0][0], batch[-1][1])
-            state = State(1, columns, mean, downdate, status, residual, downdate_psd=psd)
-            log.add(state)
-            keep(batches=number + 1)
-            yield state
+        products = RecordedResults("products", recorder.kept)
+        recorder.parts.append(products)
+        stages, status, residual = self._stages(system, problem, executor, products, recorder.record_parts)
+        yield from adjoint_states(
+            system,
+            StageByStage(stages),
+            Iterations(len(stages)),
+            recorder=recorder,
+            status=status,
+            relative_residual=residual,
+        )
 
     def _stages(
         self,
@@ -380,6 +347,26 @@ class Hybrid:
         """Points of a block of its parts."""
         sizes = [size for size in map(_block_size, self._solvers) if size is not None]
         return sizes[0] if sizes else POINT_TILE
+
+
+@dataclass(frozen=True, eq=False)
+class StageByStage:
+    """Steps that are a stage each, of one iteration, the last stage first."""
+
+    all_stages: Sequence[Stage]
+
+    @property
+    def weight_psd(self) -> bool:
+        """Whether W of every stage is known to be positive semidefinite."""
+        return all(stage.weight_psd for stage in self.all_stages)
+
+    def stages(self, step: int) -> Sequence[Stage]:
+        """Give the stage of a step."""
+        return self.all_stages[-step : len(self.all_stages) - step + 1]
+
+    def iteration(self, step: int) -> int | None:
+        """All steps are one iteration."""
+        return 1 if step >= len(self.all_stages) else None
 
 
 class _Actions(NamedTuple):

@@ -19,6 +19,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
 from cagp_dist.runtime import Executor, single_threaded_blas
+from cagp_dist.solvers.engine.kept_panels import Panels
 from cagp_dist.solvers.engine.solve_checkpoints import (
     CheckpointMetadata,
     CheckpointReader,
@@ -26,7 +27,6 @@ from cagp_dist.solvers.engine.solve_checkpoints import (
     add_arrays,
     fingerprinted_points,
 )
-from cagp_dist.solvers.engine.stages import Stage, stages_of_cycle
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
@@ -84,33 +84,22 @@ def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Ar
     return found.hexdigest()
 
 
-def adjoint_weights(
-    system: TileSystem, cycle: Sequence[Stage], *, iterations: int
-) -> Iterator[tuple[Range, Array, Array]]:
-    """Yield each group of targets with ``W`` (n, c) and its downdate (c,), batch by batch."""
-    for batch in system.batches:
-        works = [system.open(columns, place, None) for place, columns in enumerate(batch)]
-        for work in works:
-            work.keeps_weights = True
-        for iteration in range(1, iterations + 1):
-            *before, last = stages_of_cycle(cycle, iteration, place=iteration, adjoint=True)
-            for work in works:
-                for stage in before:
-                    system.apply(stage, work, adjoint=True)
-                system.apply(last, work, adjoint=True, final=iteration == iterations)
-        for columns, work in zip(batch, works, strict=True):
-            yield columns, system.weights(work), system.read([work])[1]
-            work.weights.clear()  # on the disk by now
+class WrittenWeights:
+    """Writes weights and downdates, one group of targets after the other, as soon as its work has ended."""
 
+    reads_leftover = False
 
-def write_weights(writer: CheckpointWriter, groups: Iterator[tuple[Range, Array, Array]]) -> list[Range]:
-    """Write weights and downdates, one group of targets at a time, and return the groups."""
-    written = []
-    for columns, weights, downdate in groups:
-        writer.write(_name(columns, "weights"), np.ascontiguousarray(weights.T))
-        writer.write(_name(columns, "downdate"), downdate)
-        written.append(columns)
-    return written
+    def __init__(self, system: TileSystem, writer: CheckpointWriter) -> None:
+        self._system, self._writer = system, writer
+        self.groups: list[Range] = []
+
+    def ended(self, group: Range, downdate: Array, work: Panels) -> None:
+        """Write ``W`` (n, c) and the downdate (c,) of a group."""
+        weights = np.ascontiguousarray(self._system.weights(work).T)
+        self._writer.write(_name(group, "weights"), weights)
+        self._writer.write(_name(group, "downdate"), downdate)
+        self.groups.append(group)
+        work.weights.clear()  # on the disk by now
 
 
 def write_sparse(
@@ -159,25 +148,19 @@ def _sparse_mean(kept: CheckpointReader, residuals: Array, q: int) -> Array:
 def kept_states(kept: CheckpointReader, problem: Problem) -> Iterator[State]:
     """Yield the belief after the last iteration, one group of targets at a time: one product for each."""
     metadata, residuals = kept.metadata, np.ascontiguousarray(problem.residuals)
-    if "parts" in metadata:
-        yield State(
-            metadata["iterations"],
-            slice(0, problem.q),
-            _sparse_mean(kept, residuals, problem.q),
-            kept.read("downdate"),
-            Status[metadata["status"]],
-            downdate_psd=metadata["downdate_psd"],
-        )
-        return
-    for start, stop in metadata["groups"]:
-        weights = kept.read(_name((start, stop), "weights"))
-        with single_threaded_blas():
-            mean = weights @ residuals
+    sparse = "parts" in metadata
+    for start, stop in [(0, problem.q)] if sparse else metadata["groups"]:
+        if sparse:
+            mean = _sparse_mean(kept, residuals, problem.q)
+        else:
+            weights = kept.read(_name((start, stop), "weights"))
+            with single_threaded_blas():
+                mean = weights @ residuals
         yield State(
             metadata["iterations"],
             slice(start, stop),
             mean,
-            kept.read(_name((start, stop), "downdate")),
+            kept.read("downdate" if sparse else _name((start, stop), "downdate")),
             Status[metadata["status"]],
             downdate_psd=metadata["downdate_psd"],
         )

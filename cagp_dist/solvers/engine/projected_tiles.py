@@ -17,6 +17,7 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.gram.tiled import put_value
 from cagp_dist.runtime import Executor, Handle
+from cagp_dist.solvers.engine.kept_panels import Panels
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 from cagp_dist.solvers.engine.stages import ConditioningStage, ProjectionStage
 from cagp_dist.solvers.engine.tile_tasks import SolvedBlock
@@ -62,7 +63,7 @@ class PanelProjection:
         layout: PanelLayout,
         executor: Executor,
     ) -> None:
-        self._executor = executor
+        self._executor, self._layout = executor, layout
         self._basis = PanelColumns(stage.basis, layout=layout, executor=executor)
         if isinstance(stage, ConditioningStage):
             self._image, right = [], stage.coefficients
@@ -71,33 +72,24 @@ class PanelProjection:
             right = stage.basis.T @ residuals
         self._right = executor.submit(put_value, right)
 
-    def coefficients(self, rows: Sequence[Handle[Array]], *, home: int) -> Handle[Array]:
-        """``c = P' Y`` for the panels of Y, shape (k, r)."""
-        return self._basis.products(rows, home=home)
-
-    def sums(
-        self, sums: Handle[SolvedBlock], coefficients: Handle[Array], *, home: int
-    ) -> Handle[SolvedBlock]:
-        """Add ``c' c`` and ``c' P'b`` to the sums, or ``c'`` times the numbers of a conditioning."""
-        return self._executor.submit(add_projected, sums, coefficients, self._right, home=home)
-
-    def rows(
-        self, rows: Sequence[Handle[Array]], coefficients: Handle[Array], *, home: int
-    ) -> list[Handle[Array]]:
-        """``Y - (G P) c`` by panels."""
-        pieces = zip(rows, self._image, self._basis.tiles, strict=True)
-        return [
-            self._executor.submit(less_product, panel, image, coefficients, tiles, home=home + index)
-            for index, (panel, image, tiles) in enumerate(pieces)
-        ]
-
-    def weights(
-        self, before: Handle[Array] | None, panel: int, block: Range, coefficients: Handle[Array]
-    ) -> Handle[Array]:
-        """``v[b] + P[b] c`` of a block of a panel, whose rows are counted from that of the panel."""
-        return self._executor.submit(
-            add_block_product, before, self._basis.panels[panel], block, coefficients, home=panel
-        )
+    def apply(self, work: Panels, *, adjoint: bool, final: bool) -> None:
+        """Solve in the span of the columns, or condition on them, all panels at once."""
+        submit, home = self._executor.submit, work.home
+        coefficients = self._basis.products(work.rows, home=home)
+        if adjoint:
+            work.sums = submit(add_projected, work.sums, coefficients, self._right, home=home)
+        if work.keeps_weights:
+            for b, own in enumerate(self._layout.panel_of_block):
+                block, panel = self._layout.within_panel(b), self._basis.panels[own]
+                work.weights[b] = submit(
+                    add_block_product, work.weights.get(b), panel, block, coefficients, home=own
+                )
+        if self._image and not final:
+            pieces = zip(work.rows, self._image, self._basis.tiles, strict=True)
+            work.rows = [
+                submit(less_product, panel, image, coefficients, tiles, home=home + index)
+                for index, (panel, image, tiles) in enumerate(pieces)
+            ]
 
 
 def products_by_tile(basis: Array, panel: Array, tiles: Sequence[Range]) -> Array:

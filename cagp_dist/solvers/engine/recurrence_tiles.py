@@ -10,11 +10,13 @@ What is added up does not depend on how tiles are gathered into panels.
 """
 
 from collections.abc import Sequence
+from operator import getitem
 from typing import Protocol
 
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.gram.tiled import put_value
 from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
@@ -69,13 +71,13 @@ class GatheredPanels:
 
     def __init__(self, inverse: VecchiaFactor, *, layout: PanelLayout, executor: Executor) -> None:
         self._executor, self._layout = executor, layout
-        self._factor = executor.submit(itself, inverse)
+        self._factor = executor.submit(put_value, inverse)
 
     def applied(self, rows: Sequence[Handle[Array]], *, home: int) -> list[Handle[Array]]:
         """``P^-1 Y`` for the panels of Y, by panels; 4 n k flops for each column."""
         now = list(rows)  # whose handles are replaced by those of the next step
         solved = self._executor.submit(solved_panels, self._factor, self._layout, now, home=home)
-        return [self._executor.submit(taken, solved, index, home=home) for index in range(len(rows))]
+        return [self._executor.submit(getitem, solved, index, home=home) for index in range(len(rows))]
 
 
 def scaled_less_product(
@@ -88,11 +90,6 @@ def scaled_less_product(
     return np.concatenate([inverse_diagonal[a, None] * panel[a] - S[a] @ c for a in rows])
 
 
-def itself(factor: VecchiaFactor) -> VecchiaFactor:
-    """Return the factor: puts it on a worker once."""
-    return factor
-
-
 def solved_panels(factor: VecchiaFactor, layout: PanelLayout, panels: Sequence[Array]) -> list[Array]:
     """``U U' Y`` for the panels of Y, by panels."""
     out = [np.empty_like(panel) for panel in panels]
@@ -102,11 +99,6 @@ def solved_panels(factor: VecchiaFactor, layout: PanelLayout, panels: Sequence[A
         for index, panel in enumerate(out):
             panel[:, here] = layout.of_panel(index, solved)
     return out
-
-
-def taken(panels: list[Array], index: int) -> Array:
-    """One of the panels."""
-    return panels[index]
 
 
 def recur(step: float, momentum: float, before: SolvedBlock | None, panel: Array, rows: Range) -> SolvedBlock:

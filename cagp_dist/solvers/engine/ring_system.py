@@ -7,10 +7,11 @@ the equator. Stages that solve points one by one, all points of a ring alike, ar
 coarse spaces are waves along the rings (`cagp_dist.solvers.stationary.ring_coarse`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from operator import getitem
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -32,7 +33,6 @@ from cagp_dist.solvers.engine.ring_tasks import (
     column_range,
     coupling_range,
     grid_range,
-    range_of,
     read_piece,
     right_piece,
     seen_columns,
@@ -59,6 +59,8 @@ from cagp_dist.solvers.stationary.ring_coarse import (
 )
 from cagp_dist.tiling import Range
 
+T = TypeVar("T")
+
 
 @dataclass(eq=False)
 class Pieces:
@@ -75,15 +77,7 @@ class RingProjection(Stage):
 
     parts: Sequence[Handle[RangeProjection]]
 
-    @property
-    def weight_psd(self) -> bool:
-        """True: no error grows."""
-        return True
-
-    @property
-    def idempotent(self) -> bool:
-        """True: it is a projection."""
-        return True
+    weight_psd = idempotent = True
 
 
 class RingSystem:
@@ -126,55 +120,35 @@ class RingSystem:
 
     def coupling(self, stage: Simultaneous) -> float:
         """Largest eigenvalue of ``P^-1 G`` on the bands that a stage solves at once, of all wavenumbers."""
-        found = [
-            self._executor.submit(coupling_range, stage, sectors, home=home)
-            for home, sectors in enumerate(self._whitened())
-        ]
-        return max(self._executor.gather(found))
+        return max(self._executor.gather(self._submit(coupling_range, shared=(stage,))))
 
     def coarse(self, stage: CoarseSpace) -> RingProjection:
         """Make the projection on waves along the rings, those with the largest variances."""
         if stage not in self._coarse:
-            spans = [self._wavenumbers.weights[first:last] for first, last in self._ranges]
-            chosen = [
-                self._executor.submit(
-                    choose_waves, sectors, self._noise, self._copies, weights, stage.columns, home=home
-                )
-                for home, (sectors, weights) in enumerate(zip(self._whitened(), spans, strict=True))
-            ]
+            spans = self._weights
+            shared = (self._noise, self._copies, stage.columns)
+            chosen = self._submit(choose_waves, spans, shared=shared)
             candidates = self._executor.gather(
                 [self._executor.submit(candidates_of, waves) for waves in chosen]
             )
-            parts = [
-                self._executor.submit(project_waves, sectors, waves, self._copies, taken, home=home)
-                for home, (sectors, waves, taken) in enumerate(
-                    zip(self._whitened(), chosen, takings(candidates, spans, stage.columns), strict=True)
-                )
-            ]
+            taken = takings(candidates, spans, stage.columns)
+            parts = self._submit(project_waves, chosen, taken, shared=(self._copies,))
             self._coarse[stage] = RingProjection(parts)
         return self._coarse[stage]
 
     def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
         """Largest eigenvalue of ``P^-1 G`` that a projection leaves, of all wavenumbers, rounded up."""
-        parts = zip(self._whitened(), cast("RingProjection", projection).parts, strict=True)
-        found = [
-            self._executor.submit(largest_left_range, sectors, part, home=home)
-            for home, (sectors, part) in enumerate(parts)
-        ]
+        found = self._submit(largest_left_range, cast("RingProjection", projection).parts)
         # the same on machines that round otherwise
         return float(np.ceil(1e6 * max(self._executor.gather(found))) / 1e6)
 
     def open(self, columns: Range, place: int, start: State | None) -> Pieces:
         """``Y = V'`` for a group of targets and sums of zero, or what a state has left over and found."""
         function, arguments = self._beginnings(slice(*columns), start)
-        on_grid = self._targets is None
-        parts = [
-            self._executor.submit(function, sectors, argument, b, self._full, on_grid, home=home)
-            for home, (sectors, argument, b) in enumerate(
-                zip(self._whitened(), arguments, self._whitened_right(), strict=True)
-            )
-        ]
-        return Pieces(parts, columns, start)
+        shared = (self._full, self._targets is None)
+        return Pieces(
+            self._submit(function, arguments, self._whitened_right(), shared=shared), columns, start
+        )
 
     @property
     def is_volatile(self) -> bool:
@@ -215,7 +189,7 @@ class RingSystem:
             self._wavenumbers,
         )
         return column_range, [
-            self._executor.submit(range_of, columns, index) for index in range(len(self._ranges))
+            self._executor.submit(getitem, columns, index) for index in range(len(self._ranges))
         ]
 
     def _columns_of(self, start: State, here: slice) -> list[Columns]:
@@ -243,36 +217,41 @@ class RingSystem:
         if isinstance(stage, RingProjection):
             return self._project(stage, work, adjoint=adjoint)
         count(products=work.columns[1] - work.columns[0])
-        spans = zip(self._whitened(), self._whitened_right(), self._ranges, strict=True)
-        scales = self._scales(stage)
-        for home, (sectors, right, (first, last)) in enumerate(spans):
-            work.parts[home] = self._executor.submit(
-                stage_range,
-                cast("RingStage", stage),
-                sectors,
-                work.parts[home],
-                right,
-                self._wavenumbers.weights[first:last],
-                scales,
-                adjoint,
-                final,
-                home=home,
-            )
+        shared = (cast("RingStage", stage), self._scales(stage), adjoint, final)
+        after = self._submitted(stage_range, work.parts, self._whitened_right(), self._weights, shared=shared)
+        for home, piece in enumerate(after):  # one by one: what was before it is gone
+            work.parts[home] = piece
         return None
 
     def _project(self, stage: RingProjection, work: Pieces, *, adjoint: bool) -> None:
         """``c = P' Y``, then ``Y - (G P) c``, range by range."""
-        spans = zip(stage.parts, self._whitened_right(), self._ranges, strict=True)
-        for home, (projection, right, (first, last)) in enumerate(spans):
+        pieces = zip(stage.parts, self._whitened_right(), self._weights, strict=True)
+        for home, (projection, right, weights) in enumerate(pieces):
             work.parts[home] = self._executor.submit(
-                projected_range,
-                projection,
-                work.parts[home],
-                right,
-                self._wavenumbers.weights[first:last],
-                adjoint,
-                home=home,
+                projected_range, projection, work.parts[home], right, weights, adjoint, home=home
             )
+
+    @property
+    def _weights(self) -> list[Array]:
+        """How often each wavenumber counts, for each range."""
+        return [self._wavenumbers.weights[first:last] for first, last in self._ranges]
+
+    def _submitted(
+        self, task: Callable[..., T], *by_range: Sequence[object], shared: tuple[object, ...] = ()
+    ) -> Iterator[Handle[T]]:
+        """Submit a task for one range of wavenumbers after the other, to the worker that has its blocks."""
+        for home, own in enumerate(zip(self._whitened(), *by_range, strict=True)):
+            yield self._executor.submit(task, *own, *shared, home=home)
+
+    def _submit(
+        self, task: Callable[..., T], *by_range: Sequence[object], shared: tuple[object, ...] = ()
+    ) -> list[Handle[T]]:
+        """Submit a task for every range of wavenumbers."""
+        return list(self._submitted(task, *by_range, shared=shared))
+
+    def _fields(self, parts: Sequence[Sequence[Array]]) -> Array:
+        """Join sectors of all ranges to fields (r, P, Q)."""
+        return self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
 
     def _scales(self, stage: Stage) -> Sequence[Array]:
         """Return what a point of each ring adds for a residual of one, by sector; none for whole blocks."""
@@ -295,8 +274,7 @@ class RingSystem:
     def _read(self, work: Pieces) -> tuple[Array, Array]:
         parts = self._executor.gather([self._executor.submit(sums_of, part) for part in work.parts])
         if self._targets is None:
-            sectors = zip(*(part.mean for part in parts), strict=True)
-            fields = self._wavenumbers.join([np.concatenate(sector) for sector in sectors])
+            fields = self._fields([part.mean for part in parts])
             mean = fields.reshape(len(fields), -1).T
             summed = [
                 np.sum(sector, axis=0) for sector in zip(*(part.downdate for part in parts), strict=True)
@@ -323,42 +301,23 @@ class RingSystem:
         """``V A b`` after forward stages, shape (q, T)."""
         if self._targets is not None:
             return self._gram.cross(targets, self.weights(work), executor=self._executor)
-        parts = self._executor.gather(
-            [
-                self._executor.submit(seen_range, sectors, part, right, self._noise, home=home)
-                for home, (sectors, part, right) in enumerate(
-                    zip(self._whitened(), work.parts, self._whitened_right(), strict=True)
-                )
-            ]
-        )
-        fields = self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
+        parts = self._submit(seen_range, work.parts, self._whitened_right(), shared=(self._noise,))
+        fields = self._fields(self._executor.gather(parts))
         return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
 
     def weights(self, work: Pieces) -> Array:
         """Return what forward stages have added up to, ``A b``, shape (n, r)."""
-        parts = self._executor.gather(
-            [
-                self._executor.submit(weights_range, sectors, part, home=home)
-                for home, (sectors, part) in enumerate(zip(self._whitened(), work.parts, strict=True))
-            ]
-        )
-        fields = self._wavenumbers.join([np.concatenate(sector) for sector in zip(*parts, strict=True)])
+        fields = self._fields(self._executor.gather(self._submit(weights_range, work.parts)))
         return np.ascontiguousarray(self._layout.summed(fields).T)
 
     def residual(self, work: Pieces) -> Array:
         """``b - G v`` after forward stages, shape (n, r)."""
-        sectors = zip(*self._unwhitened(work), strict=True)
-        fields = self._wavenumbers.join([np.concatenate(sector) for sector in sectors])
+        fields = self._fields(self._unwhitened(work))
         return np.ascontiguousarray(self._layout.restrict(fields).T)
 
     def _unwhitened(self, work: Pieces) -> list[Columns]:
         """``R Y`` by range."""
-        return self._executor.gather(
-            [
-                self._executor.submit(unwhitened_range, sectors, part, home=home)
-                for home, (sectors, part) in enumerate(zip(self._whitened(), work.parts, strict=True))
-            ]
-        )
+        return self._executor.gather(self._submit(unwhitened_range, work.parts))
 
     def _split(self, fields: Array) -> list[Columns]:
         """Fields (r, P, Q) as columns (wavenumbers, size, 2 r) of the sectors of each range."""
@@ -367,12 +326,7 @@ class RingSystem:
 
     def _whitened_columns(self, columns: Array) -> list[Handle[Columns]]:
         """``R^-1`` times columns (n, r), for each range."""
-        return [
-            self._executor.submit(whitened_columns, sectors, part, home=home)
-            for home, (sectors, part) in enumerate(
-                zip(self._whitened(), self._split(self._layout.spread(columns.T)), strict=True)
-            )
-        ]
+        return self._submit(whitened_columns, self._split(self._layout.spread(columns.T)))
 
     def _whitened_right(self) -> list[Handle[Columns]]:
         """``R^-1 b`` for each range, made on first use and kept."""

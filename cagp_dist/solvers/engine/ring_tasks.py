@@ -116,11 +116,6 @@ def seen_columns(
     return [[sector[first:last].copy() for sector in sectors] for first, last in wavenumbers.ranges()]
 
 
-def range_of(columns: list[Columns], index: int) -> Columns:
-    """Take the columns of one range."""
-    return columns[index]
-
-
 def whitened_columns(sectors: list[Whitened], columns: Columns) -> Columns:
     """``R^-1`` times columns."""
     return [sector.apply(sector.inverse_roots, part) for sector, part in zip(sectors, columns, strict=True)]
@@ -137,11 +132,11 @@ def right_piece(right: Columns) -> RingPiece:
 
 
 def stage_range(
-    stage: RingStage,
     sectors: list[Whitened],
     piece: RingPiece,
     right: Columns,
     weights: Array,
+    stage: RingStage,
     scales: Sequence[Array],
     adjoint: bool,
     final: bool,
@@ -183,7 +178,7 @@ def stage_range(
     return RingPiece(after.Y, after.weights, mean, downdate, before)
 
 
-def coupling_range(stage: Simultaneous, sectors: list[Whitened]) -> float:
+def coupling_range(sectors: list[Whitened], stage: Simultaneous) -> float:
     """Largest eigenvalue of ``R^-1 G_k R^-T`` on the bands that are solved at once; at least 1."""
     largest = 1.0
     for sector in sectors:

@@ -232,15 +232,7 @@ class ProjectionStage(Stage):
     basis: Array
     image: Array
 
-    @property
-    def weight_psd(self) -> bool:
-        """True: no error grows."""
-        return True
-
-    @property
-    def idempotent(self) -> bool:
-        """True: it is a projection."""
-        return True
+    weight_psd = idempotent = True
 
 
 @dataclass(frozen=True)
@@ -249,10 +241,7 @@ class CoarseSpace(Stage):
 
     columns: int  # k, at least 1; fewer where they say all there is to say
 
-    @property
-    def weight_psd(self) -> bool:
-        """True: no error grows."""
-        return True
+    weight_psd = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,10 +255,7 @@ class ConditioningStage(Stage):
     basis: Array  # (n, k): P
     coefficients: Array  # (k, T): c
 
-    @property
-    def weight_psd(self) -> bool:
-        """True: no variance grows."""
-        return True
+    weight_psd = True
 
 
 @dataclass(frozen=True, eq=False)

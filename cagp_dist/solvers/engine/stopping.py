@@ -16,8 +16,10 @@ from cagp_dist.gram.targets import prior_variance
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.kept_panels import Panels
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
+from cagp_dist.solvers.engine.stopping_rules import StoppingRule
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem
+from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
 MOST_STEPS = 12
@@ -30,38 +32,37 @@ WORTH_A_STEP = 0.01
 """Part of a variance by which the bounds of its computational part must differ to be tightened."""
 
 BOUNDS = "exact-variance"
-SPENT = "spent"
-"""What is kept of a decision: an array of a checkpoint, and some of its numbers."""
+SPENT, OPEN = "spent", "open_groups"
+"""What is kept of decisions: an array of a checkpoint, and some of its numbers."""
 
 
 @dataclass(eq=False)
-class Enough:
-    """Whether unfinished computation is a small enough part of the variances of a group of targets."""
+class TightenedBounds:
+    """Bounds of the exact variance, which Lanczos steps on the leftover of a group of targets tighten.
 
-    problem: Problem  # of which the exact variance is known, or bounds of it
-    # part of every variance that may be unfinished computation; None: no group is ever done
-    share: float | None
-    iterations: int  # after which the solve ends anyway: then ``problem.lanczos_steps`` tighten the bounds
+    After its work has ended, ``problem.lanczos_steps`` of them bring both bounds closer, where they differ.
+    """
+
+    problem: Problem
     system: TileSystem | None  # has the leftover; None where the exact variance is known
-    executor: Executor  # where products run
-    _spent: dict[Range, int] = field(default_factory=dict)
+    executor: Executor
+    spent: dict[Range, int] = field(default_factory=dict)
+    """Columns of products that were taken for each group."""
     _useless: bool | None = None
     """Whether steps that were asked for have brought no bound closer; None before there were any."""
-
-    def __post_init__(self) -> None:
-        self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
 
     def begin(self, kept: CheckpointReader | None) -> None:
         """Work out the bounds before the sweeps, or take them, as they were tightened, from a checkpoint."""
         exact = self.problem.exact_variance
         if kept is not None:
             exact.take(kept.read(BOUNDS))
-            self._spent = {(start, stop): spent for start, stop, spent in kept.metadata[SPENT]}
+            self.spent = {(start, stop): spent for start, stop, spent in kept.metadata[SPENT]}
         self._bounds = exact.bounds(self.executor)
+        self._prior = prior_variance(self.problem.gram.kernel, self.problem.targets)
 
     def metadata(self) -> CheckpointMetadata:
         """Columns of products that decisions of each group took."""
-        return {SPENT: [[*group, spent] for group, spent in self._spent.items()]}
+        return {SPENT: [[*group, spent] for group, spent in self.spent.items()]}
 
     def write(self, writer: CheckpointWriter) -> bool:
         """Write the bounds of the exact variance, as far as they were tightened."""
@@ -72,20 +73,27 @@ class Enough:
         """Whether it may ask for the leftover, also after the last iteration."""
         return self.system is not None
 
-    def __call__(self, group: Range, downdate: Array, work: Panels, iteration: int) -> bool:
-        """Say so of a group with this downdate (columns,) and leftover, after so many iterations."""
-        variance = self._prior[slice(*group)] - downdate
-        done = self.share is not None and self._decide(group, variance, work, iteration)
-        if (done or iteration == self.iterations) and self.problem.lanczos_steps > 0:
-            least, most = self._bounds[:, slice(*group)]
-            wide = np.flatnonzero(most - least > WORTH_A_STEP * variance)
-            for start in range(0, len(wide), WIDTH):
-                here = wide[start : start + WIDTH]
-                before = self._bounds[:, slice(*group)][:, here]
-                self._tighten(group, here, variance[here], work, steps=self.problem.lanczos_steps)
-                same = np.array_equal(before, self._bounds[:, slice(*group)][:, here])
-                self._useless = same and self._useless is not False
-        return done
+    def variance(self, group: Range, downdate: Array) -> Array:
+        """Variance of the targets of a group with this downdate."""
+        return self._prior[slice(*group)] - downdate
+
+    def of(self, group: Range) -> Array:
+        """Lower and upper bound (2, c) of a group."""
+        return self._bounds[:, slice(*group)]
+
+    def ended(self, group: Range, downdate: Array, work: Panels) -> None:
+        """Take the steps that were asked for, of a group whose work has ended."""
+        if not self.problem.lanczos_steps:
+            return
+        variance = self.variance(group, downdate)
+        least, most = self.of(group)
+        wide = np.flatnonzero(most - least > WORTH_A_STEP * variance)
+        for start in range(0, len(wide), WIDTH):
+            here = wide[start : start + WIDTH]
+            before = self.of(group)[:, here]
+            self.tighten(group, here, variance[here], work, steps=self.problem.lanczos_steps)
+            same = np.array_equal(before, self.of(group)[:, here])
+            self._useless = same and self._useless is not False
 
     def end(self) -> None:
         """Warn if the steps that were asked for have changed nothing."""
@@ -101,25 +109,7 @@ class Enough:
                 stacklevel=2,
             )
 
-    def _decide(self, group: Range, variance: Array, work: Panels, iteration: int) -> bool:
-        assert self.share is not None
-        least, most = self._bounds[:, slice(*group)]
-        allowed = self.share * variance
-        pending = np.flatnonzero(variance - least > allowed)
-        if not len(pending):
-            return True
-        if self.system is None or (variance - most > allowed).any():
-            return False
-        for start in range(0, len(pending), WIDTH):
-            here = pending[start : start + WIDTH]
-            left = PART_OF_SWEEPS * iteration * len(variance) - self._spent.get(group, 0)
-            steps = min(MOST_STEPS, max(0, int(left / len(here))))
-            upper = self._tighten(group, here, variance[here], work, steps=steps, allowed=allowed[here])
-            if (upper > allowed[here]).any():
-                return False
-        return True
-
-    def _tighten(
+    def tighten(
         self,
         group: Range,
         here: Indices,
@@ -131,7 +121,7 @@ class Enough:
     ) -> Array:
         """Take Lanczos steps for some targets of a group, until it is clear whether they have enough.
 
-        Returns the upper bounds of their computational variances.
+        Returns upper bounds of their computational variances.
         """
         assert self.system is not None
         gram = self.problem.gram
@@ -142,7 +132,57 @@ class Enough:
             clear = allowed is not None and ((upper <= allowed).all() or (lower > allowed).any())
             if clear or step == steps:
                 break
-        self._spent[group] = self._spent.get(group, 0) + step * len(here)
+        self.spent[group] = self.spent.get(group, 0) + step * len(here)
         bounds = np.stack([variance - upper, variance - lower])
         self.problem.exact_variance.tighten(here + group[0], bounds)
         return np.asarray(upper)
+
+
+class ComputationalShare(StoppingRule[Panels]):
+    """A group ends where unfinished computation is a small enough part of the variances of its targets."""
+
+    def __init__(self, share: float, bounds: TightenedBounds) -> None:
+        self._share, self._bounds = share, bounds
+        self._open: set[Range] = set()  # groups that had too large a share when they were asked last
+
+    def begin(self, kept: CheckpointReader | None) -> None:
+        """Get ready for a solve, or for one that goes on from a checkpoint."""
+        self._open = set() if kept is None else {(first, last) for first, last in kept.metadata[OPEN]}
+
+    def metadata(self) -> CheckpointMetadata:
+        """List the groups that had too large a share."""
+        return {OPEN: sorted(self._open)}
+
+    def write(self, writer: CheckpointWriter) -> bool:
+        """No arrays to be written."""
+        return True
+
+    @property
+    def status(self) -> Status:
+        """Whether the share is reached in all groups so far."""
+        return Status.SHARE_NOT_REACHED if self._open else Status.SHARE_REACHED
+
+    def __call__(self, group: Range, downdate: Array, work: Panels, step: int) -> bool:
+        """Say so of a group with this downdate (columns,) and leftover, after so many iterations."""
+        reached = self._is_reached(group, self._bounds.variance(group, downdate), work, step)
+        self._open = self._open - {group} if reached else self._open | {group}
+        return reached
+
+    def _is_reached(self, group: Range, variance: Array, work: Panels, step: int) -> bool:
+        least, most = self._bounds.of(group)
+        allowed = self._share * variance
+        pending = np.flatnonzero(variance - least > allowed)
+        if not len(pending):
+            return True
+        if not self._bounds.reads_leftover or (variance - most > allowed).any():
+            return False
+        for start in range(0, len(pending), WIDTH):
+            here = pending[start : start + WIDTH]
+            left = PART_OF_SWEEPS * step * len(variance) - self._bounds.spent.get(group, 0)
+            steps = min(MOST_STEPS, max(0, int(left / len(here))))
+            upper = self._bounds.tighten(
+                group, here, variance[here], work, steps=steps, allowed=allowed[here]
+            )
+            if (upper > allowed[here]).any():
+                return False
+        return True

@@ -5,7 +5,7 @@ They do not change their arguments, so a task whose worker died can be run again
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -96,9 +96,20 @@ def coupled_blocks(
     return min(1.0, float(np.linalg.norm(square @ square) ** 0.25))
 
 
+Factor = Array | list[Any]
+"""A factor, or the kernel, points and noise of its block: one that is not kept is made where it is used."""
+
+
+def _made(factor: Factor, stage: BlockStage) -> Array:
+    if isinstance(factor, np.ndarray):
+        return factor
+    kernel, points, noise = factor
+    return factor_block(kernel, points, noise, stage)
+
+
 def solve_block(
     stage: Sweep,
-    factor: Array,
+    factor: Factor,
     panel: Array,
     rows: Range,
     pending: list[object],
@@ -113,28 +124,16 @@ def solve_block(
     """
     if pending:
         panel, rows = _updated_rows(panel, rows, sums, *cast("PendingUpdate", tuple(pending)))
-    columns, half = stage.solve(factor, panel[slice(*rows)], adjoint=adjoint)
+    columns, half = stage.solve(_made(factor, stage), panel[slice(*rows)], adjoint=adjoint)
     half = half.T
     part = half @ half.T if sums.downdate.ndim == 2 else np.einsum("ij,ij->i", half, half)
     return SolvedBlock(columns, sums.downdate + part, sums.mean + columns.T @ residuals)
 
 
-def solve_alone(stage: Simultaneous, factor: Array, panel: Array, rows: Range) -> SolvedBlock:
+def solve_alone(stage: Simultaneous, factor: Factor, panel: Array, rows: Range) -> SolvedBlock:
     """Solve with a diagonal block of a stage that solves all blocks at once; its sums come later."""
-    columns = stage.solve(factor, panel[slice(*rows)])
+    columns = stage.solve(_made(factor, stage), panel[slice(*rows)])
     return SolvedBlock(columns, np.zeros(0), np.zeros(0))
-
-
-def factor_and_solve_alone(
-    stage: Simultaneous,
-    kernel: Parameters,
-    points: Array,
-    noise_variance: Array,
-    panel: Array,
-    rows: Range,
-) -> SolvedBlock:
-    """`solve_alone` with a factor that is not kept."""
-    return solve_alone(stage, factor_block(kernel, points, noise_variance, stage), panel, rows)
 
 
 def add_to_sums(
@@ -176,23 +175,6 @@ def _updated_rows(
         out=out,
     )
     return out, (rows[0] - tile.rows[0], rows[1] - tile.rows[0])
-
-
-def factor_and_solve_block(
-    stage: Sweep,
-    kernel: Parameters,
-    points: Array,
-    noise_variance: Array,
-    panel: Array,
-    rows: Range,
-    pending: list[object],
-    residuals: Array,
-    sums: SolvedBlock,
-    adjoint: bool,
-) -> SolvedBlock:
-    """`solve_block` with a factor that is not kept."""
-    factor = factor_block(kernel, points, noise_variance, stage)
-    return solve_block(stage, factor, panel, rows, pending, residuals, sums, adjoint)
 
 
 def update_panel(

@@ -10,7 +10,7 @@ Columns come in groups that are independent of each other, rows in panels: the t
 parallel.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -46,8 +46,6 @@ from cagp_dist.solvers.engine.tile_tasks import (
     add_solution,
     add_to_sums,
     coupled_blocks,
-    factor_and_solve_alone,
-    factor_and_solve_block,
     factor_block,
     no_sums,
     only_sums,
@@ -97,6 +95,8 @@ class TileSystem:
         self._coarse: dict[CoarseSpace, ProjectionStage] = {}
         self._inverses: dict[LowRankInverse | VecchiaFactor, PanelInverse] = {}
         self._leftover: Array | None = None
+        self.keeps_weights = False
+        """Whether passes from targets keep what was added to each block, too."""
         self._stored = {
             a: executor.submit(stored_tile_row, self._kernel, self._block_points[: a + 1], plan.widest_group)
             for a in plan.stored_rows
@@ -168,7 +168,7 @@ class TileSystem:
             downdate = start.downdate if self._full else start.downdate[here]
             rows = self.value_panels(self._leftover_of(start)[:, here], home=home)
             sums = self._executor.submit(sums_so_far, downdate, start.mean[here])
-        return Panels(rows, sums, columns, home)
+        return Panels(rows, sums, columns, home, keeps_weights=self.keeps_weights)
 
     @property
     def is_volatile(self) -> bool:
@@ -208,7 +208,11 @@ class TileSystem:
         The handles of ``work`` are replaced as soon as what they stand for is no longer needed.
         """
         if isinstance(stage, ProjectionStage | ConditioningStage):
-            return self._project(stage, work, adjoint=adjoint, final=final)
+            if stage not in self._projections:
+                self._projections[stage] = PanelProjection(
+                    stage, self._right, layout=self._layout, executor=self._executor
+                )
+            return self._projections[stage].apply(work, adjoint=adjoint, final=final)
         count(products=work.width)
         if isinstance(stage, Sweep):
             blocks = self._sweep(stage, work, adjoint=adjoint, final=final)
@@ -295,7 +299,8 @@ class TileSystem:
             own = self._layout.panel_of_block[b]
             ahead = self._solves_ahead and step > 0
             sums = self._executor.submit(
-                *self._solve_with(stage, b, solve_block, factor_and_solve_block),
+                solve_block,
+                *self._solve_with(stage, b),
                 before[own] if ahead else panels[own],
                 self._layout.within_panel(b),
                 self._pending_update(b, steps[step - 1]) if ahead else [],
@@ -331,7 +336,8 @@ class TileSystem:
         """Solutions of all blocks from the same panels."""
         return {
             b: self._executor.submit(
-                *self._solve_with(stage, b, solve_alone, factor_and_solve_alone),
+                solve_alone,
+                *self._solve_with(stage, b),
                 work.rows[self._layout.panel_of_block[b]],
                 self._layout.within_panel(b),
                 home=work.home + self._layout.panel_of_block[b],
@@ -396,27 +402,6 @@ class TileSystem:
             )
             yield b, sums
 
-    def _project(
-        self, stage: ProjectionStage | ConditioningStage, work: Panels, *, adjoint: bool, final: bool
-    ) -> None:
-        """Solve in the span of a few columns, or condition on them, all panels at once."""
-        if stage not in self._projections:
-            self._projections[stage] = PanelProjection(
-                stage, self._right, layout=self._layout, executor=self._executor
-            )
-        projection = self._projections[stage]
-        coefficients = projection.coefficients(work.rows, home=work.home)
-        if adjoint:
-            work.sums = projection.sums(work.sums, coefficients, home=work.home)
-        if work.keeps_weights:
-            for b in range(self.blocks):
-                own = self._layout.panel_of_block[b]
-                work.weights[b] = projection.weights(
-                    work.weights.get(b), own, self._layout.within_panel(b), coefficients
-                )
-        if not (final or isinstance(stage, ConditioningStage)):
-            work.rows = projection.rows(work.rows, coefficients, home=work.home)
-
     def _updated(
         self,
         panel: Handle[Array],
@@ -446,17 +431,15 @@ class TileSystem:
             home=home + index,
         )
 
-    def _solve_with(
-        self, stage: BlockStage, b: int, kept: Callable[..., SolvedBlock], fresh: Callable[..., SolvedBlock]
-    ) -> tuple[Callable[..., SolvedBlock], *tuple[object, ...]]:
-        """Task function and first arguments that solve block b: with its kept factor, or a fresh one.
+    def _solve_with(self, stage: BlockStage, b: int) -> tuple[BlockStage, object]:
+        """Stage and factor that solve block b.
 
         A factor that is not kept is made inside the solve: as a task of its own it could run long before
         it is needed, and all factors would be in memory after all.
         """
         if not self._plan.keep_factors:
-            return fresh, stage.within(b), self._kernel, self._block_points[b], self._noise[b]
-        return kept, stage.within(b), self._factor(stage, b)
+            return stage.within(b), [self._kernel, self._block_points[b], self._noise[b]]
+        return stage.within(b), self._factor(stage, b)
 
     def _factor(self, stage: BlockStage, b: int) -> Handle[Array]:
         """Give the factor of a diagonal block, made on first use and kept."""

@@ -1,8 +1,10 @@
 """Exact solvers: no computational uncertainty is left."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -19,8 +21,45 @@ from cagp_dist.solvers.interface import Calibrated, Problem, State, check_no_sta
 from cagp_dist.solvers.status import Status
 
 
+class ExactSolver(ABC):
+    """A solver without settings of the exact posterior."""
+
+    iterations: ClassVar[int] = 1
+    calibrated: ClassVar[Calibrated] = "exact"
+    many_fields: ClassVar[bool] = True
+
+    @abstractmethod
+    def opened(self, problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+        """Give the matrix and its exact solves; those that were made before, if they were."""
+
+    @abstractmethod
+    def threads(self, problem: Problem) -> AbstractContextManager[object]:
+        """Let BLAS use the threads that a solve takes."""
+
+    @final
+    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
+        """``G^-1 b`` (n, T) of the residuals, and the problem with the solve."""
+        with self.threads(problem):
+            gram, solve = self.opened(problem, executor)
+            return solve.weights(problem.residuals), replace(problem, opened=(gram, solve))
+
+    @final
+    def mean(
+        self, problem: Problem, *, executor: Executor, plan: Plan, done: Callable[[int], None] = no_op
+    ) -> Array:
+        """``V G^-1 b`` (q, T) alone: a solve for each right-hand side, with gaps more."""
+        with self.threads(problem):
+            gram, solve = self.opened(problem, executor)
+            weights = solve.weights(problem.residuals)
+            done(1)
+            parts = [
+                gram.cross(targets, weights, executor=executor) for _, targets in _in_parts(problem, plan)
+            ]
+            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 @dataclass(frozen=True)
-class Cholesky:
+class Cholesky(ExactSolver):
     """The exact posterior by a dense Cholesky factor: n^3 / 3 flops, 16 n^2 bytes.
 
     Calibrated exactly: it is the posterior itself. Runs in the calling process, whatever the executor; many
@@ -28,43 +67,32 @@ class Cholesky:
     the last bits of the result.
     """
 
-    iterations: ClassVar[int] = 1
-    calibrated: ClassVar[Calibrated] = "exact"
-    many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
 
     def plan(self, demand: Demand) -> Plan:
         """Decide bytes and seconds; see `cagp_dist.solvers.interface.Solver.plan`."""
         return plan_exact(demand)
 
+    def opened(self, problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+        """Give the dense matrix and solves by its factor, n^3 / 3 flops."""
+        if problem.opened is not None:
+            return problem.opened
+        gram = problem.gram
+        dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
+        return dense, dense.exact(executor=executor)
+
+    def threads(self, problem: Problem) -> AbstractContextManager[object]:
+        """All of them where there are many points."""
+        return blas_threads_for(problem.gram.shape[0])
+
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the exact state of each part of the targets."""
-        gram = problem.gram
-        with blas_threads_for(gram.shape[0]):
-            yield from exact_states(problem, *_dense(problem, executor), executor, plan=plan)
-
-    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
-        """``G^-1 b`` (n, T) of the residuals, and the problem with the factor: n^3 / 3 flops."""
-        with blas_threads_for(problem.gram.shape[0]):
-            dense, solve = _dense(problem, executor)
-            return solve.weights(problem.residuals), replace(problem, opened=(dense, solve))
-
-    def mean(
-        self,
-        problem: Problem,
-        *,
-        executor: Executor,
-        plan: Plan,
-        done: Callable[[int], None] = no_op,
-    ) -> Array:
-        """``V G^-1 b`` (q, T) alone: n^3 / 3 flops, and 2 n (n + q) for each right-hand side."""
-        gram = problem.gram
-        with blas_threads_for(gram.shape[0]):
-            return _exact_mean(problem, *_dense(problem, executor), executor, done, plan=plan)
+        with self.threads(problem):
+            yield from exact_states(problem, *self.opened(problem, executor), executor, plan=plan)
 
 
 @dataclass(frozen=True)
-class Rings:
+class Rings(ExactSolver):
     """The exact posterior where X is a latitude-longitude grid, complete or with gaps (math 7).
 
     With up to 8,192 missing points it takes the inverse of the grid's blocks, and of a matrix of that size,
@@ -85,9 +113,6 @@ class Rings:
     (True, 'exact')
     """
 
-    iterations: ClassVar[int] = 1
-    calibrated: ClassVar[Calibrated] = "exact"
-    many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = True
 
     def plan(self, demand: Demand) -> Plan:
@@ -96,69 +121,30 @@ class Rings:
             raise ArgumentError(NO_GRID)
         return plan_exact_grid(demand, demand.grid)
 
+    def opened(self, problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
+        """Give the matrix and its own exact solves."""
+        if problem.opened is not None:
+            return problem.opened
+        exact = problem.gram.exact(executor=executor)
+        if exact is None:
+            raise ArgumentError(NO_GRID)
+        return problem.gram, exact
+
+    def threads(self, problem: Problem) -> AbstractContextManager[object]:
+        """One: wavenumbers are solved side by side."""
+        return single_threaded_blas()
+
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the one, exact state."""
-        with single_threaded_blas():
-            states = list(exact_states(problem, *_by_structure(problem, executor), executor, plan=plan))
+        with self.threads(problem):
+            states = list(exact_states(problem, *self.opened(problem, executor), executor, plan=plan))
         yield from states
-
-    def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
-        """``G^-1 b`` (n, T) of the residuals, and the problem with the solve: as `mean`."""
-        with single_threaded_blas():
-            gram, solve = _by_structure(problem, executor)
-            return solve.weights(problem.residuals), replace(problem, opened=(gram, solve))
-
-    def mean(
-        self,
-        problem: Problem,
-        *,
-        executor: Executor,
-        plan: Plan,
-        done: Callable[[int], None] = no_op,
-    ) -> Array:
-        """``V G^-1 b`` (q, T) alone: two solves with the grid for each right-hand side, more with gaps."""
-        with single_threaded_blas():
-            return _exact_mean(problem, *_by_structure(problem, executor), executor, done, plan=plan)
 
 
 NO_GRID = (
     "X is an array of points; Rings needs a cagp_dist.LatLonGrid. Give the grid for X and the field for y, "
     "with NaN where nothing was observed; for points anywhere use BlockGaussSeidel or Cholesky."
 )
-
-
-def _dense(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
-    """Give the matrix and solves by its factor; those that were made before, if they were."""
-    if problem.opened is not None:
-        return problem.opened
-    gram = problem.gram
-    dense = DenseGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
-    return dense, dense.exact(executor=executor)
-
-
-def _by_structure(problem: Problem, executor: Executor) -> tuple[Gram, ExactSolve]:
-    """Give the matrix and its own exact solves; those that were made before, if they were."""
-    if problem.opened is not None:
-        return problem.opened
-    exact = problem.gram.exact(executor=executor)
-    if exact is None:
-        raise ArgumentError(NO_GRID)
-    return problem.gram, exact
-
-
-def _exact_mean(
-    problem: Problem,
-    gram: Gram,
-    exact: ExactSolve,
-    executor: Executor,
-    done: Callable[[int], None],
-    *,
-    plan: Plan,
-) -> Array:
-    weights = exact.weights(problem.residuals)
-    done(1)
-    parts = [gram.cross(targets, weights, executor=executor) for _, targets in _in_parts(problem, plan)]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def exact_states(

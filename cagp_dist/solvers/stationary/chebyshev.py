@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.checks import check_count
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.affine import check_share
 from cagp_dist.solvers.engine.stages import Recurrence, Stage
 from cagp_dist.solvers.setting_metadata import ITERATIONS
 from cagp_dist.solvers.stationary.preconditioned import PreconditionedIteration, known_bounds
@@ -65,11 +63,6 @@ class Chebyshev(PreconditionedIteration):
 
     label: ClassVar[str] = "Chebyshev semi-iteration"
     work_matrices: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        self.check_preconditioner()
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One step of the recurrence."""

@@ -12,7 +12,7 @@ from cagp_dist.gram.tiled import TiledGram, cross_product
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
 from cagp_dist.solvers.engine.stages import ProjectionStage, Simultaneous
-from cagp_dist.solvers.engine.tile_tasks import factor_and_solve_alone
+from cagp_dist.solvers.engine.tile_tasks import solve_alone
 from cagp_dist.solvers.stationary.low_rank import partial_cholesky
 from cagp_dist.solvers.stationary.spectrum import lanczos, random_column
 from cagp_dist.tiling import block_ranges
@@ -70,11 +70,13 @@ def _block_solution(gram: TiledGram, columns: Array, *, block_size: int, executo
     points = gram.points
     parts = [
         executor.submit(
-            factor_and_solve_alone,
+            solve_alone,
             stage,
-            gram.kernel.parameters,
-            np.ascontiguousarray(points[:, start:stop]),
-            gram.noise_variance[start:stop],
+            [
+                gram.kernel.parameters,
+                np.ascontiguousarray(points[:, start:stop]),
+                gram.noise_variance[start:stop],
+            ],
             columns[start:stop],
             (0, stop - start),
             home=home,

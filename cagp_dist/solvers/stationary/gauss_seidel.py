@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.checks import check_count
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.affine import check_share
 from cagp_dist.solvers.engine.stages import Simultaneous, Stage, Sweep
 from cagp_dist.solvers.setting_metadata import BLOCK_ORDER, BLOCK_SIZE, COLOURS, ITERATIONS
 from cagp_dist.solvers.stationary.ordered import Ordered
@@ -42,11 +40,6 @@ class GaussSeidel(Ordered):
 
     label: ClassVar[str] = "Gauss-Seidel"
     points_per_block: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        self.check_order()
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the points, ``Mt = (D + L)^-1``."""
@@ -100,13 +93,6 @@ class BlockGaussSeidel(Ordered):
 
     label: ClassVar[str] = "block Gauss-Seidel"
     orders: ClassVar[Sequence[str]] = ("given", "random", "multicolour")
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        check_count("block_size", self.block_size, least=1)
-        self.check_order()
-        check_count("colours", self.colours, least=2)
 
     @property
     def points_per_block(self) -> int:

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.checks import check_count, check_positive
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.affine import Affine, check_share
+from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.stages import Simultaneous, Stage
 from cagp_dist.solvers.setting_metadata import BLOCK_SIZE, DAMPING, ITERATIONS
 from cagp_dist.solvers.stationary.spectrum import row_sums
@@ -40,12 +39,6 @@ class Jacobi(Affine):
     setting: ClassVar[str] = "damping"
     at_once: ClassVar[bool] = True
     points_per_block: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        if self.damping is not None:
-            check_positive("damping", self.damping)
 
     @property
     def by_rings(self) -> bool:
@@ -91,13 +84,6 @@ class BlockJacobi(Affine):
     label: ClassVar[str] = "block Jacobi"
     setting: ClassVar[str] = "damping"
     at_once: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        check_count("block_size", self.block_size, least=1)
-        if self.damping is not None:
-            check_positive("damping", self.damping)
 
     @property
     def points_per_block(self) -> int:

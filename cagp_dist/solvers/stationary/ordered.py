@@ -3,9 +3,8 @@
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import ClassVar
 
-from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.setting_metadata import ORDER, ORDER_SEED
@@ -24,13 +23,11 @@ class Ordered(Affine, ABC):
 
     orders: ClassVar[Sequence[str]] = ("given", "random")
 
-    @final
-    def check_order(self) -> None:
-        """Raise `ArgumentError` unless there is such an order, and the seed is a count."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.order not in self.orders:
             expected = ", ".join(map(repr, self.orders))
             raise ArgumentError(f"order is {self.order!r}; expected one of {expected}.")
-        check_count("seed", self.seed, least=0)
 
     @property
     def shuffled(self) -> bool:

@@ -2,7 +2,7 @@
 
 from abc import ABC
 from dataclasses import dataclass, field
-from typing import ClassVar, final
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,9 +37,8 @@ class PreconditionedIteration(Affine, ABC):
     at_once: ClassVar[bool] = True
     points_per_block: ClassVar[None] = None
 
-    @final
-    def check_preconditioner(self) -> None:
-        """Raise `ArgumentError` unless there is such a preconditioner, and its size is a count."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.preconditioner is None:
             if self.preconditioner_size is not None:
                 raise ArgumentError(

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.checks import check_between, check_count
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.affine import Affine, check_share
+from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.stages import Stage, Sweep
 from cagp_dist.solvers.setting_metadata import ITERATIONS, RELAXATION
 from cagp_dist.solvers.stationary.ordered import Ordered
@@ -36,12 +35,6 @@ class SOR(Ordered):
     label: ClassVar[str] = "successive overrelaxation"
     points_per_block: ClassVar[None] = None
 
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        check_between("relaxation", self.relaxation, 0.0, 2.0)
-        self.check_order()
-
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep over the points."""
         return (Sweep(whole_blocks=False, relaxation=self.relaxation, seed=self.sweep_seed),)
@@ -68,11 +61,6 @@ class SSOR(Affine):
     label: ClassVar[str] = "symmetric overrelaxation"
     stages: ClassVar[int] = 2
     points_per_block: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        check_between("relaxation", self.relaxation, 0.0, 2.0)
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One sweep forward over the points, and one backward."""

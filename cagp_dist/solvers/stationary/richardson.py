@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.checks import check_count, check_positive
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.affine import check_share
 from cagp_dist.solvers.engine.stages import Recurrence, Simultaneous, Stage
 from cagp_dist.solvers.setting_metadata import ITERATIONS, STEP
 from cagp_dist.solvers.stationary.preconditioned import PreconditionedIteration, known_bounds
@@ -56,13 +54,6 @@ class Richardson(PreconditionedIteration):
 
     label: ClassVar[str] = "Richardson iteration"
     setting: ClassVar[str] = "step"
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        if self.step is not None:
-            check_positive("step", self.step)
-        self.check_preconditioner()
 
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
         """One update of all points."""

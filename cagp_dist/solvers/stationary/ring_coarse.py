@@ -39,9 +39,9 @@ class RangeProjection(NamedTuple):
 
 def choose_waves(
     sectors: list[Whitened],
+    weights: Array,
     noise: Sequence[Array],
     copies: Sequence[Array],
-    weights: Array,
     columns: int,
 ) -> CoarseWaves:
     """Choose waves of a range of wavenumbers one by one, each where the variance given the others is largest.
@@ -127,7 +127,7 @@ def takings(candidates: Sequence[CoarseWaves], weights: Sequence[Array], columns
 
 
 def project_waves(
-    sectors: list[Whitened], waves: CoarseWaves, copies: Sequence[Array], taken: Sequence[int]
+    sectors: list[Whitened], waves: CoarseWaves, taken: Sequence[int], copies: Sequence[Array]
 ) -> RangeProjection:
     """Make the projection on the waves that were taken; 4 P^2 c flops for c of a wavenumber."""
     basis: dict[tuple[int, int], Array] = {}

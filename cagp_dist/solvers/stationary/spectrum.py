@@ -19,8 +19,8 @@ from cagp_dist.gram.masked import complete_grid
 from cagp_dist.gram.tiled import TiledGram, cross_product
 from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.adjoint import System
 from cagp_dist.solvers.engine.stages import CoarseSpace, Recurrence, Simultaneous, Stage
+from cagp_dist.solvers.engine.system import System
 
 Operator = Callable[[Array], tuple[Array, Array]]
 """``z = P^-1 p`` and ``G z`` of a column p."""

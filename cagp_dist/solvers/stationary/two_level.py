@@ -9,10 +9,9 @@ Neither depends on the data.
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from cagp_dist.checks import check_count, check_positive
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor
-from cagp_dist.solvers.engine.affine import Affine, check_share
+from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.stages import CoarseSpace, Simultaneous, Stage, Sweep
 from cagp_dist.solvers.setting_metadata import BLOCK_SIZE, COARSE, DAMPING, ITERATIONS
 from cagp_dist.solvers.stationary.spectrum import STEPS_OF_DEFAULT
@@ -25,12 +24,6 @@ class TwoLevel(Affine):
     iterations: int = field(metadata=ITERATIONS)
     block_size: int = field(default=1024, metadata=BLOCK_SIZE)
     coarse: int = field(default=256, metadata=COARSE)
-
-    def __post_init__(self) -> None:
-        check_count("iterations", self.iterations, least=0)
-        check_share(self.computational_share)
-        check_count("block_size", self.block_size, least=1)
-        check_count("coarse", self.coarse, least=1)
 
     @property
     def points_per_block(self) -> int:
@@ -125,11 +118,6 @@ class TwoLevelBlockJacobi(TwoLevel):
     label: ClassVar[str] = "two-level block Jacobi"
     setting: ClassVar[str] = "damping"
     at_once: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.damping is not None:
-            check_positive("damping", self.damping)
 
     @property
     def projections(self) -> int:
