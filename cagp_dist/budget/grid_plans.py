@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cagp_dist.budget.demand import DOUBLE, Demand, GridSize, range_count
-from cagp_dist.budget.plan import Plan, common_bytes, plan_without_tiles, too_large
+from cagp_dist.budget.plan import Plan, check_peak, common_bytes, plan_without_tiles
 from cagp_dist.remedies import Remedy
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
@@ -61,8 +61,7 @@ def plan_ring_sweeps(
     peak += 6 * DOUBLE * grid.size * demand.fields
     # candidates of every range, of which the largest are taken, with their images
     peak += 3 * DOUBLE * grid.latitudes * coarse * tasks_of_a_sweep
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
+    check_peak(demand, f"{method} on the grid", peak, Remedy.COARSER_GRID)
     width_of_columns = grid.latitudes if on_grid else 2 * widest * len(groups)
     cycles = stages * iterations
     flops = grid.wavenumbers * grid.latitudes**2 * (grid.latitudes + 4 * width_of_columns * cycles)
@@ -109,8 +108,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
     peak = common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
+    check_peak(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
     points = demand.target_points - grid.target_places if targets else 0
     nodes = -(-demand.target_points // max(demand.q, 1))
@@ -140,8 +138,7 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * points * demand.q
     peak = common_bytes(demand, 1) + factor + in_flight
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
+    check_peak(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
     entries = grid.latitudes * points + (points + demand.n) * demand.target_points
     flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
     return plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)

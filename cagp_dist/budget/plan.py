@@ -233,10 +233,11 @@ def rough_seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float
     return working + tasks * (TASK_SECONDS if demand.shares_memory else DASK_TASK_SECONDS)
 
 
-def too_large(demand: Demand, method: str, peak: int, *remedies: Remedy) -> BudgetError:
-    """Refuse a solve, with what it needs and what may help."""
-    return BudgetError(
-        f"{method} on {demand.n:,} points needs about {bytes_text(peak)}, more than the "
-        f"{bytes_text(demand.memory_limit_bytes)} that may be used.",
-        remedies=(Remedy.MORE_MEMORY, *remedies),
-    )
+def check_peak(demand: Demand, method: str, peak: int, *remedies: Remedy) -> None:
+    """Raise `BudgetError` if a solve needs more than it may use, with what may help."""
+    if peak > demand.memory_limit_bytes:
+        raise BudgetError(
+            f"{method} on {demand.n:,} points needs about {bytes_text(peak)}, more than the "
+            f"{bytes_text(demand.memory_limit_bytes)} that may be used.",
+            remedies=(Remedy.MORE_MEMORY, *remedies),
+        )

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
-from cagp_dist.budget.plan import Cycle, Plan, common_bytes, plan_without_tiles, rough_seconds, too_large
+from cagp_dist.budget.plan import Cycle, Plan, check_peak, common_bytes, plan_without_tiles, rough_seconds
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
 from cagp_dist.text import bytes_text
@@ -261,8 +261,7 @@ def plan_actions(
             0 if grid.targets_are_grid else n * demand.target_points * used
         )
         flops = grid.wavenumbers * grid.latitudes**2 * (grid.wavenumbers + 8 * used)
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
+    check_peak(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
     entries, flops = entries + made.entries, flops + made.flops + 2 * n * q * used + 4 * n * used**2
     tasks = products * STRIPS + made.tasks
@@ -296,8 +295,7 @@ def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: Ac
                 product = grid.size * grid.latitudes // 2
             if grid.targets_are_grid:
                 entries = 0
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, method, peak, Remedy.FEWER_ITERATIONS)
+    check_peak(demand, method, peak, Remedy.FEWER_ITERATIONS)
     working = used > 0 and q > 0
     entries, flops = entries + product + cost.entries, flops + cost.flops
     return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, tasks)
@@ -316,8 +314,7 @@ def plan_exact(demand: Demand, *, method: str = "exact Cholesky", points: int | 
     peak = common_bytes(demand, 1) + DOUBLE * (2 * m * m + 3 * m * (widest + fields))
     if points is not None:
         peak += DOUBLE * 2 * demand.n  # the order that they are drawn from
-    if peak > demand.memory_limit_bytes:
-        raise too_large(demand, method, peak, Remedy.BLOCK_GAUSS_SEIDEL)
+    check_peak(demand, method, peak, Remedy.BLOCK_GAUSS_SEIDEL)
     flops = m**3 // 3 + m * m * (q + fields)
     entries = m * m + m * demand.target_points
     plan = plan_without_tiles(demand, method, None, peak, entries, flops, 1)

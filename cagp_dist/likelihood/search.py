@@ -1,6 +1,7 @@
 """The way up: quasi-Newton steps where values are known, roots where only the gradient is estimated."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -102,45 +103,38 @@ def refine(profile: ProfileLikelihood, place: Place, curvature: Array) -> Place:
     return place
 
 
-class _Profiled:
-    """Logarithms of all numbers but the first variance, the best of which has a closed form."""
+@dataclass(frozen=True)
+class _Chart:
+    """In which numbers a search by Fisher scoring goes, and what there is in them."""
 
-    def __init__(self, profile: ProfileLikelihood) -> None:
-        self._profile = profile
-        self.low, self.high = profile.box
+    low: Array
+    high: Array
+    at: Callable[[Array], Place]
+    x: Callable[[Place], Array]
+    slope: Callable[[Place], Array]
+    information: Callable[[Place], Array]
 
-    def at(self, x: Array) -> Place:
-        return self._profile.at(x)
+    @classmethod
+    def profiled(cls, profile: ProfileLikelihood) -> "_Chart":
+        """Logarithms of all numbers but the first variance, the best of which has a closed form."""
 
-    def x(self, place: Place) -> Array:
-        return place.x
+        def information(place: Place) -> Array:
+            return profile_information(profile, place.evaluation.expected_information())
 
-    def slope(self, place: Place) -> Array:
-        return place.slope
+        low, high = profile.box
+        return cls(low, high, profile.at, lambda place: place.x, lambda place: place.slope, information)
 
-    def information(self, place: Place) -> Array:
-        return profile_information(self._profile, place.evaluation.expected_information())
+    @classmethod
+    def whole(cls, profile: ProfileLikelihood) -> "_Chart":
+        """Logarithms of all numbers, where no variance has a closed form or parts of a sum compete."""
 
+        def information(place: Place) -> Array:
+            natural = place.evaluation.numbering.natural
+            return np.asarray(natural.T @ place.evaluation.expected_information() @ natural)
 
-class _Whole:
-    """Logarithms of all numbers, where no variance has a closed form or parts of a sum compete."""
-
-    def __init__(self, profile: ProfileLikelihood) -> None:
-        self._profile = profile
-        self.low, self.high = np.log(profile.bounds.limits).T
-
-    def at(self, x: Array) -> Place:
-        return self._profile.at_parameters(x)
-
-    def x(self, place: Place) -> Array:
-        return np.log(place.parameters)
-
-    def slope(self, place: Place) -> Array:
-        return place.gradient
-
-    def information(self, place: Place) -> Array:
-        natural = place.evaluation.numbering.natural
-        return np.asarray(natural.T @ place.evaluation.expected_information() @ natural)
+        low, high = np.log(profile.bounds.limits).T
+        x, at = (lambda place: np.log(place.parameters)), profile.at_parameters
+        return cls(low, high, at, x, lambda place: place.gradient, information)
 
 
 def score(profile: ProfileLikelihood, start: Array, variance: float | None = None) -> tuple[Place, bool]:
@@ -152,7 +146,7 @@ def score(profile: ProfileLikelihood, start: Array, variance: float | None = Non
     Shapes: ``start`` (k,).
     """
     plain = not profile.deviating and profile.bounds.numbering.parts == 1
-    chart: _Profiled | _Whole = _Profiled(profile) if plain else _Whole(profile)
+    chart = _Chart.profiled(profile) if plain else _Chart.whole(profile)
     low, high = chart.low, chart.high
     place = profile.at(start) if plain or variance is None else profile.at_variance(start, variance)
     x, matrix = chart.x(place), chart.information(place)
@@ -200,7 +194,7 @@ def _within(reach: Array, step: Array, slope: Array, matrix: Array) -> Array:
     return step
 
 
-def _at(chart: _Profiled | _Whole, x: Array) -> Place | None:
+def _at(chart: _Chart, x: Array) -> Place | None:
     """Evaluate at x; None where R is singular in floating point."""
     try:
         return chart.at(x)

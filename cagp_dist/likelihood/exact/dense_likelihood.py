@@ -7,9 +7,9 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
 from cagp_dist.kernels import Parameters, point_columns, total_variance
 from cagp_dist.lapack import cholesky_in_place, solve_lower
-from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
-from cagp_dist.likelihood.exact.restricted import column_space, restrict, sum_of_products
-from cagp_dist.likelihood.numbering import Families, Model, Numbering, UnitModel
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood
+from cagp_dist.likelihood.exact.restricted import column_space, sum_of_products
+from cagp_dist.likelihood.numbering import Families, Model, UnitModel
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
@@ -19,7 +19,7 @@ STRIP_ROWS = 256
 """Rows of the slope matrix that exist at a time."""
 
 
-class DenseLikelihood:
+class DenseLikelihood(ModelLikelihood):
     """Exact likelihood and gradient of points anywhere.
 
     The factor, then the inverse, take the place of R; its slope is made strip by strip. A large matrix is
@@ -27,8 +27,6 @@ class DenseLikelihood:
 
     Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations`` (n,), ``basis`` (n, k).
     """
-
-    difference = 1e-3
 
     def __init__(
         self,
@@ -40,18 +38,17 @@ class DenseLikelihood:
         deviations: Array | None = None,
         basis: Array | None = None,
     ) -> None:
-        self.points, self.fields = residuals.shape
-        residuals, self._coefficients = with_basis(residuals, basis)
-        needed = dense_bytes(*residuals.shape)
+        columns, coefficients = with_basis(residuals, basis)
+        super().__init__(kernel, len(residuals), residuals.shape[1], coefficients)
+        needed = dense_bytes(*columns.shape)
         if needed > memory_limit_bytes:
             raise BudgetError(
                 f"the exact likelihood of {len(X):,} points needs {bytes_text(needed)}, more than the "
                 f"{bytes_text(memory_limit_bytes)} that may be used.",
                 remedies=(Remedy.MORE_MEMORY, Remedy.VECCHIA, Remedy.FEWER_OBSERVED),
             )
-        self._model = Model.of(kernel)
         self._points = point_columns(X)
-        self._residuals = residuals
+        self._residuals = columns
         self._deviations = deviations
 
     def evaluate(self, *numbers: float) -> Evaluation:
@@ -66,9 +63,7 @@ class DenseLikelihood:
                 scale,
                 self._coefficients,
             )
-        return evaluation_of(
-            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
-        )
+        return self._evaluation(total)
 
 
 def with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:
@@ -129,39 +124,6 @@ def dense_sums(
     if coefficients:
         return np.concatenate([[log_determinant], traces, *map(np.ravel, (quadratic, *forms))])
     return np.concatenate([[log_determinant, quadratic], traces, forms])
-
-
-def evaluation_of(
-    total: Array,
-    points: int,
-    fields: int,
-    numbering: Numbering,
-    *,
-    coefficients: int = 0,
-    squares: Array | None = None,
-    excess: Array | None = None,
-) -> Evaluation:
-    """Make an evaluation of the sums of `dense_sums`, or of several of these together."""
-    if coefficients:
-        total = restrict(total, fields=fields, coefficients=coefficients)
-    traces, slopes = np.split(total[2:], 2)
-    numbers = numbering.lengthscales + numbering.parts
-    deviate = traces.size > numbers
-    return Evaluation(
-        points,
-        fields,
-        log_determinant=float(total[0]),
-        quadratic=float(total[1]),
-        traces=traces[:numbers],
-        slopes=slopes[:numbers],
-        trace_covariance=np.zeros((numbers, numbers)),
-        numbering=numbering,
-        own_trace=float(traces[-1]) if deviate else 0.0,
-        own_slope=float(slopes[-1]) if deviate else 0.0,
-        coefficients=coefficients,
-        squares=squares,
-        excess=excess,
-    )
 
 
 def _derivative_sums(

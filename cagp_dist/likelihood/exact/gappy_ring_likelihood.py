@@ -23,8 +23,7 @@ from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, s
 from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers
-from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
-from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import (
     Inverted,
     WavenumberRange,
@@ -44,13 +43,11 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import Handle
 
 
-class MaskedRingLikelihood:
+class MaskedRingLikelihood(ModelLikelihood):
     """Exact likelihood and gradient of fields on a full-circle grid that lack some points, all the same ones.
 
     Shapes: ``residuals`` (T, P, Q), ``missing`` (P, Q), ``basis`` (k, P, Q).
     """
-
-    difference = 1e-3
 
     def __init__(
         self,
@@ -63,15 +60,15 @@ class MaskedRingLikelihood:
         memory_limit_bytes: int,
         basis: Array | None = None,
     ) -> None:
-        self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
         self._missing = PlacesOnGrid.of(self._wavenumbers, missing)
         r = self._missing.rows.size
-        self.points, self.fields = grid.size - r, len(residuals)
-        residuals, self._coefficients = fields_with_basis(
+        fields = len(residuals)
+        residuals, coefficients = fields_with_basis(
             np.where(missing, 0.0, residuals), None if basis is None else np.where(missing, 0.0, basis)
         )
+        super().__init__(kernel, grid.size - r, fields, coefficients)
         self._ranges = ranges_of(self._wavenumbers, self._coefficients)
         check_evaluation_memory(
             masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r),
@@ -109,9 +106,7 @@ class MaskedRingLikelihood:
             )
         total = sum(parts, np.zeros_like(parts[0]))
         total[0] += log_determinant
-        return evaluation_of(
-            total, self.points, self.fields, self._model.numbering, coefficients=self._coefficients
-        )
+        return self._evaluation(total)
 
     def _of_missing(self, inverted: "Sequence[Handle[Inverted]]") -> tuple[float, list[Array], list[Array]]:
         """``log|A_mm|``, the columns of e in each sector, and the blocks of ``A_mm^-1``."""

@@ -19,7 +19,8 @@ from typing import Protocol
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.likelihood.numbering import Numbering
+from cagp_dist.likelihood.exact.restricted import restrict
+from cagp_dist.likelihood.numbering import Families, Model, Numbering
 
 NATURAL = Numbering().natural
 """Logarithms of (lengthscale, variance, ratio) from those of (lengthscale, variance, noise variance)."""
@@ -121,6 +122,42 @@ class Likelihood(Protocol):
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
         ...
+
+
+class ModelLikelihood:
+    """What likelihoods by a model share whose tasks give the sums of `dense_sums`, or of several together."""
+
+    difference = 1e-3
+
+    def __init__(self, kernel: Families | Model, points: int, fields: int, coefficients: int) -> None:
+        self._model = Model.of(kernel)
+        self.points, self.fields, self._coefficients = points, fields, coefficients
+
+    def _evaluation(
+        self, total: Array, *, squares: Array | None = None, excess: Array | None = None
+    ) -> Evaluation:
+        """Make an evaluation of the sums."""
+        numbering = self._model.numbering
+        if self._coefficients:
+            total = restrict(total, fields=self.fields, coefficients=self._coefficients)
+        traces, slopes = np.split(total[2:], 2)
+        numbers = numbering.lengthscales + numbering.parts
+        deviate = traces.size > numbers
+        return Evaluation(
+            self.points,
+            self.fields,
+            log_determinant=float(total[0]),
+            quadratic=float(total[1]),
+            traces=traces[:numbers],
+            slopes=slopes[:numbers],
+            trace_covariance=np.zeros((numbers, numbers)),
+            numbering=numbering,
+            own_trace=float(traces[-1]) if deviate else 0.0,
+            own_slope=float(slopes[-1]) if deviate else 0.0,
+            coefficients=self._coefficients,
+            squares=squares,
+            excess=excess,
+        )
 
 
 def information(

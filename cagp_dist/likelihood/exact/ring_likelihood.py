@@ -25,8 +25,7 @@ from cagp_dist.gram.tiled import put_value
 from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, solve_lower
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
-from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of
-from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood
 from cagp_dist.likelihood.exact.restricted import column_space
 from cagp_dist.likelihood.numbering import Families, Model, UnitModel
 from cagp_dist.remedies import Remedy
@@ -35,13 +34,11 @@ from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
 
-class RingLikelihood:
+class RingLikelihood(ModelLikelihood):
     """Exact likelihood and gradient of fields on a full-circle grid.
 
     Shapes: ``residuals`` (T, P, Q), ``basis`` (k, P, Q).
     """
-
-    difference = 1e-3
 
     def __init__(
         self,
@@ -55,11 +52,11 @@ class RingLikelihood:
         curved: bool = False,
     ) -> None:
         self._curved = curved
-        self._model = Model.of(kernel)
         self._executor = executor
         self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
-        self.points, self.fields = grid.size, len(residuals)
-        residuals, self._coefficients = fields_with_basis(residuals, basis)
+        fields = len(residuals)
+        residuals, coefficients = fields_with_basis(residuals, basis)
+        super().__init__(kernel, grid.size, fields, coefficients)
         self._ranges = ranges_of(self._wavenumbers, self._coefficients)
         check_evaluation_memory(
             ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved),
@@ -83,14 +80,7 @@ class RingLikelihood:
         if self._curved:
             k = len(model.derivatives) + 1
             total, squares = total[: -k * k], total[-k * k :].reshape(k, k)
-        return evaluation_of(
-            total,
-            self.points,
-            self.fields,
-            self._model.numbering,
-            coefficients=self._coefficients,
-            squares=squares,
-        )
+        return self._evaluation(total, squares=squares)
 
 
 def fields_with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:

@@ -125,7 +125,7 @@ class PathwiseLikelihood:
     def _fields(self, draws: list[RandomWaves], lengthscale: Lengthscales) -> Array:
         """Draws of one part of variance one, shape (n, S)."""
         points = point_columns(self._X)
-        waves: Handle[list[RandomWaves]] = self._executor.submit(_same_waves, draws)
+        waves: Handle[list[RandomWaves]] = self._executor.submit(put_value, draws)
         parts = [
             self._executor.submit(
                 evaluate_waves, waves, lengthscale, np.ascontiguousarray(points[:, start:stop]), home=index
@@ -167,10 +167,6 @@ def pathwise_plan(n: int, p: int, *, columns: int, executor: Executor, memory_li
             f"fit into the {bytes_text(memory_limit_bytes)} that may be used.",
             remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_OBSERVED, Remedy.FEWER_FIELDS),
         ) from error
-
-
-def _same_waves(waves: list[RandomWaves]) -> list[RandomWaves]:
-    return waves
 
 
 def _tile_forms(derivative: Parameters, points: Array, weights: Array, start: int, stop: int) -> Array:

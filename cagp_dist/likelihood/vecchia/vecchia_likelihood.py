@@ -26,10 +26,11 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.errors import BudgetError
+from cagp_dist.gram.tiled import put_value
 from cagp_dist.kernels import point_columns
 from cagp_dist.lapack import cholesky_in_place, solve_lower
-from cagp_dist.likelihood.exact.dense_likelihood import evaluation_of, with_basis, without_scale
-from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, information_of
+from cagp_dist.likelihood.exact.dense_likelihood import with_basis, without_scale
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood, information_of
 from cagp_dist.likelihood.numbering import Families, Model, UnitModel
 from cagp_dist.likelihood.vecchia.conditionals import GROUP, NEIGHBOURS, ConditionedGroup, group_conditionals
 from cagp_dist.remedies import Remedy
@@ -40,13 +41,11 @@ TASK_GROUPS = 32
 """Groups of a task: ten to twenty milliseconds."""
 
 
-class VecchiaLikelihood:
+class VecchiaLikelihood(ModelLikelihood):
     """Likelihood and gradient of points anywhere, by conditionals of groups on their neighbours.
 
     Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations``, ``basis`` (n,) and (n, k).
     """
-
-    difference = 1e-3
 
     def __init__(
         self,
@@ -60,11 +59,10 @@ class VecchiaLikelihood:
         basis: Array | None = None,
         curved: bool = False,
     ) -> None:
-        self._model = Model.of(kernel)
+        columns, coefficients = with_basis(residuals, basis)
+        super().__init__(kernel, len(residuals), residuals.shape[1], coefficients)
         self._executor = executor
         self._deviate = deviations is not None
-        self.points, self.fields = residuals.shape
-        columns, self._coefficients = with_basis(residuals, basis)
         groups = group_conditionals(self._model.comparable(X), workers=executor.workers)
         parts = [groups[start : start + TASK_GROUPS] for start in range(0, len(groups), TASK_GROUPS)]
         places = [np.unique(np.concatenate([group.members for group in part])) for part in parts]
@@ -84,7 +82,7 @@ class VecchiaLikelihood:
         self._beyond = sum(group.size * group.beyond for group in groups)
         self._curved = curved or self._beyond > 0.0
         self._tasks: list[tuple[Handle[VecchiaPiece], int]] = [
-            (executor.submit(_kept, _piece(X, columns, deviations, place, part), home=index), index)
+            (executor.submit(put_value, _piece(X, columns, deviations, place, part), home=index), index)
             for index, (place, part) in enumerate(zip(places, parts, strict=True))
         ]
 
@@ -114,15 +112,7 @@ class VecchiaLikelihood:
                 self.fields,
                 self._model.numbering,
             )
-        return evaluation_of(
-            total,
-            self.points,
-            self.fields,
-            self._model.numbering,
-            coefficients=self._coefficients,
-            squares=squares,
-            excess=excess,
-        )
+        return self._evaluation(total, squares=squares, excess=excess)
 
 
 class VecchiaPiece(NamedTuple):
@@ -136,11 +126,6 @@ class VecchiaPiece(NamedTuple):
     columns: Array
     deviations: Array | None
     groups: tuple[ConditionedGroup, ...]
-
-
-def _kept(piece: VecchiaPiece) -> VecchiaPiece:
-    """Give a piece to the worker that is going to need it."""
-    return piece
 
 
 def _piece(

@@ -14,7 +14,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.plan import plan_without_tiles, too_large
+from cagp_dist.budget.plan import check_peak, plan_without_tiles
 from cagp_dist.checks import check_count, check_word
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
@@ -204,8 +204,7 @@ class Neighbours:
             support = min(n, q * k)
             peak += 24 * demand.q**2 + 12 * q * weights
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
-        if peak > demand.memory_limit_bytes:
-            raise too_large(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
+        check_peak(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
         plan = plan_without_tiles(demand, method, None, peak, entries, flops, -(-q // 64))
         plan = replace(plan, kept_columns=demand.fields + 1)
         return with_bounds(plan, demand) if demand.bounds and n <= FEW_FOR_BOUNDS else plan
