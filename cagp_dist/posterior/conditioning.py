@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
@@ -33,20 +34,25 @@ Fitted = tuple[Pattern, Array, Array]
 """A pattern, and values and covariance of the coefficients of its mean."""
 
 
+class PlannedPattern(NamedTuple):
+    """The solve of one pattern of gaps."""
+
+    part: Pattern  # fields with the same gaps
+    demand: Demand
+    plan: Plan
+    estimate: Plan | None  # for the coefficients of its mean
+    kept: CheckpointReader | None  # its weights, where they are there
+
+
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """Solves that were planned, one for each pattern of gaps."""
+    """Solves that were planned."""
 
     prior: Prior
-    parts: Sequence[Pattern]  # fields with the same gaps
     problems: Problems  # of the patterns
     solver: Solver  # with the settings that it chose for itself
-    # of each pattern; the last for the coefficients of its mean
-    demands: Sequence[Demand]
-    plans: Sequence[Plan]
-    estimates: Sequence[Plan | None]
+    solves: Sequence[PlannedPattern]
     plan: Plan  # of all of them
-    kept: Sequence[CheckpointReader | None]  # weights of each pattern that are there
     weights: WeightStore | None  # where weights are kept
     lanczos_steps: int  # for bounds of the computational variance
     executor: Executor
@@ -97,20 +103,8 @@ def plan_conditioning(
     ]
     if len(known := [each for each in kept if each is not None]) == len(kept):
         plan = plan_of_products(plan, known)
-    return Conditioning(
-        prior,
-        parts,
-        problems,
-        solver,
-        demands,
-        plans,
-        estimates,
-        plan,
-        kept,
-        weights,
-        lanczos_steps,
-        executor,
-    )
+    solves = [PlannedPattern(*own) for own in zip(parts, demands, plans, estimates, kept, strict=True)]
+    return Conditioning(prior, problems, solver, solves, plan, weights, lanczos_steps, executor)
 
 
 def solve_pattern(
@@ -127,13 +121,14 @@ def solve_pattern(
     are positive semidefinite.
     """
     prior, solver, executor = planned.prior, planned.solver, planned.executor
-    part, plan, estimate = planned.parts[number], planned.plans[number], planned.estimates[number]
+    part, demand, plan, estimate, kept = planned.solves[number]
+    plans = [each.plan for each in planned.solves]
     problem = replace(planned.problems.of(part), lanczos_steps=planned.lanczos_steps)
-    kept = planned.kept[number] or made_weights(
+    kept = kept or made_weights(
         planned.weights, prior, problem, solver, plan=plan, estimate=estimate, executor=executor
     )
     if progress is not None:
-        problem = replace(problem, heard=partial(_heard, progress, planned.plans, number, started))
+        problem = replace(problem, heard=partial(_heard, progress, plans, number, started))
     coefficients = None if kept is None else kept_coefficients(kept)
     mean = remove_mean(prior, problem, part, solver, plan=estimate, executor=executor, known=coefficients)
     problem, trace = mean.problem, Trace(problem, mean.at_targets, mean.before)
@@ -153,12 +148,12 @@ def solve_pattern(
             downdate_psd &= state.downdate_psd
             if progress is not None:
                 elapsed = time.perf_counter() - started
-                progress(_progress(state, planned.plans, number, trace, elapsed))
+                progress(_progress(state, plans, number, trace, elapsed))
     variance, status = trace.steps()[-1][2], mean.status(trace.status(status))
     certificate = Certificate(
         variance,
         None if status in (Status.EXACT, Status.SOLVED) else problem.exact_variance,
-        beside_posterior(planned.demands[number], plan),
+        beside_posterior(demand, plan),
         mean.of_exact,
     )
     found = SolvedPattern(
@@ -184,7 +179,7 @@ def posterior_of(
     """Put the patterns together, in the shape of the targets."""
     found = joined_patterns([solved for solved, _, _ in solves])
     fitted = [coefficients for _, coefficients, _ in solves if coefficients is not None]
-    shaped = partial(shaped_as_targets, targets=targets, single=planned.parts[0].single)
+    shaped = partial(shaped_as_targets, targets=targets, single=planned.solves[0].part.single)
     steps = tuple(Step(iteration, *shaped(mean, variance)) for iteration, mean, variance in found.steps)
     last = steps[-1]
     return Posterior(
