@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cagp_dist.coordinates import LATITUDE, LONGITUDE, find_axis, in_degrees, planes_among
 from cagp_dist.era5.selection import Choice, is_chosen, written_choice
 from cagp_dist.errors import DataError
-from cagp_dist.store.preliminary import is_preliminary
+from cagp_dist.store.batches import is_preliminary
 from cagp_dist.variables import variable_named
 
 LEVEL = "cagp_level"

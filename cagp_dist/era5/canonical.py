@@ -40,7 +40,7 @@ from cagp_dist.era5.selection import (
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.geometry import is_pole
 from cagp_dist.missing import Marks, observations
-from cagp_dist.store.preliminary import marked, preliminary_times, still_preliminary
+from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error
 
 __all__ = ["assemble", "canonical", "field_variable", "joined_times", "observation_points", "time_axis"]

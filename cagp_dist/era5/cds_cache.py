@@ -17,7 +17,7 @@ from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.selection import Selection, shown_time
 from cagp_dist.era5.sources import FINAL_AFTER_DAYS
 from cagp_dist.errors import ConfigurationError, NotReadyError
-from cagp_dist.store.preliminary import preliminary_times
+from cagp_dist.store.batches import preliminary_times
 
 if TYPE_CHECKING:
     from ecmwf.datastores import Results

@@ -31,7 +31,7 @@ from cagp_dist.era5.axis_layout import (
 )
 from cagp_dist.era5.selection import Choice, is_chosen, parse_times, shown_time, written_choice
 from cagp_dist.errors import DataError
-from cagp_dist.store.preliminary import is_preliminary
+from cagp_dist.store.batches import is_preliminary
 from cagp_dist.variables import variable_named
 
 _SAME = (

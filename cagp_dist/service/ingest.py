@@ -61,9 +61,9 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
 
 
 def _ingest(job: Job, report: Report) -> "xr.Dataset":
+    from cagp_dist.store.batches import preliminary_times
     from cagp_dist.store.ingested import append_times, open_observations
-    from cagp_dist.store.preliminary import preliminary_times
-    from cagp_dist.store.superseded import remove_old_preliminary, set_aside_preliminary
+    from cagp_dist.store.set_aside import remove_old_preliminary, set_aside_preliminary
 
     table = job.observations
     stored = stored_observations(job)
@@ -103,7 +103,7 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
     Returns what is stored, with those that it has in their places; None if it has none by now, or does not
     say within `FINAL_WAIT_SECONDS`: what is there will do.
     """
-    from cagp_dist.store.preliminary import preliminary_times
+    from cagp_dist.store.batches import preliminary_times
 
     age = np.datetime64(time.time_ns(), "ns") - (left := preliminary_times(stored))
     due = left[age / np.timedelta64(1, "D") > SOURCES[job.observations.kind].final_after_days]
@@ -128,7 +128,7 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
 def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
     """Add the stored times that share a batch with a preliminary field that is replaced."""
     from cagp_dist.store.ingested import open_observations
-    from cagp_dist.store.superseded import times_set_aside
+    from cagp_dist.store.set_aside import times_set_aside
 
     times = np.setdiff1d(times_set_aside(store, field), field["time"].values)
     if not times.size:
@@ -149,7 +149,7 @@ def _joined(stored: "xr.Dataset", field: "xr.Dataset", times: Mask | slice = sli
 def _healed(read: Callable[[], T], report: Report) -> T:
     """Read from a store; if it is damaged, set aside what is, and read once more."""
     from cagp_dist.store.batches import DamagedStoreError
-    from cagp_dist.store.repair import set_aside
+    from cagp_dist.store.set_aside import set_aside
 
     try:
         return read()

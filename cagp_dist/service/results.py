@@ -31,7 +31,7 @@ from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
-from cagp_dist.store.preliminary import PRELIMINARY
+from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedLaw

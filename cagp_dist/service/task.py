@@ -43,8 +43,8 @@ from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
 from cagp_dist.solvers import Neighbours, Solver
 from cagp_dist.solvers.registry import solver_name
 from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
+from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
-from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.tables import Places, read_places

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -42,6 +43,18 @@ def whole_file(path: Path) -> Iterator[Path]:
     """Do as `replacing`, with errors of this package."""
     with disk_errors(path), replacing(path) as temporary:
         yield temporary
+
+
+@contextmanager
+def empty_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder for work in progress, which is removed at the end."""
+    try:
+        with disk_errors(path):
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def open_lock(path: Path) -> int:

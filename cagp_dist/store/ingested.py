@@ -13,10 +13,8 @@ it was or with one more complete batch.  Batches lie in any order and times are 
 times can follow later ones.
 """
 
-import fcntl
 import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +27,21 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError, DataError, StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.atomic_files import open_lock
+from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.batches import (
     DIMENSIONS,
     Batch,
     DamagedStoreError,
     check_batch,
     list_batches,
+    marked,
     names_with_units,
     publish_batch,
     read_batch,
+    still_preliminary,
 )
+from cagp_dist.store.lock import held
 from cagp_dist.store.manifest import disk_errors
-from cagp_dist.store.preliminary import marked, still_preliminary
 from cagp_dist.store.zarr_arrays import content_sha256, open_group, write_group
 from cagp_dist.variables import variable_of
 
@@ -55,70 +55,65 @@ BATCH_BYTES = 64 * 2**20
 class IngestResult:
     """What an ingest did."""
 
-    times_added: int  # Times that were not in the store before
-    times_present: int  # Times that were there already, with equal values
+    times_added: int  # times that were not in the store before
+    times_present: int  # times that were there already, with equal values
 
 
-def append_times(
-    path: str | os.PathLike[str],
-    field: xr.Dataset,
-    *,
-    progress: Callable[[int, int], None] | None = None,
-    batch_bytes: int = BATCH_BYTES,
-) -> IngestResult:
+def append_times(store: Path, field: xr.Dataset, *, batch_bytes: int = BATCH_BYTES) -> IngestResult:
     """Add the times of a field that are not in the store yet; the store is created when absent.
 
     Doing it twice changes nothing.  A time that is there already must have the same values, bit for bit:
     nothing is written if one differs.
     """
-    store = Path(path)
     name = _check_canonical(field)
     with writing(store) as staging:
         _create(store, staging)
         present = _present(store, field)
         new = np.flatnonzero(~present)
-        done, total = int(present.sum()), present.size
-        per_batch = max(1, batch_bytes // (field[name].nbytes // total))
+        per_batch = max(1, batch_bytes // (field[name].nbytes // present.size))
         for start in range(0, new.size, per_batch):
-            times = new[start : start + per_batch]
-            publish_batch(store, staging, field.isel(time=times))
-            done += times.size
-            if progress is not None:
-                progress(done, total)
+            publish_batch(store, staging, field.isel(time=new[start : start + per_batch]))
     return IngestResult(times_added=int(new.size), times_present=int(present.sum()))
 
 
-def open_observations(
-    path: str | os.PathLike[str], *, times: Sequence[str] | Times | None = None
-) -> xr.Dataset:
+def open_observations(store: Path, *, times: Sequence[str] | Times | None = None) -> xr.Dataset:
     """Read fields from the store, each batch checked against its digest before a number is used."""
-    store = Path(path)
-    check_root(store)
-    batches = list_batches(store)
+    batches = _batches(store)
     wanted = _wanted(store, _times(batches), times)
-    parts = [
-        read_batch(store / name, wanted)
-        for name, batch in batches.items()
-        if np.isin(batch.times, wanted).any()
-    ]
+    parts = [read_batch(store / name, wanted) for name, batch in batches.items() if _meet(batch, wanted)]
     result = xr.concat(
         parts, dim="time", data_vars="minimal", coords="minimal", join="override", combine_attrs="override"
     ).sortby("time")
     for variable in result.variables.values():
         variable.encoding = {}
-    result.attrs = {"Conventions": "CF-1.13", **_origin(parts), "content_sha256": content_sha256(result)}
+    sources = dict.fromkeys(str(part.attrs.get("source", "unknown")) for part in parts)
+    digests = sorted({str(part.attrs.get("source_sha256", "unknown")) for part in parts})
+    result.attrs = {
+        "Conventions": "CF-1.13",
+        "source": "; ".join(sources),
+        "source_sha256": joint_sha256(digests),
+        "content_sha256": content_sha256(result),
+    }
     return marked(result, still_preliminary(parts))
 
 
-def stored_times(path: str | os.PathLike[str]) -> Times:
+def stored_times(store: Path) -> Times:
     """List the times of a store, ascending; no field is read."""
-    check_root(Path(path))
-    return _times(list_batches(Path(path)))
+    return _times(_batches(store))
+
+
+def _batches(store: Path) -> dict[str, Batch]:
+    check_root(store)
+    return list_batches(store)
 
 
 def _times(batches: dict[str, Batch]) -> Times:
     none = np.empty(0, dtype="datetime64[ns]")
     return np.unique(np.concatenate([none, *(batch.times for batch in batches.values())]))
+
+
+def _meet(batch: Batch, times: Times) -> bool:
+    return bool(np.isin(batch.times, times).any())
 
 
 def _check_canonical(field: xr.Dataset) -> str:
@@ -141,24 +136,13 @@ def _check_canonical(field: xr.Dataset) -> str:
 @contextmanager
 def writing(store: Path) -> Iterator[Path]:
     """Hold the lock of a store and give an empty staging folder; what a dead writer left there is removed."""
-    staging = store.parent / f".{store.name}.staging"
     with disk_errors(store):
         store.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = open_lock(store.parent / f".{store.name}.lock")
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError(f"another process is writing to {store}. Wait until it ends.") from error
-        with disk_errors(store):
-            shutil.rmtree(staging, ignore_errors=True)
-            staging.mkdir()
-        try:
-            yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    finally:
-        os.close(descriptor)
+    with (
+        held(store.parent / f".{store.name}.lock", where=store),
+        empty_folder(store.parent / f".{store.name}.staging") as staging,
+    ):
+        yield staging
 
 
 def check_root(store: Path) -> None:
@@ -197,42 +181,41 @@ def _create(store: Path, staging: Path) -> None:
 
 def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
     """Tell which times are in the store; they must have equal values, and all batches the same grid."""
-    present = np.zeros(field.sizes["time"], dtype=bool)
+    times = field.time.values
+    present = np.zeros(times.size, dtype=bool)
     (variable,) = field.data_vars
     units = variable_of(str(variable), field[variable].attrs).units
     for name, batch in list_batches(store).items():
         try:
-            _check_variable(store, batch, field)
-            _check_grid(store, batch, field)
+            _check_alike(store, batch, field)
         except StoreError:
             check_batch(store / name)  # a damaged batch says so
             raise
-        if not np.isin(batch.times, field.time.values).any():
+        if not _meet(batch, times):
             continue
-        stored = read_batch(store / name, field.time.values)
+        stored = read_batch(store / name, times)
         offered = field[variable].sel(time=stored.time).values
         for time, old, new in zip(stored.time.values, stored[variable].values, offered, strict=True):
             if not np.array_equal(old, new, equal_nan=True):
+                apart = np.abs(old - new)[np.isfinite(old) & np.isfinite(new)]
                 raise StoreError(
                     f"time {_shown(time)} is in {store} already with other values, which differ by up to "
-                    f"{_difference(old, new):g} {units}".rstrip()
+                    f"{apart.max() if apart.size else np.nan:g} {units}".rstrip()
                     + f"; they came from {stored.attrs.get('source', 'elsewhere')}. "
                     "Nothing was written. Use another output root, or remove this store and ingest again."
                 )
-        present |= np.isin(field.time.values, batch.times)
+        present |= np.isin(times, batch.times)
     return present
 
 
-def _check_variable(store: Path, batch: Batch, field: xr.Dataset) -> None:
-    held, given = batch.variables, names_with_units(field)
-    if held != given:
+def _check_alike(store: Path, batch: Batch, field: xr.Dataset) -> None:
+    """Check that a field has the variable, the unit and the grid of a batch."""
+    there, given = batch.variables, names_with_units(field)
+    if there != given:
         raise StoreError(
-            f"the field holds {given[0]}, and {store} holds {held[0]}; a store holds one variable in one "
+            f"the field holds {given[0]}, and {store} holds {there[0]}; a store holds one variable in one "
             "unit. Use another output root."
         )
-
-
-def _check_grid(store: Path, batch: Batch, field: xr.Dataset) -> None:
     for name, old in (("latitude", batch.latitude), ("longitude", batch.longitude)):
         new = field[name].values
         if old.shape != new.shape or np.abs(old - new).max() > 1e-4:
@@ -262,17 +245,6 @@ def _wanted(store: Path, available: Times, times: Sequence[str] | Times | None) 
             "Ingest the others first."
         )
     return wanted
-
-
-def _origin(parts: list[xr.Dataset]) -> dict[str, str]:
-    sources = dict.fromkeys(str(part.attrs.get("source", "unknown")) for part in parts)
-    digests = sorted({str(part.attrs.get("source_sha256", "unknown")) for part in parts})
-    return {"source": "; ".join(sources), "source_sha256": joint_sha256(digests)}
-
-
-def _difference(old: NDArray[np.float32], new: NDArray[np.float32]) -> float:
-    both = np.isfinite(old) & np.isfinite(new)
-    return float(np.abs(old[both] - new[both]).max()) if both.any() else float("nan")
 
 
 def _shown(time: np.datetime64) -> str:

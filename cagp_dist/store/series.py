@@ -24,9 +24,9 @@ import xarray as xr
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.atomic_files import READS
+from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.discovery import root_attributes
 from cagp_dist.store.manifest import disk_errors
-from cagp_dist.store.preliminary import PRELIMINARY
 from cagp_dist.store.publish import consolidate
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
 

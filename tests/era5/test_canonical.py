@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cagp_dist.era5.axis_layout import standard_fields
 from cagp_dist.era5.canonical import canonical, joined_times
 from cagp_dist.errors import ConfigurationError, DataError
-from cagp_dist.store.preliminary import PRELIMINARY
+from cagp_dist.store.batches import PRELIMINARY
 
 from .fields import raw_dataset
 

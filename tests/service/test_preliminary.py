@@ -12,10 +12,10 @@ from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job, with_listed_times
 from cagp_dist.store import series
+from cagp_dist.store.batches import marked, preliminary_times
 from cagp_dist.store.ingested import append_times, open_observations
-from cagp_dist.store.preliminary import marked, preliminary_times
 from cagp_dist.store.series_check import check_series
-from cagp_dist.store.superseded import KEPT, remove_old_preliminary, set_aside_preliminary
+from cagp_dist.store.set_aside import KEPT, remove_old_preliminary, set_aside_preliminary
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, random_points

@@ -15,7 +15,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store.batches import DamagedStoreError
 from cagp_dist.store.ingested import append_times, open_observations
-from cagp_dist.store.repair import set_aside
+from cagp_dist.store.set_aside import set_aside
 
 from ..jobs import job_text
 from .killed_append import field

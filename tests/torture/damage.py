@@ -19,7 +19,7 @@ from cagp_dist.store.batches import DamagedStoreError
 from cagp_dist.store.checkpoints import Checkpoints, verified
 from cagp_dist.store.ingested import append_times, open_observations
 from cagp_dist.store.publish import published
-from cagp_dist.store.repair import set_aside
+from cagp_dist.store.set_aside import set_aside
 
 from ..jobs import job_text, random_points
 from ..problems import regression_problem
