@@ -11,7 +11,7 @@ import xarray as xr
 
 from cagp_dist.errors import StoreError
 from cagp_dist.geometry import cell_edges
-from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.published_variables import QUANTILE_LEVEL, REGION
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.zarr_arrays import open_group

@@ -1,10 +1,11 @@
 """What the report needs of a published run, read once, checked and typed."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,12 +14,10 @@ from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
 from cagp_dist.report.run_reader import OpenGroup, open_published_group
-from cagp_dist.store.layout_check import variable_in
+from cagp_dist.store.group_dataset import variable_in
 from cagp_dist.store.published_variables import (
     FORMAT_VERSION,
-    LOCAL_SCALE,
     NODES_PER_CELL,
-    OF_VALUES,
     PLAIN,
     REGION,
     REGION_DEFINITION,
@@ -27,6 +26,8 @@ from cagp_dist.store.published_variables import (
     table,
 )
 from cagp_dist.variables import T2M, Variable
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +40,12 @@ class TestPoints:
 
     longitude_degrees: Array  # (q,)
     latitude_degrees: Array  # (q,)
-    # observed, mean, std, predictive_std: (T, q); observed is NaN where a station did not measure
-    observed: Array
+    observed: Array  # (T, q), as all that follow; NaN where a station did not measure
     mean: Array
     std: Array
     predictive_std: Array
-    computational_std: Array | None = None  # (T, q)
-    local_scale: Array | None = None  # (T, q)
+    computational_std: Array | None = None
+    local_scale: Array | None = None
 
     def residuals(self, time: int) -> "tuple[TestPoints, Array]":
         """Points that were observed at a time, and observed minus predicted there, shape (k,)."""
@@ -58,15 +58,18 @@ class TestPoints:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
-    """Posterior of the first time on a latitude-longitude grid; fields have shape (P, Q).
-
-    With ``of_cells`` they are means over the cells of the grid, else values at their centres.
-    """
+class MeanMap:
+    """Posterior mean of one time on a latitude-longitude grid (P, Q)."""
 
     longitude_degrees: Array
     latitude_degrees: Array
     mean: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Grid(MeanMap):
+    """The same with its error bars; with ``of_cells`` of means over the cells of the grid."""
+
     std: Array
     computational_std: Array | None = None
     of_cells: bool = False
@@ -74,34 +77,25 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class MeanMap:
-    """Posterior mean of the first time on a grid that is finer than that of the error bars, shape (P, Q)."""
+class PublishedPlaces:
+    """Posterior of the first time at the q places of a table."""
 
+    names: tuple[str, ...] | None  # empty where one has no name
     longitude_degrees: Array
     latitude_degrees: Array
     mean: Array
-
-
-@dataclass(frozen=True, eq=False)
-class PublishedPlaces:
-    """Posterior of the first time at the places of a table."""
-
-    names: tuple[str, ...] | None  # Empty where one has no name
-    longitude_degrees: Array  # (q,)
-    latitude_degrees: Array  # (q,)
-    mean: Array  # (q,)
-    std: Array  # (q,)
+    std: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Means over regions."""
+    """Means over r regions, (T, r)."""
 
     names: tuple[str, ...]
     definitions: tuple[str, ...]
-    mean: Array  # (T, r)
-    std: Array  # (T, r)
-    computational_std: Array | None  # (T, r)
+    mean: Array
+    std: Array
+    computational_std: Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,29 +109,14 @@ class ScoredValues:
 
 @dataclass(frozen=True, eq=False)
 class HeldOutVerification:
-    """Held-out verification of the run.
+    """Held-out verification of the run; of the T q observations, the k that are there."""
 
-    Attributes
-    ----------
-    pit : array, shape (T, q), or (k,) if k of the T q observations are missing
-    area_weight : array, shape (q,), or (k,)
-        Area that each test point stands for, mean 1.
-    levels : array, shape (L,)
-    measures : mapping of str to array, shape () or (L,)
-        Of the run, by their published names.
-    prior_scores : mapping of str to float
-        Of the prior.
-    values : ScoredValues or None
-        Scores of each observation; None in runs of earlier versions.
-    by_stratum : ByStratum or None
-        Scores by stratum, and the reliability at many levels; None likewise.
-    """
-
-    pit: Array
-    area_weight: Array
-    levels: Array
-    measures: Mapping[str, Array]
+    pit: Array  # (T, q), or (k,) if some are missing
+    area_weight: Array  # (q,), or (k,): area that each test point stands for, mean 1
+    levels: Array  # (L,)
+    measures: Mapping[str, Array]  # () or (L,): of the run, by their published names
     prior_scores: Mapping[str, float]
+    # what runs of earlier versions lack
     values: ScoredValues | None = None
     by_stratum: ByStratum | None = None
 
@@ -155,26 +134,24 @@ class HeldOutVerification:
     @cached_property
     def weightings(self) -> dict[str, str]:
         """Suffixes of the names of measures, and what is said of each; one where the two are the same."""
-        alike = bool(np.ptp(self.area_weight) < 1e-6)
-        return {"": ""} if alike else {"": "", AREA_WEIGHTED: ", by area"}
+        return {"": ""} if self.by_area_is_the_same else {"": "", AREA_WEIGHTED: ", by area"}
 
     @property
     def by_area_is_the_same(self) -> bool:
         """Whether all test points stand for one area, so that the two weightings are one."""
-        return len(self.weightings) == 1
+        return bool(np.ptp(self.area_weight) < 1e-6)
 
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What the error bars did on fields drawn from the prior."""
+    """What the error bars did on N fields drawn from the prior."""
 
-    pit: Array  # (N,): one value for each field
+    pit: Array  # (N,)
     error_ratio: Array  # (q,): root mean square of error over error bar at each point
-    numbers: Mapping[str, float]  # Of the simulations as a whole, by their published names
-    # status, statement: the verdict
+    numbers: Mapping[str, float]  # of the simulations as a whole, by their published names
     status: str
     statement: str
-    observed: int | None  # Points that the fields were observed at
+    observed: int | None  # points that the fields were observed at
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +166,7 @@ class PublishedTrace:
 
 @dataclass(frozen=True, eq=False)
 class Attributes:
-    """Attributes of the root group, as text, number or decoded JSON."""
+    """Attributes of a group, as text, number or decoded JSON."""
 
     values: Mapping[str, object]
 
@@ -200,8 +177,8 @@ class Attributes:
 
     def count(self, name: str) -> int | None:
         """Attribute as a whole number, None if the run does not record it."""
-        value = self.values.get(name)
-        return int(value) if isinstance(value, (int, float)) else None
+        value = self.number(name)
+        return None if value is None else int(value)
 
     def number(self, name: str) -> float | None:
         """Attribute as a number, None if the run does not record it."""
@@ -270,7 +247,7 @@ def read_run(path: Path) -> PublishedRun:
             "Run `cagp run JOB.toml` (or `cagp demo`) first; OUT/CURRENT names the run that is current."
         )
     with open_published_group(path, "") as root:
-        attributes = Attributes({str(name): value for name, value in root.dataset.attrs.items()})
+        attributes = _attributes_of(root)
     if attributes.count("format_version") not in (None, FORMAT_VERSION):
         raise StoreError(
             f"the run {path} has format {attributes.count('format_version')}; this version of cagp_dist "
@@ -280,51 +257,47 @@ def read_run(path: Path) -> PublishedRun:
         variable = variable_in(unnamed.dataset) or T2M
         posterior = replace(unnamed, variable=variable)
         times = np.atleast_1d(posterior.dataset["time"].values).astype("datetime64[s]")
-        kinds = ("", "_mean", "_std", "_predictive_std")
-        observed, mean, std, noisy = (posterior.values(f"{variable.name}{kind}") for kind in kinds)
+        observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     with open_published_group(path, "trace") as trace:
         traced = PublishedTrace(*(trace.values(name) for name in ("iteration", "rmse", "nll", "crps")))
         prior_scores = {name: float(trace.values(name)[0]) for name in SCORES}
     with open_published_group(path, "calibration") as calibration:
         scored = _calibration_of(calibration, prior_scores)
-    fine = grid = places = regions = simulation = None
-    if (path / "map_std").is_dir():
-        with open_published_group(path, "map", variable) as fields:
-            fine = _mean_of(fields.at(time=0))
-    with_errors = "map" if fine is None else "map_std"
-    if (path / with_errors).is_dir():
-        with open_published_group(path, with_errors, variable) as fields:
-            grid = _map_of(fields.at(time=0))
-    if (path / "targets").is_dir():
-        with open_published_group(path, "targets", variable) as targets:
-            places = _places_of(targets.at(time=0))
-    if (path / "simulation").is_dir():
-        with open_published_group(path, "simulation") as fields:
-            simulation = _simulation_of(fields)
-    if (path / "regions").is_dir():
-        with open_published_group(path, "regions", variable) as fields:
-            regions = _regions_of(fields)
-    key = attributes.text("run_key") or path.stem
+
+    def optional(name: str, read: Callable[[OpenGroup], T], *, beside: str = "", **at: int) -> T | None:
+        """Read a group if it is there, and so is the one beside it."""
+        if not (path / name).is_dir() or not (path / beside).is_dir():
+            return None
+        with open_published_group(path, name, variable) as group:
+            return read(group.at(**at))
+
     return PublishedRun(
-        key, times, points, grid, scored, traced, attributes, variable, fine, places, simulation, regions
+        key=attributes.text("run_key") or path.stem,
+        times=times,
+        points=points,
+        grid=optional("map_std", _map_of, time=0) or optional("map", _map_of, time=0),
+        calibration=scored,
+        trace=traced,
+        attributes=attributes,
+        variable=variable,
+        fine=optional("map", _mean_of, beside="map_std", time=0),
+        places=optional("targets", _places_of, time=0),
+        simulation=optional("simulation", _simulation_of),
+        regions=optional("regions", _regions_of),
     )
 
 
-def each_map(path: Path, variable: Variable) -> Iterator[tuple[MeanMap | Grid, Grid]]:
+def each_map(path: Path, variable: Variable) -> Iterator[tuple[MeanMap, Grid]]:
     """Read the maps of all times, one after the other; raises as `read_run`."""
-    if not (path / "map_std").is_dir():
-        with open_published_group(path, "map", variable) as fields:
-            for index in range(fields.dataset.sizes["time"]):
-                grid = _map_of(fields.at(time=index))
-                yield grid, grid
-        return
+    with_errors = "map_std" if (path / "map_std").is_dir() else "map"
     with (
         open_published_group(path, "map", variable) as fine,
-        open_published_group(path, "map_std", variable) as fields,
+        open_published_group(path, with_errors, variable) as fields,
     ):
         for index in range(fields.dataset.sizes["time"]):
-            yield _mean_of(fine.at(time=index)), _map_of(fields.at(time=index))
+            grid = _map_of(fields.at(time=index))
+            yield grid if with_errors == "map" else _mean_of(fine.at(time=index)), grid
 
 
 def _where(group: OpenGroup) -> tuple[Array, Array]:
@@ -334,7 +307,11 @@ def _where(group: OpenGroup) -> tuple[Array, Array]:
 
 def _more(group: OpenGroup) -> tuple[Array | None, Array | None]:
     """Read the computational part of the standard deviation and the local scale, where a run has them."""
-    return group.optional(f"{group.variable.name}_std_computational"), group.optional(LOCAL_SCALE)
+    return group.optional(f"{group.variable.name}_std_computational"), group.optional("local_scale")
+
+
+def _attributes_of(group: OpenGroup) -> Attributes:
+    return Attributes({str(name): value for name, value in group.dataset.attrs.items()})
 
 
 def _calibration_of(group: OpenGroup, prior_scores: Mapping[str, float]) -> HeldOutVerification:
@@ -344,8 +321,8 @@ def _calibration_of(group: OpenGroup, prior_scores: Mapping[str, float]) -> Held
     known = table(T2M)["calibration"].items()
     pooled = [name for name, each in known if each.dims in ((), ("level",)) and name in group]
     values = None
-    if OF_VALUES[0] in group:
-        values = ScoredValues(pit, *(group.values(name) for name in OF_VALUES))
+    if "nll_of_value" in group:
+        values = ScoredValues(pit, group.values("nll_of_value"), group.values("crps_of_value"))
     return HeldOutVerification(
         pit=pit if there.all() else pit[there],
         area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
@@ -359,12 +336,11 @@ def _calibration_of(group: OpenGroup, prior_scores: Mapping[str, float]) -> Held
 
 def _simulation_of(group: OpenGroup) -> Simulation:
     """Read what simulated fields found."""
-    said = Attributes({str(name): value for name, value in group.dataset.attrs.items()})
-    numbers = [name for name, each in table(T2M)["simulation"].items() if not each.dims]
+    said, known = _attributes_of(group), table(T2M)["simulation"].items()
     return Simulation(
         pit=group.values("pit"),
         error_ratio=group.values("error_ratio"),
-        numbers={name: float(group.values(name)) for name in numbers},
+        numbers={name: float(group.values(name)) for name, each in known if not each.dims},
         status=said.text("simulation_status"),
         statement=said.text("simulation_statement"),
         observed=said.count("simulated_observations"),
@@ -372,31 +348,21 @@ def _simulation_of(group: OpenGroup) -> Simulation:
 
 
 def _places_of(group: OpenGroup) -> PublishedPlaces:
-    """Read predictions of one time at the places of a table."""
-    name = group.variable.name
-    names = group.texts(STATION_NAME) if STATION_NAME in group else None
-    return PublishedPlaces(names, *_where(group), group.values(f"{name}_mean"), group.values(f"{name}_std"))
-
-
-def _regions_of(group: OpenGroup) -> Regions:
-    """Read means over regions."""
-    name = group.variable.name
-    return Regions(
-        group.texts(REGION),
-        group.texts(REGION_DEFINITION),
-        group.values(f"{name}_mean"),
-        group.values(f"{name}_std"),
-        _more(group)[0],
+    mean, std = group.of("_mean", "_std")
+    return PublishedPlaces(
+        group.texts(STATION_NAME) if STATION_NAME in group else None, *_where(group), mean, std
     )
 
 
+def _regions_of(group: OpenGroup) -> Regions:
+    mean, std = group.of("_mean", "_std")
+    return Regions(group.texts(REGION), group.texts(REGION_DEFINITION), mean, std, _more(group)[0])
+
+
 def _mean_of(group: OpenGroup) -> MeanMap:
-    """Read the mean of one time on a grid."""
-    return MeanMap(*_where(group), group.values(f"{group.variable.name}_mean"))
+    return MeanMap(*_where(group), next(group.of("_mean")))
 
 
 def _map_of(group: OpenGroup) -> Grid:
-    """Read mean and error bars of one time on a grid."""
-    mean, std = (group.values(f"{group.variable.name}_{kind}") for kind in ("mean", "std"))
-    unfinished, scale = _more(group)
+    (mean, std), (unfinished, scale) = group.of("_mean", "_std"), _more(group)
     return Grid(*_where(group), mean, std, unfinished, NODES_PER_CELL in group.dataset.attrs, scale)

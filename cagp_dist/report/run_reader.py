@@ -50,6 +50,10 @@ class OpenGroup:
             )
         return values
 
+    def of(self, *kinds: str) -> Iterator[Array]:
+        """Read arrays of the variable: ``_mean`` and so on."""
+        return (self.values(f"{self.variable.name}{kind}") for kind in kinds)
+
     def optional(self, name: str) -> Array | None:
         """Read an array that a run may lack."""
         return self.values(name) if name in self else None

@@ -2,7 +2,8 @@
 
 The connection is that of ``s3fs``: credentials, region and endpoint come from where AWS and fsspec look for
 them (``AWS_ACCESS_KEY_ID``, ``AWS_PROFILE``, ``AWS_ENDPOINT_URL``, ``FSSPEC_S3``, ...), never from an
-address, which jobs record.
+address, which jobs record. ``obstore`` has conditional puts of its own, but reads neither profiles nor the
+settings of fsspec, lists no names by how they begin, and takes a missing bucket for a missing object.
 """
 
 import base64
@@ -50,18 +51,7 @@ class Stored:
 
 
 class Bucket:
-    """Objects below an address.
-
-    Parameters
-    ----------
-    address : str
-        ``s3://BUCKET/PATH``.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is no such address, or s3fs is not installed.
-    """
+    """Objects below an address ``s3://BUCKET/PATH``."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -115,8 +105,8 @@ class Bucket:
         """Read an object with its tag; None if there is none."""
         with self._named("read", name):
             try:
-                head = self._files.call_s3("head_object", Bucket=self.name, Key=self._prefix + name)
-                return Marker(self._files.cat_file(self._path(name)), str(head["ETag"]))
+                head = self._files.call_s3("head_object", **self._key(name))
+                return Marker(self._content(name), str(head["ETag"]))
             except FileNotFoundError:
                 return None
 
@@ -124,10 +114,9 @@ class Bucket:
         """Read an object; None if there is none."""
         with self._named("read", name):
             try:
-                data: bytes = self._files.cat_file(self._path(name))
+                return self._content(name)
             except FileNotFoundError:
                 return None
-            return data
 
     def listed(self, folder: str, *, deep: bool, begins: str = "") -> tuple[dict[str, Stored], list[str]]:
         """List the objects of a folder by their names in it, and its folders; if ``deep``, all below it.
@@ -155,23 +144,20 @@ class Bucket:
 
         def remove(name: str) -> None:
             with self._named("delete", name):
-                self._files.call_s3("delete_object", Bucket=self.name, Key=self._prefix + name)
+                self._files.call_s3("delete_object", **self._key(name))
 
         in_parallel(remove, names)
 
     def _put(self, name: str, data: bytes, **condition: str) -> None:
         digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-        self._files.call_s3(
-            "put_object",
-            Bucket=self.name,
-            Key=self._prefix + name,
-            Body=data,
-            ContentMD5=digest,
-            **condition,
-        )
+        self._files.call_s3("put_object", **self._key(name), Body=data, ContentMD5=digest, **condition)
 
-    def _path(self, name: str) -> str:
-        return f"{self.name}/{self._prefix}{name}"
+    def _key(self, name: str) -> dict[str, str]:
+        return {"Bucket": self.name, "Key": self._prefix + name}
+
+    def _content(self, name: str) -> bytes:
+        data: bytes = self._files.cat_file(f"{self.name}/{self._prefix}{name}")
+        return data
 
     @contextmanager
     def _named(self, doing: str, name: str) -> Iterator[None]:

@@ -53,18 +53,12 @@ class CheckpointClock:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Where a job keeps what its solves have reached.
+    """Where a job keeps what its solves have reached."""
 
-    Parameters
-    ----------
-    folder : Path
-        Made when something is kept. Only workers that see it, under the same path, can write to it.
-    seconds : float
-        Least time between two checkpoints: what a loss costs at most, beside an iteration.
-    """
-
-    folder: Path
-    seconds: float = 60.0
+    folder: (
+        Path  # made when something is kept; only workers that see it, under the same path, can write to it
+    )
+    seconds: float = 60.0  # least time between two: what a loss costs at most, beside an iteration
     _clock: CheckpointClock = field(default_factory=CheckpointClock, repr=False, compare=False)
 
     def within(self, name: str) -> Self:
@@ -161,19 +155,7 @@ class FolderKept(Folder):
 
 
 class SolveCheckpoint:
-    """The checkpoints of one solve.
-
-    Parameters
-    ----------
-    folder : Path
-        Theirs alone.
-    fingerprint : str
-        Of the solve; checkpoints with another one are passed over.
-    seconds : float
-        Least time between two.
-    clock : Clock
-        Of the job.
-    """
+    """The checkpoints of one solve in a folder; those with another fingerprint are passed over."""
 
     def __init__(self, folder: Path, fingerprint: str, seconds: float, clock: CheckpointClock) -> None:
         self._folder, self._fingerprint, self._seconds, self._clock = folder, fingerprint, seconds, clock
@@ -217,28 +199,30 @@ class SolveCheckpoint:
                     self._folder,
                 )
                 return None
-            with disk_errors(staged.path):
-                manifest.write_durably(staged.path / "manifest.json", folder_manifest(staged.path, metadata))
-                manifest.sync_tree(staged.path)
-                os.rename(staged.path, final)
-            manifest.sync(self._folder)
+            kept = keep_folder(staged, final, metadata)
         finally:
             shutil.rmtree(staged.path, ignore_errors=True)
         for old in self._all()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         self._clock.last = time.monotonic()
-        return FolderKept(final, metadata)
+        return kept
 
     def _all(self) -> list[Path]:
         """Paths of all, the oldest first."""
         return sorted(self._folder.glob("[0-9]" * 6))
 
 
-def folder_manifest(path: Path, metadata: CheckpointMetadata) -> str:
-    """Text of the manifest of a folder: what it is of, and the digest of every file."""
-    files = {file: file_sha256(path / file) for file in sorted(manifest.files(path))}
-    content = {"about": dict(metadata), "files": files}
-    return json.dumps({**content, "sha256": _digest(content)}, indent=1)
+def keep_folder(staged: Folder, final: Path, metadata: CheckpointMetadata) -> FolderKept:
+    """Write the manifest of a folder, what it is of and the digest of each file; flush and rename it."""
+    with disk_errors(staged.path):
+        files = {file: file_sha256(staged.path / file) for file in sorted(manifest.files(staged.path))}
+        content = {"about": dict(metadata), "files": files}
+        listing = json.dumps({**content, "sha256": _digest(content)}, indent=1)
+        manifest.write_durably(staged.path / "manifest.json", listing)
+        manifest.sync_tree(staged.path)
+        os.rename(staged.path, final)
+    manifest.sync(final.parent)
+    return FolderKept(final, metadata)
 
 
 def _digest(content: object) -> str:

@@ -1,14 +1,29 @@
-"""A group of a published run as a data set: shapes checked, names and CF attributes from the table."""
+"""A group of a published run as a data set, and the attributes by which catalogues find a run (ACDD-1.3)."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.store.published_variables import COORDINATES, MISSING, STATION_NAME, table
-from cagp_dist.variables import Variable
+from cagp_dist.store.published_variables import (
+    COORDINATES,
+    FORMAT_VERSION,
+    MISSING,
+    STATION_NAME,
+    Attributes,
+    table,
+)
+from cagp_dist.variables import T2M, Variable, variable_of
+
+OF_CELLS, OF_REGIONS = ", mean over the cell", ", mean over the region"
+"""How the long names of a map of such means end, and of means over regions."""
+
+_WHOLE_CIRCLE_GAP_DEGREES = 15.0
+_HEIGHTS_METRES = {"t2m": 2.0, "d2m": 2.0, "u10": 10.0, "v10": 10.0, "si10": 10.0}
 
 
 def dataset(
@@ -73,3 +88,88 @@ def counting_missing(group: xr.Dataset, name: str) -> xr.Dataset:
     """Say how many values of an array are missing, if there are any: else a run may not have them."""
     missing = int(np.isnan(group[name].values).sum())
     return group.assign_attrs({MISSING: missing}) if missing else group
+
+
+def variable_in(group: xr.Dataset) -> Variable | None:
+    """Tell what a group of a run is about by names and attributes of its arrays; None if they do not say."""
+    names = [str(name) for name in group.data_vars]
+    stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
+    name = next((stem for stem in stems if f"{stem}_std" in names), names[0] if len(names) == 1 else None)
+    if stems and len(names) == 1 and group[names[0]].attrs.get("long_name", "").startswith("posterior mean"):
+        name = stems[0]
+    if name is None:
+        return None
+    # old and foreign runs may lack attributes of one of the two
+    for key, said in ((f"{name}_mean", "posterior mean of "), (name, "observed ")):
+        if key in group and group[key].attrs:
+            said_of = str(group[key].attrs.get("long_name", "")).removeprefix(said)
+            said_of = said_of.removesuffix(OF_CELLS).removesuffix(OF_REGIONS)
+            return variable_of(name, {**group[key].attrs, "long_name": said_of})
+    return variable_of(name, {})
+
+
+def root_attributes(
+    groups: Mapping[str, xr.Dataset], *, run_key: str, date_created: datetime | None = None
+) -> Attributes:
+    """ACDD-1.3 attributes of the root group, worked out from the groups."""
+    variable = next((found for group in groups.values() if (found := variable_in(group))), T2M)
+    said, known = variable.long_name, variable.standard_name or variable.long_name
+    created = (date_created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    attributes: Attributes = {
+        "Conventions": "CF-1.13, ACDD-1.3",
+        "title": f"{said} with computation-aware uncertainty",
+        "summary": (
+            f"Gaussian-process posterior of {said} from scattered observations. The standard "
+            "deviation counts both what the observations do not determine and what was not computed. How far "
+            "it matches the errors at held-out points is measured: calibration_status, calibration_statement."
+        ),
+        "keywords": f"{known.replace('_', ' ')}, Gaussian process, uncertainty, calibration",
+        "standard_name_vocabulary": "CF Standard Name Table",
+        "id": run_key,
+        "run_key": run_key,
+        "format_version": FORMAT_VERSION,
+        "date_created": created,
+        "history": "created by cagp_dist",
+        "cdm_data_type": "Grid" if "map" in groups else "Point",
+    }
+    latitudes, longitudes, times = (_values(groups, name) for name in ("latitude", "longitude", "time"))
+    if latitudes.size and longitudes.size:
+        west, east = _longitude_extent(longitudes)
+        attributes |= {
+            "geospatial_lat_min": float(latitudes.min()),
+            "geospatial_lat_max": float(latitudes.max()),
+            "geospatial_lat_units": "degrees_north",
+            "geospatial_lon_min": west,
+            "geospatial_lon_max": east,
+            "geospatial_lon_units": "degrees_east",
+        }
+        if (height := _HEIGHTS_METRES.get(variable.name)) is not None:
+            attributes |= {
+                "geospatial_vertical_min": height,
+                "geospatial_vertical_max": height,
+                "geospatial_vertical_units": "m",
+                "geospatial_vertical_positive": "up",
+            }
+    if times.size:
+        attributes["time_coverage_start"] = f"{np.datetime_as_string(times.min(), unit='s')}Z"
+        attributes["time_coverage_end"] = f"{np.datetime_as_string(times.max(), unit='s')}Z"
+    return attributes
+
+
+def _values(groups: Mapping[str, xr.Dataset], name: str) -> np.ndarray:
+    """One coordinate of all groups that have it, end to end."""
+    found = [group[name].values for group in groups.values() if name in group.coords]
+    return np.concatenate(found) if found else np.empty(0)
+
+
+def _longitude_extent(longitude_degrees: Array) -> tuple[float, float]:
+    """Western and eastern end of the smallest arc that holds all points; west is negative across Greenwich.
+
+    The arc leaves out the widest gap between neighbours on the circle. Points all around the circle are
+    described from 0 to 360.
+    """
+    around = np.unique(longitude_degrees % 360.0)
+    gaps = np.append(np.diff(around), around[0] + 360.0 - around[-1])
+    widest = len(gaps) - 1 if gaps.max() < _WHOLE_CIRCLE_GAP_DEGREES else int(np.argmax(gaps))
+    west, east = float(around[(widest + 1) % len(around)]), float(around[widest])
+    return west if west <= east else west - 360.0, east

@@ -7,60 +7,22 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.errors import StoreError
-from cagp_dist.store.published_variables import (
-    ERROR_DRAWS,
-    GROUPS,
-    MISSING,
-    NODES_PER_CELL,
-    OF_VALUES,
-    PLAIN,
-    QUANTILE_LEVEL,
-    STANDARDISED_ERROR,
-    table,
-)
-from cagp_dist.variables import T2M, Variable, variable_of
-
-OF_CELLS, OF_REGIONS = ", mean over the cell", ", mean over the region"
-"""How the long names of a map of such means end, and of means over regions."""
+from cagp_dist.store.group_dataset import variable_in
+from cagp_dist.store.published_variables import ERROR_DRAWS, GROUPS, MISSING, NODES_PER_CELL, table
+from cagp_dist.variables import T2M, Variable
 
 _MAPS = ("map", "map_std")
-_OF_OBSERVATIONS = tuple(f"{key}{suffix}" for key in ("pit", *OF_VALUES) for suffix in ("", PLAIN))
-"""Arrays of `calibration` that have no value where nothing was observed."""
-
 _RANGES = {
     "latitude": (-90.0, 90.0),
     "longitude": (0.0, 360.0),
     "level": (0.0, 1.0),
-    QUANTILE_LEVEL: (0.0, 1.0),
+    "quantile_level": (0.0, 1.0),
     "iteration": (0.0, inf),
 }
 """Of coordinates."""
 
 _MAP_LONGITUDES = (-360.0, 360.0)
 """A map across Greenwich has negative longitudes west of it, so that its columns are in order."""
-
-
-def variable_in(group: xr.Dataset) -> Variable | None:
-    """Tell what a group of a run is about by names and attributes of its arrays; None if they do not say."""
-    names = [str(name) for name in group.data_vars]
-    stems = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
-    name = next((stem for stem in stems if f"{stem}_std" in names), names[0] if len(names) == 1 else None)
-    if (
-        stems
-        and len(names) == 1
-        and str(group[names[0]].attrs.get("long_name", "")).startswith("posterior mean")
-    ):
-        name = stems[0]
-    if name is None:
-        return None
-    # old and foreign runs may lack attributes of one of the two
-    for key, said in ((f"{name}_mean", "posterior mean of "), (name, "observed ")):
-        if key in group and group[key].attrs:
-            attributes = dict(group[key].attrs)
-            said_of = str(attributes.get("long_name", "")).removeprefix(said)
-            attributes["long_name"] = said_of.removesuffix(OF_CELLS).removesuffix(OF_REGIONS)
-            return variable_of(name, attributes)
-    return variable_of(name, {})
 
 
 def check_group(name: str, group: xr.Dataset) -> None:
@@ -122,5 +84,5 @@ def count_absent(
     if name in _MAPS and found.dims[-2:] == ("latitude", "longitude"):
         return int(str(said.get("blank_cells", 0))) * prod(found.shape[:-2])
     # stations do not all measure at all times
-    of_observations = key in (variable.name, STANDARDISED_ERROR, *_OF_OBSERVATIONS)
-    return int(str(said.get(MISSING, 0))) if of_observations else 0
+    of_each = name in ("calibration", "errors") and found.dims == ("time", "point")
+    return int(str(said.get(MISSING, 0))) if of_each or key == variable.name else 0

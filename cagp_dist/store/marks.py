@@ -1,4 +1,12 @@
-"""Marks by which processes that publish a run of an object store, and processes that remove it, keep apart.
+"""The objects of published runs in an object store, and marks by which publishers and removers keep apart.
+
+::
+
+    s3://BUCKET/PATH/runs/KEY-UPLOAD.zarr/     objects of one upload of a run, never changed
+                     runs/KEY.sha256           digest of each of them: a run is published when this is there
+                     runs/KEY.publishing-MARK  a process publishes the run just now
+                     runs/KEY.removing-MARK    a process removes objects of the run just now
+                     CURRENT                   the key of the run that readers open
 
 Who publishes a run first writes ``runs/KEY.publishing-MARK``, who removes objects of it first writes
 ``runs/KEY.removing-MARK``. Then each looks for marks of the other kind. A remover that finds one leaves the
@@ -29,7 +37,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
-from cagp_dist.errors import BusyError
+from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.store.bucket import Bucket, Stored
 
 ABANDONED = timedelta(days=1)
@@ -37,21 +45,16 @@ ABANDONED = timedelta(days=1)
 
 _PATIENCE_SECONDS, _POLL_SECONDS = 30.0, 0.5
 _MARK = re.compile(r"\w+\.(publishing|removing)-[0-9a-f]{8}")
+UPLOAD = re.compile(r"([0-9a-f]{16,64})-([0-9a-f]{8})\.zarr")
+"""Folder of an upload: the key of its run, and what tells it from other uploads of this run."""
+
+_MANIFEST = re.compile(r"([0-9a-f]{16,64})\.sha256")
+
 _OTHER = {"publishing": "removing", "removing": "publishing"}
 
 
 class Mark:
-    """The mark of this process for one run.
-
-    Parameters
-    ----------
-    bucket : Bucket
-    key : str
-        Of the run.
-    doing : {"publishing", "removing"}
-    token : str
-        Eight hexadecimal digits that no other mark has.
-    """
+    """The mark of this process, which is publishing or removing a run; no other mark has its token."""
 
     def __init__(self, bucket: Bucket, key: str, doing: str, token: str) -> None:
         self._bucket, self._key, self._doing = bucket, key, doing
@@ -136,3 +139,34 @@ def server_time(bucket: Bucket) -> datetime | None:
     date = mark.written()
     mark.remove()
     return date
+
+
+def manifest_of(key: str) -> str:
+    """Name of the object that publishes a run."""
+    return f"runs/{key}.sha256"
+
+
+def upload_in(text: bytes) -> str:
+    """Name of the upload that the first line of a manifest names."""
+    return text.partition(b"\n")[0].decode("utf-8", "replace").partition("  ")[2].partition("/")[0]
+
+
+def published_runs(bucket: Bucket) -> dict[str, datetime]:
+    """List the keys of all published runs with the dates of their publication. Cost: one request."""
+    found, _ = bucket.listed("runs", deep=False)
+    named = ((_MANIFEST.fullmatch(name), entry) for name, entry in found.items())
+    return {match[1]: entry.modified for match, entry in named if match is not None}
+
+
+def current_key(bucket: Bucket) -> str | None:
+    """Key of the current run; None if nothing was published."""
+    found = bucket.read("CURRENT")
+    if found is None:
+        return None
+    key = found.decode("ascii", "replace").removesuffix("\n")
+    if not re.fullmatch("[0-9a-f]{16,64}", key):
+        raise StoreError(
+            f"{bucket.address}/CURRENT holds {key[:80]!r}; expected the hexadecimal key of a run. "
+            "Run the job again to publish anew."
+        )
+    return key

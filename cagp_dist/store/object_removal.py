@@ -3,7 +3,7 @@
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.store import marks
 from cagp_dist.store.bucket import Bucket
-from cagp_dist.store.object_names import UPLOAD, current_key, manifest_of, published_runs, upload_in
+from cagp_dist.store.marks import UPLOAD, current_key, manifest_of, published_runs, upload_in
 
 
 def old_run_keys(bucket: Bucket, *, keep: int) -> list[str]:

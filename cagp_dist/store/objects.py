@@ -1,6 +1,6 @@
 """Published runs in an object store, which has neither renames nor locks.
 
-Their objects are those of `cagp_dist.store.object_names`. Each upload has a name of its own, so that two
+Their objects are those of `cagp_dist.store.marks`. Each upload has a name of its own, so that two
 publishers never write the same object. One object, its manifest, makes a run visible, and another one makes
 it current; S3 writes an object whole or not at all and shows it to every reader that asks afterwards. A
 publisher that dies leaves objects that nothing names.
@@ -19,17 +19,24 @@ import hashlib
 import logging
 import os
 import secrets
-import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.store import manifest
+from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.bucket import Bucket, Marker, in_parallel
 from cagp_dist.store.manifest import disk_errors
-from cagp_dist.store.marks import publishing, take_away
-from cagp_dist.store.object_names import UPLOAD, current_key, manifest_of, published_runs, upload_in
+from cagp_dist.store.marks import (
+    UPLOAD,
+    current_key,
+    manifest_of,
+    published_runs,
+    publishing,
+    take_away,
+    upload_in,
+)
 from cagp_dist.store.object_removal import remove_abandoned, remove_upload
 from cagp_dist.store.publish import install
 
@@ -44,13 +51,7 @@ class DamagedRunError(StoreError):
 
 
 class PublishedObjects:
-    """The published runs at an address.
-
-    Parameters
-    ----------
-    address : str
-        Of a `Bucket`, whose errors all methods raise.
-    """
+    """The published runs at an address of a `Bucket`."""
 
     def __init__(self, address: str) -> None:
         self.bucket = Bucket(address)
@@ -212,7 +213,6 @@ class PublishedObjects:
         upload, digests = self._digests(key, marker.data)
         run = root / "runs" / f"{key}.zarr"
         stage = root / ".staging" / f"{key}-{os.getpid()}"
-        staged, listing = stage / run.name, stage / "manifest"
         there, _ = self.bucket.listed(f"runs/{upload}", deep=True)
         for file in sorted(there.keys() ^ digests.keys()):
             wrong = "is missing" if file in digests else "does not belong there"
@@ -221,20 +221,16 @@ class PublishedObjects:
             )
 
         def bring(file: str) -> None:
-            data = self._read(upload, file, digests)
-            with disk_errors(staged / file):
-                (staged / file).parent.mkdir(parents=True, exist_ok=True)
-                (staged / file).write_bytes(data)
+            data, path = self._read(upload, file, digests), stage / run.name / file
+            with disk_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
 
-        try:
-            with disk_errors(stage):
-                shutil.rmtree(stage, ignore_errors=True)
-                staged.mkdir(parents=True)
+        with empty_folder(stage):
             in_parallel(bring, sorted(digests))
+            listing = stage / "manifest"
             manifest.write_durably(listing, manifest.text_of(digests, name=run.name))
-            install(staged, listing, run)
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)
+            install(stage / run.name, listing, run)
         return run
 
     def _read(self, upload: str, file: str, digests: Mapping[str, str]) -> bytes:

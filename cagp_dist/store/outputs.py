@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -26,104 +26,68 @@ if TYPE_CHECKING:
 
     from cagp_dist.store.objects import PublishedObjects
 
+    Groups: TypeAlias = Mapping[str, xr.Dataset]
+
 _log = logging.getLogger(__name__)
-
-
-class Output(Protocol):
-    """Where runs are published. Methods are called inside `output_lock` of its folder.
-
-    ``begin`` finds out whether there is such a place before any work is done. ``earlier`` gives the runs that
-    have a group, and whose times are all before a moment, as `cagp_dist.store.earlier.earlier_runs` does.
-    ``published`` and ``publish`` are those of `cagp_dist.store.publish`, and ``make_current`` makes a run
-    that they gave current. ``name_of`` says where readers find a run. ``old_runs`` and ``prune`` name runs so
-    too, and are called without the lock, as ``earlier`` of a folder may be.
-    """
-
-    @property
-    def folder(self) -> Path: ...
-
-    def begin(self) -> None: ...
-
-    def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]: ...
-
-    def published(self, run_key: str) -> Path | None: ...
-
-    def publish(
-        self, groups: "Mapping[str, xr.Dataset]", *, run_key: str, attributes: Mapping[str, object]
-    ) -> Path: ...
-
-    def make_current(self, run: Path) -> None: ...
-
-    def name_of(self, run: Path) -> str: ...
-
-    def old_runs(self, *, keep: int) -> list[str]: ...
-
-    def prune(self, *, keep: int) -> list[str]: ...
 
 
 @dataclass(frozen=True)
 class FolderOutput:
-    """An output folder on a file system."""
+    """An output folder on a file system. Methods are called inside its `output_lock`.
+
+    ``begin`` finds out whether there is such a place before any work is done. ``earlier`` gives the runs that
+    have a group, and whose times are all before a moment. ``make_current`` takes a run that ``published`` or
+    ``publish`` gave, ``name_of`` says where readers find it. ``old_runs`` and ``prune`` name runs so too, and
+    are called without the lock, as ``earlier`` may be.
+    """
 
     folder: Path
 
     def begin(self) -> None:
-        """Do nothing: the lock of the folder shows that one can write there."""
+        pass  # the lock shows that one can write there
 
     def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
-        """Find those of the folder."""
         return earlier_runs(self.folder, group, before=before)
 
     def published(self, run_key: str) -> Path | None:
-        """Find a run."""
         return publish.published(self.folder, run_key=run_key)
 
-    def publish(
-        self, groups: "Mapping[str, xr.Dataset]", *, run_key: str, attributes: Mapping[str, object]
-    ) -> Path:
-        """Publish a run by renames."""
+    def publish(self, groups: "Groups", *, run_key: str, attributes: Mapping[str, object]) -> Path:
         return publish.publish(self.folder, groups, run_key=run_key, attributes=attributes)
 
     def make_current(self, run: Path) -> None:
-        """Replace ``CURRENT``."""
         if publish.current_run(self.folder) != run:
             publish.make_current(self.folder, run_key=run.stem)
 
     def name_of(self, run: Path) -> str:
-        """Give its path."""
         return str(run)
 
     def old_runs(self, *, keep: int) -> list[str]:
-        """List the paths of `cagp_dist.store.prune.old_runs`."""
         return list(map(str, prune.old_runs(self.folder, keep=keep)))
 
     def prune(self, *, keep: int) -> list[str]:
-        """Remove them."""
         return list(map(str, prune.prune_runs(self.folder, keep=keep)))
 
 
 @dataclass(frozen=True)
 class ObjectOutput:
-    """An address in an object store, and the output folder on this machine where the work is done."""
+    """An address in an object store; the work is done in an output folder. Methods as of `FolderOutput`."""
 
     work: FolderOutput
     objects: "PublishedObjects"
 
     @property
     def folder(self) -> Path:
-        """Of the work."""
         return self.work.folder
 
     def begin(self) -> None:
-        """Ask for the runs that are there."""
         self.objects.runs()
 
     def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
         """Find those of the store; one that is not in the folder is fetched when its path is asked for.
 
         One that is damaged in the store is a `DamagedRunError`. Those that are in the folder alone have no
-        part. Cost: three small requests for each run, and the objects of those
-        that are fetched.
+        part. Cost: three small requests for each run, and the objects of those that are fetched.
         """
 
         def fetched(key: str) -> Path | None:
@@ -146,10 +110,7 @@ class ObjectOutput:
             run = None
         return run or self.work.published(run_key)
 
-    def publish(
-        self, groups: "Mapping[str, xr.Dataset]", *, run_key: str, attributes: Mapping[str, object]
-    ) -> Path:
-        """Publish a run in the folder, then in the store."""
+    def publish(self, groups: "Groups", *, run_key: str, attributes: Mapping[str, object]) -> Path:
         run = self.work.publish(groups, run_key=run_key, attributes=attributes)
         self.objects.commit(run, self.folder)
         return run
@@ -160,19 +121,19 @@ class ObjectOutput:
         self.objects.commit(run, self.folder)
 
     def name_of(self, run: Path) -> str:
-        """Give its address."""
-        return self._address_of(run.stem)
+        return f"{self.objects.address}/{run.stem}"
 
     def old_runs(self, *, keep: int) -> list[str]:
-        """List the addresses of `cagp_dist.store.object_removal.old_run_keys`."""
-        return list(map(self._address_of, object_removal.old_run_keys(self.objects.bucket, keep=keep)))
+        keys = object_removal.old_run_keys(self.objects.bucket, keep=keep)
+        return [f"{self.objects.address}/{key}" for key in keys]
 
     def prune(self, *, keep: int) -> list[str]:
         """Remove them from the store; what is in the folder stays."""
-        return list(map(self._address_of, object_removal.prune_objects(self.objects.bucket, keep=keep)))
+        keys = object_removal.prune_objects(self.objects.bucket, keep=keep)
+        return [f"{self.objects.address}/{key}" for key in keys]
 
-    def _address_of(self, key: str) -> str:
-        return f"{self.objects.address}/{key}"
+
+Output: TypeAlias = FolderOutput | ObjectOutput
 
 
 def output_at(root: str) -> Output:

@@ -44,20 +44,9 @@ _INNER_CODECS = ("codecs", "index_codecs")
 class PlainStore(Store):
     """A store that can only be read, and of which only metadata that passed the check is handed on.
 
-    Every piece of metadata is fetched once: what was checked is what the arrays are made from.
-
-    Parameters
-    ----------
-    inner : zarr.abc.store.Store
-        Where the bytes come from.
-    text : bool
-        Allow arrays of variable-length UTF-8, which this package writes, in Zarr 3.
-
-    Raises
-    ------
-    StoreError
-        When an array is opened, or metadata is read that lists it, whose dtype or codec is not in the lists
-        of this module.
+    Every piece of metadata is fetched once: what was checked is what the arrays are made from. ``text``
+    allows arrays of variable-length UTF-8, which this package writes. It is no `zarr.storage.WrapperStore`,
+    which would hand on, unchecked, what a later version of Zarr may add.
     """
 
     def __init__(self, inner: Store, *, text: bool = False) -> None:

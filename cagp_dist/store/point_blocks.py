@@ -54,25 +54,13 @@ def points_at(axes: tuple[str, ...], values: Array) -> Array:
 
 @dataclass(frozen=True)
 class PointSource:
-    """Observations in a Zarr store: variables along one dimension.
+    """Observations in a Zarr store: variables along one dimension."""
 
-    Parameters
-    ----------
-    path : str
-        Folder of the store.
-    axes : tuple of str
-        Variables with the coordinates.
-    value, noise_std : str, str or None
-        Variables with what was observed, and with the standard deviation of its error.
-    noise_variance : float
-        That of every observation, where there is no such variable.
-    """
-
-    path: str
-    axes: tuple[str, ...]
-    value: str
-    noise_std: str | None
-    noise_variance: float
+    path: str  # folder of the store
+    axes: tuple[str, ...]  # variables with the coordinates
+    value: str  # variable with what was observed
+    noise_std: str | None  # that with the standard deviation of its error
+    noise_variance: float  # of every observation, where there is no such variable
 
     @property
     def columns(self) -> int:
@@ -219,13 +207,7 @@ def sort_block(folder: Path, source: PointSource, scale: Array, start: int, stop
 
 
 class SortedPoints:
-    """Observations that were sorted; the boxes are held, 8 (2 p + 1) bytes for 4,096 of them.
-
-    Parameters
-    ----------
-    folder : Path
-        Where they are.
-    """
+    """Observations that were sorted; the boxes are held, 8 (2 p + 1) bytes for 4,096 of them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._arrays = folder, _arrays(folder, mode="r")

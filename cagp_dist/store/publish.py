@@ -18,7 +18,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,8 +31,8 @@ from cagp_dist.digest import read_regular, text_sha256
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store import published_variables as layout
-from cagp_dist.store.atomic_files import READS, exchange
-from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.atomic_files import READS, empty_folder, exchange
+from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
@@ -192,13 +191,10 @@ def _publish_new(
     root: Path, groups: Mapping[str, xr.Dataset], key: str, attributes: layout.Attributes
 ) -> Path:
     """Stage, read back, and install."""
-    stage = root / ".staging" / f"{key}-{os.getpid()}"
     run = _run_path(root, key)
-    staged, listing = stage / run.name, stage / "manifest"
-    try:
+    with empty_folder(root / ".staging" / f"{key}-{os.getpid()}") as stage:
+        staged, listing = stage / run.name, stage / "manifest"
         with disk_errors(stage):
-            shutil.rmtree(stage, ignore_errors=True)
-            stage.mkdir(parents=True)
             run.parent.mkdir(exist_ok=True)
             write_group(staged, "/", xr.Dataset(attrs=attributes))
             for name, group in groups.items():
@@ -208,8 +204,6 @@ def _publish_new(
                 check_group(name, read_group(staged, name))
             manifest.write_durably(listing, manifest.build(staged, name=run.name))
         install(staged, listing, run)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
     return run
 
 

@@ -24,7 +24,7 @@ from typing import TypeAlias
 
 from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
-from cagp_dist.variables import UNCHECKED, Variable
+from cagp_dist.variables import T2M, UNCHECKED, Variable
 
 GROUPS: Mapping[str, str] = {
     "posterior": "point",
@@ -179,9 +179,6 @@ Attributes: TypeAlias = dict[str, str | int | float | bool]
 MISSING = "missing_observations"
 """Attribute of a group: how many observations there are not, NaN in its arrays; left out if all are."""
 
-STANDARDISED_ERROR = "standardised_error"
-"""Array of the group ``errors`` of runs of earlier versions: what corrected their distributions."""
-
 ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"
 """Group of draws of the error of a map, and its array."""
 
@@ -194,15 +191,7 @@ NODES_PER_CELL = "nodes_per_cell"
 PLAIN = "_plain"
 """Suffix of what is said of the Gaussian distribution without recalibration."""
 
-NUMBERS = ("rmse", "nll", "crps", "ks_statistic", "ks_pvalue")
-"""Measures that are one number, of the run as a whole and after each iteration."""
-
-SCORES = tuple(f"{name}{weighting}" for name in NUMBERS for weighting in ("", AREA_WEIGHTED))
-
-OF_VALUES = ("nll_of_value", "crps_of_value")
-"""Scores of each observation."""
-
-QUANTILE_LEVEL, LOCAL_SCALE = "quantile_level", "local_scale"
+QUANTILE_LEVEL = "quantile_level"
 STATION_NAME = "station_name"
 """Coordinate of points whose names are known; empty where one has none."""
 
@@ -336,3 +325,9 @@ def _others(variable: Variable) -> dict[str, Attributes]:
         "{v}_predictive_std": unchecked,
         "{v}_std_computational": unchecked,
     }
+
+
+SCORES = tuple(
+    name for name, each in table(T2M)["trace"].items() if each.dims == ("iteration",) and name != "seconds"
+)
+"""Measures that are one number, of the run as a whole and after each iteration."""

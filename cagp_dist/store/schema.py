@@ -15,7 +15,6 @@ from cagp_dist.store.published_variables import (
     ERROR_DRAW,
     ERROR_DRAWS,
     GROUPS,
-    LOCAL_SCALE,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
     REGION,
@@ -86,7 +85,7 @@ def prediction_group(
         arrays[f"{name}_std_computational"] = computational_std
     if law is not None:
         arrays[f"{name}_quantile"] = law.quantiles
-        arrays |= {} if law.local_scale is None else {LOCAL_SCALE: law.local_scale}
+        arrays |= {} if law.local_scale is None else {"local_scale": law.local_scale}
     if observed is not None:
         arrays[name] = observed
     if group == "targets":

@@ -23,9 +23,9 @@ import xarray as xr
 
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.atomic_files import READS
+from cagp_dist.store.atomic_files import READS, empty_folder
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.discovery import root_attributes
+from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.publish import consolidate
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
@@ -79,13 +79,10 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
     replaced = run_in_series(root, time)
     if replaced == run.stem:
         return SeriesUpdate(number - 1, changed=False)
-    stage = root / ".staging" / f"series-{os.getpid()}"
-    staged, listing = stage / f"{number:06d}.zarr", stage / "manifest"
-    final = root / VERSIONS / staged.name
-    try:
+    final = root / VERSIONS / f"{number:06d}.zarr"
+    with empty_folder(root / ".staging" / f"series-{os.getpid()}") as stage:
+        staged, listing = stage / final.name, stage / "manifest"
         with disk_errors(stage):
-            shutil.rmtree(stage, ignore_errors=True)
-            stage.mkdir(parents=True)
             final.parent.mkdir(exist_ok=True)
             known = _write(stage, staged, new, before, number)
             _check(staged, new)
@@ -102,8 +99,6 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
             link.symlink_to(Path(VERSIONS) / final.name)
             os.replace(link, root / NAME)
         manifest.sync(root)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
     _remove_old(root, number)
     return SeriesUpdate(number, changed=True, replaced=replaced)
 

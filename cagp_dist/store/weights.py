@@ -19,9 +19,8 @@ from pathlib import Path
 
 from cagp_dist.errors import StoreError
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
-from cagp_dist.store import manifest
-from cagp_dist.store.checkpoints import Folder, FolderKept, folder_manifest, verified
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.atomic_files import empty_folder
+from cagp_dist.store.checkpoints import Folder, FolderKept, keep_folder, verified
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +48,8 @@ class KeptWeights:
         if not path.is_dir():
             return None
         try:
-            about = verified(path, what="the folder of weights")
-            if about["key"] != key:
+            metadata = verified(path, what="the folder of weights")
+            if metadata["key"] != key:
                 raise StoreError(f"the folder of weights {path} is that of other weights")
         except StoreError as error:
             _log.warning("%s. They are made again.", error)
@@ -58,7 +57,7 @@ class KeptWeights:
             return None
         with suppress(OSError):  # where nothing may be written they can be used all the same
             os.utime(path)
-        return FolderKept(path, about)
+        return FolderKept(path, metadata)
 
     def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
         """Keep what ``write`` writes, with what it says of that.
@@ -68,22 +67,10 @@ class KeptWeights:
         StoreError, ConfigurationError
             If the disk is full or fails, or this folder may not be written to.
         """
-        final = self.folder / key
         staged = Folder(self.folder / f".{key}-{os.getpid()}")
         self._remove_left()
-        try:
-            with disk_errors(staged.path):
-                staged.path.mkdir(parents=True)
-            about = {**write(staged), "key": key}
-            with disk_errors(staged.path):
-                listing = folder_manifest(staged.path, about)
-                manifest.write_durably(staged.path / "manifest.json", listing)
-                manifest.sync_tree(staged.path)
-                os.rename(staged.path, final)
-            manifest.sync(self.folder)
-        finally:
-            shutil.rmtree(staged.path, ignore_errors=True)
-        return FolderKept(final, about)
+        with empty_folder(staged.path):
+            return keep_folder(staged, self.folder / key, {**write(staged), "key": key})
 
     def _remove_left(self) -> None:
         """Remove what processes left that died, and what nobody used for a month."""

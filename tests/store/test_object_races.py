@@ -15,7 +15,7 @@ from cagp_dist.store import bucket as bucket_module
 from cagp_dist.store import manifest, marks, object_removal
 from cagp_dist.store import objects as objects_module
 from cagp_dist.store.bucket import Bucket
-from cagp_dist.store.object_names import manifest_of, upload_in
+from cagp_dist.store.marks import manifest_of, upload_in
 from cagp_dist.store.object_removal import prune_objects
 from cagp_dist.store.objects import PublishedObjects
 

@@ -250,7 +250,7 @@ def test_one_process_at_a_time_writes(store):
         fcntl.flock(other, fcntl.LOCK_EX)
         staging = store.parent / ".observations.zarr.staging"
         (staging / "work").mkdir(parents=True)
-        with pytest.raises(BusyError, match="is in use by .*, and one process at a time may write there"):
+        with pytest.raises(BusyError, match=r"is in use by .*, and one process at a time may write there"):
             append_times(store, field([1]))
         assert (staging / "work").exists()
     assert append_times(store, field([1])).times_added == 1

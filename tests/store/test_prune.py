@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
-from cagp_dist.store import discovery
+from cagp_dist.store import group_dataset
 from cagp_dist.store.prune import old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
 
@@ -23,7 +23,7 @@ def template(tmp_path_factory):
     root = tmp_path_factory.mktemp("template") / "out"
     for day, index in enumerate((3, 1, 2, 0)):
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(discovery, "datetime", _day(day))
+            patched.setattr(group_dataset, "datetime", _day(day))
             publisher.publish_index(root, index)
     for name in ("report", "export"):
         for index in range(4):
@@ -32,7 +32,7 @@ def template(tmp_path_factory):
 
 
 def _day(day):
-    class Day(discovery.datetime):
+    class Day(group_dataset.datetime):
         @classmethod
         def now(cls, tz=None):
             return cls(2019, 3, 1 + day, tzinfo=tz)
