@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
-from cagp_dist.cli import clusters
 from cagp_dist.cli import run_commands as runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
@@ -355,7 +354,7 @@ app.command("prune", epilog=runs.PRUNE_EXAMPLES)(runs.prune_command)
 app.command("drift", epilog=runs.DRIFT_EXAMPLES)(runs.drift_command)
 app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
 app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
-app.command(epilog=clusters.CERTIFICATES_EXAMPLES)(clusters.certificates)
+app.command(epilog=runs.CERTIFICATES_EXAMPLES)(runs.certificates)
 
 
 @app.command(

@@ -1,8 +1,9 @@
-"""Commands for runs that are published: `cagp list`, `open`, `prune`, `index`, `export` and `drift`."""
+"""Commands for published runs: `cagp list`, `open`, `prune`, `index`, `drift`, ...; and `certificates`."""
 
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -21,7 +22,13 @@ INDEX_EXAMPLES = examples("cagp index out")
 PRUNE_EXAMPLES = examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30")
 DRIFT_EXAMPLES = examples("cagp drift out", "cagp drift out --last 60")
 OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
-
+CERTIFICATES_EXAMPLES = examples("cagp certificates ~/cagp-cluster")
+Certificates = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="Folder for them; all machines of the cluster must see it.", show_default=False
+    ),
+]
 
 DRIFTED = 4
 
@@ -156,3 +163,16 @@ def export(
 
         for path in export_run(find_run(output), to=to, groups=group, output=target, force=force):
             typer.echo(path)
+
+
+def certificates(folder: Certificates, debug: Debug = False) -> None:
+    """Make what scheduler, workers and jobs of a Dask cluster need to speak with each other in secret.
+
+    A certificate with its private key, cluster.pem, which you alone can read: who has the file may connect,
+    nobody else. It is kept as long as it is valid, and made again in its last week. dask.yaml names it; a
+    Dask process that is started with DASK_CONFIG set to that file encrypts all connections.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.runtime.certificates import make_certificates
+
+        typer.echo(f"export DASK_CONFIG={quote(str(make_certificates(folder).with_name('dask.yaml')))}")

@@ -15,7 +15,6 @@ from typing import TypeAlias
 import xarray as xr
 
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.export.export_files import refuse_existing
 from cagp_dist.export.flat_table import write_csv
 from cagp_dist.export.groups import (
     GRIDDED,
@@ -40,24 +39,12 @@ File: TypeAlias = tuple[str, Callable[[Path], Path]]
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file.
-
-    Attributes
-    ----------
-    suffix : str
-        Of its files.
-    kinds : frozenset of str
-        Kinds of groups that fit into it, see `cagp_dist.export.groups.kind_of`.
-    holds : str
-        These groups, in words.
-    files : callable
-        The files that a group of a name makes.
-    """
+    """A kind of file."""
 
     suffix: str
-    kinds: frozenset[str]
-    holds: str
-    files: Callable[[str, xr.Dataset], Iterator[File]]
+    kinds: frozenset[str]  # of groups that fit into it, see `cagp_dist.export.groups.kind_of`
+    holds: str  # these groups, in words
+    files: Callable[[str, xr.Dataset], Iterator[File]]  # those that a group of a name makes
 
 
 def _netcdf(name: str, group: xr.Dataset) -> Iterator[File]:
@@ -158,7 +145,7 @@ def export_run(
             )
         files = [file for name, group in chosen.items() for file in form.files(name, group)]
         targets = _targets(run, form, [name for name, _ in files], output)
-        refuse_existing(targets, force=force)
+        _refuse_existing(targets, force=force)
         for name in chosen:
             verify_chunks(run, name)
         return [write(target) for (_, write), target in zip(files, targets, strict=True)]
@@ -181,3 +168,15 @@ def _targets(
             "Name a folder, or one group with --group."
         )
     return [target]
+
+
+def _refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
+    """Refuse to write over files, unless ``force`` says so."""
+    for path in paths:
+        if path.is_dir():
+            raise ConfigurationError(f"{path} is a folder; expected the name of a file that may be written.")
+        if path.exists() and not force:
+            raise ConfigurationError(
+                f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another "
+                "output."
+            )

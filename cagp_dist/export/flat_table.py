@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -24,52 +23,44 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\x1b")
 def write_csv(group: xr.Dataset, path: Path) -> Path:
     """Write a group of places, and beside it ``<name>.csv-metadata.json``: units, meaning, attributes.
 
-    Columns are ``time`` (ISO 8601, UTC), ``latitude``, ``longitude``, ``station_name`` where places have
-    names, and the variables that have a value at each place; of means over regions ``time``, ``region`` and
-    these. One line of names, no comments, so that every program reads it. Numbers have as many digits as
-    their float64 needs; a missing one is empty.
+    Columns are ``time`` (ISO 8601, UTC) where there are times, ``latitude``, ``longitude``, ``station_name``
+    where places have names, and the variables that have a value at each place; of means over regions
+    ``time``, ``region`` and these. One line of names, no comments, so that every program reads it. Numbers have as many
+    digits as their float64 needs; a missing one is empty.
     """
-    kind = kind_of(group)
-    places = {GRIDDED: ("latitude", "longitude"), REGIONAL: (REGION,)}.get(kind, (POINT,))
-    where = (REGION,) if kind == REGIONAL else ("latitude", "longitude")
-    names = [
-        *([STATION_NAME] if STATION_NAME in group.coords else []),
-        *(
-            str(name)
-            for name, variable in group.data_vars.items()
-            if set(places) <= set(variable.dims) <= {"time", *places}
-        ),
-    ]
+    regional = kind_of(group) == REGIONAL
+    places = {GRIDDED: ("latitude", "longitude"), REGIONAL: (REGION,)}.get(kind_of(group), (POINT,))
+    where = (REGION,) if regional else ("latitude", "longitude")
+    named = [STATION_NAME] if STATION_NAME in group.coords else []
+    varying = [str(name) for name in group.data_vars if set(places) <= set(group[name].dims)]
+    names = named + [name for name in varying if set(group[name].dims) <= {"time", *places}]
+    first = ["time"] if "time" in group.coords else []
     with (
         whole_file(path.with_name(path.name + SIDECAR)) as sidecar,
         whole_file(path) as temporary,
     ):
         with temporary.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(["time", *where, *map(_harmless, names)])
+            writer.writerow([*first, *where, *map(_harmless, names)])
             writer.writerows(_rows(group, names, places, where))
-        sidecar.write_text(_metadata(group, path.name, [*where, *names]), encoding="utf-8")
+        sidecar.write_text(_metadata(group, path.name, [*first, *where, *names]), encoding="utf-8")
     return path
 
 
 def _rows(
     group: xr.Dataset, names: list[str], places: tuple[str, ...], where: tuple[str, ...]
 ) -> Iterator[tuple[object, ...]]:
-    """Yield the rows, time by time."""
+    """Yield the rows, time by time; those of a group without times once."""
     axes = [group[name].values for name in where]
     if len(places) == 2:
         axes = list(np.meshgrid(*axes, indexing="ij"))
     at = [[_harmless(value) for value in axis.ravel().tolist()] for axis in axes]
-    stamps = np.datetime_as_string(group["time"].values.astype("datetime64[s]"), unit="s")
-    yield from chain.from_iterable(
-        zip(
-            [f"{stamp}Z"] * len(at[0]),
-            *at,
-            *(_column(group[name], step, places) for name in names),
-            strict=True,
-        )
-        for step, stamp in enumerate(stamps)
-    )
+    if "time" not in group.coords:
+        yield from zip(*at, *(_column(group[name], 0, places) for name in names), strict=True)
+        return
+    for step, stamp in enumerate(np.datetime_as_string(group["time"].values, unit="s")):
+        stamps = [f"{stamp}Z"] * len(at[0])
+        yield from zip(stamps, *at, *(_column(group[name], step, places) for name in names), strict=True)
 
 
 def _column(variable: xr.DataArray, step: int, places: tuple[str, ...]) -> list[object]:
@@ -92,21 +83,13 @@ def _harmless(value: object) -> object:
 
 def _metadata(group: xr.Dataset, name: str, names: list[str]) -> str:
     """Describe the table in the vocabulary of CSV on the Web; attributes as notes."""
-    columns: list[dict[str, object]] = []
-    for key in ("time", *names):
-        attributes = group[key].attrs
-        column: dict[str, object] = {
-            "name": key,
-            "titles": key,
-            "datatype": {"time": "dateTime", STATION_NAME: "string", REGION: "string"}.get(key, "number"),
-        }
-        if "long_name" in attributes:
-            column["dc:title"] = attributes["long_name"]
-        if "comment" in attributes:
-            column["dc:description"] = attributes["comment"]
-        if "units" in attributes:
-            column["schema:unitText"] = attributes["units"]
-        columns.append(column)
+    kinds = {"time": "dateTime", STATION_NAME: "string", REGION: "string"}
+    said = {"long_name": "dc:title", "comment": "dc:description", "units": "schema:unitText"}
+    columns = [
+        {"name": key, "titles": key, "datatype": kinds.get(key, "number")}
+        | {title: group[key].attrs[name] for name, title in said.items() if name in group[key].attrs}
+        for key in names
+    ]
     document = {
         "@context": "http://www.w3.org/ns/csvw",
         "url": name,

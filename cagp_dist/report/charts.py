@@ -7,7 +7,18 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import Histogram, histogram
-from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, WIDTH_INCHES, Drawing, quiet_grid, title
+from cagp_dist.report.drawing import (
+    ACCENT,
+    BAND,
+    INK,
+    MUTED,
+    WIDTH_INCHES,
+    Drawing,
+    chart,
+    date_axis,
+    quiet_grid,
+    title,
+)
 from cagp_dist.report.published import PublishedRun, PublishedTrace
 from cagp_dist.report.report_tables import ByTime, by_time
 from cagp_dist.report.strata_charts import draw_reliability, draw_strata
@@ -61,59 +72,48 @@ def draw_pit(pit: Histogram, by_area: Histogram | None, height_inches: float) ->
 
     ``by_area`` is drawn as a line over it, if there is one.
     """
-    figure = _pit_figure(
-        pit, by_area, height_inches, heading="Are the error bars honest? PIT histogram", counted="test points"
-    )
-    return Drawing("pit", figure, _described(pit))
+    heading = "Are the error bars honest? PIT histogram"
+    return _histogram("pit", pit, by_area, height_inches, heading, "test points", "observed")
 
 
 def draw_simulated(pit: Histogram) -> Drawing:
     """Histogram of the PIT values of simulated fields, which are independent."""
-    figure = _pit_figure(
-        pit, None, 4.3, heading="On fields drawn from the prior: PIT histogram", counted="simulated fields"
-    )
-    return Drawing("simulation", figure, _described(pit))
+    heading = "On fields drawn from the prior: PIT histogram"
+    return _histogram("simulation", pit, None, 4.3, heading, "simulated fields", "true")
 
 
-def _described(pit: Histogram) -> str:
-    return (
-        f"Histogram of {int(pit.counts.sum()):,} PIT values in {len(pit.counts)} intervals: "
-        f"{pit.counts.min():.0f} to {pit.counts.max():.0f} per interval, "
-        f"{pit.expected:.0f} expected, {pit.lower:.0f} to {pit.upper:.0f} in the 95 % range."
-    )
-
-
-def _pit_figure(
-    pit: Histogram, by_area: Histogram | None, height_inches: float, *, heading: str, counted: str
-) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, height_inches))
-    title(figure, heading, "U-shape: too narrow. Hump: too wide. Flat: as wide as the errors.")
-    axes = figure.add_axes((0.095, 0.52 / height_inches, 0.885, 1.0 - 1.1 / height_inches))
+def _histogram(
+    name: str,
+    pit: Histogram,
+    by_area: Histogram | None,
+    height: float,
+    heading: str,
+    counted: str,
+    value: str,
+) -> Drawing:
+    subtitle = "U-shape: too narrow. Hump: too wide. Flat: as wide as the errors."
+    figure, axes = chart(heading, subtitle, height)
     quiet_grid(axes)
     axes.axhspan(pit.lower, pit.upper, color=BAND, linewidth=0, label="95 % range if uniform", zorder=1)
-    axes.bar(
-        pit.edges[:-1],
-        pit.counts,
-        width=0.94 * np.diff(pit.edges),
-        align="edge",
-        color=ACCENT,
-        zorder=2,
-    )
+    widths = 0.94 * np.diff(pit.edges)
+    axes.bar(pit.edges[:-1], pit.counts, width=widths, align="edge", color=ACCENT, zorder=2)
     axes.axhline(pit.expected, color=INK, linewidth=1.0, linestyle=(0, (4, 2)), label="uniform", zorder=3)
     top = max(float(pit.counts.max()), float(pit.upper))
     if by_area is not None:
-        axes.stairs(
-            by_area.counts, by_area.edges, color=INK, linewidth=1.2, label="weighted by area", zorder=4
-        )
+        line = axes.stairs(by_area.counts, by_area.edges, color=INK, linewidth=1.2, zorder=4)
+        line.set_label("weighted by area")
         top = max(top, float(by_area.counts.max()))
     axes.set(xlim=(0.0, 1.0), ylim=(0.0, 1.22 * top))
-    below = "observed" if counted == "test points" else "true"
-    axes.set_xlabel(f"predicted probability of a value below the {below} one")
+    axes.set_xlabel(f"predicted probability of a value below the {value} one")
     axes.set_ylabel(counted)
     axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=3, labelcolor=INK)
-    return figure
+    return Drawing(
+        name,
+        figure,
+        f"Histogram of {int(pit.counts.sum()):,} PIT values in {len(pit.counts)} intervals: "
+        f"{pit.counts.min():.0f} to {pit.counts.max():.0f} per interval, "
+        f"{pit.expected:.0f} expected, {pit.lower:.0f} to {pit.upper:.0f} in the 95 % range.",
+    )
 
 
 def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
@@ -121,27 +121,14 @@ def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: b
 
     They are those of the Gaussian laws, also of a run whose published ones are ``recalibrated``.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, 3.1))
-    title(
-        figure,
-        "Convergence by iteration",
+    which = (
         f"Scores at the test points{', not recalibrated' if recalibrated else ''}; iteration 0 is the prior. "
-        "NLL: negative log likelihood",
     )
-    for left, values, name, unit in (
-        (0.095, trace.rmse, "RMSE", units),
-        (0.61, trace.nll, "NLL", None),
-    ):
-        axes = figure.add_axes((left, 0.145, 0.36, 0.60))
-        _progress(axes, trace.iteration, values, unit)
-        axes.set_title(
-            f"{name} [nats per point]" if unit is None else labelled(name, unit),
-            fontsize=8,
-            loc="left",
-            color=INK,
-        )
+    figure, left, right = _two_panels(
+        "Convergence by iteration", f"{which}NLL: negative log likelihood", 0.61
+    )
+    _progress(left, trace.iteration, trace.rmse, labelled("RMSE", units), units)
+    _progress(right, trace.iteration, trace.nll, "NLL [nats per point]", None)
     return Drawing(
         "convergence",
         figure,
@@ -154,33 +141,22 @@ def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: b
 
 def draw_times(scored: ByTime) -> Drawing:
     """RMSE and coverage of the 90 % error bar at each time."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(WIDTH_INCHES, 3.1))
-    title(
-        figure, "Scores by time", f"{len(scored.times)} times; each point pools the test points of one time"
-    )
-    order = np.argsort(scored.times)
-    for left, values, name, aim in (
-        (0.095, scored.rmse, labelled("RMSE", scored.units), None),
-        (
-            0.605,
-            100.0 * scored.coverage,
-            f"inside the {100.0 * scored.level:.0f} % error bar [%]",
-            scored.level,
-        ),
+    count, order = len(scored.times), np.argsort(scored.times)
+    subtitle = f"{count} times; each point pools the test points of one time"
+    figure, left, right = _two_panels("Scores by time", subtitle, 0.605)
+    right.axhline(100.0 * scored.level, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
+    inside = f"inside the {100.0 * scored.level:.0f} % error bar [%]"
+    for axes, values, name in (
+        (left, scored.rmse, labelled("RMSE", scored.units)),
+        (right, 100.0 * scored.coverage, inside),
     ):
-        axes = figure.add_axes((left, 0.145, 0.36, 0.60))
-        quiet_grid(axes)
-        if aim is not None:
-            axes.axhline(100.0 * aim, color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         _over_time(axes, scored.times[order], values[order], heading=name)
     return Drawing(
         "times",
         figure,
         f"RMSE between {_plain(np.nanmin(scored.rmse), scored.units)} and "
         f"{_plain(np.nanmax(scored.rmse), scored.units)} {spoken(scored.units)} over "
-        f"{len(scored.times)} times; coverage between {100.0 * np.nanmin(scored.coverage):.0f} and "
+        f"{count} times; coverage between {100.0 * np.nanmin(scored.coverage):.0f} and "
         f"{100.0 * np.nanmax(scored.coverage):.0f} per cent.",
     )
 
@@ -203,7 +179,6 @@ def draw_regions(run: PublishedRun) -> Drawing:
         axes = figure.add_axes(
             (0.11 + 0.5 * column, (0.44 + 1.32 * (rows - 1 - row)) / height, 0.37, 0.86 / height)
         )
-        quiet_grid(axes)
         mean, std = regions.mean[order, index], regions.std[order, index]
         axes.fill_between(run.times[order], mean - std, mean + std, color=BAND, linewidth=0, zorder=1)
         heading = labelled(regions.names[index], run.variable.units)
@@ -218,18 +193,24 @@ def draw_regions(run: PublishedRun) -> Drawing:
     return Drawing("regions", figure, f"Means over regions in {spoken(run.variable.units)}: {said}.")
 
 
+def _two_panels(heading: str, subtitle: str, second: float) -> "tuple[Figure, Axes, Axes]":
+    """Figure with two pairs of axes side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, 3.1))
+    title(figure, heading, subtitle)
+    left, right = (figure.add_axes((start, 0.145, 0.36, 0.60)) for start in (0.095, second))
+    return figure, left, right
+
+
 def _over_time(
     axes: "Axes", times: NDArray[np.datetime64], values: Array, *, heading: str, shows_offset: bool = True
 ) -> None:
     """Draw one line over ascending times, with a mark at each where there are few."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
+    quiet_grid(axes, heading)
     marker = "o" if len(times) <= 60 else ""
     axes.plot(times, values, color=ACCENT, linewidth=1.3, marker=marker, markersize=3.2)
-    locator = AutoDateLocator(minticks=2, maxticks=5)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=shows_offset))
-    axes.set_title(heading, fontsize=8, loc="left", color=INK)
+    date_axis(axes, fewest=2, most=5, show_offset=shows_offset)
 
 
 def labelled(name: str, units: str) -> str:
@@ -262,11 +243,11 @@ def window(values: Array) -> tuple[float, float, int]:
     )
 
 
-def _progress(axes: "Axes", iteration: Array, values: Array, units: str | None) -> None:
+def _progress(axes: "Axes", iteration: Array, values: Array, heading: str, units: str | None) -> None:
     """One line of scores; a prior that is off the scale is named beside an arrow that points to it."""
     from matplotlib.ticker import MaxNLocator
 
-    quiet_grid(axes)
+    quiet_grid(axes, heading)
     low, high, beyond = window(values)
     shown = slice(1 if beyond else 0, None)
     marker = "o" if len(values) <= 40 else ""
@@ -278,12 +259,8 @@ def _progress(axes: "Axes", iteration: Array, values: Array, units: str | None) 
     if beyond:
         edge = high if beyond > 0 else low
         inner = edge - beyond * 0.17 * (high - low)
-        axes.annotate(
-            "",
-            xy=(iteration[0], edge),
-            xytext=(iteration[0], inner),
-            arrowprops={"arrowstyle": "-|>", "color": MUTED, "linewidth": 1.0, "shrinkA": 0, "shrinkB": 0},
-        )
+        arrow = {"arrowstyle": "-|>", "color": MUTED, "linewidth": 1.0, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", xy=(iteration[0], edge), xytext=(iteration[0], inner), arrowprops=arrow)
         axes.annotate(
             f"prior: {_number(values[0], units, 2)}",
             (iteration[0], 0.5 * (edge + inner)),

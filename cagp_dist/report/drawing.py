@@ -75,10 +75,32 @@ def title(figure: "Figure", text: str, subtitle: str = "") -> None:
     figure.text(0.012, 1.0 - 0.27 / height, subtitle, va="top", ha="left", fontsize=8, color=MUTED)
 
 
-def quiet_grid(axes: "Axes") -> None:
-    """Faint horizontal rules behind the data."""
+def chart(
+    heading: str, subtitle: str, height: float, *, left: float = 0.095, right: float = 0.98
+) -> "tuple[Figure, Axes]":
+    """Figure with a headline and one pair of axes, ``height`` in inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_INCHES, height))
+    title(figure, heading, subtitle)
+    return figure, figure.add_axes((left, 0.52 / height, right - left, 1.0 - 1.1 / height))
+
+
+def quiet_grid(axes: "Axes", heading: str = "") -> None:
+    """Faint horizontal rules behind the data, and a heading at the left."""
     axes.grid(axis="y", color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
+    if heading:
+        axes.set_title(heading, fontsize=8, loc="left", color=INK)
+
+
+def date_axis(axes: "Axes", *, fewest: int | None = None, most: int, show_offset: bool = True) -> None:
+    """Write dates below an axis, as short as they can be."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=fewest or 5, maxticks=most)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=show_offset))
 
 
 def save_png(drawing: Drawing, directory: Path) -> Path:

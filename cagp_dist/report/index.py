@@ -4,13 +4,22 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
 from cagp_dist.report import report_page
-from cagp_dist.report.drawing import ACCENT, INK, MUTED, Drawing, drawing_style, inline_svg, quiet_grid, title
+from cagp_dist.report.drawing import (
+    ACCENT,
+    INK,
+    MUTED,
+    Drawing,
+    date_axis,
+    drawing_style,
+    inline_svg,
+    quiet_grid,
+    title,
+)
 from cagp_dist.report.page import BROKEN_DOWN
 from cagp_dist.report.templates import fill
 from cagp_dist.report.thumbnails import Picture, ThumbnailScale, picture_of, thumbnail, thumbnail_scales
@@ -20,9 +29,6 @@ from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.outputs import readable
 from cagp_dist.text import counted
 from cagp_dist.variables.units import amount
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FEWEST_DATES = 2
 """Dates with scores from which a chart is drawn."""
@@ -178,28 +184,15 @@ def draw_scores_by_date(runs: Sequence[RunEntry]) -> Drawing:
     right.axhline(100.0 * COVERAGE_LEVEL, color=MUTED, linewidth=1.0, linestyle="--")
     right.plot([date for date, _ in covered], shares, "o", color=ACCENT, markersize=4.0)
     # a few points of a percentage are no trend: five on either side of the level are always shown
-    right.set_ylim(
-        min([*shares, 100.0 * COVERAGE_LEVEL - 5.0]) - 1.0, max([*shares, 100.0 * COVERAGE_LEVEL + 5.0]) + 1.0
-    )
-    right.set_title(
-        f"% of the observations inside their {100.0 * COVERAGE_LEVEL:g} % error bars",
-        fontsize=8,
-        loc="left",
-        color=INK,
-    )
+    level = 100.0 * COVERAGE_LEVEL
+    right.set_ylim(min([*shares, level - 5.0]) - 1.0, max([*shares, level + 5.0]) + 1.0)
+    inside = f"% of the observations inside their {level:g} % error bars"
+    right.set_title(inside, fontsize=8, loc="left", color=INK)
     for axes in (left, right):
-        _dated(axes)
+        quiet_grid(axes)
+        date_axis(axes, most=7)
+        axes.margins(x=0.04)
     best, worst = (f(run.scores["rmse"] for run in runs) for f in (min, max))
     return Drawing(
         "scores-by-date", figure, f"Scores of {len(runs)} runs by date: RMSE from {best:.2f} to {worst:.2f}."
     )
-
-
-def _dated(axes: "Axes") -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    quiet_grid(axes)
-    locator = AutoDateLocator(maxticks=7)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-    axes.margins(x=0.04)

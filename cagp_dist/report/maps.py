@@ -12,7 +12,7 @@ from cagp_dist.cartography.basemap import dots, graticule, shade
 from cagp_dist.cartography.frame import Frame, frame_of
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
-from cagp_dist.report.published import Grid, MeanMap, PublishedRun, TestPoints
+from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
 from cagp_dist.report.wording import when
 from cagp_dist.variables.units import spoken
 
@@ -88,78 +88,65 @@ def draw_maps(
     stamp = when(run.times[0])
     where = "at the test points" if not grid else "means over cells" if grid.of_cells else "on the map grid"
     mean, std = (grid.mean, grid.std) if grid else (points.mean[0], points.std[0])
-    mean_grid: Grid | MeanMap | None = grid
+    unfinished = grid.computational_std if grid else points.computational_std
+    mean_grid: MeanMap | None = grid
     if run.fine is not None:
         mean_grid, mean = run.fine, run.fine.mean
-    unfinished = grid.computational_std if grid else points.computational_std
     variable, noun = run.variable, run.variable.noun
-    celsius = variable.is_temperature
-    drawn_mean = shown_mean(run, mean)
     observed, residual = points.residuals(0)
-
     here = None if unfinished is None else unfinished if grid else unfinished[0]
     chosen = scales or map_scales(run, mean=mean, std=std, residual=residual, computational=here)
-    mean_scale, std_scale, residual_scale = (chosen[name] for name in ("mean", "std", "residual"))
 
-    heading = f"{noun[:1].upper()}{noun[1:]}: posterior mean"
-    mean_figure, mean_axes = _blank(frame, heading, f"{stamp}, {where}")
-    shown = _field(mean_axes, frame, points, mean_grid, drawn_mean, mean_scale)
-    _colour_bar(mean_figure, shown, mean_scale, kelvin_above=celsius)
+    def drawn(
+        name: str, values: Array, heading: str, subtitle: str, said: str, on: MeanMap | None, at: TestPoints
+    ) -> Drawing:
+        figure, axes = _blank(frame, heading, subtitle)
+        shown = _field(axes, frame, at, on, values, chosen[name])
+        celsius = name == "mean" and variable.is_temperature
+        _colour_bar(figure, shown, chosen[name], kelvin_above=celsius)
+        return Drawing(name, figure, said)
 
     alike = stamp if len(run.times) == 1 else f"the same at all {len(run.times)} times"
     std_stamp, unfinished_stamp = (stamp if name in varying else alike for name in ERRORS)
-    std_figure, std_axes = _blank(frame, "Error bar: posterior standard deviation", f"{std_stamp}, {where}")
-    shown = _field(std_axes, frame, points, grid, std, std_scale)
-    _colour_bar(std_figure, shown, std_scale)
-
-    computational = []
-    if here is not None and "computational" in chosen:
-        scale = chosen["computational"]
-        figure, axes = _blank(
-            frame, "Of the error bar: unfinished computation", f"{unfinished_stamp}, {where}, at most"
-        )
-        _colour_bar(figure, _field(axes, frame, points, grid, here, scale), scale)
-        computational.append(
-            Drawing(
-                "computational",
-                figure,
-                "Map of the part of the standard deviation that is unfinished computation, "
-                f"{unfinished_stamp}: at most {value_range(here, variable.units, 2)}.",
-            )
-        )
-
-    changed = _scale_map(run, frame, stamp)
-
-    subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
-    residual_figure, residual_axes = _blank(frame, "Observed minus predicted", subtitle)
-    shown = _field(residual_axes, frame, observed, None, residual, residual_scale)
-    _colour_bar(residual_figure, shown, residual_scale)
-
-    return [
-        Drawing(
+    shown, spread = shown_mean(run, mean), f"{value_range(mean, variable.units, 1)}."
+    if variable.is_temperature:
+        spread = f"{np.nanmin(shown):.1f} to {np.nanmax(shown):.1f} degrees Celsius."
+    drawings = [
+        drawn(
             "mean",
-            mean_figure,
-            f"Map of the posterior mean {noun}, {stamp}: "
-            + (
-                f"{np.nanmin(drawn_mean):.1f} to {np.nanmax(drawn_mean):.1f} degrees Celsius."
-                if celsius
-                else f"{value_range(mean, variable.units, 1)}."
-            ),
+            shown,
+            f"{noun[:1].upper()}{noun[1:]}: posterior mean",
+            f"{stamp}, {where}",
+            f"Map of the posterior mean {noun}, {stamp}: {spread}",
+            mean_grid,
+            points,
         ),
-        Drawing(
+        drawn(
             "std",
-            std_figure,
+            std,
+            "Error bar: posterior standard deviation",
+            f"{std_stamp}, {where}",
             f"Map of the posterior standard deviation, {std_stamp}: {value_range(std, variable.units, 2)}.",
-        ),
-        *computational,
-        *changed,
-        Drawing(
-            "residual",
-            residual_figure,
-            f"Map of observed minus predicted {noun} at the test points, {stamp}: "
-            f"{value_range(residual, variable.units, 1)}.",
+            grid,
+            points,
         ),
     ]
+    if here is not None and "computational" in chosen:
+        heading = "Of the error bar: unfinished computation"
+        said = (
+            "Map of the part of the standard deviation that is unfinished computation, "
+            f"{unfinished_stamp}: at most {value_range(here, variable.units, 2)}."
+        )
+        subtitle = f"{unfinished_stamp}, {where}, at most"
+        drawings.append(drawn("computational", here, heading, subtitle, said, grid, points))
+    drawings += _scale_map(run, frame, stamp)
+    subtitle = f"{stamp}, at {residual.size:,} test points the solver did not see"
+    said = (
+        f"Map of observed minus predicted {noun} at the test points, {stamp}: "
+        f"{value_range(residual, variable.units, 1)}."
+    )
+    heading = "Observed minus predicted"
+    return [*drawings, drawn("residual", residual, heading, subtitle, said, None, observed)]
 
 
 def _scale_map(run: PublishedRun, frame: Frame, stamp: str) -> list[Drawing]:
@@ -266,7 +253,7 @@ def _field(
     axes: "Axes",
     frame: Frame,
     points: TestPoints,
-    grid: Grid | MeanMap | None,
+    grid: MeanMap | None,
     values: Array,
     scale: ColourScale,
 ) -> "ScalarMappable":

@@ -7,43 +7,26 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.strata import CHANCE
 from cagp_dist.report.by_stratum import KINDS, ByStratum
-from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, RULE, WIDTH_INCHES, Drawing, quiet_grid, title
+from cagp_dist.report.drawing import ACCENT, BAND, INK, MUTED, RULE, Drawing, chart, quiet_grid
 
 
 def draw_reliability(found: ByStratum) -> Drawing:
     """Share of all observations inside error bars of each level, before and after, with what is chance."""
-    from matplotlib.figure import Figure
-
-    height = _strata_height(found)
-    figure = Figure(figsize=(WIDTH_INCHES, height))
-    title(
-        figure, "Reliability of error bars of every width", "Above the diagonal: too wide. Below: too narrow."
+    heading, subtitle = (
+        "Reliability of error bars of every width",
+        "Above the diagonal: too wide. Below: too narrow.",
     )
-    axes = figure.add_axes((0.105, 0.52 / height, 0.875, 1.0 - 1.1 / height))
+    figure, axes = chart(heading, subtitle, _strata_height(found), left=0.105)
     quiet_grid(axes)
     levels, reliability = 100.0 * found.reliability_levels, found.measures["reliability"]
     chance = CHANCE * found.measures["reliability_standard_error"]
-    reach = 100.0 * chance
-    axes.fill_between(
-        levels,
-        np.maximum(levels - reach, 0.0),
-        np.minimum(levels + reach, 100.0),
-        color=BAND,
-        linewidth=0,
-        label="what chance explains",
-        zorder=1,
-    )
+    low, high = np.maximum(levels - 100.0 * chance, 0.0), np.minimum(levels + 100.0 * chance, 100.0)
+    axes.fill_between(levels, low, high, color=BAND, linewidth=0, label="what chance explains", zorder=1)
     axes.plot([0.0, 100.0], [0.0, 100.0], color=INK, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2)
     mark = partial(axes.plot, levels, marker="o", markersize=4.0)
     for before in found.distributions[1:]:
-        mark(
-            100.0 * found.measures[f"reliability{before}"],
-            color=MUTED,
-            markerfacecolor="none",
-            linewidth=1.0,
-            label="before recalibration",
-            zorder=3,
-        )
+        inside, said = 100.0 * found.measures[f"reliability{before}"], "before recalibration"
+        mark(inside, color=MUTED, markerfacecolor="none", linewidth=1.0, label=said, zorder=3)
     name = "after" if found.distributions[1:] else "this run"
     mark(100.0 * reliability, color=ACCENT, linewidth=1.4, label=name, zorder=4)
     axes.set(xlim=(0.0, 100.0), ylim=(0.0, 103.0))
@@ -61,17 +44,10 @@ def draw_reliability(found: ByStratum) -> Drawing:
 
 def draw_strata(found: ByStratum) -> Drawing:
     """Share of the observations of each stratum inside the headline error bars, before and after."""
-    from matplotlib.figure import Figure
-
-    height = _strata_height(found)
-    figure = Figure(figsize=(WIDTH_INCHES, height))
     level = 100.0 * found.level
-    title(
-        figure,
-        f"Where the error bars hold: share inside {level:g} %",
-        "Right of the line: too wide. Left: too narrow.",
-    )
-    axes = figure.add_axes((0.255, 0.52 / height, 0.72, 1.0 - 1.1 / height))
+    heading = f"Where the error bars hold: share inside {level:g} %"
+    subtitle = "Right of the line: too wide. Left: too narrow."
+    figure, axes = chart(heading, subtitle, _strata_height(found), left=0.255, right=0.975)
     axes.grid(axis="x", color=RULE, linewidth=0.6)
     axes.set_axisbelow(True)
     rows = _rows_of(found)
@@ -89,24 +65,14 @@ def draw_strata(found: ByStratum) -> Drawing:
     shown = [found.inside(each) for each in found.distributions]
     left = min(float(low.min()), 100.0 * float(np.min(shown)))
     axes.set(xlim=(max(0.0, left - 3.0), 101.0), ylim=(rows.max() + 0.7, rows.min() - 0.7))
-    axes.set_yticks(
-        rows, ["all" if kind == "all" else name for kind, name in zip(found.kinds, found.names, strict=True)]
-    )
+    named = zip(found.kinds, found.names, strict=True)
+    axes.set_yticks(rows, ["all" if kind == "all" else name for kind, name in named])
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"observations inside their {level:g} % error bars [%]")
-    axes.legend(
-        frameon=False,
-        fontsize=8,
-        loc="lower right",
-        bbox_to_anchor=(1.0, 0.985),
-        ncols=3,
-        labelcolor=INK,
-        borderpad=0.0,
-    )
-    said = "; ".join(
-        f"{name} {100.0 * share:.0f} per cent"
-        for name, share in zip(found.names, found.inside(), strict=True)
-    )
+    legend = axes.legend(frameon=False, fontsize=8, loc="lower right", ncols=3, labelcolor=INK, borderpad=0.0)
+    legend.set_bbox_to_anchor((1.0, 0.985), transform=axes.transAxes)
+    shares = zip(found.names, found.inside(), strict=True)
+    said = "; ".join(f"{name} {100.0 * share:.0f} per cent" for name, share in shares)
     return Drawing("strata", figure, f"Share inside the {level:g} per cent error bars: {said}.")
 
 

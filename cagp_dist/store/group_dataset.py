@@ -29,15 +29,15 @@ _HEIGHTS_METRES = {"t2m": 2.0, "d2m": 2.0, "u10": 10.0, "v10": 10.0, "si10": 10.
 def dataset(
     group: str,
     coordinates: Mapping[str, xr.Variable],
-    arrays: Mapping[str, ArrayLike],
+    arrays: Mapping[str, ArrayLike | None],
     variable: Variable,
     *,
     title: str,
 ) -> xr.Dataset:
-    """Build the data set of a group; an array without its leading axis is repeated along it."""
+    """Build a data set of the arrays that are not None; one without its leading axis is repeated along it."""
     lengths = {str(dim): size for each in coordinates.values() for dim, size in each.sizes.items()}
     data: dict[str, xr.Variable] = {}
-    for name, values in arrays.items():
+    for name, values in ((name, values) for name, values in arrays.items() if values is not None):
         described, array = table(variable)[group][name], np.asarray(values)
         expected = tuple(
             lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)

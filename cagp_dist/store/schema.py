@@ -38,10 +38,8 @@ class PublishedLaw:
     std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
     # (T, L, q), or (T, L, P, Q): at the L levels of `cagp_dist.mapping.defaults.QUANTILE_LEVELS`
     quantiles: Array
-    # (T, q), or (T, P, Q): what the scale of the errors was multiplied by; None where the method has no such
-    # thing
-    local_scale: Array | None = None
-    recalibrated: bool = True  # If not, it is a mixture over the numbers of the prior, as it is
+    local_scale: Array | None = None  # as std: by which the errors were multiplied, where a method has that
+    recalibrated: bool = True  # if not, it is a mixture over the numbers of the prior, as it is
 
     def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedLaw":
         """Put values of cells (T, q) into fields (T, P, Q)."""
@@ -75,19 +73,18 @@ def prediction_group(
     Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees, names`` (q,), ``mean, observed`` (T, q),
     ``std, computational_std, noise_variance`` (T, q) or (q,). Of a map (P,), (Q,) and (T, P, Q) for (T, q).
     """
-    name, arrays = variable.name, dict[str, ArrayLike]()
-    arrays[f"{name}_mean"] = mean
+    name, noisy = variable.name, None
     if std is not None:
-        arrays[f"{name}_std"] = std
         noisy = np.hypot(std, np.sqrt(noise_variance)) if law is None else law.std
-        arrays[f"{name}_predictive_std"] = noisy
-    if computational_std is not None:
-        arrays[f"{name}_std_computational"] = computational_std
-    if law is not None:
-        arrays[f"{name}_quantile"] = law.quantiles
-        arrays |= {} if law.local_scale is None else {"local_scale": law.local_scale}
-    if observed is not None:
-        arrays[name] = observed
+    arrays = {
+        f"{name}_mean": mean,
+        f"{name}_std": std,
+        f"{name}_predictive_std": noisy,
+        f"{name}_std_computational": computational_std,
+        f"{name}_quantile": None if law is None else law.quantiles,
+        "local_scale": None if law is None else law.local_scale,
+        name: observed,
+    }
     if group == "targets":
         longitude_degrees = np.mod(longitude_degrees, 360.0)
     grid = GROUPS[group] != "point"
@@ -151,9 +148,7 @@ def regions_group(
     Shapes: ``times`` (T,), ``mean`` (T, r), ``std, computational_std`` (T, r) or (r,).
     """
     name = variable.name
-    arrays = {f"{name}_mean": mean, f"{name}_std": std}
-    if computational_std is not None:
-        arrays[f"{name}_std_computational"] = computational_std
+    arrays = {f"{name}_mean": mean, f"{name}_std": std, f"{name}_std_computational": computational_std}
     definitions = [region.definition for region in regions]
     areas = np.array([region.area for region in regions]) * EARTH_SQUARE_KILOMETRES
     group = dataset(
@@ -168,7 +163,7 @@ def regions_group(
         title=f"Posterior {variable.long_name}, means over regions",
     )
     _say_mean_over(group, name, "region", ", with the covariance of its parts. WITHOUT noise.")
-    for key in arrays:
+    for key in arrays.keys() & group.keys():
         group[key].attrs["coordinates"] = REGION_DEFINITION
     return group.assign_attrs(
         regions_resolution_degrees=resolution_degrees,

@@ -75,10 +75,15 @@ def calibration_group(
     if of_values is not None:
         found = list(divided(~np.isnan(of_values.normal_score), where, strata, weights=weights))
         coordinates |= _names_of(found)
-        arrays |= _of_values(of_values) | _of_strata(found, of_values)
+        arrays |= {"nll_of_value": of_values.nll, "crps_of_value": of_values.crps}
+        arrays |= _of_strata(found, of_values)
         arrays["stratum_observations"] = [int(np.count_nonzero(part.inside)) for part in found]
     if plain is not None:
-        of_plain = {"pit": plain[0].pit, **_of_values(plain[0])}
+        of_plain: dict[str, ArrayLike] = {
+            "pit": plain[0].pit,
+            "nll_of_value": plain[0].nll,
+            "crps_of_value": plain[0].crps,
+        }
         of_plain |= {} if of_values is None else _of_strata(found, plain[0])
         arrays |= {f"{name}{PLAIN}": each for name, each in of_plain.items()}
         arrays |= _published("calibration", plain[1].named(suffix=PLAIN))
@@ -92,11 +97,6 @@ def calibration_group(
 def _published(group: str, arrays: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
     """Those that the table has in a group."""
     return {name: each for name, each in arrays.items() if name in table(T2M)[group]}
-
-
-def _of_values(found: PointScores) -> dict[str, ArrayLike]:
-    """Scores of each observation."""
-    return {"nll_of_value": found.nll, "crps_of_value": found.crps}
 
 
 def _names_of(found: Sequence[Stratum]) -> dict[str, xr.Variable]:
@@ -114,12 +114,8 @@ def _of_strata(found: Sequence[Stratum], scored: PointScores) -> dict[str, Array
     pit = scored.pit
     tests = [part.coverage(pit, scored.levels.tolist()) for part in found]
     reliability = found[0].coverage(pit, RELIABILITY_LEVELS)
-    means = {
-        "mean_width": scored.width,
-        "interval_score": scored.interval_score,
-        "crps": scored.crps,
-        "nll": scored.nll,
-    }
+    means = {"mean_width": scored.width, "interval_score": scored.interval_score}
+    means |= {"crps": scored.crps, "nll": scored.nll}
     return {
         "stratum_pit_count": [part.histogram(pit).counts for part in found],
         "stratum_coverage": np.minimum([test.coverage for test in tests], 1.0),

@@ -89,3 +89,13 @@ def test_a_missing_value_is_empty(run, tmp_path):
     assert len(empty) == 1
     assert empty[0]["time"] == "2019-03-01T06:00:00Z"
     assert float(empty[0]["longitude"]) == holed["longitude"].values[2]
+
+
+def test_places_without_times_have_a_row_each(run, tmp_path):
+    """As group `simulation` of a run has them."""
+    with open_for_export(run, "observations") as group:
+        timeless = group.isel(time=0, drop=True).load()
+    found = rows(write_csv(timeless, tmp_path / "timeless.csv"))
+    assert "time" not in found[0]
+    assert [float(row["t2m"]) for row in found] == timeless["t2m"].values.tolist()
+    assert [float(row["latitude"]) for row in found] == timeless["latitude"].values.tolist()
