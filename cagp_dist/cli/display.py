@@ -188,28 +188,27 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
     out.print(_score_table(scores))
     if outcome.regions is not None:
         _show_regions(out, outcome.regions)
-    if (recalibration := scores.attrs.get("recalibration_statement")) is not None:
-        out.print(f"laws    {escape(recalibration)}", soft_wrap=True, highlight=False)
-    verdict = scores.attrs["calibration_statement"]
-    fault = scores.attrs["calibration_status"] not in ("consistent", "undecided")
-    out.print(f"bars    {verdict}", style="yellow" if fault else "", soft_wrap=True)
-    if (unfinished := scores.attrs.get("computational_statement")) is not None:
-        out.print(f"share   {unfinished}", soft_wrap=True)
-    if (sampling := scores.attrs.get("sampling_statement")) is not None:
-        out.print(f"map     {sampling}", soft_wrap=True)
+
+    def say(label: str, text: str | None, status: str = "consistent") -> None:
+        """Print a line, in yellow if a verdict found a fault."""
+        if text is not None:
+            style = "" if status in ("consistent", "undecided") else "yellow"
+            out.print(f"{label:<8}{escape(text)}", style=style, soft_wrap=True)
+
+    said = scores.attrs
+    say("laws", said.get("recalibration_statement"))
+    say("bars", said["calibration_statement"], said["calibration_status"])
+    say("share", said.get("computational_statement"))
+    say("map", said.get("sampling_statement"))
     if outcome.simulation is not None:
-        said = outcome.simulation.attrs
-        fault = said["simulation_status"] not in ("consistent", "undecided")
-        out.print(f"prior   {said['simulation_statement']}", style="yellow" if fault else "", soft_wrap=True)
+        found = outcome.simulation.attrs
+        say("prior", found["simulation_statement"], found["simulation_status"])
     if outcome.already_done:
         out.print("This run was published before; nothing was computed.")
-    out.print(f"status  {outcome.status.value}: {outcome.status.advice}", soft_wrap=True)
-    if outcome.path is None:
-        out.print("run     not published; --publish-unconverged publishes it all the same", soft_wrap=True)
-    else:
-        out.print(f"run     {outcome.published_as or outcome.path}", soft_wrap=True)
-    if page is not None:
-        out.print(f"report  {page}", soft_wrap=True)
+    say("status", f"{outcome.status.value}: {outcome.status.advice}")
+    unpublished = "not published; --publish-unconverged publishes it all the same"
+    say("run", unpublished if outcome.path is None else outcome.published_as or str(outcome.path))
+    say("report", None if page is None else str(page))
 
 
 def _score_table(scores: "xr.Dataset") -> Table:

@@ -14,28 +14,18 @@ from cagp_dist.store.zarr_arrays import open_group
 
 
 @dataclass(frozen=True, eq=False)
-class DamagedRun:
-    """A run whose metadata are damaged, with the time that its group says.
+class EarlierRun:
+    """A run of an earlier time, from its metadata.
 
-    Among the runs of one time it is taken to be the last made ("~" sorts after all dates): it may be the one.
+    Of those of one time, a damaged one is taken to be the last made: it may be. "~" sorts after all dates.
     """
 
-    last: np.datetime64
+    last: np.datetime64  # its last time
+    made: str  # when it was made, as ISO 8601
     key: str
-    damage: StoreError
-    made: str = "~"
-
-
-@dataclass(frozen=True, eq=False)
-class EarlierRun:
-    """A run of an earlier time, from its metadata."""
-
-    last: np.datetime64  # Its last time
-    made: str  # When it was made, as ISO 8601
-    key: str
-    attributes: Mapping[str, object]  # Of the group that was asked for
-    # Gives its path; from an object store it is fetched then. None if it was removed meanwhile
-    bring: Callable[[], Path | None]
+    attributes: Mapping[str, object]  # of the group that was asked for
+    bring: Callable[[], Path | None]  # its path, fetched if need be; None if it was removed meanwhile
+    damage: StoreError | None = None
 
 
 class EarlierRuns(Protocol):
@@ -50,14 +40,12 @@ def earlier_runs(folder: Path, group: str, *, before: np.datetime64) -> Iterator
     yield from latest_first(found, before=before)
 
 
-def latest_first(
-    found: Iterable[EarlierRun | DamagedRun | None], *, before: np.datetime64
-) -> Iterator[EarlierRun]:
+def latest_first(found: Iterable[EarlierRun | None], *, before: np.datetime64) -> Iterator[EarlierRun]:
     """Sort runs, and leave those out that are not before a moment; raise at one that is damaged."""
     moment = whole_seconds(before)
     runs = [run for run in found if run is not None and run.last < moment]
     for run in sorted(runs, key=lambda run: (run.last, run.made, run.key), reverse=True):
-        if isinstance(run, DamagedRun):
+        if run.damage is not None:
             raise run.damage
         yield run
 
@@ -85,7 +73,7 @@ def run_at(path: Path, group: str) -> EarlierRun | None:
     return run_metadata(path.stem, manifest.read_checked(path, "zarr.json"), group, lambda: path)
 
 
-def _in_folder(run: Path, group: str) -> EarlierRun | DamagedRun | None:
+def _in_folder(run: Path, group: str) -> EarlierRun | None:
     try:
         return run_at(run, group)
     except StoreError as damage:
@@ -94,7 +82,7 @@ def _in_folder(run: Path, group: str) -> EarlierRun | DamagedRun | None:
         last = _last_time(run, group)
         if last is None:
             raise
-        return DamagedRun(last, run.stem, damage)
+        return EarlierRun(last, "~", run.stem, {}, lambda: None, damage)
 
 
 def _has(run: Path, group: str) -> bool:
