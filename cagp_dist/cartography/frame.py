@@ -30,15 +30,14 @@ _SQRT3 = float(np.sqrt(3.0))
 
 
 class Projection(Protocol):
-    """A map of the sphere to the plane in which every parallel is a straight horizontal line."""
+    """A map of the sphere to the plane in which every parallel is a straight horizontal line.
 
-    def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
-        """Plane coordinates of points; longitude is counted from the central meridian."""
-        ...
+    Degrees; longitude is counted from the central meridian. Off the globe, `inverse` gives NaN.
+    """
 
-    def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        """Longitude from the central meridian and latitude, degrees; NaN off the globe."""
-        ...
+    def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]: ...
+
+    def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]: ...
 
 
 @dataclass(frozen=True)
@@ -50,14 +49,12 @@ class EqualEarth:
     """
 
     def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
-        """Plane coordinates of points; longitude is counted from the central meridian."""
         t = np.arcsin(0.5 * _SQRT3 * np.sin(np.deg2rad(np.asarray(latitude_degrees, dtype=np.float64))))
         longitude = np.deg2rad(np.asarray(longitude_degrees, dtype=np.float64))
         y, slope = _equal_earth_ordinate(t)
         return 2.0 * _SQRT3 * longitude * np.cos(t) / (3.0 * slope), y
 
     def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        """Longitude from the central meridian and latitude, degrees; NaN off the globe."""
         ordinate = np.asarray(y, dtype=np.float64)
         t = ordinate / _A1
         for _ in range(8):  # Newton; the ordinate is smooth and monotone, 6 steps reach rounding at the pole
@@ -81,12 +78,10 @@ class PlateCarree:
     shrink: float
 
     def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
-        """Plane coordinates of points; longitude is counted from the central meridian."""
         x = self.shrink * np.asarray(longitude_degrees, dtype=np.float64)
         return x, np.asarray(latitude_degrees, dtype=np.float64)
 
     def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        """Longitude from the central meridian and latitude, degrees."""
         return np.asarray(x, dtype=np.float64) / self.shrink, np.asarray(y, dtype=np.float64)
 
 
@@ -175,11 +170,8 @@ def coastlines(frame: Frame) -> tuple[Array, Array]:
     points = coastline_degrees()
     longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
     pad = 2.0
-    near = (
-        (np.abs(longitude) <= frame.east + pad)
-        & (latitude >= frame.south - pad)
-        & (latitude <= frame.north + pad)
-    )
+    near = (latitude >= frame.south - pad) & (latitude <= frame.north + pad)
+    near &= np.abs(longitude) <= frame.east + pad
     jump = np.abs(np.diff(longitude, append=longitude[-1])) > 180.0
     # A point is kept as long as it or a neighbour is near, so that lines reach the rim.
     kept = near | np.roll(near, 1) | np.roll(near, -1)

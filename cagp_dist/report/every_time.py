@@ -41,14 +41,9 @@ MOST_DOTS = 2_000_000
 class EveryTime:
     """All times of a run, as far as its page shows them."""
 
-    # mean, std, residual, computational: (any,), values that the colour scales span, in the unit of the run;
-    # the last is None if a run does not say
-    mean: Array
-    std: Array
-    residual: Array
-    computational: Array | None
-    varying: frozenset[str]  # Which error bars differ between the times: ``std``, ``computational``
-    # Per map that is shaded and varies, its rasters (height, width) in its own unit, NaN off the map
+    spans: Mapping[str, Array]  # of each map, values that its colours span, (any,), in the unit of the run
+    varying: frozenset[str]  # which error bars differ between the times: ``std``, ``computational``
+    # per map that is shaded and varies, its rasters (height, width) in its own unit, NaN off the map
     pictures: Mapping[str, Sequence[Raster]]
 
 
@@ -75,23 +70,20 @@ class Gallery:
 
 def scales_of_all_times(run: PublishedRun, every: EveryTime) -> dict[str, ColourScale]:
     """Colours that mean the same at all times."""
-    return map_scales(
-        run, mean=every.mean, std=every.std, residual=every.residual, computational=every.computational
-    )
+    return map_scales(run, every.spans)
 
 
 def survey(path: Path, run: PublishedRun) -> EveryTime:
     """Read the maps of all times, one after the other."""
     points = run.points
     residual = (points.observed - points.mean).ravel()
-    residual = residual[~np.isnan(residual)]
+    spans = {"residual": residual[~np.isnan(residual)]}
+    first = _errors(points if run.grid is None else run.grid)
     if run.grid is None:
-        of_points = {name: values for name, values in _errors(points).items() if values is not None}
-        varying = frozenset(name for name, values in of_points.items() if (values != values[0]).any())
-        spans = {name: values.ravel() for name, values in of_points.items()}
-        return EveryTime(points.mean.ravel(), spans["std"], residual, spans.get("computational"), varying, {})
+        varying = frozenset(name for name, values in first.items() if (values != values[0]).any())
+        of_points = {"mean": points.mean, **first}
+        return EveryTime(spans | {name: values.ravel() for name, values in of_points.items()}, varying, {})
     longitude, latitude = map_frame(run).pixels(_width(run))
-    first = {name: values for name, values in _errors(run.grid).items() if values is not None}
     means: list[Raster] = []
     edges: list[float] = []
     spread: dict[str, list[Array]] = {name: [] for name in first}
@@ -100,36 +92,26 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     for fine, grid in each_map(path, run.variable):
         means.append(resample(fine, shown_mean(run, fine.mean), longitude, latitude).astype(np.float32))
         edges += [float(np.nanmin(fine.mean)), float(np.nanmax(fine.mean))]
-        for name in first:
-            values = _error(grid, name)
+        for name, values in _errors(grid).items():
             spread[name] += [values.ravel()[::every], np.array([np.nanmin(values), np.nanmax(values)])]
             if not np.array_equal(values, first[name], equal_nan=True):
                 differing.add(name)
     pictures = {"mean": means}
     for name in first:
         if name in differing:
-            pictures[name] = [
-                resample(grid, _error(grid, name), longitude, latitude).astype(np.float32)
-                for _, grid in each_map(path, run.variable)
-            ]
+            grids = (grid for _, grid in each_map(path, run.variable))
+            rasters = (resample(grid, _errors(grid)[name], longitude, latitude) for grid in grids)
+            pictures[name] = [raster.astype(np.float32) for raster in rasters]
         else:  # one map, and its scale
             spread[name] = [first[name].ravel()]
-    spans = {name: np.concatenate(values) for name, values in spread.items()}
-    return EveryTime(
-        np.array(edges), spans["std"], residual, spans.get("computational"), frozenset(differing), pictures
-    )
+    spans |= {name: np.concatenate(values) for name, values in spread.items()}
+    return EveryTime(spans | {"mean": np.array(edges)}, frozenset(differing), pictures)
 
 
-def _errors(given: TestPoints | Grid) -> dict[str, Array | None]:
-    """Error bars of points or of a grid, by the name of their map."""
-    return {"std": given.std, "computational": given.computational_std}
-
-
-def _error(grid: Grid, name: str) -> Array:
-    """Error bars of one time that a run has at all times."""
-    values = _errors(grid)[name]
-    assert values is not None
-    return values
+def _errors(given: TestPoints | Grid) -> dict[str, Array]:
+    """Error bars of points or of a grid that a run has, by the name of their map."""
+    unfinished = given.computational_std
+    return {"std": given.std} | ({} if unfinished is None else {"computational": unfinished})
 
 
 def _width(run: PublishedRun) -> int:
@@ -182,11 +164,8 @@ def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScale]
         values = {}  # there are other dots at each time: the residuals stay those of the first
     if run.grid is None:
         values["mean"] = shown_mean(run, points.mean)
-        values |= {
-            name: bars
-            for name, bars in _errors(points).items()
-            if bars is not None and name in every.varying and name in scales
-        }
+        varying = every.varying & scales.keys()
+        values |= {name: bars for name, bars in _errors(points).items() if name in varying}
     if not values or len(values) * points.mean.size > MOST_DOTS:
         return {}
     found: dict[str, object] = {}

@@ -43,26 +43,22 @@ class ColourScale:
     label: str
 
 
-def map_scales(
-    run: PublishedRun, *, mean: Array, std: Array, residual: Array, computational: Array | None = None
-) -> dict[str, ColourScale]:
+def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, ColourScale]:
     """Colours of the maps, for values of the time that is drawn or of all times; units as published.
 
-    None for ``computational`` where nothing is left to compute.
+    There is none for ``computational`` where nothing is left to compute.
     """
     variable, unit = run.variable, spoken(run.variable.units)
     label = f"{variable.long_name} {bracketed(unit)}"
     if variable.is_temperature:
         label = "degrees Celsius (above: kelvin)"
     redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()
-    unfinished = {}
-    if computational is not None and np.nan_to_num(computational).any():
-        unfinished["computational"] = spanning(computational, colours="viridis", label=unit, percentile=0.5)
+    unfinished = np.nan_to_num(values.get("computational", np.zeros(1))).any()
+    bars = ERRORS if unfinished else ERRORS[:1]
     return {
-        **unfinished,
-        "mean": spanning(shown_mean(run, mean), colours="inferno", label=label),
-        "std": spanning(std, colours="viridis", label=unit, percentile=0.5),
-        "residual": symmetric(residual, colours="RdBu_r", label=redder),
+        "mean": spanning(shown_mean(run, values["mean"]), colours="inferno", label=label),
+        "residual": symmetric(values["residual"], colours="RdBu_r", label=redder),
+        **{name: spanning(values[name], colours="viridis", label=unit, percentile=0.5) for name in bars},
     }
 
 
@@ -95,7 +91,8 @@ def draw_maps(
     variable, noun = run.variable, run.variable.noun
     observed, residual = points.residuals(0)
     here = None if unfinished is None else unfinished if grid else unfinished[0]
-    chosen = scales or map_scales(run, mean=mean, std=std, residual=residual, computational=here)
+    known = {"mean": mean, "std": std, "residual": residual}
+    chosen = scales or map_scales(run, known if here is None else known | {"computational": here})
 
     def drawn(
         name: str, values: Array, heading: str, subtitle: str, said: str, on: MeanMap | None, at: TestPoints

@@ -99,11 +99,11 @@ def _interval_rows(run: PublishedRun) -> list[Row]:
         return [amount(float(value), units) for value in values]
 
     outside = f"their width and {factor} times how far observations lie outside; smaller is better"
+    across = f"of the {level} error bars from end to end"
     return [
-        (f"Width, {level}{by_area}", *of_all("mean_width"), "",
-         f"of the {level} error bars from end to end"),
+        (f"Width, {level}{by_area}", *of_all("mean_width"), "", across),
         (f"Interval score, {level}{by_area}", *of_all("interval_score"), "", outside),
-    ]  # fmt: skip
+    ]
 
 
 def _score(value: float | Array, form: str, units: str) -> str:
@@ -118,7 +118,7 @@ def coverage_rows(run: PublishedRun) -> list[Row]:
         (
             f"{100.0 * level:g} %{by}",
             percent(share),
-            signed(100.0 * float(share - level), 1),
+            signed(100.0 * (share - level), 1),
             f"±{100.0 * error:.1f}",
         )
         for suffix, by in scored.weightings.items()
@@ -137,33 +137,22 @@ def simulation_rows(found: Simulation) -> list[Row]:
     chance = 1.0 / np.sqrt(2.0 * fields)
     low, high = np.quantile(found.error_ratio, [0.05, 0.95])
 
-    def p(name: str) -> str:
-        value = numbers[f"{name}_pvalue"]
-        return "< 1e-6" if value < 1e-6 else f"{value:.2g}"
+    def row(said: str, name: str, form: str, right: str, tested: str) -> Row:
+        """Write a number by its name, and the p-value of a test."""
+        pvalue = numbers[f"{tested}_pvalue"] if tested else 1.0
+        p = "" if not tested else "< 1e-6" if pvalue < 1e-6 else f"{pvalue:.2g}"
+        return said, format(numbers[name], form) if name else "", right, p
 
+    joint = f"1 ± {1.0 / np.sqrt(2.0 * fields * points):.4f}"
+    by_area = f"1 ± {numbers['error_ratio_by_area_standard_error']:.3f}"
     return [
-        (
-            "Error over error bar, points together",
-            f"{numbers['error_ratio_joint']:.4f}",
-            f"1 ± {1.0 / np.sqrt(2.0 * fields * points):.4f}",
-            p("joint"),
-        ),
-        (
-            "the same along a random direction",
-            f"{numbers['error_ratio_along']:.3f}",
-            f"1 ± {chance:.3f}",
-            p("variance"),
-        ),
-        (
-            "the same point by point, by area",
-            f"{numbers['error_ratio_by_area']:.3f}",
-            f"1 ± {numbers['error_ratio_by_area_standard_error']:.3f}",
-            "",
-        ),
+        row("Error over error bar, points together", "error_ratio_joint", ".4f", joint, "joint"),
+        row("the same along a random direction", "error_ratio_along", ".3f", f"1 ± {chance:.3f}", "variance"),
+        row("the same point by point, by area", "error_ratio_by_area", ".3f", by_area, ""),
         ("the same at nine of ten points", f"{low:.2f} to {high:.2f}", f"1 ± {chance:.3f} each", ""),
-        ("Distance of the PIT from uniform", f"{numbers['ks_statistic']:.4f}", "", p("ks")),
-        ("Counts of the histogram", "", "", p("rank")),
-        ("Mean error along the direction", "", "0", p("mean")),
+        row("Distance of the PIT from uniform", "ks_statistic", ".4f", "", "ks"),
+        row("Counts of the histogram", "", "", "", "rank"),
+        row("Mean error along the direction", "", "", "0", "mean"),
     ]
 
 
@@ -232,17 +221,11 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
     count, unit = places.mean.size, f" {symbol(units)}".rstrip()
     rows: list[Row] = []
     for index in range(min(count, MOST_PLACES)):
-        std = float(places.std[index])
-        digits = decimals(std)
-        rows.append(
-            (
-                places.names[index] if places.names is not None else "",
-                f"{places.latitude_degrees[index]:.2f}",
-                f"{(places.longitude_degrees[index] + 180.0) % 360.0 - 180.0:.2f}",
-                f"{places.mean[index]:.{digits}f}{unit}",
-                f"±{std:.{digits}f}{unit}",
-            )
-        )
+        name = places.names[index] if places.names is not None else ""
+        latitude, longitude = places.latitude_degrees[index], places.longitude_degrees[index]
+        where = f"{latitude:.2f}", f"{(longitude + 180.0) % 360.0 - 180.0:.2f}"
+        digits = decimals(std := float(places.std[index]))
+        rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", f"±{std:.{digits}f}{unit}"))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
     return rows, f"{which}, {when(run.times[0])}; all in group targets of the run"
 
@@ -266,11 +249,8 @@ def region_rows(run: PublishedRun) -> list[Row]:
 
 def seconds_by_stage(run: PublishedRun) -> dict[str, float]:
     """Seconds of each stage, in the order in which they ran."""
-    seconds = {
-        stage: float(value)
-        for stage, value in run.attributes.table("timings").items()
-        if isinstance(value, (int, float))
-    }
+    timings = run.attributes.table("timings").items()
+    seconds = {stage: float(value) for stage, value in timings if isinstance(value, (int, float))}
     known = {stage: seconds[stage] for stage in _STAGES if stage in seconds}
     return known | seconds
 
@@ -288,9 +268,8 @@ def prior_rows(run: PublishedRun) -> list[Row]:
         for part, (value, error) in enumerate(zip(values, spread, strict=False), start=1):
             known = f"±{error:.2g}" if isinstance(error, (int, float)) else "unknown"
             if isinstance(value, (int, float)):
-                said = unit.format(
-                    kilometres=value * EARTH_RADIUS_KILOMETRES, squared=f"{square}, " if square else ""
-                )
+                kilometres, per = value * EARTH_RADIUS_KILOMETRES, f"{square}, " if square else ""
+                said = unit.format(kilometres=kilometres, squared=per)
                 called = _spoken(name) if len(values) == 1 else f"{_spoken(name)}, part {part}"
                 rows.append((called, f"{value:.4g}", known, said))
     return rows
@@ -323,9 +302,8 @@ def fit_note(run: PublishedRun) -> str:
     fields = ""
     if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):
         fields = f", {times:,} times counted as independent fields and worth about {worth:.3g}"
-    ended = (
-        f"{method}{height}{fields}.{chosen} {str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
-    )
+    status = f"{str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
+    ended = f"{method}{height}{fields}.{chosen} {status}"
     numbers = fit.get("hyperparameters")
     return f"{ended} For the error bars they are {numbers}." if isinstance(numbers, str) else ended
 
@@ -341,22 +319,17 @@ def record_rows(run: PublishedRun) -> list[Row]:
         "Copies of a pole merged": attributes.count("merged_pole_copies"),
     }
     versions = {name: value for name, value in origin.items() if _VERSION.fullmatch(str(value))}
+    prior = {_spoken(name): _summed(value) for name, value in attributes.table("prior").items()}
+    rest = {_spoken(name).capitalize(): value for name, value in origin.items() if name not in versions}
     rows = [
         ("Run", run.key),
         ("Published", attributes.text("date_created")),
         ("Solver", attributes.text("solver")),
         ("Executor", attributes.text("executor")),
-        (
-            "Prior",
-            _joined({_spoken(name): _summed(value) for name, value in attributes.table("prior").items()}),
-        ),
+        ("Prior", _joined(prior)),
         *((name, f"{count:,}") for name, count in counts.items() if count is not None),
         ("Test points", f"{run.points.latitude_degrees.size:,}"),
-        *(
-            (_spoken(name).capitalize(), _joined(value))
-            for name, value in origin.items()
-            if name not in versions
-        ),
+        *((name, _joined(value)) for name, value in rest.items()),
         ("Versions", _joined(versions)),
     ]
     return [row for row in rows if row[1]]

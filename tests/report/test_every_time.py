@@ -88,7 +88,9 @@ def test_dots_get_the_colours_of_their_time(daily) -> None:
     _, data = parts(page)
     run = read_run(path)
     residual = run.points.observed - run.points.mean
-    scale = map_scales(run, mean=np.zeros(1), std=np.zeros(1), residual=residual.ravel())["residual"]
+    scale = map_scales(run, {"mean": np.zeros(1), "std": np.zeros(1), "residual": residual.ravel()})[
+        "residual"
+    ]
     order = drawing_order(residual[0], scale)
     colours = np.array(data["dots"]["residual"]["colours"])
     for text, values in zip(data["dots"]["residual"]["times"], residual, strict=True):
