@@ -68,25 +68,22 @@ def calibration_group(
         "pit_count": counted[""].counts.astype(np.int64),
         f"pit_count{AREA_WEIGHTED}": counted[AREA_WEIGHTED].counts,
         **{f"coverage_standard_error{by}": test.standard_error for by, test in tests.items()},
-        **_published("calibration", scores.named()),
     }
     coordinates = coordinates_of(times, latitude_degrees, longitude_degrees, names)
     coordinates["level"] = coordinate("level", "level", scores.levels)
+    parts: list[Stratum] = []
     if of_values is not None:
-        found = list(divided(~np.isnan(of_values.normal_score), where, strata, weights=weights))
-        coordinates |= _names_of(found)
-        arrays |= {"nll_of_value": of_values.nll, "crps_of_value": of_values.crps}
-        arrays |= _of_strata(found, of_values)
-        arrays["stratum_observations"] = [int(np.count_nonzero(part.inside)) for part in found]
-    if plain is not None:
-        of_plain: dict[str, ArrayLike] = {
-            "pit": plain[0].pit,
-            "nll_of_value": plain[0].nll,
-            "crps_of_value": plain[0].crps,
-        }
-        of_plain |= {} if of_values is None else _of_strata(found, plain[0])
-        arrays |= {f"{name}{PLAIN}": each for name, each in of_plain.items()}
-        arrays |= _published("calibration", plain[1].named(suffix=PLAIN))
+        parts = list(divided(~np.isnan(of_values.normal_score), where, strata, weights=weights))
+        coordinates |= _names_of(parts)
+        arrays["stratum_observations"] = [int(np.count_nonzero(part.inside)) for part in parts]
+    for suffix, (values_of, pooled) in {"": (of_values, scores), PLAIN: plain or (None, None)}.items():
+        measured: dict[str, ArrayLike] = {}
+        if pooled is not None:
+            measured |= pooled.named()
+        if values_of is not None:
+            measured |= _of_values(values_of) | _of_strata(parts, values_of)
+        arrays |= {f"{name}{suffix}": each for name, each in measured.items()}
+    arrays = _published("calibration", arrays)
     title = f"Calibration of {variable.long_name} at test points"
     group = counting_missing(dataset("calibration", coordinates, arrays, variable, title=title), "pit")
     for by, each in counted.items():
@@ -99,28 +96,33 @@ def _published(group: str, arrays: Mapping[str, ArrayLike]) -> dict[str, ArrayLi
     return {name: each for name, each in arrays.items() if name in table(T2M)[group]}
 
 
-def _names_of(found: Sequence[Stratum]) -> dict[str, xr.Variable]:
+def _of_values(found: PointScores) -> dict[str, ArrayLike]:
+    """Scores of each observation."""
+    return {"pit": found.pit, "nll_of_value": found.nll, "crps_of_value": found.crps}
+
+
+def _names_of(parts: Sequence[Stratum]) -> dict[str, xr.Variable]:
     """Coordinates of strata and of the levels of the reliability."""
     return {
-        STRATUM: coordinate(STRATUM, STRATUM, [part.name for part in found]),
-        STRATUM_KIND: coordinate(STRATUM_KIND, STRATUM, [part.kind for part in found]),
-        STRATUM_DEFINITION: coordinate(STRATUM_DEFINITION, STRATUM, [part.definition for part in found]),
+        STRATUM: coordinate(STRATUM, STRATUM, [part.name for part in parts]),
+        STRATUM_KIND: coordinate(STRATUM_KIND, STRATUM, [part.kind for part in parts]),
+        STRATUM_DEFINITION: coordinate(STRATUM_DEFINITION, STRATUM, [part.definition for part in parts]),
         RELIABILITY_LEVEL: coordinate(RELIABILITY_LEVEL, RELIABILITY_LEVEL, np.asarray(RELIABILITY_LEVELS)),
     }
 
 
-def _of_strata(found: Sequence[Stratum], scored: PointScores) -> dict[str, ArrayLike]:
+def _of_strata(parts: Sequence[Stratum], scored: PointScores) -> dict[str, ArrayLike]:
     """Measures of each stratum, and coverage at many levels of the first, which is all observations."""
     pit = scored.pit
-    tests = [part.coverage(pit, scored.levels.tolist()) for part in found]
-    reliability = found[0].coverage(pit, RELIABILITY_LEVELS)
+    tests = [part.coverage(pit, scored.levels.tolist()) for part in parts]
+    reliability = parts[0].coverage(pit, RELIABILITY_LEVELS)
     means = {"mean_width": scored.width, "interval_score": scored.interval_score}
     means |= {"crps": scored.crps, "nll": scored.nll}
     return {
-        "stratum_pit_count": [part.histogram(pit).counts for part in found],
+        "stratum_pit_count": [part.histogram(pit).counts for part in parts],
         "stratum_coverage": np.minimum([test.coverage for test in tests], 1.0),
         "stratum_coverage_standard_error": [test.standard_error for test in tests],
-        **{f"stratum_{name}": [part.average(each) for part in found] for name, each in means.items()},
+        **{f"stratum_{name}": [part.average(each) for part in parts] for name, each in means.items()},
         "reliability": np.minimum(reliability.coverage, 1.0),
         "reliability_standard_error": reliability.standard_error,
     }
