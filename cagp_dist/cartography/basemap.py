@@ -1,5 +1,6 @@
 """An empty map with its rim, parallels and meridians, and what is laid on it: fields, dots and coastlines."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -22,29 +23,35 @@ RASTER_WIDTH = 1200
 def graticule(axes: "Axes", frame: Frame, *, color: str) -> None:
     """Draw parallels and meridians with their labels at the left and lower rim."""
     along = np.linspace(0.0, 1.0, 61)
+    label = partial(axes.annotate, textcoords="offset points", fontsize=7, color=color, annotation_clip=False)
     for latitude in frame.parallels():
         x, y = frame.projection.forward(frame.west + (frame.east - frame.west) * along, np.full(61, latitude))
         axes.plot(x, y, color=color, linewidth=0.35, alpha=0.55, zorder=3)
         name = degrees_label(float(latitude), axis="latitude")
-        _label(axes, (x[0], y[0]), (-4, 0), "right", "center", name, color)
+        label(name, (x[0], y[0]), xytext=(-4, 0), ha="right", va="center")
     for offset in frame.meridians():
         x, y = frame.projection.forward(
             np.full(61, offset), frame.south + (frame.north - frame.south) * along
         )
         axes.plot(x, y, color=color, linewidth=0.35, alpha=0.55, zorder=3)
         name = degrees_label(float(offset) + frame.centre_degrees, axis="longitude")
-        _label(axes, (x[0], y[0]), (0, -4), "center", "top", name, color)
+        label(name, (x[0], y[0]), xytext=(0, -4), ha="center", va="top")
 
 
 def empty_map(axes: "Axes", frame: Frame, *, color: str) -> "Polygon":
     """Turn axes into an empty map; returns its rim, for clipping."""
-    from matplotlib.patches import Polygon
-
     left, right, bottom, top = frame.extent()
     axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect="equal")
     axes.set_frame_on(False)
     axes.fill(*frame.outline(), facecolor="none", edgecolor=color, linewidth=0.8, zorder=5, clip_on=False)
     graticule(axes, frame, color=color)
+    return clipping_rim(axes, frame)
+
+
+def clipping_rim(axes: "Axes", frame: Frame) -> "Polygon":
+    """Add the rim of a map, which nobody sees, for clipping."""
+    from matplotlib.patches import Polygon
+
     rim = Polygon(np.stack(frame.outline(), axis=1), closed=True, facecolor="none", edgecolor="none")
     axes.add_patch(rim)
     return rim
@@ -109,26 +116,4 @@ def dots(
         edgecolors="#4a545e",
         zorder=6,
         clip_on=False,  # a point on the rim is a whole dot
-    )
-
-
-def _label(
-    axes: "Axes",
-    place: tuple[float, float],
-    offset: tuple[int, int],
-    across: str,
-    along: str,
-    text: str,
-    color: str,
-) -> None:
-    axes.annotate(
-        text,
-        place,
-        xytext=offset,
-        textcoords="offset points",
-        ha=across,
-        va=along,
-        fontsize=7,
-        color=color,
-        annotation_clip=False,
     )

@@ -103,8 +103,9 @@ def demo(
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.demo import demo_job
+        from cagp_dist.service.jobfile.config import with_scheduler
 
-        _run(_placed(demo_job(output), scheduler, insecure), publish_unconverged=False)
+        _run(with_scheduler(demo_job(output), scheduler, insecure=insecure), publish_unconverged=False)
 
 
 @app.command(
@@ -143,17 +144,8 @@ def run_command(
     A job that is done already is not done again. `cagp example` prints a job file to start from.
     """
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
-        from cagp_dist.service.jobfile.config import with_output
-
-        patient = _with_patience(_loaded(job, times), attempts, time_limit)
-        if output is not None:
-            patient = with_output(patient, output)
-        _run(
-            _placed(patient, scheduler, insecure),
-            publish_unconverged=publish_unconverged,
-            log_format=log_format,
-            metrics=gathered,
-        )
+        changed = _loaded(job, times, scheduler, insecure, attempts, time_limit, output)
+        _run(changed, publish_unconverged=publish_unconverged, log_format=log_format, metrics=gathered)
 
 
 @app.command(
@@ -190,11 +182,9 @@ def calibrate_command(
     with reported_errors(debug=debug):
         from cagp_dist.service.task import Simulations
 
-        _run(
-            _placed(_with_patience(_loaded(job, times), attempts, time_limit), scheduler, insecure),
-            publish_unconverged=publish_unconverged,
-            simulations=Simulations(simulations, seed),
-        )
+        changed = _loaded(job, times, scheduler, insecure, attempts, time_limit)
+        drawn = Simulations(simulations, seed)
+        _run(changed, publish_unconverged=publish_unconverged, simulations=drawn)
 
 
 @app.command(
@@ -234,7 +224,7 @@ def plan(
             typer.echo("\n".join([found.size.line(), *found.lines()]))
 
         network = Network.parsed(bandwidth, latency)
-        checked = _placed(_loaded(job, times), scheduler, insecure)
+        checked = _loaded(job, times, scheduler, insecure)
         found = plan_job(checked, workers=workers, on_plan=show)  # shown also where the disk is too small
         if workers is not None:  # last, since not every solver is modelled
             typer.echo("\n".join(scaling_lines(found.plan, workers, network, solves=found.solves)))
@@ -257,7 +247,7 @@ def fit_command(
     with reported_errors(debug=debug):
         from cagp_dist.service.run import fit_job
 
-        placed = _placed(_loaded(job, times), scheduler, insecure)
+        placed = _loaded(job, times, scheduler, insecure)
         with Display() as display:
             fitted = fit_job(placed, observe=display)
         show_fit(placed, fitted)
@@ -271,7 +261,7 @@ def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> N
     with reported_errors(debug=debug), Display() as display:
         from cagp_dist.service.run import ingest_only
 
-        ingest_only(_loaded(job, times), observe=display)
+        ingest_only(_read(job, times), observe=display)
 
 
 @app.command(
@@ -405,10 +395,7 @@ def _run(
             display(event)
 
         outcome = run_job(
-            job,
-            simulations=simulations,
-            publish_unconverged=publish_unconverged,
-            observe=observe,
+            job, simulations=simulations, publish_unconverged=publish_unconverged, observe=observe
         )
         if metrics is not None:
             metrics.outcome = outcome
@@ -423,7 +410,7 @@ def _run(
         raise typer.Exit(NOT_CONVERGED)
 
 
-def _loaded(path: Path, times: str | None) -> "Job":
+def _read(path: Path, times: str | None) -> "Job":
     """Read a job file; ``times`` takes precedence over those in it."""
     from cagp_dist.service.jobfile.config import load_job, with_times
 
@@ -431,13 +418,17 @@ def _loaded(path: Path, times: str | None) -> "Job":
     return job if times is None else with_times(job, times)
 
 
-def _with_patience(job: "Job", attempts: int | None, time_limit: float | None) -> "Job":
-    from cagp_dist.service.jobfile.config import with_runtime
+def _loaded(
+    path: Path,
+    times: str | None,
+    scheduler: str | None,
+    insecure: bool,
+    attempts: int | None = None,
+    time_limit: float | None = None,
+    output: str | None = None,
+) -> "Job":
+    """Read a job file; the options take precedence over what it says."""
+    from cagp_dist.service.jobfile.config import with_output, with_runtime, with_scheduler
 
-    return with_runtime(job, attempts=attempts, total_seconds=time_limit)
-
-
-def _placed(job: "Job", scheduler: str | None, insecure: bool) -> "Job":
-    from cagp_dist.service.jobfile.config import with_scheduler
-
-    return with_scheduler(job, scheduler, insecure=insecure)
+    job = with_runtime(_read(path, times), attempts=attempts, total_seconds=time_limit)
+    return with_scheduler(job if output is None else with_output(job, output), scheduler, insecure=insecure)

@@ -22,14 +22,9 @@ def stamp() -> str:
 
 
 class Records(logging.Handler):
-    """Writes warnings and errors that were logged; those of `OTHERS` as JSON or for debugging alone.
+    """Writes warnings and errors that were logged, as lines of JSON or of text.
 
-    Parameters
-    ----------
-    as_json : bool
-        A line of JSON for each: ``time``, ``event`` ("log"), ``level``, ``logger`` and ``text``.
-    debug : bool
-        Also what the cluster's libraries say, with their tracebacks.
+    What the libraries of the cluster (`OTHERS`) say is written as JSON, or for debugging with tracebacks.
     """
 
     def __init__(self, *, as_json: bool, debug: bool) -> None:

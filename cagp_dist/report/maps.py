@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.cartography.basemap import dots, graticule, shade
+from cagp_dist.cartography.basemap import clipping_rim, dots, graticule, shade
 from cagp_dist.cartography.frame import Frame, frame_of
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
@@ -256,10 +256,8 @@ def _field(
 ) -> "ScalarMappable":
     """Shade a gridded field, or dot the test points if there is no grid, and lay the coastlines on it."""
     from matplotlib.colors import Normalize
-    from matplotlib.patches import Polygon
 
-    rim = Polygon(np.stack(frame.outline(), axis=1), closed=True, facecolor="none", edgecolor="none")
-    axes.add_patch(rim)
+    rim = clipping_rim(axes, frame)
     limits = Normalize(scale.low, scale.high)
     if grid is not None:
         return shade(axes, frame, rim, grid, values, colours=scale.colours, norm=limits, aspect="auto")

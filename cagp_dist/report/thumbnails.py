@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.cartography.basemap import clipping_rim
 from cagp_dist.cartography.frame import Frame, coastlines, frame_of
 from cagp_dist.errors import StoreError
 from cagp_dist.report.drawing import MUTED, PANEL, drawing_style
@@ -83,7 +84,6 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
     """Draw a picture as the ``data:`` address of a PNG image, about 20 kB."""
     from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
-    from matplotlib.patches import Polygon
 
     frame = picture.frame
     left, right, bottom, top = frame.extent()
@@ -95,8 +95,7 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
         figure = Figure(figsize=(3.6, 3.6 * tall))
         axes = figure.add_axes((0.5 - 0.5 * width, 0.5 - 0.5 * height, width, height), frame_on=False)
         axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
-        rim = Polygon(np.stack(frame.outline(), axis=1), closed=True, facecolor="none", edgecolor="none")
-        axes.add_patch(rim)
+        rim = clipping_rim(axes, frame)
         limits = Normalize(scale.low, scale.high)
         if picture.pixels is not None:
             image = axes.imshow(
