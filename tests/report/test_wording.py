@@ -8,6 +8,7 @@ from cagp_dist.calibration.verification.pit import histogram
 from cagp_dist.calibration.verification.verdict import Kind
 from cagp_dist.report.wording import (
     COVERAGE_WORDS,
+    SIMULATION_WORDS,
     computed,
     noticed_scale,
     percent,
@@ -140,4 +141,5 @@ def test_what_was_computed_follows_how_the_solve_ended(status: str, iterations: 
 
 
 def test_every_verdict_has_its_words() -> None:
-    assert set(COVERAGE_WORDS) == set(get_args(Kind))
+    assert set(SIMULATION_WORDS) == set(get_args(Kind))
+    assert set(COVERAGE_WORDS) == set(get_args(Kind)) - {"biased"}  # which simulated fields alone can be
