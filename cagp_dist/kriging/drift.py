@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
+from scipy.spatial import cKDTree
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.era5.covariates import covariate, open_covariate
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees, is_pole, widest_gap
-from cagp_dist.kriging.drift_columns import StaticColumn
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.mapping import Observations
@@ -35,6 +35,12 @@ DriftLike: TypeAlias = Term | Iterable[Term] | EstimatedMean | None
 REGIONAL_LINEAR = "regional_linear"
 WIDEST_REGION = 180.0
 """Degrees of longitude over which a linear function of it can be meant."""
+
+SAME_PLACE = 1e-9
+"""Chord of places that are the same: 6 mm."""
+
+SAME_VALUE = 1e-6
+"""Relative difference of values of one place that are the same."""
 
 TRENDS = {name: family for name, family in MEANS.items() if isinstance(family, LatitudePolynomial)}
 _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
@@ -52,6 +58,43 @@ class RegionalLinear:
         latitude, longitude = degrees(X)
         east = np.mod(longitude - self.centre_degrees + 180.0, 360.0) - 180.0
         return np.column_stack([np.ones(len(X)), latitude, east])
+
+
+@dataclass(frozen=True, eq=False)
+class StaticColumn:
+    """Values at places, such as the elevation of stations."""
+
+    name: str
+    X: Array  # (n, 3), unit vectors of the places
+    values: Array  # (n,)
+
+    def __post_init__(self) -> None:
+        _, first = cKDTree(self.X).query(self.X)
+        known, values = self.values[first], self.values
+        wrong: Mask = np.abs(values - known) > SAME_VALUE * np.maximum(np.abs(known), np.abs(values))
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ArgumentError(
+                f"drift has the column {self.name!r}, which is {known[row]:g} and {values[row]:g} at "
+                f"{_place(self.X[row])}; expected one value for each place, of observations and of targets."
+            )
+
+    def at(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3), which must be among the places."""
+        distance, first = cKDTree(self.X).query(X)
+        apart: Mask = np.asarray(distance > SAME_PLACE)
+        if apart.any():
+            raise ArgumentError(
+                f"drift has the column {self.name!r} of the table, which is not known at "
+                f"{int(apart.sum()):,} of {len(X):,} targets, such as {_place(X[apart.argmax()])}; expected "
+                f"a table of places with a column {self.name!r}, or an xarray dataset with such a variable. "
+                "For other targets give the term as a field on a grid, drift=DataArray."
+            )
+        return self.values[first]
+
+    def with_places(self, X: Array, values: Array) -> "StaticColumn":
+        """Know it at more places."""
+        return replace(self, X=np.vstack([self.X, X]), values=np.concatenate([self.values, values]))
 
 
 @dataclass(frozen=True)
@@ -152,3 +195,8 @@ def _regional(observed: Observations) -> RegionalLinear:
             f"{alternatives(name for name in TRENDS if name != 'constant')}."
         )
     return RegionalLinear((west + 0.5 * width + 180.0) % 360.0 - 180.0)
+
+
+def _place(x: Array) -> str:
+    latitude, longitude = degrees(x[None])
+    return f"{latitude[0]:.4f} N, {longitude[0]:.4f} E"

@@ -302,33 +302,16 @@ def _cells_of_region(
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a map is made of, in integers, and what that takes.
+    """What a map is made of, in integers, and what that takes."""
 
-    Attributes
-    ----------
-    n : int
-        Observations.
-    shape, cells : tuple of int
-        Cells of the map, and of a region, along each axis.
-    columns : int
-        Coordinates of a point.
-    stored_chunk : int
-        Observations of a chunk of the store that they are read from.
-    solver : Neighbours
-    workers : int
-        Tasks that run at once.
-    limit : int
-        Bytes that these may allocate.
-    """
-
-    n: int
-    shape: tuple[int, ...]
-    cells: tuple[int, ...]
-    columns: int
-    stored_chunk: int
+    n: int  # observations
+    shape: tuple[int, ...]  # cells of the map along each axis
+    cells: tuple[int, ...]  # and of a region
+    columns: int  # coordinates of a point
+    stored_chunk: int  # observations of a chunk of the store that they are read from
     solver: Neighbours
-    workers: int
-    limit: int
+    workers: int  # tasks that run at once
+    limit: int  # bytes that these may allocate
 
     @property
     def targets(self) -> int:
@@ -466,24 +449,13 @@ def _sort(
 
 @dataclass(frozen=True)
 class MapJob:
-    """What a task of a region is told beside its region.
+    """What a task of a region is told beside its region."""
 
-    Attributes
-    ----------
-    work : Path
-        Folder of the work.
-    prior, solver : Prior, Neighbours
-    names : tuple of str
-        Axes of the map.
-    limit : int
-        Bytes that the task may allocate.
-    """
-
-    work: Path
+    work: Path  # folder of the work
     prior: Prior
     solver: Neighbours
-    names: tuple[str, ...]
-    limit: int
+    names: tuple[str, ...]  # axes of the map
+    limit: int  # bytes that the task may allocate
 
 
 def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...]) -> Status:

@@ -31,6 +31,16 @@ class Observations:
 
     Of a grid the places are those with a value at some time, by latitude, then eastward from Greenwich, and a
     pole is one place; of points all places, in the order of the source.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cagp_dist.mapping import Observations
+    >>> field = np.full((1, 3, 4), 280.0)
+    >>> field[0, 1, 2] = np.nan
+    >>> observed = Observations.from_grid(np.array([-90.0, 0.0, 90.0]), 90.0 * np.arange(4), field)
+    >>> observed.values.shape, observed.count, observed.merged_pole_copies
+    ((1, 5), 5, 6)
     """
 
     latitude_degrees: Array  # (n,)
