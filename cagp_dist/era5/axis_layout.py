@@ -8,6 +8,7 @@ is loaded here.
 
 import re
 from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -93,35 +94,37 @@ def standard_fields(
     select: Mapping[str, Choice] | None = None,
 ) -> list[xr.DataArray]:
     """Give the variable the dimensions ``([expver,] time, latitude, longitude)``, still lazy."""
-    name = find_variable(dataset.data_vars, variable)
-    if name is None:
-        raise explain_absent(variable, fields_in(dataset))
-    dataset = _selected(dataset, name, select)
-    field = _at_level(dataset, dataset[name], level)
+    dataset, field = _field(dataset, variable, select)
+    field = _at_level(field, level)
     holds = dataset.variables.get("valid_time")
     if holds is None or holds.ndim != 2 or set(holds.dims) - set(field.dims) or _STEP not in holds.dims:
         return [_standard(dataset, field)]
-    parts = []
     # one start, many hours ahead; many starts: each hour ahead is a field of its own
-    for step in range(field.sizes.get(_STEP, 1)):
-        part = _standard(dataset.isel({_STEP: step}), field.isel({_STEP: step}))
-        part.attrs[STEPS] = True
-        parts.append(part)
-    return parts
+    steps = [{_STEP: step} for step in range(field.sizes.get(_STEP, 1))]
+    parts = [_standard(dataset.isel(step), field.isel(step)) for step in steps]
+    return [part.assign_attrs({STEPS: True}) for part in parts]
 
 
 def held_times(
     dataset: xr.Dataset, variable: str, *, select: Mapping[str, Choice] | None = None
 ) -> NDArray[np.datetime64]:
     """List the times of a variable, at whatever level; no value of it is read."""
+    dataset, field = _field(dataset, variable, select)
+    holds = dataset.variables.get("valid_time")
+    if holds is not None and holds.ndim == 2 and not set(holds.dims) - set(field.dims):
+        return _nanoseconds(dataset["valid_time"]).ravel()
+    return np.atleast_1d(_nanoseconds(_time_axis(dataset, field)))
+
+
+def _field(
+    dataset: xr.Dataset, variable: str, select: Mapping[str, Choice] | None
+) -> tuple[xr.Dataset, xr.DataArray]:
+    """Find a variable, and cut out what was chosen of its dimensions."""
     name = find_variable(dataset.data_vars, variable)
     if name is None:
         raise explain_absent(variable, fields_in(dataset))
     dataset = _selected(dataset, name, select)
-    holds = dataset.variables.get("valid_time")
-    if holds is not None and holds.ndim == 2 and not set(holds.dims) - set(dataset[name].dims):
-        return _nanoseconds(dataset["valid_time"]).ravel()
-    return np.atleast_1d(_nanoseconds(_time_axis(dataset, dataset[name])))
+    return dataset, dataset[name]
 
 
 def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
@@ -156,24 +159,15 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
             )
         plain = plain.isel({dimension: 0})
     leading = [_VERSION] if _VERSION in plain.dims else []
-    return (
-        plain.transpose(*leading, "time", *places)
-        .assign_coords(
-            time=_nanoseconds(time),
-            latitude=_in_degrees(latitude, names, longitude=False),
-            longitude=_in_degrees(longitude, names, longitude=True),
+    degrees: dict[str, Any] = {
+        what: (
+            [names.get(dim, str(dim)) for dim in axis.dims],
+            in_degrees(axis.values, axis.attrs, what=f"the {what}", longitude=what == "longitude"),
         )
-        .assign_coords(versions)
-    )
-
-
-def _in_degrees(
-    axis: xr.DataArray, names: Mapping[Hashable, str], *, longitude: bool
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Degrees of an axis, along its dimensions as they are renamed."""
-    what = "the longitude" if longitude else "the latitude"
-    dims = [names.get(dim, str(dim)) for dim in axis.dims]
-    return dims, in_degrees(axis.values, axis.attrs, what=what, longitude=longitude)
+        for what, axis in (("latitude", latitude), ("longitude", longitude))
+    }
+    coordinates = {"time": _nanoseconds(time), **degrees, **versions}
+    return plain.transpose(*leading, "time", *places).assign_coords(coordinates)
 
 
 def _versions(
@@ -206,8 +200,8 @@ def _selected(dataset: xr.Dataset, name: str, select: Mapping[str, Choice] | Non
             others = [dim for dim in field.dims if not (_is_horizontal(dim) or str(dim).lower() in _TIME)]
             raise DataError(
                 f"{name!r} has nothing called {key!r} to select {written_choice(choice)} of; it has the "
-                "dimensions "
-                f"{field.dims}. " + (f"Select of {listed(others)}." if others else "Leave select out.")
+                f"dimensions {field.dims}. "
+                + (f"Select of {listed(others)}." if others else "Leave select out.")
             )
         values = _along(dataset, key)
         found = np.flatnonzero([is_chosen(value, choice) for value in values])
@@ -240,7 +234,7 @@ def _first(values: list[object]) -> str:
     return ", ".join(map(written_choice, values[:8])) + (", ..." if len(values) > 8 else "")
 
 
-def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> xr.DataArray:
+def _at_level(field: xr.DataArray, level: float | None) -> xr.DataArray:
     """Cut one level out of a field; the attribute `LEVEL` says which."""
     horizontal = {dim for name in field.coords if _is_horizontal(name) for dim in field[name].dims}
     found = [
@@ -261,13 +255,9 @@ def _at_level(dataset: xr.Dataset, field: xr.DataArray, level: float | None) -> 
             f"{field.name!r} has no level, and level is {level:g}. Leave level out, or check the variable."
         )
     axis = several[0] if several else axes[0]
-    values = (
-        np.atleast_1d(field.coords[axis].values).astype(np.float64)
-        if axis in field.coords
-        else np.arange(field.sizes[axis], dtype=np.float64)
-    )
-    units = str(field.coords[axis].attrs.get("units", "")) if axis in field.coords else ""
-    units = units or unit_of_levels(str(axis))
+    along = field[axis]  # positions, where the dimension has no coordinate
+    values = np.atleast_1d(along.values).astype(np.float64)
+    units = str(along.attrs.get("units", "")) or unit_of_levels(str(axis))
     units = {"millibars": "hPa", "mbar": "hPa", "1": ""}.get(units, units)
     position = choose_level(values, level, units, name=str(field.name), axis=str(axis))
     cut = field.isel({axis: position}) if axis in field.dims else field

@@ -133,19 +133,11 @@ class Climatology:
 
 @dataclass(frozen=True, eq=False)
 class ClimatologyMean:
-    """A climatology, shifted for every time by a constant.
-
-    Attributes
-    ----------
-    climatology : Climatology
-        Where it is by month, that of the month of each time is taken.
-    times : array of datetime64, shape (T,)
-    offset_kelvin : array of float64, shape (T,)
-    """
+    """A climatology, by month that of each time, shifted for every time by a constant."""
 
     climatology: Climatology
-    times: NDArray[np.datetime64]
-    offset_kelvin: Array
+    times: NDArray[np.datetime64]  # (T,)
+    offset_kelvin: Array  # (T,)
 
     def __call__(self, X: Array) -> Array:
         """Mean in kelvin at unit vectors X (n, 3), shape (n, T); outside the climatology it raises."""
@@ -210,8 +202,7 @@ def _by_month(values: NDArray[np.float32], times: NDArray[np.datetime64]) -> Arr
     months = _month(times)
     if np.unique(months).size == MONTHS:
         logger.info("the climatology has %d times: one mean for each calendar month is taken", times.size)
-        means = [values[months == month].mean(axis=0, dtype=np.float64) for month in range(MONTHS)]
-        return np.stack(means)
+        return np.stack([values[months == month].mean(axis=0, dtype=np.float64) for month in range(MONTHS)])
     logger.info("the climatology has %d times of some months: the mean of all of them is taken", times.size)
     return np.asarray(values.mean(axis=0, dtype=np.float64, keepdims=True))
 

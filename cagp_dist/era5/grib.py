@@ -93,6 +93,11 @@ class Message:
         return self.keys.get("expver", _NO_VERSION)
 
     @property
+    def type_of_level(self) -> str:
+        """What its levels are."""
+        return self.keys.get("typeOfLevel", "level")
+
+    @property
     def level(self) -> float:
         """Number of its level; 0 for a surface."""
         return float(self.keys.get("level", 0.0))
@@ -138,12 +143,13 @@ def _chosen_messages(
                 + (f"it is {there}. Choose one of these." if there else f"the messages have no key {key!r}.")
             )
         messages = kept
-    types = dict.fromkeys(message.keys.get("typeOfLevel", "level") for message in messages)
     if level is None:
         return messages
+    by_type: dict[str, list[Message]] = {}
+    for message in messages:
+        by_type.setdefault(message.type_of_level, []).append(message)
     kept, refused = [], None
-    for kind in types:
-        of_kind = [message for message in messages if message.keys.get("typeOfLevel", "level") == kind]
+    for kind, of_kind in by_type.items():
         values = np.array(list(dict.fromkeys(message.level for message in of_kind)))
         try:
             found = values[choose_level(values, level, unit_of_levels(kind), name=variable, axis=kind)]
@@ -250,7 +256,7 @@ def _check_same(messages: Sequence[Message], variable: str) -> None:
     told = _told_apart(messages, _SAME)
     levels = {message.level for message in messages}
     if next(iter(told), None) == "level" and len(levels) > 1:  # of one type: as of a field with that axis
-        kind = messages[0].keys.get("typeOfLevel", "level")
+        kind = messages[0].type_of_level
         order = np.array(sorted(levels, reverse=kind.startswith("isobaric")))
         choose_level(order, None, unit_of_levels(kind), name=variable, axis=kind)
     told = told or _told_apart(messages, _SIZES)

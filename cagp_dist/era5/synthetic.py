@@ -69,8 +69,8 @@ class Synthetic:
 
     def __post_init__(self) -> None:
         check_positive("noise_variance", self.noise_variance)
-        if self.mean not in _ZONAL:
-            known = ", ".join(f'"{name}"' for name in _ZONAL)
+        if self.mean not in _NORTHWARD:
+            known = ", ".join(f'"{name}"' for name in _NORTHWARD)
             raise ArgumentError(f"mean is {self.mean!r}; expected one of {known}.")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
@@ -166,7 +166,10 @@ def synthetic_mean(name: SyntheticMean, grid: LatLonGrid, moment: np.datetime64)
     """
     days = (moment - _MID_JANUARY) / np.timedelta64(1, "D")
     season = np.cos(2.0 * np.pi * days / _YEAR_DAYS)
-    zonal = _ZONAL[name](grid.latitude_degrees, float(season))[:, None]
+    x = _NORTHWARD[name](grid.latitude_degrees)
+    zonal = ((285.0 if name == "constant" else 300.0) - 45.0 * x**2 + (3.0 - 12.0 * float(season)) * x)[
+        :, None
+    ]
     if name != "wave":
         return np.broadcast_to(zonal, grid.shape)
     square = np.cos(np.deg2rad(grid.latitude_degrees))[:, None] ** 2
@@ -174,29 +177,13 @@ def synthetic_mean(name: SyntheticMean, grid: LatLonGrid, moment: np.datetime64)
     return np.asarray(zonal + 3.0 * square * crests, dtype=np.float64)
 
 
-def _constant(latitude_degrees: Array, season: float) -> Array:
-    return np.full(latitude_degrees.shape, 285.0)
-
-
-def _warm_tropics(x: Array, season: float) -> Array:
-    return np.asarray(300.0 - 45.0 * x**2 + (3.0 - 12.0 * season) * x, dtype=np.float64)
-
-
-def _quadratic(latitude_degrees: Array, season: float) -> Array:
-    return _warm_tropics(latitude_degrees / 90.0, season)
-
-
-def _harmonic(latitude_degrees: Array, season: float) -> Array:
-    return _warm_tropics(np.sin(np.deg2rad(latitude_degrees)), season)
-
-
-_ZONAL: dict[str, Callable[[Array, float], Array]] = {
-    "constant": _constant,
-    "quadratic-latitude": _quadratic,
-    "harmonic-latitude": _harmonic,
-    "wave": _harmonic,
+_NORTHWARD: dict[str, Callable[[Array], Array]] = {
+    "constant": lambda degrees: np.zeros_like(degrees),
+    "quadratic-latitude": lambda degrees: degrees / 90.0,
+    "harmonic-latitude": lambda degrees: np.sin(np.deg2rad(degrees)),
+    "wave": lambda degrees: np.sin(np.deg2rad(degrees)),
 }
-"""The part of each mean that depends on latitude and season alone."""
+"""What the zonal part of each mean is a parabola of."""
 
 
 def _draw(rings: RingGram, settings: Synthetic, moment: np.datetime64) -> Array:
