@@ -41,9 +41,7 @@ def decode_command() -> int:
             warnings.simplefilter("ignore")  # decoders warn about their own future
             _decode(job, folder)
     except Exception as error:
-        kind, said = (
-            (type(error), str(error)) if isinstance(error, CagpError) else (DataError, _damage(error))
-        )
+        kind, said = _told(error)
         (folder / "error.json").write_text(json.dumps({"kind": kind.__name__, "message": said}))
         return 1
     return 0
@@ -84,10 +82,8 @@ def _decode(job: dict[str, Any], folder: Path) -> None:
                     parts.append(canonical(*datasets, **{**selection, "times": chosen}))
         except AbsentVariableError as error:
             names |= dict.fromkeys(error.names)
-        except Exception as error:  # decoders raise whatever they like on damaged bytes
-            kind, said = (
-                (type(error), str(error)) if isinstance(error, CagpError) else (DataError, _damage(error))
-            )
+        except Exception as error:
+            kind, said = _told(error)
             raise kind(f"{path}: {said}" if len(paths) > 1 else said) from error
         finally:
             shutil.rmtree(members, ignore_errors=True)
@@ -106,16 +102,19 @@ def _save(field: xr.Dataset, folder: Path) -> None:
     (folder / "variable.json").write_text(json.dumps(said))
 
 
-def _damage(error: Exception) -> str:
-    text = str(error).strip().splitlines()
+def _told(error: Exception) -> tuple[type[CagpError], str]:
+    """Kind of an error, and what is said of it: decoders raise whatever they like on damaged bytes."""
+    if isinstance(error, CagpError):
+        return type(error), str(error)
+    first = next(iter(str(error).strip().splitlines()), "no message")
     if any(word in str(error) for word in ("calendar", "cftime")):
-        return (
-            f"has times that are not dates of the standard calendar ({text[0]}). Put them into it first, in "
+        return DataError, (
+            f"has times that are not dates of the standard calendar ({first}). Put them into it first, in "
             "Python with convert_calendar of xarray, which needs the package cftime."
         )
-    return (
-        f"cannot be decoded ({type(error).__name__}: {text[0] if text else 'no message'}). "
-        "The file is damaged or incomplete; fetch it again."
+    return DataError, (
+        f"cannot be decoded ({type(error).__name__}: {first}). The file is damaged or incomplete; fetch it "
+        "again."
     )
 
 

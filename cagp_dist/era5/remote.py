@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Unpack
 
 import numpy as np
@@ -21,22 +20,13 @@ from cagp_dist.store.plain import check_all_arrays, plain_store
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import without_secrets
 
-
-@dataclass(frozen=True)
-class PublicStore:
-    """A store that anybody may read, without credentials."""
-
-    url: str
-    options: Mapping[str, str] = field(default_factory=lambda: {"token": "anon"})
-
-
-PUBLIC_STORES: dict[str, PublicStore] = {
-    "arco-era5": PublicStore("gs://gcp-public-data-arco-era5/ar/full_37-1h-0p25deg-chunk-1.zarr-v3"),
-    "weatherbench2": PublicStore(
+PUBLIC_STORES = {
+    "arco-era5": "gs://gcp-public-data-arco-era5/ar/full_37-1h-0p25deg-chunk-1.zarr-v3",
+    "weatherbench2": (
         "gs://weatherbench2/datasets/era5/1959-2022-6h-240x121_equiangular_with_poles_conservative.zarr"
     ),
 }
-"""ERA5 without a key: hourly at 0.25 degrees since 1940, and 6-hourly at 1.5 degrees 1959-2022."""
+"""ERA5 that anybody may read: hourly at 0.25 degrees since 1940, and 6-hourly at 1.5 degrees 1959-2022."""
 
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
@@ -84,9 +74,9 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
 @contextmanager
 def _opened(url: str) -> Iterator[xr.Dataset]:
     """Open a store; errors quote the address as it is."""
-    public = PUBLIC_STORES.get(url)
-    address = public.url if public else url
-    options = dict(public.options) if public else _options(address)
+    address = PUBLIC_STORES.get(url, url)
+    # without credentials, which would otherwise be searched for minutes
+    options = {"token": "anon"} if address.startswith(_PUBLIC_BUCKETS) else {}
     try:
         with warnings.catch_warnings():
             # stores without consolidated metadata are read as well, only slower
@@ -140,8 +130,3 @@ def _with_zeros(raw: xr.Dataset, names: Iterable[str]) -> xr.Dataset:
             raw[name].attrs.pop("_FillValue", None)
             raw[name].attrs[ZERO_FILL] = 0
     return raw
-
-
-def _options(address: str) -> dict[str, str]:
-    """Read public buckets without credentials, which would otherwise be searched for minutes."""
-    return {"token": "anon"} if address.startswith(_PUBLIC_BUCKETS) else {}

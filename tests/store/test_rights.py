@@ -19,7 +19,7 @@ COPERNICUS = (
     [
         "cds:reanalysis-era5-single-levels",
         "zarr:arco-era5",
-        *(f"zarr:{store.url}" for store in PUBLIC_STORES.values()),
+        *(f"zarr:{address}" for address in PUBLIC_STORES.values()),
     ],
 )
 def test_era5_carries_the_words_of_copernicus(source):
