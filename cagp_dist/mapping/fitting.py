@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import is_pole
-from cagp_dist.kernels import Matern32
+from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.mapping.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
 from cagp_dist.mapping.grid_places import grid_if_any
@@ -132,6 +132,13 @@ def residuals_at(sites: Sites, observed: Observations, mean: Mean) -> Array:
         return np.asarray(values - Prior(Matern32(1.0), 1.0, mean).mean_at(X).T)
     basis = np.asarray(mean.basis_at(X))
     return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
+
+
+def effective_times(kernel: Kernel, noise: Array, sites: Sites, observed: Observations, mean: Mean) -> float:
+    """How many independent fields those at sites, with noise (n,), are worth."""
+    from cagp_dist.likelihood.replicates import effective_fields
+
+    return effective_fields(kernel, noise, observed.X[sites.chosen], residuals_at(sites, observed, mean).T)
 
 
 def fit_numbers(

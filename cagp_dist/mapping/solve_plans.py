@@ -1,13 +1,22 @@
-"""Plans of solves that are not going to be done now; `cagp_dist.condition` plans one that is."""
+"""Which solver is taken, and plans of solves that are not going to be done now.
 
-from collections.abc import Sequence
+`cagp_dist.condition` plans one that is.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.mapping.grid_places import grid_if_any
+from cagp_dist.mapping.observations import Observations
 from cagp_dist.posterior.coefficients import with_weights
 from cagp_dist.posterior.kept_solves import bytes_of_weights
-from cagp_dist.posterior.patterns import plan_together
+from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
@@ -42,6 +51,38 @@ def plan_of_samples(
 def kept_weights_bytes(solver: Solver, plan: Plan) -> int:
     """Count the bytes of the weights of a solve, about."""
     return bytes_of_weights(solver, plan)
+
+
+def choose_solver(
+    points: Observations,
+    train: Indices,
+    targets: Callable[[], Array | LinearFunctionals],
+    *,
+    folds: Indices | None = None,
+) -> Solver:
+    """Choose a solver for the observed points (n,): an exact one where that is cheap, else neighbours.
+
+    ``folds`` (n,) are those of a cross-validation, as the design has them.
+    """
+    times = points.fields
+    places = grid_if_any(points.latitude_degrees[train], points.longitude_degrees[train])
+    if places is None:
+        return solver_of_scattered(train.size, fields=times)
+    wanted = targets()
+    # at its emptiest time, and without the largest fold
+    present = points.present[:, train]
+    always, solves = np.asarray(present.all(axis=0)), len(fields_by_pattern(present))
+    if folds is not None:
+        always &= folds != np.bincount(folds).argmax()
+        solves *= 1 + int(folds.max())
+    size = places.size(always, wanted if folds is None else None)
+    if points.noise_variance is not None:
+        known = points.noise_variance[train]
+        size = replace(size, noise_spread=float(known.max() / max(known.min(), np.finfo(float).tiny)))
+    demand = demand_of_choice(train.size, len(wanted), fields=times)
+    if isinstance(wanted, LinearFunctionals):
+        demand = replace(demand, cell_nodes=len(wanted.nodes))
+    return chosen_solver(demand, replace(demand, grid=size), solves=solves)
 
 
 def solver_of_scattered(observed: int, *, fields: int) -> Solver:

@@ -8,6 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.mapping import Status
 from cagp_dist.service.events import Clock, Observer, silent
 from cagp_dist.service.ingest import available_times, ingest_all, resolved
 from cagp_dist.service.jobfile.config import with_listed_times
@@ -15,7 +16,6 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
-from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.store.series import append_run, run_in_series

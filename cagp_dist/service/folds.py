@@ -13,16 +13,16 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.mapping import Neighbours, Status
+from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
 from cagp_dist.prior import Prior
 from cagp_dist.samples import sample_posterior
 from cagp_dist.service.job_fit import fit_prior
+from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.point_roles import Design, places_on_grid
 from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.recalibration_plan import NOT_ASKED
-from cagp_dist.service.solve import Execution, LeftOut, Solution, SolveStep, solve
 from cagp_dist.service.task import PreparedJob, fit_mean
-from cagp_dist.solvers import Neighbours, Status
 
 FEW_PLACES = 400
 """Observed places up to which each fold has a fit of its own: a second for all of them, or two."""
@@ -92,7 +92,7 @@ def without_test(task: PreparedJob) -> PreparedJob:
 
 def solve_task(
     task: PreparedJob, prior: Prior, execution: Execution, *, fold_priors: Sequence[Prior] = ()
-) -> Solution:
+) -> JobSolution:
     """Predict test points, map cells and places of a job.
 
     With folds, each test point is predicted from the points of the other folds, with a prior mean fitted to
@@ -127,9 +127,9 @@ def solve_task(
         draws = _error_draws(everywhere, prior, solutions[-1], execution)
         together = replace(together, error_draws=draws)
     if not fold_priors or task.design.folds is None:
-        return together
+        return JobSolution(**vars(together))
     nuggets = np.array([fold_prior.noise_number for fold_prior in fold_priors])
-    return replace(together, test_nugget=nuggets[task.design.folds])
+    return JobSolution(**vars(replace(together, test_nugget=nuggets[task.design.folds])))
 
 
 def solve_part(task: PreparedJob, prior: Prior, execution: Execution) -> Solution:
@@ -184,15 +184,8 @@ def _error_draws(task: PreparedJob, prior: Prior, solution: Solution, execution:
 def _left_out(task: PreparedJob, prior: Prior, execution: Execution) -> LeftOut:
     """Predict each observation of a job from all the others."""
     columns = _columns(task, prior)
-    mean, variance = each_left_out(
-        task.conditioned(prior),
-        *task.observations_of(columns),
-        executor=execution.executor,
-        memory_limit_bytes=execution.memory_limit_bytes,
-    )
-    if task.places is not None:
-        mean, variance = (fields.reshape(len(fields), -1)[:, task.places[1]] for fields in (mean, variance))
-    found = LeftOut(mean, np.sqrt(variance))
+    observations = task.observations_of(columns)
+    found = solve_left_out(task.conditioned(prior), *observations, task.places, execution)
     return found if task.previous is None else task.previous.counted_left_out(found, columns, task.inputs)
 
 

@@ -14,19 +14,30 @@ from cagp_dist.errors import ConfigurationError, NumericalError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
-from cagp_dist.likelihood.exact.integrated import Held, Integrated, SharedFields, integrate, reason, why_not
+from cagp_dist.mapping import (
+    BlockGaussSeidel,
+    Cholesky,
+    Held,
+    Integrated,
+    Rings,
+    SharedFields,
+    Status,
+    fields_by_pattern,
+    integrate,
+    reason,
+    why_not,
+)
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import Execution, LeftOut, SolveStep
 from cagp_dist.means import FieldMean
-from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.predictive import Mixture
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.folds import parts_of, without_test
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
-from cagp_dist.service.solve import Execution, LeftOut, MixedLaws, Solution, SolveStep
+from cagp_dist.service.job_solution import JobSolution, MixedLaws
 from cagp_dist.service.task import PreparedJob
-from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Status
 from cagp_dist.store.schema import PublishedLaw
 
 GIVEN = "given"
@@ -90,7 +101,7 @@ def _kernel_of(fold: PreparedJob, kernel: Kernel) -> Kernel:
     return fit_prior(fold, Execution(SerialExecutor())).prior.kernel
 
 
-def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: Solution) -> Solution:
+def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: JobSolution) -> JobSolution:
     """Put mixtures in the place of what one set of numbers predicts, at the end of a solve."""
     last, columns, found = solution.steps[-1], task.columns, numbers.everywhere
     mean, std = np.empty((2, len(task.points.times), len(task.new_inputs)))

@@ -11,21 +11,19 @@ from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding
 from cagp_dist.kernels import name_of
-from cagp_dist.likelihood.fit_result import each
-from cagp_dist.likelihood.numbering import NAMES, Numbering
-from cagp_dist.mapping import Observations, Resources
-from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers, residuals_at
+from cagp_dist.mapping import NAMES, Numbering, Observations, each, noise_is_negligible
+from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.mapping.fitting import Sites, choose_sites, effective_times, fit_numbers
 from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
 from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, fit_mean
 from cagp_dist.text import counted
 
 if TYPE_CHECKING:
-    from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+    from cagp_dist.mapping import FitProgress, FitResult
 
 
 T = TypeVar("T")
@@ -57,8 +55,6 @@ class FittedPrior:
     @property
     def noise_is_negligible(self) -> bool:
         """Whether all that is not determined is a noise variance so small that it makes no difference."""
-        from cagp_dist.likelihood.negligible import noise_is_negligible
-
         return noise_is_negligible(self.result, self.prior)
 
     def estimates(self) -> list[tuple[str, float, float]]:
@@ -144,8 +140,6 @@ def fit_prior(
     task: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
 ) -> FittedPrior:
     """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance, given its mean."""
-    from cagp_dist.likelihood.replicates import effective_fields
-
     points, observed, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
     note(f"to {sites.where}, on {execution.executor.description}")
@@ -162,14 +156,14 @@ def fit_prior(
         mean=own,
         known=known,
         least=least,
-        resources=Resources(execution.executor, execution.memory_limit_bytes),
+        resources=execution.resources,
         progress=lambda state: execution.progress(None, _shown(state)),
         checkpoints=execution.checkpoints,
     )
     prior = Prior(result.prior.kernel, nugget, task.mean)
     noise = np.full(sites.chosen.size, result.prior.noise_number)
     noise += (known[sites.chosen] if known.ndim else known) - least
-    worth = effective_fields(prior.kernel, noise, points.X[sites.chosen], residuals_at(sites, points, own).T)
+    worth = effective_times(prior.kernel, noise, sites, points, own)
     return FittedPrior(
         prior=prior,
         result=result,

@@ -12,13 +12,14 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
+from cagp_dist.mapping import Cholesky, Neighbours, Solver, fields_by_pattern
+from cagp_dist.mapping.field_solves import bounds_are_cheap
 from cagp_dist.mapping.solve_plans import (
     kept_weights_bytes,
     plan_of_patterns,
     plan_of_samples,
     solver_of_scattered,
 )
-from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.ingest import peek, resolved
 from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
@@ -31,7 +32,6 @@ from cagp_dist.service.map_cells import cells_of, samples_of_map
 from cagp_dist.service.previous import DRAWS, check_one_time
 from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, drawn_points
 from cagp_dist.service.sharp_jobs import SharpPlan, plan_sharp
-from cagp_dist.service.solve import bounds_are_cheap
 from cagp_dist.service.task import (
     ChosenPoints,
     PreparedJob,
@@ -41,7 +41,6 @@ from cagp_dist.service.task import (
     wanted_places,
 )
 from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
-from cagp_dist.solvers import Cholesky, Neighbours, Solver
 from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.text import counted, rough_duration, without_secrets
 

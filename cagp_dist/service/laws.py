@@ -15,8 +15,8 @@ from cagp_dist.calibration.verification.scores import PointScores, point_scores,
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import Gaussian, Predictive
+from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating
-from cagp_dist.service.solve import Solution
 from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.text import counted
@@ -62,7 +62,7 @@ class KnownErrors:
 
 
 def known_errors(
-    task: PreparedJob, solution: Solution, noise: float | Array, *, nugget: float
+    task: PreparedJob, solution: JobSolution, noise: float | Array, *, nugget: float
 ) -> KnownErrors | None:
     """Give the errors from which the laws of a job are to be corrected, None if they are not."""
     last, design, values = solution.steps[-1], task.design, task.points.values

@@ -8,9 +8,8 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere, unwrapped_longitudes
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_per_side
+from cagp_dist.mapping import Affine, Solver
 from cagp_dist.service.jobfile.design_table import MapGrid
-from cagp_dist.solvers import Solver
-from cagp_dist.solvers.engine.affine import Affine
 
 NEARER = 1e-6
 """Points whose distances differ by less, relatively, are equally near."""

@@ -21,7 +21,7 @@ from cagp_dist.calibration.verification.spatial_folds import (
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.mapping import GridPlaces, Observations
+from cagp_dist.mapping import GridPlaces, Observations, Solver
 from cagp_dist.mapping.grid_places import grid_of_points
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import (
@@ -33,7 +33,6 @@ from cagp_dist.service.jobfile.design_table import (
     StridePoints,
 )
 from cagp_dist.service.map_cells import MapCells, cells_of
-from cagp_dist.solvers import Solver
 from cagp_dist.text import counted
 
 STREAMS = {"train": 0, "test": 1, "calibration": 2}

@@ -24,11 +24,11 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
 from cagp_dist.mapping import Observations
+from cagp_dist.mapping.field_solves import LeftOut, Solution, SolveStep
 from cagp_dist.means import latitude_of
 from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.point_roles import Design
-from cagp_dist.service.solve import LeftOut, Solution, SolveStep
 from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF

@@ -24,12 +24,10 @@ from cagp_dist.arrays import Indices
 from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.mapping import Observations
-from cagp_dist.posterior.patterns import fields_by_pattern
+from cagp_dist.mapping import Cholesky, Observations, Rings, Solver, fields_by_pattern
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.point_roles import Design, places_on_grid
-from cagp_dist.solvers import Cholesky, Rings, Solver
 from cagp_dist.text import counted
 
 Errors = Literal["none", "points", "folds", "leave-one-out"]

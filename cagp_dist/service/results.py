@@ -13,12 +13,14 @@ from cagp_dist.calibration.verification.scores import PointScores, Scores, score
 from cagp_dist.calibration.verification.strata import Strata, roughness_of, strata_of
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kernels import name_of
-from cagp_dist.mapping import Observations
+from cagp_dist.mapping import Observations, solver_name
+from cagp_dist.mapping.field_solves import SampledMap, SolveStep
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
 from cagp_dist.service.folds import FEW_PLACES
 from cagp_dist.service.job_fit import FittedPrior, by_name
+from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.laws import JobDistributions, known_errors, learnt, predictive_std, unchanged
@@ -26,9 +28,7 @@ from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.point_roles import Design, blocks_of_folds
 from cagp_dist.service.previous import describe_errors
 from cagp_dist.service.simulated_jobs import Simulated
-from cagp_dist.service.solve import SampledMap, Solution, SolveStep
 from cagp_dist.service.task import PreparedJob, noise_at
-from cagp_dist.solvers.registry import solver_name
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
@@ -55,7 +55,7 @@ _STATEMENTS = (
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
-def groups_of(task: PreparedJob, prior: Prior, solution: Solution) -> "dict[str, xr.Dataset]":
+def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> "dict[str, xr.Dataset]":
     """Score a solution and arrange everything for publication."""
     found = _Predicted.of(task, prior, solution)
     groups = {**_of_test_points(found), "observations": _of_observed_points(task)}
@@ -81,13 +81,13 @@ class _Predicted:
     """A solution, and what was learnt of its predictive distributions."""
 
     task: PreparedJob
-    solution: Solution
+    solution: JobSolution
     laws: JobDistributions
     noise: float | Array  # (q,) variance of the noise at test points
     elsewhere: float  # that of an observation where none was made
 
     @classmethod
-    def of(cls, task: PreparedJob, prior: Prior, solution: Solution) -> "_Predicted":
+    def of(cls, task: PreparedJob, prior: Prior, solution: JobSolution) -> "_Predicted":
         """Learn from the errors that are known."""
         mixed, sharp = solution.mixed, solution.sharp
         nugget = prior.noise_number if mixed is None else mixed.nugget
@@ -394,7 +394,7 @@ def _pooled(of_values: PointScores, weights: Array) -> Scores:
 def attributes_of(
     task: PreparedJob,
     prior: Prior,
-    solution: Solution,
+    solution: JobSolution,
     *,
     groups: "Mapping[str, xr.Dataset]",
     fitted: FittedPrior | None,
@@ -493,7 +493,7 @@ def _gaps(task: PreparedJob) -> dict[str, object]:
     return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
 
 
-def _sharp(solution: Solution) -> dict[str, object]:
+def _sharp(solution: JobSolution) -> dict[str, object]:
     """Give the lengthscales of the quantiles of a sharp GP, as multiples of those of the prior, and beta."""
     if solution.sharp is None:
         return {}
@@ -556,7 +556,7 @@ def _blocks(task: PreparedJob) -> dict[str, object]:
     return {"held_out_blocks": said}
 
 
-def _solver_said(task: PreparedJob, solution: Solution) -> str:
+def _solver_said(task: PreparedJob, solution: JobSolution) -> str:
     """Say which solver a job names, or what was chosen: ``auto: neighbours, 64 nearest neighbours``."""
     table = task.job.solver
     if table.build() is not None:

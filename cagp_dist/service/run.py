@@ -15,6 +15,8 @@ import numpy as np
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.mapping import Status
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
@@ -41,16 +43,15 @@ from cagp_dist.service.integrated_jobs import (
 )
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
 from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold
+from cagp_dist.service.job_solution import JobSolution, Sharpened
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task
-from cagp_dist.service.solve import Execution, Sharpened, Solution
 from cagp_dist.service.task import PreparedJob, Simulations, choice_line, prepare_job
 from cagp_dist.service.verification import verify_run
 from cagp_dist.service.workers import Workers, memory_limit, workers_of
-from cagp_dist.solvers import Status
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.atomic_files import READS, read_unless_removed
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
@@ -341,7 +342,7 @@ def _solve(
     deadlines: Deadlines,
     checkpoints: Checkpoints,
     executor: Executor,
-) -> Solution:
+) -> JobSolution:
     """Solve; show where and how before it begins."""
     job = task.job
     stage.note(f"on {executor.description}")
@@ -380,7 +381,7 @@ def _solve(
 def _sharpened(
     task: PreparedJob,
     prior: Prior,
-    solution: Solution,
+    solution: JobSolution,
     stage: JobStage,
     deadlines: Deadlines,
     executor: Executor,

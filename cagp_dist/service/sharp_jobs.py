@@ -17,20 +17,19 @@ from cagp_dist.calibration.recalibration.sharp import FittedSharp, Sharp
 from cagp_dist.calibration.recalibration.stretched import FieldByField, SolvedModel, StretchedModel
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.prior import Prior
-from cagp_dist.service.jobfile.job import RecalibrationTable
-from cagp_dist.service.laws import known_errors
-from cagp_dist.service.solve import (
+from cagp_dist.mapping import Neighbours, Solver
+from cagp_dist.mapping.field_solves import (
     Execution,
-    Sharpened,
-    Solution,
     columns_of_solves,
     prior_of_times,
     sampled_map,
     values_at,
 )
+from cagp_dist.prior import Prior
+from cagp_dist.service.job_solution import JobSolution, Sharpened
+from cagp_dist.service.jobfile.job import RecalibrationTable
+from cagp_dist.service.laws import known_errors
 from cagp_dist.service.task import PreparedJob
-from cagp_dist.solvers import Neighbours, Solver
 from cagp_dist.text import bytes_text, counted, rough_duration
 
 MUCH_LONGER = 3.0
@@ -51,7 +50,7 @@ class SharpPoints(NamedTuple):
 def sharpened(
     task: PreparedJob,
     prior: Prior,
-    solution: Solution,
+    solution: JobSolution,
     execution: Execution,
 ) -> Sharpened:
     """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""

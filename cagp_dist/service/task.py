@@ -20,16 +20,21 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
 from cagp_dist.kernels import families_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.likelihood.exact.integrated import MOST_FLAT
-from cagp_dist.likelihood.fit_result import each
-from cagp_dist.likelihood.numbering import Model
-from cagp_dist.mapping import GridPlaces, Observations
-from cagp_dist.mapping.grid_places import grid_if_any
-from cagp_dist.mapping.solve_plans import solver_of_scattered
+from cagp_dist.mapping import (
+    MOST_FLAT,
+    GridPlaces,
+    Model,
+    Neighbours,
+    Observations,
+    Solver,
+    check_estimable,
+    each,
+    fields_by_pattern,
+    solver_name,
+)
+from cagp_dist.mapping.solve_plans import choose_solver
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
-from cagp_dist.posterior.coefficients import check_estimable
-from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
@@ -40,9 +45,6 @@ from cagp_dist.service.map_cells import MapCells, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
 from cagp_dist.service.previous import DRAWS, Previous, check_map_of_errors, previous_of
 from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
-from cagp_dist.solvers import Neighbours, Solver
-from cagp_dist.solvers.registry import solver_name
-from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
@@ -462,26 +464,9 @@ def choose_points(job: Job, field: "xr.Dataset") -> ChosenPoints:
 
 def solver_of(points: Observations, design: Design, wanted: Places | None) -> Solver:
     """Choose a solver for a job that names none: what its points decide, the same on every machine."""
-    observed, times = design.train.size, points.times.size
-    places = grid_if_any(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
-    if places is None:
-        return solver_of_scattered(observed, fields=times)
     kept = np.arange(0) if design.calibration is None else design.calibration
-    targets = targets_of(points, design, kept, wanted)
-    # at its emptiest time, and without the largest fold
-    present = points.present[:, design.train]
-    always, solves = np.asarray(present.all(axis=0)), len(fields_by_pattern(present))
-    if design.folds is not None:
-        always &= design.folds != np.bincount(design.folds).argmax()
-        solves *= 1 + int(design.folds.max())
-    size = places.size(always, targets if design.folds is None else None)
-    if points.noise_variance is not None:
-        known = points.noise_variance[design.train]
-        size = replace(size, noise_spread=float(known.max() / max(known.min(), np.finfo(float).tiny)))
-    demand = demand_of_choice(observed, len(targets), fields=times)
-    if isinstance(targets, LinearFunctionals):
-        demand = replace(demand, cell_nodes=len(targets.nodes))
-    return chosen_solver(demand, replace(demand, grid=size), solves=solves)
+    targets = partial(targets_of, points, design, kept, wanted)
+    return choose_solver(points, design.train, targets, folds=design.folds)
 
 
 def choice_line(table: AnySolverTable, solver: Solver) -> str:

@@ -9,15 +9,15 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
+from cagp_dist.mapping import Neighbours
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.folds import count_folds, part_of, solve_part
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.recalibration_plan import NOT_ASKED
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, prepare_job
-from cagp_dist.solvers import Neighbours
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.publish import verify_files

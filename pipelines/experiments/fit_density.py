@@ -17,10 +17,10 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.calibration.verification.scores import scores
 from cagp_dist.era5.sources import open_source
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import PreparedJob, prepare_job
 from pipelines.experiments.output import parser, print_table
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import cagp_dist as cagp
 from cagp_dist.era5.sources import open_source
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import ThreadExecutor
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 from pipelines.experiments.fit_density import held_out
 from pipelines.experiments.output import parser, print_table

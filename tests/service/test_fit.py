@@ -16,6 +16,7 @@ from cagp_dist.errors import ConfigurationError, DataError, FitError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.mapping.fitting import NO_NUGGET, grid_of_most
 from cagp_dist.report import write_report
 from cagp_dist.runtime import SerialExecutor
@@ -31,7 +32,6 @@ from cagp_dist.service.job_fit import (
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import fit_job, run
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text as written

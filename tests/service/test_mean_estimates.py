@@ -9,12 +9,12 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.era5.covariates import covariate
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import fit_prior, prior_table
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text, random_points

@@ -8,13 +8,13 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.folds import fit_folds, solve_task
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.sharp_jobs import sharpened
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 
 from ..jobs import job_text, random_points

@@ -15,6 +15,7 @@ import cagp_dist as cagp
 from cagp_dist.cli import app
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.service.cell_values import CellGrid
@@ -26,7 +27,6 @@ from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit_job, run
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest

@@ -14,6 +14,7 @@ from cagp_dist.calibration.verification.strata import surface_terms
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.kernels import Matern32
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.predictive import Gaussian, StudentT
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.service.folds import solve_task
@@ -25,7 +26,6 @@ from cagp_dist.service.recalibration_plan import FEWEST_ERRORS
 from cagp_dist.service.results import groups_of, roughness_of_test, strata_of_test
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import sharpened
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.zarr_arrays import read_group

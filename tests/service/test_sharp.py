@@ -14,6 +14,7 @@ from cagp_dist.calibration.recalibration.sharp import Sharp
 from cagp_dist.calibration.recalibration.stretched import DenseModel, FieldByField, SolvedModel
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.predictive import Gaussian
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
@@ -25,7 +26,6 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import groups_of
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import FACTORS, _alone, sharpened
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import prepare_job
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.zarr_arrays import read_group

@@ -10,12 +10,12 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.service import simulated_jobs as simulation
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.service.simulated_jobs import simulate_task
-from cagp_dist.service.solve import Execution
 from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.zarr_arrays import read_group

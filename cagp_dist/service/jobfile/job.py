@@ -15,6 +15,7 @@ from pydantic import (
 
 from cagp_dist.calibration.recalibration.fewest import fewest_of_split, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
+from cagp_dist.mapping import SOLVERS, LinearMean
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints, MapGrid
@@ -24,8 +25,6 @@ from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.runtime_table import RuntimeTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
 from cagp_dist.service.jobfile.table_base import JobTable
-from cagp_dist.solvers.interface import LinearMean
-from cagp_dist.solvers.registry import SOLVERS
 from cagp_dist.store.addresses import folder_of
 from cagp_dist.text import alternatives, counted
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
-from cagp_dist.likelihood.exact.integrated import Hyperparameters
-from cagp_dist.likelihood.numbering import NAMES
+from cagp_dist.mapping import NAMES, Hyperparameters
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values

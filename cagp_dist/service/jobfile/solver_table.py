@@ -9,9 +9,8 @@ import pydantic
 from pydantic import SerializerFunctionWrapHandler, create_model, model_serializer, model_validator
 
 from cagp_dist.errors import ArgumentError
+from cagp_dist.mapping import SOLVERS, Solver
 from cagp_dist.service.jobfile.table_base import JobTable
-from cagp_dist.solvers.interface import Solver
-from cagp_dist.solvers.registry import SOLVERS
 
 _PLAIN = (int, float, bool, str)
 _NOUNS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}

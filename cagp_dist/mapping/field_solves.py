@@ -1,4 +1,4 @@
-"""From observed values to the posterior at test and map points: one solve for all times if it can be."""
+"""Solves of all times at points of all kinds: one solve if it can be; means alone, samples, and left out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -8,12 +8,13 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Plan
-from cagp_dist.calibration.recalibration.sharp import FittedSharp
-from cagp_dist.calibration.verification.scores import PointScores
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.mapping.grid_places import GridPlaces
+from cagp_dist.mapping.resources import Resources
+from cagp_dist.posterior.left_out import each_left_out
 from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
@@ -23,7 +24,6 @@ from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.engine.kept_weights import WeightStore
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.solvers.interface import LinearMean
-from cagp_dist.store.schema import PublishedLaw
 
 SAMPLES_OF_MAP = 0x6D6170
 """Names the stream of random numbers of samples of maps."""
@@ -39,6 +39,11 @@ class Execution:
     weights: WeightStore | None = None  # where the weights of targets are kept
     on_plan: Callable[[Plan], None] = lambda plan: None
     progress: Callable[[float | None, str], None] = lambda fraction, text: None
+
+    @property
+    def resources(self) -> Resources:
+        """Where, and with how much memory."""
+        return Resources(self.executor, self.memory_limit_bytes)
 
     def within(self, name: str) -> "Execution":
         """Give a part of the solve checkpoints of its own."""
@@ -75,29 +80,6 @@ class LeftOut:
 
 
 @dataclass(frozen=True, eq=False)
-class Sharpened:
-    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel."""
-
-    fitted: FittedSharp
-    # (S, 1, q) or (S, T, q) at test points, points of a map and places of a table, in the unit of the
-    # observations, without noise
-    test: Array
-    cells: Array  # (S, 1, q) or (S, T, q)
-    places: Array  # (S, 1, q) or (S, T, q)
-
-
-@dataclass(frozen=True, eq=False)
-class MixedLaws:
-    """What is said of observations where the numbers of the prior are integrated over."""
-
-    scores: PointScores  # of the observations (T, q) at test points; NaN where there is none
-    of_test: PublishedLaw  # laws at test points
-    of_cells: PublishedLaw | None  # with the usual noise, at points of a map and places of a table
-    of_places: PublishedLaw | None
-    nugget: float  # mean of the noise variance, or of the nugget beside a known noise
-
-
-@dataclass(frozen=True, eq=False)
 class Solution:
     """The end of a solve."""
 
@@ -114,12 +96,8 @@ class Solution:
     # (q,) of a cross-validation, the nugget with which each test point was predicted, where they differ
     test_nugget: Array | None = None
     left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for
-    # quantiles with lengthscales of their own, where the job asks for them (`cagp_dist.service.sharp_jobs`)
-    sharp: Sharpened | None = None
     # (N, r) draws of the error of the mean at the cells of the map, where a later time is to start from it
     error_draws: Array | None = None
-    # where the numbers of the prior are integrated over (`cagp_dist.service.integrated_jobs`)
-    mixed: MixedLaws | None = None
 
 
 def bounds_are_cheap(solver: Solver, *, observed: int) -> bool:
@@ -197,6 +175,18 @@ def solve(
         fine_mean=fine_mean,
         sampled=sampled,
     )
+
+
+def solve_left_out(
+    prior: Prior, X: Array | LatLonGrid, y: Array, places: GridPlaces | None, execution: Execution
+) -> LeftOut:
+    """Predict each observation (n, T), or (T, P, Q) at places of a grid, from all the others."""
+    mean, variance = each_left_out(
+        prior, X, y, executor=execution.executor, memory_limit_bytes=execution.memory_limit_bytes
+    )
+    if places is not None:
+        mean, variance = (fields.reshape(len(fields), -1)[:, places.positions] for fields in (mean, variance))
+    return LeftOut(mean, np.sqrt(variance))
 
 
 def columns_of_solves(solver: Solver, fields: int) -> list[slice]:
