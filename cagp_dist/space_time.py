@@ -97,8 +97,14 @@ class SpaceTime(Elementary):
     @property
     def lengthscale(self) -> Lengthscales:  # type: ignore[override]
         """Chord in space, and hours in time."""
-        hours = self.time.common_lengthscale if self.time is not None else self.lengthscale_time
-        return self.space.common_lengthscale, float(hours or 0.0)
+        return self.space.common_lengthscale, self.hours
+
+    @property
+    def hours(self) -> float:
+        """Lengthscale in time."""
+        return float(
+            (self.time.common_lengthscale if self.time is not None else self.lengthscale_time) or 0.0
+        )
 
     @property
     def variance(self) -> float:  # type: ignore[override]

@@ -12,9 +12,11 @@ import xarray as xr
 
 from cagp_dist.era5.sample import open_sample
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram import RingGram
 from cagp_dist.kernels import Matern32
 from cagp_dist.latlon import LatLonWindow
+from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import alternatives
 
 STATIONS = 250
@@ -27,7 +29,8 @@ CLOUDY = 0.35
 DAYS = 30
 PLACES = {"Lisbon": (38.7, -9.1), "Munich": (48.1, 11.6), "Kiruna": (67.9, 20.2), "Athens": (38.0, 23.7)}
 
-FILES = ("stations.csv", "places.csv", "era5.nc", "month.nc")
+FILES = ("stations.csv", "places.csv", "hours.csv", "era5.nc", "month.nc")
+HOURS, HOURLY_STATIONS = 48, 40
 JOB = "job.toml"
 JOB_FILES = (JOB, "stations.csv", "places.csv")
 """The job on stations, and the tables that it names."""
@@ -79,6 +82,8 @@ def write_examples(
             stations.to_csv(where / "stations.csv", index=False)
         if "places.csv" in names:
             _places().to_csv(where / "places.csv", index=False)
+        if "hours.csv" in names:
+            _hours(field).to_csv(where / "hours.csv", index=False)
         if {"era5.nc", "month.nc"} & set(names):
             for name, values in zip(("era5.nc", "month.nc"), _fields(field, generator), strict=True):
                 if name in names:
@@ -133,6 +138,31 @@ def _stations(field: xr.DataArray, generator: np.random.Generator) -> pd.DataFra
             "noise_std": noise.round(2),
         }
     )
+
+
+def _hours(field: xr.DataArray) -> pd.DataFrame:
+    """Two days of hourly stations in Central Europe: field and weather, a fifth of it missing."""
+    generator = np.random.default_rng(2018)
+    latitude = generator.uniform(46.0, 55.0, HOURLY_STATIONS).round(2)
+    longitude = generator.uniform(5.0, 17.0, HOURLY_STATIONS).round(2)
+    places = unit_sphere(latitude, longitude)
+    X = np.column_stack([np.tile(places, (HOURS, 1)), np.repeat(np.arange(HOURS), HOURLY_STATIONS)])
+    kernel = SpaceTime(Matern32(0.08, 9.0), lengthscale_time=12.0)
+    weather = np.linalg.cholesky(kernel(X, X) + 1e-6 * np.eye(len(X))) @ generator.standard_normal(len(X))
+    climate = field[0].interp(
+        latitude=xr.DataArray(latitude, dims="station"), longitude=xr.DataArray(longitude, dims="station")
+    )
+    values = np.tile(climate.values - 273.15, HOURS) + weather + 0.3 * generator.standard_normal(len(X))
+    table = pd.DataFrame(
+        {
+            "station": np.tile([f"H{number:02}" for number in range(HOURLY_STATIONS)], HOURS),
+            "latitude": np.tile(latitude, HOURS),
+            "longitude": np.tile(longitude, HOURS),
+            "time": np.repeat(pd.date_range("2017-04-27", periods=HOURS, freq="h"), HOURLY_STATIONS),
+            "temperature (degC)": values.round(2),
+        }
+    )
+    return table[generator.random(len(table)) > 0.2]
 
 
 def _month(field: xr.DataArray, generator: np.random.Generator) -> xr.DataArray:

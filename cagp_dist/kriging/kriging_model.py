@@ -16,6 +16,7 @@ from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.at_times import At, times_of_maps
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
 from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.given_numbers import check_chords, fixed_numbers, numbers_of
@@ -53,6 +54,7 @@ from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
+from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, predict_at
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
@@ -66,6 +68,7 @@ def krige(
     observations: Source,
     *,
     to: To = None,
+    at: At = None,
     kind: Kind = "grid",
     kernel: KernelLike = "auto",
     mean: MeanLike = "constant",
@@ -108,6 +111,12 @@ def krige(
         east]}``, of which either may be left out ("area" is the same as "region"); or the region alone.
         An object of xarray: its grid or places, in its order and with its longitudes. A `LatLonGrid`. A table
         of places, or its path. By default the grid of the observations: their gaps are filled.
+    at : times or "observed", optional
+        Times of the maps, each of which is informed by the observations of all times; "observed": those of
+        the observations. With a zone they are converted, without one they are UTC. Kernels are then those of
+        space and time: "auto" compares products (with Matern 1/2 in time) and metric kernels by likelihood;
+        `SpaceTime` with its numbers is kept. Without ``at`` there is a map for each time of the observations,
+        from those of this time alone.
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each, which ends half way to the
         next: error bars of cells do not go up and down with how close the next observation happens to be.
@@ -232,6 +241,8 @@ def krige(
     with model._call() as call:
         observed = model._read(observations)
         targets = _wanted(find_targets(to, observed), kind, observed)
+        if at is not None:
+            return model._map_at(observed, targets, at, call)
         solves = model._planned(observed, targets, call)
         model._learn_from(observed, call)
         return model._map(solves, targets, kind, call)
@@ -497,6 +508,59 @@ class Kriging:
                 report=report,
             )
         return with_recalibration(result, found, observed, targets, method=self.recalibration)
+
+    def _map_at(self, observed: ObservedObject, targets: Targets, at: At, call: _Call) -> xr.Dataset:
+        """Fit a kernel of space and time, and map its field at some times."""
+        self._check_in_time(targets)
+        points, times = observed.points, times_of_maps(at, observed.points)
+        if self.prior is None:
+            learned = fit_in_space_and_time(
+                points,
+                kernel=self.kernel,
+                mean=self.mean,
+                noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
+                resources=call.resources,
+                narrator=call.narrator,
+            )
+        else:
+            self._check_alone()
+            noise = points.noise_variance
+            level = np.asarray(self.prior.noise_variance) if noise is None else noise
+            learned = FittedModel(self.prior.kernel, level, self.prior.mean)
+        if (result := learned.result) is not None and learned.is_doubtful:
+            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
+        with call.narrator.stage("solve") as report:
+            prediction = predict_at(
+                points,
+                learned,
+                targets.points,
+                times,
+                solver=self.solver,
+                resources=call.resources,
+                report=report,
+            )
+        about = {"standard_name": "time", "long_name": "time", "axis": "T"}
+        mapped = replace(observed, dimension="time", coordinates={"time": xr.Variable("time", times, about)})
+        written = ", ".join(filter(None, [f"at={at if isinstance(at, str) else '...'!r}", _changed(self)]))
+        return as_dataset(prediction, mapped, learned, targets, call=f"cagp.krige({written})")
+
+    def _check_in_time(self, targets: Targets) -> None:
+        """Refuse what maps at times do not have."""
+        given = {
+            "drift": self.drift is not None,
+            f"recalibration={self.recalibration!r}": self.recalibration != "none",
+            f"nugget_std={self.nugget_std!r}": self.nugget_std != 0.0,
+            'hyperparameters="integrate"': self.hyperparameters == "integrate",
+            'kind="cells"': targets.cells is not None,
+            "numbers of a kernel of space alone": any(
+                getattr(self, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")
+            ),
+        }
+        if found := [name for name, there in given.items() if there]:
+            raise ArgumentError(
+                f"at and {' and '.join(found)} were given, which do not go together yet; leave one out. "
+                "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
+            )
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""

@@ -183,6 +183,8 @@ def attributes(
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
     if max(learned.lengthscales) > LONGEST_CHORD:
         said["lengthscale_comment"] = BEYOND
+    if learned.hours:
+        said["lengthscale_hours"] = _one_or_all(learned.hours)
     if units:
         said["noise_units"] = units
     if result is not None:

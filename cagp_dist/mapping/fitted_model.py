@@ -25,6 +25,7 @@ from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.mapping.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.space_time import SpaceTime
 
 if TYPE_CHECKING:
     from cagp_dist.likelihood.bounds import Given
@@ -61,7 +62,13 @@ class FittedModel:
     @property
     def lengthscales(self) -> tuple[float, ...]:
         """Chords: of the kernel, or of each part of a sum."""
-        return tuple(part.common_lengthscale for part in self.kernel.parts)
+        in_space = (part.space if isinstance(part, SpaceTime) else part for part in self.kernel.parts)
+        return tuple(part.common_lengthscale for part in in_space)
+
+    @property
+    def hours(self) -> tuple[float, ...]:
+        """Lengthscales in time, of kernels of space and time."""
+        return tuple(part.hours for part in self.kernel.parts if isinstance(part, SpaceTime))
 
     @property
     def is_doubtful(self) -> bool:
@@ -87,10 +94,11 @@ class FittedModel:
         """Give the standard errors of the fitted numbers, of a sum of kernels for each part."""
         if (result := self.result) is None:
             return
-        names = Numbering(len(result.prior.kernel.parts)).names
+        kernel = result.prior.kernel
+        names = Numbering(len(kernel.parts), kernel.coordinates).names
         for kind in NAMES:
             own = [name for name in names if name.startswith(kind)]
-            for name, value in zip(own, each(getattr(result.standard_errors, kind)), strict=True):
+            for name, value in zip(own, np.ravel(each(getattr(result.standard_errors, kind))), strict=True):
                 why = self.held.get(
                     kind, "it is at its bound" if name in result.at_bound else "it is not determined"
                 )
@@ -140,7 +148,7 @@ def fit_model(
     ``fixed`` has the "lengthscale" and "variance" of each part of the kernel, where these are known.
     """
     parts = families(kernel)
-    known = _known_noise(observed, split.observed, noise_std)
+    known = known_noise(observed, split.observed, noise_std)
     least = float(known.min())
     _check_nugget(nugget_std, known=least > 0.0)
     bounds: dict[str, Sequence[object]] = {name: _held(name, held, parts) for name, held in fixed.items()}
@@ -225,7 +233,7 @@ def _kernel_of(kernel: KernelLike, parts: Sequence[Family], fixed: Mapping[str, 
     return reduce(add, kernels)
 
 
-def _known_noise(observed: Observations, there: Indices, noise_std: float | None) -> Array:
+def known_noise(observed: Observations, there: Indices, noise_std: float | None) -> Array:
     """Variance of the known noise, () or (n,); 0 where nothing is known."""
     if noise_std is not None:
         check_positive("noise_std", noise_std)

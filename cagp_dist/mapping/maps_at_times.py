@@ -1,0 +1,270 @@
+"""Maps at given times from the observations of all times: space and time in one prior (math 21)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.budget import Plan
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gp import condition
+from cagp_dist.kernels import AUTO, Kernel, Matern12, chosen_by
+from cagp_dist.likelihood.duration import FitSize, fit_seconds
+from cagp_dist.likelihood.fit import fit
+from cagp_dist.likelihood.fit_result import FitResult
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, start_of
+from cagp_dist.likelihood.numbering import Families, in_extents
+from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
+from cagp_dist.likelihood.starts import Start
+from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.map_solves import SOLVERS, Prediction
+from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
+from cagp_dist.means import LatitudePolynomial, mean_family
+from cagp_dist.prior import Mean, Prior
+from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.solvers.solver_choice import MOST_DENSE, NEIGHBOURS
+from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
+
+COMPARED = 500
+"""Values by which kernels are compared, exactly: six fits of some tenths of a second."""
+
+FITS = 3.0
+"""How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
+
+HOUR = np.timedelta64(3_600_000_000_000, "ns")
+
+
+def hours_since(times: Times, origin: np.datetime64) -> Array:
+    """Hours from a moment near the data: an epoch would cost digits."""
+    return np.asarray((times.astype("datetime64[ns]") - origin.astype("datetime64[ns]")) / HOUR)
+
+
+def fit_in_space_and_time(
+    observed: Observations,
+    *,
+    kernel: KernelLike,
+    mean: MeanLike,
+    noise_std: float | None,
+    resources: Resources,
+    narrator: Narrator,
+) -> FittedModel:
+    """Fit kernel and noise of space and time to all values, each a point with its hour.
+
+    Where the kernel is to be chosen, products with Matern 1/2 in time and metric kernels are compared by the
+    likelihood of at most 500 values. A kernel of space and time with its numbers keeps them.
+    """
+    known = known_noise(observed, observed.there, noise_std)
+    _, places, X = values_as_points(observed)
+    own = known if known.ndim == 0 else known[places]
+    least = float(own.min())
+    centre = _mean(observed, mean)
+    bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
+    if isinstance(kernel, Kernel):
+        _check_kernel(kernel)
+        if least > 0.0:
+            return FittedModel(kernel, known, centre, known_noise=known)
+        bounds |= _held(kernel)
+    y = observed.values[observed.present] - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0]
+    candidates, few = _candidates(kernel), len(X) <= COMPARED
+    size = FitSize("dense" if few else "vecchia", len(X), 1, None, 0, deviating=own.ndim > 0)
+    narrator.expect(
+        Outlook(
+            "fit",
+            f"kernel of space and time, and noise, by {len(X):,} observations",
+            FITS * fit_seconds(size, workers=resources.executor.workers),
+            0,
+            "Give kernel=cagp.SpaceTime(...) with its numbers and noise_std, which are then not fitted.",
+        )
+    )
+    narrator.announce()
+    fitted = partial(
+        _fit,
+        bounds=bounds or None,
+        resources=resources,
+        deviations=None if own.ndim == 0 else own - least,
+    )
+    everything = np.arange(len(X))
+    some = everything if few else spread_cells(in_extents(X, AXES), COMPARED, cell_size=NEIGHBOURS_CELL)
+    with narrator.stage("fit"):
+        results = [fitted(candidates[0], X, y, some)]
+        if len(candidates) > 1:
+            near = start_of(results[0]) if len(candidates[0]) == 1 else None
+            others = partial(fitted, start=near, starts=1 if near else 3)
+            results += [others(family, X, y, some) for family in candidates[1:]]
+        result = _best(results)
+        if not few:
+            result = fitted(candidates[results.index(result)], X, y, everything)
+    where = f"{len(X):,} values at {observed.fields:,} times"
+    nugget = result.prior.noise_number - least
+    return FittedModel(result.prior.kernel, known + nugget, centre, result, where, known_noise=known)
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    """Refuse a kernel with its numbers that knows of no time."""
+    if not all(isinstance(part, SpaceTime) for part in kernel.parts):
+        raise ArgumentError(
+            f"kernel is {kernel!r}; expected a kernel of space and time where maps at times are informed by "
+            'all times: cagp.SpaceTime(in_space, in_time), or "auto".'
+        )
+
+
+def _held(kernel: Kernel) -> dict[str, Sequence[object]]:
+    """Bounds of a fit that keep the numbers of a kernel."""
+    lengthscales = [
+        tuple((own, own) for own in cast("tuple[float, ...]", part.lengthscale)) for part in kernel.parts
+    ]
+    variances = [(part.variance, part.variance) for part in kernel.parts]
+    if len(kernel.parts) == 1:
+        return {"lengthscale": lengthscales[0], "variance": variances[0]}
+    return {"lengthscale": lengthscales, "variance": variances}
+
+
+def predict_at(
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    at: Times,
+    *,
+    solver: "str | Solver",
+    resources: Resources,
+    report: Callable[[float], None],
+) -> Prediction:
+    """Predict the field at targets at each time, from the observations of all times."""
+    origin, places, X = values_as_points(observed)
+    hours, q = hours_since(at, origin), len(targets.X)
+    wanted = np.column_stack([np.tile(targets.X, (hours.size, 1)), np.repeat(hours, q)])
+    noise = learned.noise_variance
+    chosen = _solver(solver, len(X))
+    plans: list[Plan] = []
+    found = condition(
+        Prior(learned.kernel, float(noise) if noise.ndim == 0 else noise[places], cast("Mean", learned.mean)),
+        X,
+        observed.values[observed.present],
+        wanted,
+        solver=chosen,
+        executor=resources.executor,
+        memory_limit_bytes=resources.memory_limit_bytes,
+        on_plan=plans.append,
+        progress=lambda state: report(state.fraction),
+    )
+    shape = hours.size, q
+    exact = isinstance(chosen, Cholesky)
+    return Prediction(
+        mean=found.mean.reshape(shape),
+        variance=found.variance.reshape(shape),
+        computational_variance=np.zeros(shape) if exact else None,
+        computational_variance_known=True,
+        covariance=None,
+        status=found.status,
+        solvers=(repr(chosen),),
+        plans=tuple(plans),
+        executor=resources.executor.description,
+    )
+
+
+def values_as_points(observed: Observations) -> tuple[np.datetime64, Indices, Array]:
+    """First time, place of each value, and its unit vector and hour (m, 4); time by time."""
+    dates = observed.dates()
+    if dates is None:
+        raise ArgumentError(
+            "the observations have no times, or dates that are not known, and maps at times were asked for; "
+            'expected a column or coordinate of times. Name it, time="...", or leave at= out.'
+        )
+    fields, places = np.nonzero(observed.present)
+    hours = hours_since(dates, dates.min())
+    return dates.min(), places, np.column_stack([observed.X[places], hours[fields]])
+
+
+def _mean(observed: Observations, mean: MeanLike) -> Mean:
+    """Give one prior mean for all times, fitted to all values."""
+    if is_estimated(mean) or (
+        isinstance(mean, str) and not isinstance(mean_family(mean), LatitudePolynomial)
+    ):
+        raise ArgumentError(
+            f"mean is {mean!r}; expected a number, a function of points (n, 4), or a mean that depends on "
+            'latitude alone, such as "constant" or "quadratic-latitude", where maps at times are informed by '
+            "all times."
+        )
+    if not isinstance(mean, str):
+        return mean
+    _, places, _ = values_as_points(observed)
+    fitted = mean_family(mean).fit(
+        observed.latitude_degrees[places],
+        observed.longitude_degrees[places],
+        observed.values[observed.present][:, None],
+        times=None,
+    )
+    return partial(_in_space, fitted)
+
+
+def _in_space(mean: Callable[[Array], Array], X: Array) -> Array:
+    """Values (n,) of a mean that does not depend on time."""
+    return np.asarray(mean(X[:, :3])).reshape(len(X))
+
+
+def _candidates(kernel: KernelLike) -> list[tuple[SpaceTimeOf, ...]]:
+    """Families that are compared: kernels of space in metric kernels and in products, or those given."""
+    if isinstance(kernel, Kernel):
+        return [tuple(cast("SpaceTimeOf", part.family) for part in kernel.parts)]
+    if chosen_by(kernel) == AUTO:
+        return [(SpaceTimeOf(family, time),) for time in (None, Matern12) for family in CANDIDATES]
+    parts = families(kernel)
+    if all(isinstance(part, SpaceTimeOf) for part in parts):
+        return [cast("tuple[SpaceTimeOf, ...]", parts)]
+    return [tuple(SpaceTimeOf(part, time) for part in parts) for time in (None, Matern12)]
+
+
+def _best(results: Sequence[FitResult]) -> FitResult:
+    """Take the fit of largest likelihood; an earlier one is kept unless that is better by a margin."""
+    best = results[0]
+    for result in results[1:]:
+        if (result.log_likelihood or -np.inf) > (best.log_likelihood or -np.inf) + MARGIN:
+            best = result
+    return best
+
+
+def _fit(
+    family: tuple[SpaceTimeOf, ...],
+    X: Array,
+    y: Array,
+    some: Indices,
+    *,
+    bounds: "dict[str, Sequence[object]] | None",
+    resources: Resources,
+    deviations: Array | None,
+    start: Start | None = None,
+    starts: int = 3,
+) -> FitResult:
+    """Fit to some of the values; exactly to few of them."""
+    return fit(
+        cast("Families", family),
+        X[some],
+        y[some],
+        mean=0.0,
+        bounds=bounds,
+        method="dense" if some.size <= COMPARED + NEIGHBOURS_CELL else "auto",
+        executor=resources.executor,
+        memory_limit_bytes=resources.memory_limit_bytes,
+        noise_deviations=None if deviations is None else deviations[some],
+        start=start,
+        starts=starts,
+    )
+
+
+def _solver(solver: "str | Solver", values: int) -> Solver:
+    """Exact where that is cheap, else neighbours; or what was asked for."""
+    if solver == "auto":
+        return Cholesky() if values <= MOST_DENSE else NEIGHBOURS
+    found = SOLVERS.get(solver) if isinstance(solver, str) else solver
+    if found is None or found.needs_grid:
+        raise ArgumentError(
+            f'solver is {solver!r}; expected "auto", "cholesky", "neighbours", "block-gauss-seidel" or a '
+            "solver of points, where maps at times are informed by all times."
+        )
+    return found
