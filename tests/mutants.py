@@ -115,6 +115,7 @@ TESTS = {
         "conformance/test_identities_of_neighbours.py",
         "budget/test_bytes_on_points.py",
     ),
+    "cagp_dist/mapping/observations.py": ("mapping/test_observations.py", "era5/test_points.py"),
     "cagp_dist/mapping/fitting.py": ("mapping/test_two_doors.py", "service/test_fit.py"),
     "cagp_dist/posterior/conditioning.py": ("test_gp.py", "posterior/test_patterns.py"),
     "cagp_dist/krylov.py": ("gram/test_masked.py",),

@@ -198,7 +198,7 @@ def _of_object(where: Horizontal) -> Targets:
     latitude, longitude = where.points
     grid = None
     axes = where.axes
-    if axes is not None and where.dims[0] in where.latitude.dims:
+    if axes is not None:
         try:
             grid = LatLonGrid.from_axes(*axes)
         except ArgumentError:  # a part of the circle, or unequally spaced: points

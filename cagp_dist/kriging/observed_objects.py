@@ -285,12 +285,9 @@ def _points(where: Horizontal, values: Array, *, noise_variance: Array | None, *
     """Place values (T, n) and their noise (n,), in the order of the object."""
     if where.axes is None:
         return Observations.from_points(*where.points, values, noise_variance=noise_variance, **about)
-    latitude, longitude = where.axes
     fields = values.reshape(-1, *where.shape)
     noise = None if noise_variance is None else noise_variance.reshape(where.shape)
-    if where.dims[0] not in where.latitude.dims:
-        fields, noise = fields.swapaxes(1, 2), None if noise is None else noise.T
-    return Observations.from_grid(latitude, longitude, fields, noise_variance=noise, **about)
+    return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about)
 
 
 def _dates(coordinates: Mapping[str, xr.Variable], fields: int) -> Times | None:
