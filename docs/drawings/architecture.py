@@ -13,7 +13,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 INK, MUTED, LINE = "#22303c", "#5b6b78", "#8b99a5"
 JOB, SOLVE, INSIDE = "#e8f0f7", "#f4f6f8", "#ffffff"
 STYLE = {"font.family": "DejaVu Sans", "svg.fonttype": "path", "svg.hashsalt": "architecture"}
-WIDTH, HEIGHT = 100.0, 84.0
+WIDTH, HEIGHT = 100.0, 96.0
 
 
 class Drawing:
@@ -79,138 +79,112 @@ GRAMS = {
 
 
 def draw() -> Figure:
-    """Draw the walk of one job, from the job file to the report."""
+    """Draw both doors, the one path between them, and what the path stands on."""
     d = Drawing()
 
-    # what a job is made into
+    # the two doors
     d.box(
         1,
-        71,
-        22.5,
-        12,
-        "1  Job file",
-        "service/jobfile/",
-        "checked; an unknown key",
-        "is an error",
-        colour=JOB,
-    )
-    d.box(
-        26.5,
-        71,
-        22.5,
-        12,
-        "2  Observations",
-        "era5/, store/",
-        "one canonical field in",
-        "kelvin, with its digest",
+        85,
+        47,
+        10,
+        "cagp.krige(observations, to=...)    kriging/",
+        "tables, data frames, xarray objects, names of sources;",
+        "arguments of a call",
         colour=JOB,
     )
     d.box(
         52,
-        71,
-        22.5,
-        12,
-        "3  Points",
-        "service/design, geometry",
-        "observed, held out, map;",
-        "unit vectors X, X'",
+        85,
+        47,
+        10,
+        "cagp run job.toml    service/",
+        "files, stores, CDS, tables: kept by store/ with digests;",
+        "settings checked by service/jobfile/",
         colour=JOB,
     )
+    d.text(43.5, 83.4, "sources: era5/, tables/", colour=MUTED)
+    for x in (24.5, 75.5):
+        d.arrow((x, 85), (x, 80.5))
+
+    # the one path
+    d.box(1, 60, 98, 20.5, "mapping/    the same bits for both", colour=SOLVE)
+    steps = {
+        "Observations": ("places, values, noise,", "times; poles merged,", "grid recognised once"),
+        "Split": ("observed, held out,", "folds"),
+        "FittedModel": ("kernel, mean, noise;", "likelihood/, or numbers", "integrated over"),
+        "Prediction": ("a solve for each", "pattern of gaps, planned", "before it begins"),
+        "recalibrated": ("error bars corrected by", "errors at places left out;", "calibration/"),
+    }
+    for place, (name, what) in enumerate(steps.items()):
+        x = 2.5 + 19.3 * place
+        d.box(x, 62, 17.5, 13, name, *what)
+        if place:
+            d.arrow((x - 1.8, 68.5), (x, 68.5))
+    d.arrow((69.2, 62), (69.2, 57.5))
+
+    # the library under it
     d.box(
-        77.5,
-        71,
-        21.5,
-        12,
-        "4  Prior",
-        "kernels, means,",
-        "likelihood/ (fit)",
-        "kernel, mean m0, noise",
-        colour=JOB,
+        1,
+        13.5,
+        98,
+        44,
+        "gp.condition(prior, X, y, X', solver=...)    the library, which works alone as well",
+        colour=SOLVE,
     )
-    for x in (23.5, 49, 74.5):
-        d.arrow((x, 77), (x + 3, 77))
-
-    # the solve
-    d.box(1, 13, 98, 54.5, "", colour=SOLVE)
-    d.text(35.5, 65.2, "Solve:  gp.condition(prior, X, y, X', solver=...)", size=8.5, weight="bold")
-    d.path((88.2, 71), (88.2, 69.2), (17, 69.2), (17, 63))
-
-    d.box(3, 25, 28, 38, "5  Problem", "b = y - m0(X), targets X', and", "gram: Gram, all a solver sees of G")
+    d.box(3, 24, 28, 29.5, "Gram", "all that a solver sees of G = K + N")
     for row, (name, what) in enumerate(GRAMS.items()):
-        d.box(4.5, 48.6 - 6.4 * row, 25, 5.9, name, what)
-    d.text(4.8, 27.3, "latlon/: grids, wavenumbers, rings", colour=MUTED)
-    d.arrow((31, 44), (35, 44))
-
-    d.box(35, 25, 37, 38, "6  Solver", "solvers/: settings that yield states")
-    d.box(36.5, 46.6, 19, 10.6, "Stages", "order, Mt and Mt', W:", "Gauss-Seidel, SOR,", "SSOR, Jacobi")
-    d.box(36.5, 35.2, 19, 11, "Policy", "yields actions s:", "conjugate gradients,", "random actions")
-    d.box(36.5, 26.2, 19, 8.4, "Exact", "the Gram's own solve:", "Cholesky, rings")
-    for y, module, what in (
-        (52.1, "engine", ["Algorithm 2"]),
-        (40.7, "projection", []),
-        (30.4, "exact", []),
+        d.box(4.5, 42 - 5.6 * row, 25, 5.4, name, what)
+    d.arrow((31, 38.5), (35, 38.5))
+    d.box(35, 24, 37, 29.5, "Solver", "settings that yield states")
+    for y, room, what in (
+        (42.2, "stationary", "cycles of stages: sweeps, polynomials"),
+        (36.5, "actions", "projections that policies choose"),
+        (30.8, "local", "neighbours, with exact error laws"),
+        (25.1, "exact", "dense factors, rings"),
     ):
-        d.box(58.5, y - 2.95, 12, 5.9, module, *what)
-        d.arrow((55.5, y), (58.5, y))
-        d.arrow((70.5, y), (75, y))
-
-    d.box(75, 15, 22.5, 48, "7  Posterior", "from the last state")
+        d.box(36.5, y, 34, 5.6, room, what)
+    d.arrow((72, 38.5), (75, 38.5))
     d.box(
-        76.5, 43.5, 19.5, 13.5, "State", "mean  V v", "downdate  V D V'", "leftover  Y0", "iteration, status"
-    )
-    d.arrow((86, 43.5), (86, 40))
-    d.box(
-        76.5,
+        75,
         24,
-        19.5,
-        16,
-        "posterior/",
-        "one for every Gram:",
-        "trace.py, sampling.py;",
-        "gram/leave_one_out.py",
+        22.5,
+        29.5,
+        "Posterior",
+        "mean  V A b",
+        "downdate  V D V'",
+        "status, stats, trace,",
+        "certificate,",
+        "samples",
     )
-    d.text(76.5, 21.5, "mean, variance, status,")
-    d.text(76.5, 19.3, "stats, trace")
+    d.text(
+        4,
+        21.4,
+        "solvers/engine: Algorithm 2; checkpoints, stopping rules and kept weights beside it",
+        colour=MUTED,
+    )
+    d.text(4, 19.2, "budget: bytes and seconds, worked out first; too much is refused", colour=MUTED)
+    d.text(4, 17.0, "runtime/: the same tasks in series, in threads or on a Dask cluster", colour=MUTED)
+    d.text(
+        4, 14.8, "latlon, compiled, lapack, krylov: rings, kernel tiles, factors, iterations", colour=MUTED
+    )
 
-    d.box(3, 14.6, 69, 8.8, "Underneath", colour=SOLVE)
-    d.text(16, 21.1, "budget: bytes and seconds, worked out first; too much is refused", colour=MUTED)
-    d.text(16, 18.9, "runtime/: the same tasks in series, in threads or on a Dask cluster", colour=MUTED)
-    d.text(16, 16.7, "compiled, lapack, krylov: kernel tiles, products, factors, iterations", colour=MUTED)
-
-    # what becomes of it
+    # what comes out
     d.box(
-        69,
-        1,
-        30,
-        9.5,
-        "8  Scores",
-        "calibration/: errors, PIT, coverage,",
-        "CRPS at the points held out",
-        colour=JOB,
+        1, 1, 47, 9.5, "Dataset    kriging/", "mean, std and how they came about; plots, GeoTIFF", colour=JOB
     )
     d.box(
-        35,
+        52,
         1,
-        30.5,
+        47,
         9.5,
-        "9  Published run",
-        "store/: staged, verified, immutable;",
-        "CURRENT moves in one step",
+        "Published run    store/, report/",
+        "verified before CURRENT names it, never changed;",
+        "a page made from the run alone",
         colour=JOB,
     )
-    d.box(
-        1,
-        1,
-        30.5,
-        9.5,
-        "10  Report",
-        "report/: one page from the run alone:",
-        "maps, histogram, verdict",
-        colour=JOB,
-    )
-    d.arrow((86, 15), (86, 10.5))
-    d.arrow((69, 5.7), (65.5, 5.7))
-    d.arrow((35, 5.7), (31.5, 5.7))
+    for x in (24.5, 75.5):
+        d.arrow((x, 13.5), (x, 10.5))
     return d.figure
 
 
