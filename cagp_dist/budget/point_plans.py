@@ -96,12 +96,9 @@ def plan_sweeps(
     fixed = common_bytes(demand, iterations) + (factor_bytes if keep_factors else 0) + in_flight
     coarse = min(sweeps.coarse, n) if iterations > 0 and q > 0 else 0
     fixed += coarse_bytes(n, coarse, demand.fields) + beside.memory_bytes
-    # panels, their successors, and solutions still in use (between processes, also the panels before)
-    group_bytes = (
-        (3 + sweeps.at_once + sweeps.work_matrices + (not demand.shares_memory)) * DOUBLE * n * widest
+    group_bytes = _group_bytes(
+        demand, sweeps, widest=widest, blocks=blocks, row_tiles=row_tiles, coarse=coarse
     )
-    group_bytes += sweeps.stages * blocks * _task_bytes(row_tiles, workers)  # of a sweep all are handed out
-    group_bytes += DOUBLE * coarse * widest * (row_tiles + 3)  # products by tile, and their sum
     room = demand.memory_limit_bytes - fixed
     # two groups per worker keep it busy; more would only take memory
     together = min(len(groups), 2 * workers, room // group_bytes) if groups else 0
@@ -150,6 +147,17 @@ def plan_sweeps(
         kernel_parts=demand.kernel_parts,
         cycle=cycle,
     )
+
+
+def _group_bytes(
+    demand: Demand, sweeps: Sweeps, *, widest: int, blocks: int, row_tiles: int, coarse: int
+) -> int:
+    """Count what a group of columns takes while it is solved."""
+    # panels, their successors, and solutions still in use (between processes, also the panels before)
+    matrices = 3 + sweeps.at_once + sweeps.work_matrices + (not demand.shares_memory)
+    tasks = sweeps.stages * blocks * _task_bytes(row_tiles, demand.workers)  # of a sweep all are handed out
+    products = DOUBLE * coarse * widest * (row_tiles + 3)  # by tile, and their sum
+    return matrices * DOUBLE * demand.n * widest + tasks + products
 
 
 def _cycle(sweeps: Sweeps, *, blocks: int, depth: int, coarse: int) -> Cycle:

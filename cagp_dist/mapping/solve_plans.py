@@ -62,7 +62,7 @@ def choose_solver(
 ) -> Solver:
     """Choose a solver for the observed points (n,): an exact one where that is cheap, else neighbours.
 
-    ``folds`` (n,) are those of a cross-validation, as the design has them.
+    ``folds`` (n,) are those of a cross-validation, in the order of ``train``.
     """
     times = points.fields
     places = grid_if_any(points.latitude_degrees[train], points.longitude_degrees[train])

@@ -466,7 +466,9 @@ def solver_of(points: Observations, design: Design, wanted: Places | None) -> So
     """Choose a solver for a job that names none: what its points decide, the same on every machine."""
     kept = np.arange(0) if design.calibration is None else design.calibration
     targets = partial(targets_of, points, design, kept, wanted)
-    return choose_solver(points, design.train, targets, folds=design.folds)
+    # folds are those of the test points, which are the observed ones in another order
+    folds = None if design.folds is None else design.folds[np.searchsorted(design.test, design.train)]
+    return choose_solver(points, design.train, targets, folds=folds)
 
 
 def choice_line(table: AnySolverTable, solver: Solver) -> str:
