@@ -550,7 +550,7 @@ class Kriging:
             "drift": self.drift is not None,
             f"recalibration={self.recalibration!r}": self.recalibration != "none",
             f"nugget_std={self.nugget_std!r}": self.nugget_std != 0.0,
-            'hyperparameters="integrate"': self.hyperparameters == "integrate",
+            f"hyperparameters={self.hyperparameters!r}": self.hyperparameters in ("integrate", "integrated"),
             'kind="cells"': targets.cells is not None,
             "numbers of a kernel of space alone": any(
                 getattr(self, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")

@@ -29,6 +29,7 @@ from cagp_dist.likelihood.exact.integrated import (
     SharedFields,
     integrate,
     reason,
+    way_of,
     why_not,
 )
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
@@ -78,5 +79,6 @@ __all__ = [
     "noise_is_negligible",
     "reason",
     "solver_name",
+    "way_of",
     "why_not",
 ]

@@ -17,6 +17,7 @@ from cagp_dist.likelihood.exact.integrated import (
     integrate,
     reason,
     seconds_of,
+    way_of,
     why_not,
 )
 from cagp_dist.mapping.defaults import MOST_FIELDS, QUANTILE_LEVELS
@@ -40,7 +41,7 @@ EXACT = ("auto", "cholesky", "rings")
 
 def check_hyperparameters(asked: str) -> None:
     """Raise `ArgumentError` if there is no such way."""
-    if asked not in HYPERPARAMETERS:
+    if way_of(asked) not in HYPERPARAMETERS:
         raise ArgumentError(f"hyperparameters is {asked!r}; expected {alternatives(HYPERPARAMETERS)}.")
 
 
@@ -54,6 +55,7 @@ def with_numbers_integrated(
     narrator: Narrator,
 ) -> FittedModel:
     """Integrate over the numbers of a map where that is asked for, or where they are not known well."""
+    asked = way_of(asked)
     if learned.result is None:
         return learned  # there is none to integrate over
     if asked == "plug-in":

@@ -118,7 +118,8 @@ def test_the_job_decides(stations, tmp_path):
     fit = json.loads(xr.open_zarr(plugged.path).attrs["fit"])
     assert fit["hyperparameters"] == "plugged in, as asked for"
     assert "TAVG_quantile" not in xr.open_zarr(plugged.path, group="posterior")
-    sums = _job(folder, tmp_path / "out", kernel="matern32 + matern32", hyperparameters="integrate")
+    sums = _job(folder, tmp_path / "out", kernel="matern32 + matern32", hyperparameters="integrated")
+    assert sums.prior.hyperparameters == "integrate"  # one word, so that it is one run
     with pytest.raises(ConfigurationError, match=r'"integrate" cannot be done here: the kernel is a sum'):
         run(sums)
     with pytest.raises(ConfigurationError, match=r"which are known then; leave either out"):

@@ -88,7 +88,15 @@ MOST_PLACES = 2_000
 """Places up to which they are where that is asked for: five minutes."""
 
 HYPERPARAMETERS = ("auto", "integrate", "plug-in")
-Hyperparameters = Literal["auto", "integrate", "plug-in"]
+Hyperparameters = Literal["auto", "integrate", "integrated", "plug-in"]
+"""What is done with the numbers of a prior; "integrated" is another word for "integrate"."""
+
+
+def way_of(asked: str) -> str:
+    """One of `HYPERPARAMETERS`."""
+    return "integrate" if asked == "integrated" else asked
+
+
 """What is done with numbers that are not given."""
 
 FLAT = 0.5

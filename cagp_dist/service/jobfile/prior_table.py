@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, WrapValidator, model_validator
 
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
-from cagp_dist.mapping import NAMES, Hyperparameters
+from cagp_dist.mapping import NAMES, Hyperparameters, way_of
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
@@ -84,7 +84,7 @@ class PriorTable(JobTable):
         f"times of the source whose values the numbers are fitted to: {EXPECTED_TIMES}",
         {"last": "30d", "at": "12:00"},
     )
-    hyperparameters: Hyperparameters = key(
+    hyperparameters: Annotated[Hyperparameters, BeforeValidator(way_of)] = key(
         "auto",
         '"integrate" over numbers that are fitted, "plug-in" those of maximum likelihood, or '
         '"auto": integrate for up to 200 observations, and up to 500 places where the likelihood is flat',
