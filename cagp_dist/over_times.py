@@ -11,20 +11,20 @@ places, give the posterior at all times (T44)::
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import as_numbers
+from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import condition
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.prior import Prior
 from cagp_dist.solvers.status import Status
-from cagp_dist.space_time import SpaceTime
+from cagp_dist.space_time import SpaceTime, check_space_time
 
 if TYPE_CHECKING:
     from cagp_dist.gram.targets import Targets
@@ -133,10 +133,10 @@ def condition_over_times(
         )
     if prior.estimates_mean:
         raise ArgumentError("the mean has coefficients to estimate; expected a number or a function here.")
-    where = X.points if isinstance(X, LatLonGrid) else as_numbers("X", X)
-    times, values = as_numbers("hours", hours), np.asarray(y, dtype=np.float64)
+    where, places = _unit_vectors("X", X), _unit_vectors("X_test", X_test)
+    times, values = _in_hours("hours", hours), np.asarray(y, dtype=np.float64)
     _check(times, values, where, gridded=isinstance(X, LatLonGrid))
-    wanted = times if at is None else as_numbers("at", at)
+    wanted = times if at is None else _in_hours("at", at)
     values = values - _mean(prior, where, times).reshape(values.shape)
 
     lam, U = np.linalg.eigh(kernel.time(times[:, None], times[:, None]))
@@ -161,7 +161,6 @@ def condition_over_times(
         )
         statuses.append(found.status)
         if mean is None:
-            places = X_test.points if isinstance(X_test, LatLonGrid) else np.asarray(X_test, dtype=np.float64)
             whole = prior_variance(kernel.space, places).reshape(found.mean.shape)
             mean = _mean(prior, places, wanted).reshape(len(wanted), *found.mean.shape)
             variance = np.multiply.outer(np.maximum(rest, 0.0), whole)
@@ -171,6 +170,30 @@ def condition_over_times(
             progress((j + 1) / lam.size)
     assert mean is not None  # the largest eigenvalue is kept
     return PosteriorOverTimes(wanted, mean, variance, Status.worst(statuses))
+
+
+def _unit_vectors(name: str, where: object) -> Array:
+    """Give the unit vectors (n, 3) of places or of a grid."""
+    if isinstance(where, LatLonGrid):
+        return where.points
+    points = as_points(name, cast("ArrayLike", where))
+    if points.shape[1] != 3:
+        raise ArgumentError(
+            f"{name} has {points.shape[1]} columns; expected unit vectors (n, 3), without hours."
+        )
+    check_space_time(np.column_stack([points, np.zeros(len(points))]))
+    return points
+
+
+def _in_hours(name: str, hours: ArrayLike) -> Array:
+    """Hours (A,) that are numbers."""
+    given = np.atleast_1d(np.asarray(hours))
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.isfinite(given).all():
+        raise ArgumentError(
+            f"{name} is {hours!r}; expected hours, finite numbers. Of dates: (dates - dates.min()) / "
+            'np.timedelta64(1, "h").'
+        )
+    return given.astype(np.float64)
 
 
 def _check(times: Array, values: Array, where: Array, *, gridded: bool) -> None:

@@ -11,9 +11,10 @@ slow field and the weather on top of it::
     SpaceTime(Matern32(0.5, 9.0), Matern52(240.0)) + SpaceTime(Matern32(0.05, 4.0), Matern12(9.0))
 """
 
-import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
@@ -201,10 +202,11 @@ def check_space_time(X: Array) -> None:
             f"X has {X.shape[1]} columns; a kernel of space and time expects 4: the unit vectors of "
             "cagp.unit_sphere(latitude_degrees, longitude_degrees), and hours."
         )
-    length = math.sqrt(float(max((X[:, :3] ** 2).sum(axis=1), default=1.0)))
-    if not 0.999 < length < 1.001:
+    lengths = np.sqrt((X[:, :3] ** 2).sum(axis=1))
+    if not np.all(np.abs(lengths - 1.0) < 1e-3):
+        wrong = lengths[np.argmax(np.abs(lengths - 1.0))]
         raise ArgumentError(
-            f"the first three columns of X have length {length:.4g}; a kernel of space and time expects unit "
-            "vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), and hours in the "
-            "fourth."
+            f"the first three columns of a row of X have length {wrong:.4g}; a kernel of space and time "
+            "expects unit vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), and "
+            "hours in the fourth."
         )

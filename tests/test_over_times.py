@@ -93,6 +93,23 @@ def test_every_executor_gives_the_same_bits():
     np.testing.assert_array_equal(found[0].hours, HOURS)
 
 
+def test_degrees_and_dates_are_refused():
+    X, y, solver = places(4, 0), np.zeros((2, 4)), cagp.Cholesky()
+    prior, degrees = cagp.Prior(PRODUCT, 0.1), np.array([[48.0, 11.0], [50.0, 9.0], [52.0, 8.0], [47.0, 7.0]])
+    dates = np.array(["2024-07-01", "2024-07-02"], "datetime64[ns]")
+    for where, hours, to, at, said in (
+        (degrees, [0.0, 1.0], X, None, "X has 2 columns"),
+        (X, [0.0, 1.0], degrees, None, "X_test has 2 columns"),
+        (2.0 * X, [0.0, 1.0], X, None, "length 2"),
+        (X, dates, X, None, "expected hours, finite numbers"),
+        (X, [0.0, 1.0], X, dates, "expected hours, finite"),
+        (X, [0.0, 1.0], X, [np.nan], "expected hours, finite"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            cagp.condition_over_times(prior, where, hours, y, to, at=at, solver=solver)
+    assert cagp.condition_over_times(prior, X, [0, 1], y, X, at=0.5, solver=solver).mean.shape == (1, 4)
+
+
 def test_what_is_no_complete_series_is_refused():
     X, y = places(4, 0), np.zeros((2, 4))
     gaps = y.copy()

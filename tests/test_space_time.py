@@ -108,6 +108,13 @@ def test_fits_find_both_lengthscales():
         assert np.all(spread[:3] < 0.2)
 
 
+def gram_of_a_grid():
+    return cagp.RingGram(cagp.LatLonGrid([-30.0, 30.0], 4), PRODUCT, noise_variance=0.1)
+
+
+LATER = np.array([[0.0, 0.0, 0.0, hour] for hour in range(5)])
+
+
 def test_what_is_no_kernel_of_space_and_time_is_refused():
     space, time = cagp.Matern32(0.3, 2.0), cagp.Matern12(7.5)
     X = points(5)
@@ -122,6 +129,10 @@ def test_what_is_no_kernel_of_space_and_time_is_refused():
         lambda: PRODUCT(2.0 * X, X): "length 2",
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X[:, :3], X[:, 0]): "X has 3 columns",
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X * [1, 1, 1, 0], X[:, 0]): "the same time",
+        lambda: gram_of_a_grid(): "a grid has no time",
+        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X, X[:, 0], method="pathwise"): 'expected method "auto"',
+        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X, X[:, 0], anisotropic=True): "no lengthscales by",
+        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X[[0] * 5] + LATER, X[:, 0]): "at the same place",
         lambda: cagp.fit((SpaceTimeOf(cagp.Matern32), cagp.Matern12), X, X[:, 0]): "all kernels of space",
     }.items():
         with pytest.raises(ArgumentError, match=said):

@@ -120,6 +120,11 @@ class RingGram:
                 "SquaredExponential or a sum of them, of chordal distance (great-circle distance is not "
                 "positive definite)."
             )
+        if kernel.parts[0].of_space_and_time:
+            raise ArgumentError(
+                f"the kernel is {kernel!r}, one of space and time, and a grid has no time; expected a kernel "
+                "of space. For fields of a grid at several times use cagp_dist.condition_over_times."
+            )
         if kernel.coordinates is not None:
             raise ArgumentError(OWN_ON_SPHERE)
         self._grid, self._kernel = grid, kernel

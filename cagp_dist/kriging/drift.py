@@ -48,7 +48,7 @@ _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
 
 @dataclass(frozen=True)
 class RegionalLinear:
-    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`."""
+    """Linear functions of latitude and longitude in degrees, an `EstimatedMean`; a pole has no longitude."""
 
     centre_degrees: float  # from which longitudes are counted, -180 to 180
     coefficient_names: tuple[str, ...] = ("constant", "latitude", "longitude")
@@ -57,6 +57,7 @@ class RegionalLinear:
         """Columns at unit vectors X (n, 3), shape (n, 3)."""
         latitude, longitude = degrees(X)
         east = np.mod(longitude - self.centre_degrees + 180.0, 360.0) - 180.0
+        east = np.where(is_pole(latitude), 0.0, east)
         return np.column_stack([np.ones(len(X)), latitude, east])
 
 

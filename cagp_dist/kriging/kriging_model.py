@@ -54,7 +54,7 @@ from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
-from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, predict_at
+from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior, plan_at, predict_at
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
@@ -116,7 +116,8 @@ def krige(
         the observations. With a zone they are converted, without one they are UTC. Kernels are then those of
         space and time: "auto" compares products (with Matern 1/2 in time) and metric kernels by likelihood;
         `SpaceTime` with its numbers is kept. Without ``at`` there is a map for each time of the observations,
-        from those of this time alone.
+        from those of this time alone. Drifts, recalibration, means over cells and numbers that are
+        integrated over do not go together with ``at`` yet.
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each, which ends half way to the
         next: error bars of cells do not go up and down with how close the next observation happens to be.
@@ -239,7 +240,7 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed = model._read(observations)
+        observed = model._read(observations, every_field=at is None)
         targets = _wanted(find_targets(to, observed), kind, observed)
         if at is not None:
             return model._map_at(observed, targets, at, call)
@@ -369,14 +370,17 @@ class Kriging:
             with narrator:
                 yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
 
-    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
+    def _read(
+        self, observations: "Source | ArrayLike", y: ArrayLike | None = None, *, every_field: bool = True
+    ) -> ObservedObject:
         """Read observations, as they are learnt from."""
         check_memory_limit(self.memory_limit_bytes)
         check_hyperparameters(self.hyperparameters)
         if self.prior is not None and not isinstance(self.prior, Prior):
             raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
         observed = self._observe(observations, y)
-        check_every_field(observed.points)
+        if every_field:  # each has a mean of its own
+            check_every_field(observed.points)
         return observed
 
     def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
@@ -513,6 +517,15 @@ class Kriging:
         """Fit a kernel of space and time, and map its field at some times."""
         self._check_in_time(targets)
         points, times = observed.points, times_of_maps(at, observed.points)
+        planned = plan_at(
+            points,
+            targets.points,
+            times.size,
+            solver=self.solver,
+            resources=call.resources,
+            kernel_parts=1 if self.prior is None else len(self.prior.kernel.parts),
+        )
+        call.narrator.expect(outlook_of([planned.solve], iterations=OFTEN_SWEEPS, times=planned.solves))
         if self.prior is None:
             learned = fit_in_space_and_time(
                 points,
@@ -524,24 +537,29 @@ class Kriging:
             )
         else:
             self._check_alone()
-            noise = points.noise_variance
-            level = np.asarray(self.prior.noise_variance) if noise is None else noise
-            learned = FittedModel(self.prior.kernel, level, self.prior.mean)
+            learned = model_of_prior(points, self.prior)
         if (result := learned.result) is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
+        call.narrator.announce()
         with call.narrator.stage("solve") as report:
             prediction = predict_at(
                 points,
                 learned,
                 targets.points,
                 times,
-                solver=self.solver,
+                planned=planned,
                 resources=call.resources,
                 report=report,
             )
+        if (prediction.variance > UNINFORMED * learned.kernel.variance).all():
+            warnings.warn(
+                "no observation is near any target at these times: the error bars are those of the prior. "
+                "Check the times, their zone, and the targets.",
+                stacklevel=3,
+            )
         about = {"standard_name": "time", "long_name": "time", "axis": "T"}
         mapped = replace(observed, dimension="time", coordinates={"time": xr.Variable("time", times, about)})
-        written = ", ".join(filter(None, [f"at={at if isinstance(at, str) else '...'!r}", _changed(self)]))
+        written = ", ".join(filter(None, [f"at={at!r}" if isinstance(at, str) else "at=...", _changed(self)]))
         return as_dataset(prediction, mapped, learned, targets, call=f"cagp.krige({written})")
 
     def _check_in_time(self, targets: Targets) -> None:
@@ -708,6 +726,12 @@ class Kriging:
 
     def _learn(self, observed: ObservedObject, call: _Call) -> FittedModel:
         """Take kernel and noise as they are given, or fit them."""
+        given = self.kernel if self.prior is None else self.prior.kernel
+        if isinstance(given, Kernel) and given.parts[0].of_space_and_time:
+            raise ArgumentError(
+                f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
+                "expected times of maps beside it: cagp.krige(..., at=times)."
+            )
         if self.prior is not None:
             self._check_alone()
             check_chords("prior", self.prior.kernel)

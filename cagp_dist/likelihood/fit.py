@@ -227,10 +227,16 @@ def fit(
         seen = {"where": where, "y": y, "mean": mean, "noise_deviations": noise_deviations}
         return _chosen(way, data, centre, {**vars(asked), **seen, "anisotropic": anisotropic})
     model = Model.of(kernel)
-    if anisotropic:
+    if anisotropic and model.axes is None:
         data = by_coordinate(data)
         model = replace(model, coordinates=data.X.shape[1])
     if model.axes is not None:
+        if anisotropic or method not in ("auto", "dense", "vecchia"):
+            raise ArgumentError(
+                f"kernel is {kernel!r}, of space and time, with anisotropic={anisotropic} and "
+                f"method={method!r}; "
+                'expected method "auto", "dense" or "vecchia", and no lengthscales by coordinate.'
+            )
         data = in_space_and_time(data, model.axes)
         model, asked = _in_lengthscales(model, data, centre, asked)
     return _fitted(model, data, centre, asked)
@@ -244,8 +250,8 @@ def _in_lengthscales(
         return model, asked
     first = _fitted(model, data.thinned(MOST_COMPARED), mean, replace(asked, method="dense"))
     parts = first.prior.kernel.parts
-    longest = max(parts, key=lambda part: part.variance)
-    scales = tuple(1.0 / inverse for inverse in longest.inverse_lengthscales(data.X.shape[1]))
+    dominant = max(parts, key=lambda part: part.variance)
+    scales = tuple(1.0 / inverse for inverse in dominant.inverse_lengthscales(data.X.shape[1]))
     start = asked.start or {
         "lengthscale": tuple(part.lengthscale for part in parts) if len(parts) > 1 else parts[0].lengthscale,
         "variance": tuple(part.variance for part in parts) if len(parts) > 1 else parts[0].variance,

@@ -242,7 +242,8 @@ def _with_its_numbers(kernel: Kernel) -> str:
     expected = f"the family {families[0]}" if len(families) == 1 else f"({', '.join(families)})"
     lengthscales = [part.lengthscale for part in kernel.parts]
     start = lengthscales[0] if len(lengthscales) == 1 else tuple(lengthscales)
-    own = "" if kernel.coordinates is None else "anisotropic=True, "
+    by_coordinate = kernel.coordinates is not None and not kernel.parts[0].of_space_and_time
+    own = "anisotropic=True, " if by_coordinate else ""
     return (
         f"kernel is {kernel!r}, a kernel with its numbers; expected {expected}, whose numbers are fitted. To "
         f'begin there give {own}start={{"lengthscale": {start}}}.'

@@ -200,6 +200,11 @@ def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) 
             "a kernel of space and time takes points X (n, 4), unit vectors and hours; a grid has no time."
         )
     check_space_time(data.X)
+    if not np.ptp(data.X[:, :-1], axis=0).any():
+        raise ArgumentError(
+            "all points are at the same place, so that nothing can be said of the lengthscale in space; "
+            "expected two places at least."
+        )
     if np.ptp(data.X[:, -1]) == 0.0:
         raise ArgumentError(
             "all points have the same time, so that nothing can be said of the lengthscale in time; expected "

@@ -44,7 +44,7 @@ from cagp_dist.solvers.interface import check_solver, no_op
 from cagp_dist.solvers.solver_choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
 
-SOLVERS: dict[str, Solver] = {
+NAMED_SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
     "rings": Rings(),
     "neighbours": NEIGHBOURS,
@@ -123,12 +123,12 @@ def plan_solves(
 
     ``kernel_parts`` are the terms of the kernel.
     """
-    if isinstance(solver, str) and solver != "auto" and solver not in SOLVERS:
+    if isinstance(solver, str) and solver != "auto" and solver not in NAMED_SOLVERS:
         raise ArgumentError(
-            f"solver is {solver!r}; expected {alternatives(['auto', *SOLVERS])}, or a solver such as "
+            f"solver is {solver!r}; expected {alternatives(['auto', *NAMED_SOLVERS])}, or a solver such as "
             "cagp.BlockGaussSeidel(iterations=5)."
         )
-    named = SOLVERS.get(solver) if isinstance(solver, str) else solver
+    named = NAMED_SOLVERS.get(solver) if isinstance(solver, str) else solver
     if not isinstance(solver, str):
         check_solver(solver)
     grid, executor = _grid(observed), resources.executor
@@ -325,7 +325,7 @@ def sample_fields(
     draws = np.empty((size, T, q))
     for solve in solves:
         fields, chosen = solve.fields, solve.solver
-        if chosen is SOLVERS["block-gauss-seidel"]:
+        if chosen is NAMED_SOLVERS["block-gauss-seidel"]:
             chosen = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
         found = sample_posterior(
             *_arguments(observed, learned, targets, solve),

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Times
-from cagp_dist.budget import Plan
-from cagp_dist.errors import ArgumentError
+from cagp_dist.budget import Demand
+from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gp import condition
+from cagp_dist.gram.neighbourhoods import metric
 from cagp_dist.kernels import AUTO, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
 from cagp_dist.likelihood.fit import fit
@@ -18,16 +19,19 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, start_of
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
+from cagp_dist.mapping.defaults import MOST_CERTIFIED
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import SOLVERS, Prediction
+from cagp_dist.mapping.map_solves import NAMED_SOLVERS, PlannedSolve, Prediction
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.solver_order import solver_order
 from cagp_dist.means import LatitudePolynomial, mean_family
+from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.solvers import Cholesky, Neighbours, Solver, Status
 from cagp_dist.solvers.solver_choice import MOST_DENSE, NEIGHBOURS
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 
@@ -37,12 +41,12 @@ COMPARED = 500
 FITS = 3.0
 """How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
 
-HOUR = np.timedelta64(3_600_000_000_000, "ns")
+HOUR = np.timedelta64(3_600_000_000, "us")
 
 
 def hours_since(times: Times, origin: np.datetime64) -> Array:
     """Hours from a moment near the data: an epoch would cost digits."""
-    return np.asarray((times.astype("datetime64[ns]") - origin.astype("datetime64[ns]")) / HOUR)
+    return np.asarray((times.astype("datetime64[us]") - origin.astype("datetime64[us]")) / HOUR)
 
 
 def fit_in_space_and_time(
@@ -67,9 +71,10 @@ def fit_in_space_and_time(
     bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
     if isinstance(kernel, Kernel):
         _check_kernel(kernel)
-        if least > 0.0:
-            return FittedModel(kernel, known, centre, known_noise=known)
         bounds |= _held(kernel)
+    held = dict.fromkeys(bounds, "it was given")
+    if isinstance(kernel, Kernel) and least > 0.0:
+        return FittedModel(kernel, known, centre, held=held, known_noise=known)
     y = observed.values[observed.present] - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0]
     candidates, few = _candidates(kernel), len(X) <= COMPARED
     size = FitSize("dense" if few else "vecchia", len(X), 1, None, 0, deviating=own.ndim > 0)
@@ -102,7 +107,15 @@ def fit_in_space_and_time(
             result = fitted(candidates[results.index(result)], X, y, everything)
     where = f"{len(X):,} values at {observed.fields:,} times"
     nugget = result.prior.noise_number - least
-    return FittedModel(result.prior.kernel, known + nugget, centre, result, where, known_noise=known)
+    return FittedModel(result.prior.kernel, known + nugget, centre, result, where, held, known_noise=known)
+
+
+def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
+    """Take kernel, noise and mean as they are given."""
+    _check_kernel(prior.kernel)
+    own = observed.noise_variance
+    noise = np.asarray(prior.noise_variance) if own is None else own
+    return FittedModel(prior.kernel, noise, _mean(observed, prior.mean))
 
 
 def _check_kernel(kernel: Kernel) -> None:
@@ -125,46 +138,106 @@ def _held(kernel: Kernel) -> dict[str, Sequence[object]]:
     return {"lengthscale": lengthscales, "variance": variances}
 
 
+class PlannedMaps(NamedTuple):
+    """The solve of maps at times, so many of them together."""
+
+    solve: PlannedSolve
+    together: int
+    solves: int
+
+
+def plan_at(
+    observed: Observations,
+    targets: MapPoints,
+    times: int,
+    *,
+    solver: "str | Solver",
+    resources: Resources,
+    kernel_parts: int,
+) -> PlannedMaps:
+    """Plan the solve of all values for the targets at all times, or at as many as fit into memory."""
+    n, executor = observed.count, resources.executor
+    chosen, together = _solver(solver, n), times
+    while True:
+        demand = Demand(
+            n=n,
+            q=together * len(targets.X),
+            fields=1,
+            full_covariance=False,
+            workers=executor.workers,
+            shares_memory=executor.shares_memory,
+            memory_limit_bytes=resources.memory_bytes,
+            kernel_parts=kernel_parts,
+            bounds=True,
+        )
+        try:
+            solve = PlannedSolve(np.arange(n), np.arange(1), chosen, demand, chosen.plan(demand))
+            return PlannedMaps(solve, together, -(-times // together))
+        except BudgetError:
+            if together == 1:
+                raise
+            together = -(-together // 2)
+
+
 def predict_at(
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
     at: Times,
     *,
-    solver: "str | Solver",
+    planned: PlannedMaps,
     resources: Resources,
     report: Callable[[float], None],
 ) -> Prediction:
     """Predict the field at targets at each time, from the observations of all times."""
     origin, places, X = values_as_points(observed)
-    hours, q = hours_since(at, origin), len(targets.X)
-    wanted = np.column_stack([np.tile(targets.X, (hours.size, 1)), np.repeat(hours, q)])
-    noise = learned.noise_variance
-    chosen = _solver(solver, len(X))
-    plans: list[Plan] = []
-    found = condition(
-        Prior(learned.kernel, float(noise) if noise.ndim == 0 else noise[places], cast("Mean", learned.mean)),
-        X,
-        observed.values[observed.present],
-        wanted,
-        solver=chosen,
-        executor=resources.executor,
-        memory_limit_bytes=resources.memory_limit_bytes,
-        on_plan=plans.append,
-        progress=lambda state: report(state.fraction),
+    hours, (solve, together, solves) = hours_since(at, origin), planned
+    order = solver_order(X * metric(learned.kernel, X.shape[1]), solve.solver)
+    noise, values = learned.noise_variance, observed.values[observed.present][order]
+    prior = Prior(
+        learned.kernel,
+        float(noise) if noise.ndim == 0 else noise[places[order]],
+        cast("Mean", learned.mean),
     )
-    shape = hours.size, q
-    exact = isinstance(chosen, Cholesky)
+    mean, variance, unfinished = np.empty((3, hours.size, len(targets.X)))
+    certified = solve.demand.n * hours.size * len(targets.X) <= MOST_CERTIFIED
+    certified |= not isinstance(solve.solver, Neighbours)
+    found: list[Posterior] = []
+
+    def said(state: Progress) -> None:
+        report((len(found) + state.fraction) / solves)
+
+    for number in range(solves):
+        some = slice(number * together, (number + 1) * together)
+        posterior = condition(
+            prior,
+            X[order],
+            values,
+            np.column_stack(
+                [np.tile(targets.X, (hours[some].size, 1)), np.repeat(hours[some], len(targets.X))]
+            ),
+            solver=solve.solver,
+            executor=resources.executor,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            computational_bounds=certified,
+            progress=said,
+        )
+        mean[some], variance[some] = (
+            part.reshape(-1, len(targets.X)) for part in (posterior.mean, posterior.variance)
+        )
+        if certified:
+            unfinished[some] = posterior.certificate.bounds(resources.executor)[1].reshape(-1, len(targets.X))
+        found.append(posterior)
     return Prediction(
-        mean=found.mean.reshape(shape),
-        variance=found.variance.reshape(shape),
-        computational_variance=np.zeros(shape) if exact else None,
-        computational_variance_known=True,
+        mean=mean,
+        variance=variance,
+        computational_variance=unfinished if certified else None,
+        computational_variance_known=all(posterior.certificate.known for posterior in found),
         covariance=None,
-        status=found.status,
-        solvers=(repr(chosen),),
-        plans=tuple(plans),
-        executor=resources.executor.description,
+        status=Status.worst(posterior.status for posterior in found),
+        solvers=(repr(solve.solver),),
+        plans=(found[0].stats.plan,),
+        executor=found[0].stats.executor,
     )
 
 
@@ -172,10 +245,7 @@ def values_as_points(observed: Observations) -> tuple[np.datetime64, Indices, Ar
     """First time, place of each value, and its unit vector and hour (m, 4); time by time."""
     dates = observed.dates()
     if dates is None:
-        raise ArgumentError(
-            "the observations have no times, or dates that are not known, and maps at times were asked for; "
-            'expected a column or coordinate of times. Name it, time="...", or leave at= out.'
-        )
+        raise ArgumentError("the observations have no times; expected a date of each field.")
     fields, places = np.nonzero(observed.present)
     hours = hours_since(dates, dates.min())
     return dates.min(), places, np.column_stack([observed.X[places], hours[fields]])
@@ -261,7 +331,7 @@ def _solver(solver: "str | Solver", values: int) -> Solver:
     """Exact where that is cheap, else neighbours; or what was asked for."""
     if solver == "auto":
         return Cholesky() if values <= MOST_DENSE else NEIGHBOURS
-    found = SOLVERS.get(solver) if isinstance(solver, str) else solver
+    found = NAMED_SOLVERS.get(solver) if isinstance(solver, str) else solver
     if found is None or found.needs_grid:
         raise ArgumentError(
             f'solver is {solver!r}; expected "auto", "cholesky", "neighbours", "block-gauss-seidel" or a '

@@ -117,7 +117,8 @@ class Observations:
             first, copies = pole * columns, sites[:, pole * columns : (pole + 1) * columns]
             if noise is not None and (known := np.isfinite(copies).any(axis=0)).any():
                 noise[first] = noise[first : first + columns][known].mean()
-            merged = np.nan if variable.vector else _merged(copies, latitude_degrees[pole], variable)
+            units = variable.units if stated_units is None else stated_units
+            merged = np.nan if variable.vector else _merged(copies, latitude_degrees[pole], variable, units)
             sites[:, first], longitude[first] = merged, 0.0
             kept[first + 1 : first + columns] = False
         seen = np.isfinite(sites).any(axis=0)
@@ -130,6 +131,7 @@ class Observations:
             values=sites[:, there],
             times=_times(times, len(sites)),
             variable=variable,
+            stated_units=stated_units,
             noise_variance=None if noise is None else noise[there],
             gridded=True,
             grid=_recognised(latitude_degrees, longitude_degrees, there),
@@ -245,13 +247,13 @@ def _recognised(latitude_degrees: Array, longitude_degrees: Array, chosen: Indic
     return GridPlaces(grid, row * grid.n_longitudes + columns[column])
 
 
-def _merged(copies: Array, latitude: float, variable: Variable) -> Array:
+def _merged(copies: Array, latitude: float, variable: Variable, units: str) -> Array:
     """Mean over the copies of a pole that are there, (T, Q) -> (T,); NaN where all are missing."""
     present = np.isfinite(copies)
     low = np.where(present, copies, np.inf).min(axis=1)
     high = np.where(present, copies, -np.inf).max(axis=1)
     spread = float(np.max(high - low))
-    known = np.isfinite(variable.high - variable.low)
+    known = units == variable.units and np.isfinite(variable.high - variable.low)
     typical = variable.high - variable.low if known else float(np.max(np.abs(copies[present]), initial=0.0))
     if spread > POLE_SPREAD * typical:
         logger.warning(
@@ -260,7 +262,7 @@ def _merged(copies: Array, latitude: float, variable: Variable) -> Array:
             copies.shape[1],
             latitude,
             spread,
-            variable.units,
+            units,
         )
     # low + mean(copies - low): equal copies give back their value to the last bit
     count = present.sum(axis=1)

@@ -116,7 +116,7 @@ def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: JobSo
         for part, of_fold in zip(parts_of(task), numbers.by_fold, strict=True):
             at = np.searchsorted(task.design.test, part.design.test)
             mean[:, at], std[:, at] = _moments(part, of_fold, part.new_inputs)
-    nuggets = np.array([_nugget(task, each) for each in numbers.by_fold or (found,)])
+    nuggets = np.array([_nugget(each) for each in numbers.by_fold or (found,)])
     cells = task.design.cells if columns.cells.stop > columns.cells.start else None
     fine, wanted = task.mean_inputs, task.wanted
     published = partial(_published, task, found)
@@ -135,7 +135,7 @@ def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: JobSo
             of_places=None
             if wanted is None
             else published(wanted.latitude_degrees, wanted.longitude_degrees),
-            nugget=_nugget(task, found),
+            nugget=_nugget(found),
         ),
     )
 
@@ -218,7 +218,7 @@ def _left_out(task: PreparedJob, found: Integrated) -> LeftOut:
     return LeftOut(mean, std)
 
 
-def _nugget(task: PreparedJob, found: Integrated) -> float:
+def _nugget(found: Integrated) -> float:
     """Mean of the nugget, or of the noise variance where nothing is known of it."""
     spread = 1.0 if np.isinf(found.degrees) else found.degrees / (found.degrees - 2.0)
     level = np.asarray(found.noise_level)

@@ -221,6 +221,11 @@ class PreparedJob(ChosenPoints):
         asked = self.job.prior.hyperparameters
         return self.prior is None and asked == "auto" and self.design.train.size <= MOST_FLAT
 
+    @property
+    def chooses_for_folds(self) -> bool:
+        """Whether a solver that the job does not name is that of a cross-validation."""
+        return self.job.solver.build() is None and self.design.folds is not None
+
     @cached_property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
@@ -248,6 +253,8 @@ class PreparedJob(ChosenPoints):
                 "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
                 **({} if blank == 0 else {"blank_cells": blank}),
                 **({"gaps": "kept"} if gaps else {}),  # they were dropped once
+                # of folds with gaps the solver was chosen by another order of the points
+                **({"chosen": solver_name(self.solver)} if gaps and self.chooses_for_folds else {}),
                 **self.recalibration.key(),
                 **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
                 # of fine maps each cell had a column once

@@ -1,12 +1,14 @@
 """Maps at given times from the observations of all times, against the dense posterior and separate maps."""
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError
 
 KERNEL = cagp.SpaceTime(cagp.Matern32(0.05, 4.0), lengthscale_time=10.0)
 HOURS = np.arange(12.0)
@@ -94,6 +96,13 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
         ({"at": at, "kernel": cagp.Matern32(0.1)}, "expected a kernel of space and time"),
         ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "solver of points"),
         ({"at": at, "drift": "constant"}, "do not go together yet"),
+        ({"at": 12}, "or times such as"),  # hours
+        ({"at": [3.0, 5.0]}, "or times such as"),
+        ({"at": "01/07/2024"}, "in ISO 8601"),
+        ({"at": "2500-01-01"}, "from 1678 to 2262"),
+        ({"at": at, "prior": cagp.Prior(cagp.Matern32(0.1), 0.1)}, "expected a kernel of space and time"),
+        ({"kernel": KERNEL}, r"krige\(..., at=times\)"),
+        ({"prior": cagp.Prior(KERNEL, 0.1)}, r"krige\(..., at=times\)"),
     ):
         with pytest.raises(ArgumentError, match=said):
             cagp.krige(table, to=2.0, **settings)
@@ -101,3 +110,55 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
         cagp.krige(table[:25].drop(columns="time"), to=2.0, at=at, kernel=KERNEL, noise_std=0.3)
     with pytest.raises(ArgumentError, match="same time"):
         cagp.krige(table[:25], to=2.0, at=at, noise_std=0.3)
+
+
+def test_times_are_read_in_every_form(drawn):
+    table, *_ = drawn
+    settings = {"to": 2.0, "kernel": KERNEL, "noise_std": 0.3, "mean": 15.0}
+    expected = cagp.krige(table, at="2024-07-01T05:30", **settings)
+    moment = dt.datetime(2024, 7, 1, 5, 30)
+    for at in (
+        [moment, moment],
+        pd.Timestamp(moment),
+        np.datetime64(moment, "s"),
+        np.array([moment], "datetime64[ns]"),
+        pd.DatetimeIndex([moment]),
+        ["2024-07-01 07:30+02:00"],
+    ):
+        xr.testing.assert_equal(cagp.krige(table, at=at, **settings), expected)
+
+
+def test_long_work_is_refused_before_it_begins_and_cut_where_memory_is_short(drawn):
+    table, *_ = drawn
+    at = pd.date_range("2024-07-01", periods=40, freq="10min")
+    settings = {"to": 1.0, "at": at, "kernel": KERNEL, "noise_std": 0.3, "mean": 15.0}
+    with pytest.raises(BudgetError, match=r"seconds|time"):
+        cagp.krige(table, time_limit_seconds=1e-9, **settings)
+    whole = cagp.krige(table, **settings)
+    parts = cagp.krige(table, memory_limit_bytes=12 * 2**20, **settings)
+    np.testing.assert_allclose(parts["mean"], whole["mean"], rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(parts["std"], whole["std"], rtol=0.0, atol=1e-9)
+
+
+def test_a_gap_in_a_series_is_filled_and_far_times_are_said(drawn):
+    """A field without any value is no obstacle; a month later the map is the prior, which is said."""
+    rng = np.random.default_rng(3)
+    field = xr.DataArray(
+        15.0 + rng.normal(size=(4, 5, 6)),
+        coords={
+            "time": pd.date_range("2024-07-01", periods=4, freq="h"),
+            "latitude": np.linspace(48.0, 52.0, 5),
+            "longitude": np.linspace(6.0, 11.0, 6),
+        },
+        dims=("time", "latitude", "longitude"),
+    )
+    field[2] = np.nan
+    settings = {"kernel": KERNEL, "noise_std": 0.3, "mean": 15.0}
+    filled = cagp.krige(field, at="observed", **settings)
+    assert filled.sizes["time"] == 4
+    assert float(filled["std"].max()) < 1.5
+    with pytest.warns(UserWarning, match="no observation is near any target at these times"):
+        cagp.krige(field, at="2024-08-01", **settings)
+    sweeps = cagp.BlockGaussSeidel(2, block_size=20)
+    unfinished = cagp.krige(field, at="2024-07-01T02:00", solver=sweeps, **settings)
+    assert (unfinished["std_computational"] > 0.0).all()

@@ -10,7 +10,7 @@ from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import nodes_per_side
-from cagp_dist.mapping.map_solves import SOLVERS
+from cagp_dist.mapping.map_solves import NAMED_SOLVERS
 from cagp_dist.predictive import Gaussian
 
 
@@ -170,7 +170,7 @@ def test_sweeps_say_what_is_unfinished(stations, prior):
 @pytest.mark.parametrize(("sweeps", "status"), [(200, "share-reached"), (1, "share-not-reached")])
 def test_sweeps_leave_little_unfinished_or_say_so(stations, prior, monkeypatch, sweeps, status):
     small = cagp.BlockGaussSeidel(sweeps, block_size=8, computational_share=0.05)
-    monkeypatch.setitem(SOLVERS, "block-gauss-seidel", small)
+    monkeypatch.setitem(NAMED_SOLVERS, "block-gauss-seidel", small)
     to = {"lat": [0.0, 50.0], "lon": [0.0, 120.0]}
     result = cagp.krige(stations, to=to, prior=prior, solver="block-gauss-seidel")
     assert result.attrs["solver"] == repr(small)

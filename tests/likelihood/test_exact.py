@@ -6,12 +6,15 @@ import pytest
 import cagp_dist as cagp
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.likelihood.exact.dense_likelihood import STRIP_ROWS, DenseLikelihood, dense_bytes
-from cagp_dist.likelihood.exact.likelihood_evaluation import NATURAL, information
+from cagp_dist.likelihood.exact.likelihood_evaluation import information
+from cagp_dist.likelihood.numbering import Numbering
 
 from ..oracle import KERNELS, assert_close
 from .textbook import curvature, log_likelihood, slope
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+NATURAL = Numbering().natural
 
 
 def dense_likelihood(kernel_class, X, residuals):

@@ -5,8 +5,9 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.likelihood.bounds import Bounds
-from cagp_dist.likelihood.exact.likelihood_evaluation import NATURAL, Evaluation
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
+from cagp_dist.likelihood.numbering import Numbering
 from cagp_dist.likelihood.uncertainty import uncertainty
 
 from ..oracle import assert_close
@@ -14,6 +15,8 @@ from ..oracle import assert_close
 WIDE = Bounds((1e-3, 1e3), (1e-3, 1e3), (1e-3, 1e3))
 INFORMATION = np.array([[40.0, 10.0, -5.0], [10.0, 30.0, 8.0], [-5.0, 8.0, 20.0]])
 """By the logarithms of (lengthscale, variance, ratio)."""
+
+NATURAL = Numbering().natural
 
 
 class Scripted:

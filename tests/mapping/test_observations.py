@@ -78,3 +78,16 @@ def test_each_place_with_a_value_is_held_out_once(field):
         np.testing.assert_array_equal(np.sort([*part.observed, *part.held_out]), observed.there)
         only = observed.only(part.observed)
         np.testing.assert_array_equal(only.there, np.sort(part.observed))
+
+
+def test_a_grid_has_the_units_of_its_source():
+    """As stations at its points have: a mean in kelvin is converted for both."""
+    grid = xr.DataArray(
+        np.full((2, 3), 59.0),
+        coords={"latitude": [40.0, 50.0], "longitude": [0.0, 10.0, 20.0]},
+        dims=("latitude", "longitude"),
+        name="t2m",
+        attrs={"units": "degF"},
+    )
+    stations = grid.stack(station=("latitude", "longitude")).reset_index("station")
+    assert observe(grid).points.units == observe(stations).points.units == "degF"

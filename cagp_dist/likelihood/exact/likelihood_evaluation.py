@@ -22,9 +22,6 @@ from cagp_dist.arrays import Array
 from cagp_dist.likelihood.exact.restricted import restrict
 from cagp_dist.likelihood.numbering import Families, Model, Numbering
 
-NATURAL = Numbering().natural
-"""Logarithms of (lengthscale, variance, ratio) from those of (lengthscale, variance, noise variance)."""
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
