@@ -102,6 +102,7 @@ def krige(
         What was observed on the globe. Of xarray: a grid, stations along a dimension or a curvilinear grid,
         with the dimensions in any order and at most a time (or ensemble member) beside them; latitude and
         longitude are found by their CF attributes, then by their names; NaN is where nothing was observed.
+        Copies of a pole are one place, the mean of them; components of vectors have no value there.
         Else a table with a row for each measurement, see `cagp_dist.tables.read_table`: a data frame of
         pandas or polars, a mapping of columns, or the path of a CSV or Parquet file. Or a source as jobs name
         it: "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".

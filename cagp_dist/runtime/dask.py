@@ -71,6 +71,10 @@ CLOSE_SECONDS = 5.0
 """How long to wait until a scheduler takes leave."""
 
 
+PLANNED_SIZE = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
+"""Of the arguments of a task: they are planned, and travel with it so that it can be done again."""
+
+
 class DaskExecutor:
     """Runs tasks on the workers of a Dask client.
 
@@ -106,20 +110,22 @@ class DaskExecutor:
         self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
     ) -> Handle[T]:
         """Send ``function`` to the cluster; see `cagp_dist.runtime.executor.Executor.submit`."""
+        import dask.config
         from distributed.client import ClosedClientError
 
         count(tasks=1, moved_bytes=array_bytes(arguments))
         try:
-            future = self._client.submit(
-                _run,
-                function,
-                *arguments,
-                pure=False,
-                key=None,
-                priority=priority,
-                workers=[self._address(home)],
-                allow_other_workers=True,
-            )
+            with dask.config.set(PLANNED_SIZE):
+                future = self._client.submit(
+                    _run,
+                    function,
+                    *arguments,
+                    pure=False,
+                    key=None,
+                    priority=priority,
+                    workers=[self._address(home)],
+                    allow_other_workers=True,
+                )
         except ClosedClientError as error:
             raise connection_broke(error) from error
         return cast("Handle[T]", future)

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 CHUNK = 1_000_000
 """Observations that are written at a time."""
 
-SOME, TARGETS = 400_000, 259_200
-"""Observations of the timed case, and cells of its map of half a degree."""
+SOME, TARGETS = 1_000_000, 1_036_800
+"""Observations of the timed case, and cells of its map of a quarter degree."""
 
-RUNS = 3
+RUNS = 1
+"""Of each; a quarter to half a minute."""
 
 
 def stored_workers() -> Figures:
-    """Two Dask workers against one: 400,000 points, 259,200 targets, from store to store and in memory.
+    """Two Dask workers against one: a million points and targets, from store to store and in memory.
 
     Medians of `RUNS`, by turns, on a cluster that is connected and has run both before.
     """
@@ -48,7 +49,7 @@ def stored_workers() -> Figures:
         X, targets = on_sphere(SOME, seed=0), on_sphere(TARGETS, seed=1)
         y = np.random.default_rng(2).standard_normal(SOME)
 
-        def stored(executor: "Executor", step: float = 0.5) -> None:
+        def stored(executor: "Executor", step: float = 0.25) -> None:
             _mapped(observed, Path(folder) / f"map-{next(numbers)}.zarr", step, executor)
 
         def in_memory(executor: "Executor", q: int = TARGETS) -> None:
