@@ -56,11 +56,11 @@ def held(lock: Path, *, where: Path, wait_seconds: float = 0.0) -> Iterator[None
                     "Wait until it ends, or choose another output root."
                 )
             time.sleep(_POLL_SECONDS)
-        holder = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+        name = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
         with disk_errors(where):
-            if os.pread(descriptor, 200, 0) != holder:
+            if os.pread(descriptor, 200, 0) != name:
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, holder, 0)
+                os.pwrite(descriptor, name, 0)
         yield
     finally:
         os.close(descriptor)
