@@ -115,10 +115,10 @@ def krige(
     at : times or "observed", optional
         Times of the maps, each of which is informed by the observations of all times; "observed": those of
         the observations. With a zone they are converted, without one they are UTC. Kernels are then those of
-        space and time: "auto" compares products (with Matern 1/2 in time) and metric kernels by likelihood;
-        `SpaceTime` with its numbers is kept. Without ``at`` there is a map for each time of the observations,
-        from those of this time alone. Drifts, recalibration, means over cells and numbers that are
-        integrated over do not go together with ``at`` yet.
+        space and time: "auto" compares metric kernels, products with Matern 1/2 in time, and a sum of two, by
+        likelihood; `SpaceTime` with its numbers is kept. Without ``at`` there is a map for each time of the
+        observations, from those of this time alone. Drifts, recalibration, means over cells and numbers that
+        are integrated over do not go together with ``at`` yet.
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each, which ends half way to the
         next: error bars of cells do not go up and down with how close the next observation happens to be.

@@ -36,7 +36,10 @@ from cagp_dist.solvers.solver_choice import MOST_DENSE, NEIGHBOURS
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 
 COMPARED = 500
-"""Values by which kernels are compared, exactly: six fits of some tenths of a second."""
+"""Values by which kernels are compared, exactly: seven fits of a second or less."""
+
+NUMBERS_MORE = 3
+"""Of a sum of two kernels: two lengthscales and a variance, each of which has to be worth the margin."""
 
 FITS = 3.0
 """How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
@@ -60,8 +63,9 @@ def fit_in_space_and_time(
 ) -> FittedModel:
     """Fit kernel and noise of space and time to all values, each a point with its hour.
 
-    Where the kernel is to be chosen, products with Matern 1/2 in time and metric kernels are compared by the
-    likelihood of at most 500 values. A kernel of space and time with its numbers keeps them.
+    Where the kernel is to be chosen, metric kernels and products with Matern 1/2 in time are compared by the
+    likelihood of at most 500 values, and the best of them with the sum of two such kernels. A kernel of space
+    and time with its numbers keeps them.
     """
     known = known_noise(observed, observed.there, noise_std)
     _, places, X = values_as_points(observed)
@@ -103,8 +107,13 @@ def fit_in_space_and_time(
             others = partial(fitted, start=near, starts=1 if near else 3)
             results += [others(family, X, y, some) for family in candidates[1:]]
         result = _best(results)
+        family = candidates[results.index(result)]
+        if len(candidates) > 1 and len(family) == 1:  # weather, and what is peculiar to places and lasts
+            both = fitted(2 * family, X, y, some)
+            if likelihood_of(both) > likelihood_of(result) + NUMBERS_MORE * MARGIN:
+                result, family = both, 2 * family
         if not few:
-            result = fitted(candidates[results.index(result)], X, y, everything)
+            result = fitted(family, X, y, everything)
     where = f"{len(X):,} values at {observed.fields:,} times"
     nugget = result.prior.noise_number - least
     return FittedModel(result.prior.kernel, known + nugget, centre, result, where, held, known_noise=known)
@@ -294,9 +303,15 @@ def _best(results: Sequence[FitResult]) -> FitResult:
     """Take the fit of largest likelihood; an earlier one is kept unless that is better by a margin."""
     best = results[0]
     for result in results[1:]:
-        if (result.log_likelihood or -np.inf) > (best.log_likelihood or -np.inf) + MARGIN:
+        if likelihood_of(result) > likelihood_of(best) + MARGIN:
             best = result
     return best
+
+
+def likelihood_of(result: FitResult) -> float:
+    """Log-likelihood, which all that are compared have."""
+    assert result.log_likelihood is not None
+    return result.log_likelihood
 
 
 def _fit(
