@@ -84,11 +84,11 @@ def test_a_climatology_is_shifted_by_a_constant_of_each_time(monthly):
     usual = 270.0 - 0.5 * latitude + 0.1 * ((longitude + 10.0) % 360.0)
     values = np.stack([usual + 3.0, usual + 6.0 - 1.5], axis=1)  # July is month 6 after January
     mean = monthly.fit(latitude, longitude, values, times=TIMES)
-    np.testing.assert_allclose(mean.offset_kelvin, [3.0, -1.5], atol=1e-9)
+    np.testing.assert_allclose(mean.offset, [3.0, -1.5], atol=1e-9)
     X = unit_sphere(latitude, longitude)
     np.testing.assert_allclose(mean(X), values, rtol=1e-12)
     noisy = values + generator.standard_normal(values.shape)
-    offset = monthly.fit(latitude, longitude, noisy, times=TIMES).offset_kelvin
+    offset = monthly.fit(latitude, longitude, noisy, times=TIMES).offset
     shift = np.average(noisy - values, axis=0, weights=np.cos(np.deg2rad(latitude)))
     expected = shift + np.array([3.0, -1.5])
     np.testing.assert_allclose(offset, expected, rtol=1e-12)

@@ -17,7 +17,7 @@ import xarray as xr
 from cagp_dist.digest import joint_sha256
 from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.cds_cache import CacheEntry
-from cagp_dist.era5.cds_client import Patience, open_store
+from cagp_dist.era5.cds_client import Patience, connect_to_cds
 from cagp_dist.era5.cds_requests import COLLECTION, requests_for
 from cagp_dist.era5.selection import Selection, parse_times
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
@@ -78,7 +78,7 @@ def open_cds(
             entry.note_asked()
     if absent:
         deadline = time.monotonic() + patience.queue_seconds
-        with open_store(patience) as store:
+        with connect_to_cds(patience) as store:
             queued = [(entry, _submit_or_resume(store, entry, report)) for entry in absent]
             for entry, remote in queued:
                 _wait(entry, remote, report, patience, deadline)

@@ -28,9 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class CacheEntry:
-    """Files ``KEY.data`` (as delivered) and ``KEY.json`` (SHA-256 of it, and request id while queued).
+    """Files ``KEY.data`` (as delivered) and ``KEY.json`` (what is known of the request).
 
-    The key is the SHA-256 of the request, so that equal requests of any job share one entry.
+    The note has collection, request, SHA-256 of the data, request id while queued, and when the store was
+    last asked. The key is the SHA-256 of the request, so that equal requests of any job share one entry.
     """
 
     def __init__(self, folder: Path, request: Request, *, reading: Selection) -> None:
@@ -42,7 +43,7 @@ class CacheEntry:
         self._note = folder / f"{self.key}.json"
 
     def cached(self) -> xr.Dataset | None:
-        """Decode what is in the cache."""
+        """Field in the cache; None if there is none, it is damaged, or a final version may exist."""
         if not self._data.exists():
             return None
         if self._read().get("sha256") != file_sha256(self._data):
@@ -52,7 +53,7 @@ class CacheEntry:
         return None if self._may_be_final(field) else field
 
     def _may_be_final(self, field: xr.Dataset) -> bool:
-        """Whether the store may have the final field of a time of which this is the preliminary one."""
+        """Whether times are preliminary, old enough to be final, and the store was not asked for a day."""
         early = preliminary_times(field)
         if not early.size:
             return False

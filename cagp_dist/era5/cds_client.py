@@ -1,4 +1,4 @@
-"""The client of the Climate Data Store: where its key comes from, and what may be heard from it."""
+"""The client of the Climate Data Store: where its key comes from, and how that stays out of logs."""
 
 import logging
 import os
@@ -32,11 +32,11 @@ class Patience:
 
 
 @contextmanager
-def open_store(patience: Patience) -> "Iterator[Client]":
+def connect_to_cds(patience: Patience) -> "Iterator[Client]":
     """Connect to the store; failures inside carry advice, and no message carries the key."""
     import cdsapi
 
-    endpoint, key = credentials()
+    endpoint, key = _credentials()
 
     def heard(level: int) -> Callable[..., None]:
         return lambda *message, **_: logger.log(level, "%s", " ".join(map(str, message)).replace(key, "***"))
@@ -68,7 +68,7 @@ def open_store(patience: Patience) -> "Iterator[Client]":
         raise told from (None if key in str(error) else error)
 
 
-def credentials() -> tuple[str, str]:
+def _credentials() -> tuple[str, str]:
     """Find the endpoint and the key, in the environment or in ``~/.cdsapirc``."""
     from cdsapi.api import get_url_key_verify
 

@@ -63,7 +63,7 @@ class Climatology:
         Returns
         -------
         array of float64, shape (n, T)
-            Kelvin. Cost: n times the number of different months.
+            In `units`. Cost: n times the number of different months.
 
         Raises
         ------
@@ -93,7 +93,7 @@ class Climatology:
         latitude_degrees, longitude_degrees : array of float64, shape (n,)
             Where the values are.
         values : array_like, shape (n,) or (n, T)
-            Kelvin.
+            In `units`.
         times : array of datetime64, shape (T,), optional
             Needed where the climatology is by month.
 
@@ -137,12 +137,12 @@ class ClimatologyMean:
 
     climatology: Climatology
     times: NDArray[np.datetime64]  # (T,)
-    offset_kelvin: Array  # (T,)
+    offset: Array  # (T,)
 
     def __call__(self, X: Array) -> Array:
-        """Mean in kelvin at unit vectors X (n, 3), shape (n, T); outside the climatology it raises."""
+        """Mean (n, T) in the units of the climatology at unit vectors X (n, 3); outside of it this raises."""
         longitude = np.rad2deg(np.arctan2(X[:, 1], X[:, 0]))
-        return self.climatology.at(latitude_of(X), longitude, self.times) + self.offset_kelvin
+        return self.climatology.at(latitude_of(X), longitude, self.times) + self.offset
 
 
 def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:

@@ -27,7 +27,7 @@ class KnownErrors:
     """Predictions that did not use the values that they are compared with."""
 
     law: Gaussian  # (T, N) noise included
-    observed: Array  # (T, N) naN where nothing was observed
+    observed: Array  # (T, N) NaN where nothing was observed
     X: Array  # (N, 3) where, on the unit sphere
     folds: Indices | None = None  # (N,) of a cross-validation, the fold of each place
     # places (n, 3) and values (T, n) that the predictions were made from, where these points are none of

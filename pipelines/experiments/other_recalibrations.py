@@ -35,7 +35,7 @@ class Marx:
         errors = calibration_scores(Gaussian(law.mean, np.asarray(1.0)), observed)
         std = float(np.sqrt(np.mean(errors**2))) if errors.size else 1.0
         scores = calibration_scores(Gaussian(law.mean, np.asarray(std)), observed)
-        return FittedMarx(std, *knots_through(scores, most=99))
+        return FittedMarx(std, *knots_through(scores, evenly=99))
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +252,7 @@ class SplitConformal:
         else:
             weighted = law
         scores = np.abs(calibration_scores(weighted, values[..., rest]))
-        knots, levels = knots_through(scores, most=self.knots, smallest_level=self.smallest_level)
+        knots, levels = knots_through(scores, evenly=self.knots, smallest_level=self.smallest_level)
         inside = knots > 0.0
         knots, levels = knots[inside], levels[inside]
         return FittedIntervals(

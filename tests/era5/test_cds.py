@@ -19,7 +19,7 @@ from cagp_dist.era5 import _decode, cds, cds_cache
 from cagp_dist.era5 import local_files as files
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds import open_cds
-from cagp_dist.era5.cds_client import Patience, open_store
+from cagp_dist.era5.cds_client import Patience, connect_to_cds
 from cagp_dist.era5.cds_requests import request_key, requested_times
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
@@ -513,7 +513,7 @@ def test_a_key_that_cannot_be_sent_is_not_quoted(server, tmp_path, monkeypatch, 
 
 
 def test_an_error_that_quotes_the_key_is_told_without_it(server):
-    with pytest.raises(DataError, match=r"did not deliver.*header \*\*\*") as caught, open_store(QUICK):
+    with pytest.raises(DataError, match=r"did not deliver.*header \*\*\*") as caught, connect_to_cds(QUICK):
         raise ValueError(f"header {TOKEN}")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__

@@ -208,7 +208,7 @@ def test_the_climate_data_store_counts_back_from_six_days_ago(rule, listed):
     "rule", ['"2017-04"', '{ last = "2d" }', '{ from = "2017-01-01", to = "2017-01-02" }']
 )
 def test_a_source_that_has_every_time_needs_to_be_told_which(rule, monkeypatch):
-    monkeypatch.setattr(cds, "open_store", None)
+    monkeypatch.setattr(cds, "connect_to_cds", None)
     with pytest.raises(
         ConfigurationError, match=r'"cds" has every hour since 1940; say which, with every or at'
     ):

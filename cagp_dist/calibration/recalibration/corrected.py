@@ -1,4 +1,4 @@
-"""What is said of many recalibrated distributions, a part of them in memory at a time."""
+"""Standard deviations and quantiles of many recalibrated distributions, in parts that fit into memory."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

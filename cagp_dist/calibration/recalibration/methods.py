@@ -33,7 +33,7 @@ class Fitted(Protocol):
 class Recalibration(Protocol):
     """Settings of a method; ``law`` and ``observed`` have shape (N,) or (T, N), ``X`` (N, p).
 
-    Observed values that are NaN are not there.
+    Observed values that are NaN are left out. `LocalScale` alone is also given training points and groups.
     """
 
     def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> Fitted: ...
@@ -53,7 +53,7 @@ class Unchanged:
 
 
 def _local_scale() -> "LocalScale":
-    """Let the scale depend on land and coast too, as of unit vectors: places on the globe."""
+    """Give a local scale that also depends on land and coast; X has unit vectors on the globe."""
     from cagp_dist.calibration.recalibration.local_scale import LocalScale
     from cagp_dist.calibration.verification.strata import surface_terms
 

@@ -2,7 +2,8 @@
 
 Of N + 1 exchangeable scores without ties, the last is at most the l-th smallest of the others with
 probability ``l / (N + 1)``, exactly, whatever their distribution. All that a finite number of calibration
-points can guarantee is built on this; it says nothing of levels below ``1 / (N + 1)``.
+points can guarantee is built on this; it says nothing of levels below
+``1 / (N + 1)`` or above ``N / (N + 1)``; `check_resolved` asks for one point more than that.
 """
 
 from typing import Any
@@ -85,7 +86,7 @@ def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> No
 
 
 def calibration_scores(law: Predictive, observed: ArrayLike) -> Array:
-    """Give normal scores of the calibration points that were observed, shape (N,); NaN is not there."""
+    """Give normal scores of the calibration points that were observed, shape (N,); NaN is left out."""
     values = np.asarray(observed, dtype=np.float64)
     if values.shape != law.shape:
         raise ArgumentError(
@@ -118,17 +119,19 @@ def check_not_constant(predicted: Array, observed: Array) -> None:
         )
 
 
-def knots_through(scores: Array, *, most: int, smallest_level: float = SMALLEST_LEVEL) -> tuple[Array, Array]:
+def knots_through(
+    scores: Array, *, evenly: int, smallest_level: float = SMALLEST_LEVEL
+) -> tuple[Array, Array]:
     """Give some order statistics and their levels ``l / (N + 1)``, for a curve through them.
 
-    Spread evenly, and towards each end also the l-th from it with l = 1, 2, 4, 8, ...; of equal scores one is
-    left, with the middle of their levels.
+    Up to ``evenly`` of them are spread evenly, and beside these the l-th from each end with l = 1, 2, 4,
+    8, ...; of equal scores one is left, with the middle of their levels.
 
-    Shapes: ``scores`` (N,); returns (K,).
+    Shapes: ``scores`` (N,); returns two arrays (K,).
     """
     check_resolved(smallest_level, scores.size)
     count = scores.size
-    chosen = np.linspace(0.0, count - 1.0, min(most, count)).round().astype(np.intp)
+    chosen = np.linspace(0.0, count - 1.0, min(evenly, count)).round().astype(np.intp)
     doubling = 2 ** np.arange(int(np.log2(count))) - 1
     ranks = np.unique(np.concatenate([chosen, doubling, count - 1 - doubling]))
     ordered = np.sort(scores)

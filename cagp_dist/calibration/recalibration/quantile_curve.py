@@ -82,7 +82,7 @@ class Kuleshov:
         check_count("knots", self.knots, least=2)
         scores = calibration_scores(law, observed)
         if self.levels is None:
-            return Curve(*knots_through(scores, most=self.knots, smallest_level=self.smallest_level))
+            return Curve(*knots_through(scores, evenly=self.knots, smallest_level=self.smallest_level))
         levels = np.sort(np.asarray(self.levels, dtype=np.float64))
         check_resolved([*levels, self.smallest_level], scores.size)
         values, first = np.unique(q_lin(levels, scores), return_index=True)

@@ -1,12 +1,13 @@
 """The gradient of the likelihood at points too many for a dense factor, by sampling (math 9).
 
-The only dear part of the gradient is a trace, and a trace is the mean of a quadratic form::
+The only expensive part of the gradient is a trace, and a trace is the mean of a quadratic form::
 
     tr(R^-1 dR) = E[ v' dR v ],    v = R^-1 z,   z ~ N(0, R)
 
 The z are random waves plus noise, the same in every evaluation, so that the estimate is a continuous function
-of the parameters; systems are solved together by sweeps from the solutions of the time before. ``z' R^-1 z``
-has the known mean n: dividing by it makes the estimate sharper [Lin et al. 2024].
+of the parameters; systems are solved together by sweeps, from the solutions of the evaluation before, so
+that results depend on the order of evaluations within the tolerance. ``z' R^-1 z`` has the known mean n:
+dividing by it makes the estimate sharper [Lin et al. 2024].
 """
 
 import numpy as np
@@ -29,8 +30,13 @@ from cagp_dist.text import bytes_text
 from cagp_dist.tiling import POINT_TILE, block_ranges
 
 SAMPLES = 24
+"""More lower the noise of the gradient; time grows in proportion."""
+
 WAVES = 1024
+"""Of each sample: more bring its covariance nearer to that of the kernel."""
+
 BLOCK = 1024
+"""Points of a block of the sweeps."""
 
 TOLERANCE = 5e-3
 """Of the residual of every linear system, beside its right-hand side."""
