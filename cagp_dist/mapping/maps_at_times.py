@@ -15,7 +15,7 @@ from cagp_dist.kernels import AUTO, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
-from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, start_of
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, start_of, usable
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
@@ -108,11 +108,16 @@ def fit_in_space_and_time(
             results += [others(family, X, y, some) for family in candidates[1:]]
         result = _best(results)
         family = candidates[results.index(result)]
+        summed: FitResult | None = None
         if len(candidates) > 1 and len(family) == 1:  # weather, and what is peculiar to places and lasts
-            both = fitted(2 * family, X, y, some)
-            if likelihood_of(both) > likelihood_of(result) + NUMBERS_MORE * MARGIN:
-                result, family = both, 2 * family
-        if not few:
+            summed = fitted(2 * family, X, y, some)
+            if likelihood_of(summed) <= likelihood_of(result) + NUMBERS_MORE * MARGIN:
+                summed = None
+            elif not few:
+                summed = fitted(2 * family, X, y, everything)
+        if summed is not None and usable(summed):
+            result = summed
+        elif not few:
             result = fitted(family, X, y, everything)
     where = f"{len(X):,} values at {observed.fields:,} times"
     nugget = result.prior.noise_number - least
