@@ -462,8 +462,8 @@ def _near_parts(profiles, parts, lower, upper, other_lower, other_upper):
         vanished = _all_negligible(profiles, parts, lower, upper, other_lower, other_upper)
         return 0 if vanished else parts.shape[0]
     for k in range(parts.shape[0]):
-        kernel_reach = profiles[int(parts[k, FROM]) + REACH] / parts[k, INVERSE]
-        if _apart(lower, upper, other_lower, other_upper, kernel_reach):
+        reach = profiles[int(parts[k, FROM]) + REACH] / parts[k, INVERSE]
+        if _apart(lower, upper, other_lower, other_upper, reach):
             return k
     return parts.shape[0]
 

@@ -30,7 +30,7 @@ def times_of_maps(at: At, observed: Observations) -> Times:
     expected = f'at is {at!r}; expected "observed", or times such as "2024-07-01T12:00"'
     given = np.atleast_1d(np.asarray(at))
     if given.dtype.kind == "O" and not any(isinstance(each, str) for each in given):
-        given = np.array([pd.Timestamp(each) if is_moment(each) else each for each in given], dtype=object)
+        given = np.array([pd.Timestamp(each) if _is_moment(each) else each for each in given], dtype=object)
     numbers = given.dtype.kind in "biuf" or any(isinstance(each, (int, float)) for each in given)
     if numbers or not given.size:
         raise ArgumentError(f"{expected}.")
@@ -45,6 +45,6 @@ def times_of_maps(at: At, observed: Observations) -> Times:
     return np.asarray(found.tz_localize(None).unique().to_numpy("datetime64[ns]"))
 
 
-def is_moment(value: object) -> bool:
+def _is_moment(value: object) -> bool:
     """Whether it is a date of the standard library, of NumPy or of pandas."""
     return isinstance(value, (dt.datetime, dt.date, np.datetime64))

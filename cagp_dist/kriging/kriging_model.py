@@ -54,7 +54,7 @@ from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
-from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior, plan_at, predict_at
+from cagp_dist.mapping.maps_at_times import map_at
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
@@ -518,40 +518,22 @@ class Kriging:
         """Fit a kernel of space and time, and map its field at some times."""
         self._check_in_time(targets)
         points, times = observed.points, times_of_maps(at, observed.points)
-        planned = plan_at(
+        if self.prior is not None:
+            self._check_alone()
+        learned, prediction = map_at(
             points,
             targets.points,
-            times.size,
+            times,
+            prior=self.prior,
+            kernel=self.kernel,
+            mean=self.mean,
+            noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
             solver=self.solver,
             resources=call.resources,
-            kernel_parts=1 if self.prior is None else len(self.prior.kernel.parts),
+            narrator=call.narrator,
         )
-        call.narrator.expect(outlook_of([planned.solve], iterations=OFTEN_SWEEPS, times=planned.solves))
-        if self.prior is None:
-            learned = fit_in_space_and_time(
-                points,
-                kernel=self.kernel,
-                mean=self.mean,
-                noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
-                resources=call.resources,
-                narrator=call.narrator,
-            )
-        else:
-            self._check_alone()
-            learned = model_of_prior(points, self.prior)
         if (result := learned.result) is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
-        call.narrator.announce()
-        with call.narrator.stage("solve") as report:
-            prediction = predict_at(
-                points,
-                learned,
-                targets.points,
-                times,
-                planned=planned,
-                resources=call.resources,
-                report=report,
-            )
         if (prediction.variance > UNINFORMED * learned.kernel.variance).all():
             warnings.warn(
                 "no observation is near any target at these times: the error bars are those of the prior. "

@@ -60,8 +60,8 @@ def choose_kernel(search: Callable[..., FitResult], *, final: bool) -> FitResult
     all_found = found
     if final and any(map(usable, found)):
         found = [result for result in found if usable(result)]
-    best = max(found, key=_likelihood)
-    kept = best if first not in found or _likelihood(best) > _likelihood(first) + MARGIN else first
+    best = max(found, key=likelihood_of)
+    kept = best if first not in found or likelihood_of(best) > likelihood_of(first) + MARGIN else first
     return replace(kept, choice=_choice(kept, all_found, missing))
 
 
@@ -80,7 +80,7 @@ def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResul
         smoothness = min(max(round(math.exp(logarithm), 3), ROUGHEST), SMOOTHEST)
         known = [result for result in found.values() if result is not None]
         if smoothness not in found:
-            near = {"start": start_of(max(known, key=_likelihood)), "starts": 1} if known else {}
+            near = {"start": start_of(max(known, key=likelihood_of)), "starts": 1} if known else {}
             try:
                 found[smoothness] = search(MaternOf(smoothness), **near)
             except NumericalError:
@@ -89,8 +89,8 @@ def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResul
                 found[smoothness] = None
         result = found[smoothness]
         if result is None:
-            return 2.0 * max(-_likelihood(one) for one in known) + 1e3
-        return -_likelihood(result)
+            return 2.0 * max(-likelihood_of(one) for one in known) + 1e3
+        return -likelihood_of(result)
 
     for smoothness in FIRST_SMOOTHNESSES:
         loss(math.log(smoothness))
@@ -98,7 +98,7 @@ def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResul
     minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": RESOLUTION})
     all_found = [result for result in found.values() if result is not None]
     candidates = [result for result in all_found if usable(result)] if final else []
-    best = max(candidates or all_found, key=_likelihood)
+    best = max(candidates or all_found, key=likelihood_of)
     told = [result for result in all_found[: len(FIRST_SMOOTHNESSES)] if result is not best]
     return replace(best, choice=_choice(best, [best, *told], []))
 
@@ -123,7 +123,8 @@ def usable(result: FitResult) -> bool:
     return result.status.ok or at_noise or noise_is_negligible(result, result.prior)
 
 
-def _likelihood(result: FitResult) -> float:
+def likelihood_of(result: FitResult) -> float:
+    """Log-likelihood of a fit, which all that are compared have."""
     assert result.log_likelihood is not None  # of all that are compared
     return result.log_likelihood
 
@@ -131,7 +132,7 @@ def _likelihood(result: FitResult) -> float:
 def _choice(kept: FitResult, found: Sequence[FitResult], missing: Sequence[str]) -> KernelChoice:
     return KernelChoice(
         kernel=_name(kept),
-        log_likelihoods={_name(result): _likelihood(result) for result in found},
+        log_likelihoods={_name(result): likelihood_of(result) for result in found},
         points=kept.points,
         missing=tuple(missing),
     )

@@ -15,15 +15,15 @@ from cagp_dist.kernels import AUTO, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
-from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, start_of, usable
+from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of, start_of, usable
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
-from cagp_dist.mapping.defaults import MOST_CERTIFIED
+from cagp_dist.mapping.defaults import MOST_CERTIFIED, OFTEN_SWEEPS
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import NAMED_SOLVERS, PlannedSolve, Prediction
+from cagp_dist.mapping.map_solves import NAMED_SOLVERS, PlannedSolve, Prediction, outlook_of
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
@@ -122,6 +122,37 @@ def fit_in_space_and_time(
     where = f"{len(X):,} values at {observed.fields:,} times"
     nugget = result.prior.noise_number - least
     return FittedModel(result.prior.kernel, known + nugget, centre, result, where, held, known_noise=known)
+
+
+def map_at(
+    observed: Observations,
+    targets: MapPoints,
+    at: Times,
+    *,
+    prior: Prior | None,
+    kernel: KernelLike,
+    mean: MeanLike,
+    noise_std: float | None,
+    solver: "str | Solver",
+    resources: Resources,
+    narrator: Narrator,
+) -> tuple[FittedModel, Prediction]:
+    """Plan the solve, fit what is not given, and predict the field at targets at each time."""
+    parts = 1 if prior is None else len(prior.kernel.parts)
+    planned = plan_at(observed, targets, at.size, solver=solver, resources=resources, kernel_parts=parts)
+    narrator.expect(outlook_of([planned.solve], iterations=OFTEN_SWEEPS, times=planned.solves))
+    if prior is None:
+        learned = fit_in_space_and_time(
+            observed, kernel=kernel, mean=mean, noise_std=noise_std, resources=resources, narrator=narrator
+        )
+    else:
+        learned = model_of_prior(observed, prior)
+    narrator.announce()
+    with narrator.stage("solve") as report:
+        found = predict_at(
+            observed, learned, targets, at, planned=planned, resources=resources, report=report
+        )
+    return learned, found
 
 
 def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
@@ -311,12 +342,6 @@ def _best(results: Sequence[FitResult]) -> FitResult:
         if likelihood_of(result) > likelihood_of(best) + MARGIN:
             best = result
     return best
-
-
-def likelihood_of(result: FitResult) -> float:
-    """Log-likelihood, which all that are compared have."""
-    assert result.log_likelihood is not None
-    return result.log_likelihood
 
 
 def _fit(
