@@ -8,8 +8,8 @@ from cagp_dist.arrays import Array, Indices
 def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, workers: int = 1) -> Indices:
     """For each centre find the ``count`` nearest of the points that come before its rank.
 
-    Trees stand for the first points of the order, each for twice as many as the one before. A query asks the
-    smallest tree that holds all points before its rank, of which these are at least half.
+    Trees stand for the first points of the order, each for a third more than the one before. A query asks the
+    smallest tree that holds all points before its rank, of which these are at least three quarters.
 
     Shapes: ``X`` (n, p), ``centres`` (q, p), ``ranks`` (q,); returns (q, count).
     """
@@ -18,15 +18,15 @@ def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, w
     found = np.full((len(centres), count), -1, dtype=np.intp)
     upper = len(X)
     while upper > 0 and count > 0:
-        lower = upper // 2 if upper > 2 * count else 0
+        lower = upper * 3 // 4 if upper > 2 * count else 0
         asked = np.flatnonzero((ranks > lower) & (ranks <= upper))
         if asked.size:
-            tree, most = cKDTree(X[:upper], balanced_tree=False), 2 * count + 8
+            tree, most = cKDTree(X[:upper], balanced_tree=False), 4 * count // 3 + 32
             while asked.size:
                 most = min(most, upper)
                 near = np.asarray(tree.query(centres[asked], k=np.arange(1, most + 1), workers=workers)[1])
                 before = near < ranks[asked, None]
-                place = np.cumsum(before, axis=1)
+                place = np.cumsum(before, axis=1, dtype=np.int32)
                 rows, columns = np.nonzero(before & (place <= count))
                 done = place[:, -1] >= np.minimum(count, ranks[asked])
                 kept = done[rows]

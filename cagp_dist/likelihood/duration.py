@@ -9,11 +9,10 @@ from math import sqrt
 from typing import NamedTuple
 
 from cagp_dist.likelihood.fit import (
-    FIRST_DENSE_POINTS,
     FIRST_RING_POINTS,
-    FIRST_VECCHIA_POINTS,
     GROWTH,
     Method,
+    first_points,
 )
 from cagp_dist.likelihood.kernel_choice import MOST_COMPARED
 from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS
@@ -27,16 +26,16 @@ OF_A_SUM = 4
 DEVIATING = 4
 """Evaluations in place of one where the noise of each point deviates: the best variance is searched for."""
 
-SCORINGS, LATER_SCORINGS = 24, 5
+SCORINGS, LATER_SCORINGS = 24, 3
 """The same by Vecchia's likelihood, whose Fisher scoring goes on from the first level in a few."""
 
 GOING_ON = 2
 """Of the first level, where it goes on from a comparison of kernels."""
 
-CONDITIONAL_SECONDS = 33e-6
+CONDITIONAL_SECONDS = 27e-6
 """Of one conditional, in one evaluation with the expected information, on one core."""
 
-ORDER_SECONDS = 8e-6
+ORDER_SECONDS = 14e-6
 """Of the order, for each point, before the first evaluation."""
 
 
@@ -79,8 +78,7 @@ def evaluations(size: FitSize) -> list[tuple[int, int]]:
         while levels[0] > 2 * FIRST_RING_POINTS:
             levels.insert(0, max(FIRST_RING_POINTS, levels[0] // GROWTH))
     else:
-        first = FIRST_VECCHIA_POINTS if size.method == "vecchia" else FIRST_DENSE_POINTS
-        levels = [first, size.points] if size.points > 2 * first else [size.points]
+        levels = [*first_points(size.method, size.points), size.points]
     often = OF_A_SUM ** (size.parts - 1) * (DEVIATING if size.deviating else 1)
     first, later = often * CLIMBS, often * LATER
     if size.method == "vecchia":

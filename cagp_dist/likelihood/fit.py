@@ -62,8 +62,10 @@ MOST_DENSE_POINTS = 2_000
 
 FIRST_RING_POINTS = 20_000
 FIRST_DENSE_POINTS = 2_000
-FIRST_VECCHIA_POINTS = 1_000
 """Points on which starts are tried, if there are more than twice as many; a tenth of a second each."""
+
+FIRST_VECCHIA_POINTS = (1_000, 16_000)
+"""The same, and points with which the search goes on: all points then take two or three evaluations."""
 
 FEWEST_FIRST_POINTS = 200
 
@@ -148,7 +150,7 @@ def fit(
     method : {"auto", "rings", "dense", "vecchia", "pathwise", "elbo"}
         "rings" (grids, also with gaps): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation.
         "vecchia": cells of 20 neighbours, each conditioned on 180 points near it of those that come before
-        in a random order; 400,000 n flops, and no more beyond 50,000 points, of which a sample of the
+        in a random order; 400,000 n flops, and no more beyond 100,000 points, of which a sample of the
         conditionals counts. "pathwise": estimated gradients, n^2 flops. "elbo": the evidence lower bound of
         block-sparse actions, which are learnt with the parameters; n^2 kernel values and some n i^2 flops for
         each of up to a hundred evaluations. It is near the likelihood only where few actions resolve the
@@ -382,10 +384,10 @@ def _profiles(
         )
         own_noise = _deviations(part)
         if own_noise is not None and not found and start is None:
-            # the best place for one noise, which is soon found, is a good start
+            # a good place for one noise, which is soon found, is a good start
             likelihood = likelihood_of(model, _alike(part), how, curved)
             spread = [
-                best_climb(ProfileLikelihood(likelihood, within, counter, curved=curved), spread).x,
+                best_climb(ProfileLikelihood(likelihood, within, counter, curved=curved), spread[:1]).x,
                 spread[0],
                 *without_nugget(
                     spread,
@@ -486,12 +488,18 @@ def _levels(data: Data, method: Method) -> list[tuple[Data, Method]]:
         return levels
     points = _as_points(data)
     if method in ("dense", "vecchia"):
-        few = FIRST_DENSE_POINTS if method == "dense" else FIRST_VECCHIA_POINTS
-        if points.size <= 2 * few:
-            return [(points, method)]
-        return [(points.thinned(few), method), (points, method)]
+        fewer: list[tuple[Data, Method]] = [
+            (points.thinned(few), method) for few in first_points(method, points.size)
+        ]
+        return [*fewer, (points, method)]
     first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
     return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
+
+
+def first_points(method: Method, points: int) -> list[int]:
+    """Points of each level of a search among points anywhere, but for the last, which has them all."""
+    most = FIRST_VECCHIA_POINTS if method == "vecchia" else (FIRST_DENSE_POINTS,)
+    return [few for few in most if points > 2 * few]
 
 
 def _deviations(data: Data) -> Array | None:

@@ -305,10 +305,10 @@ def test_points_may_be_there_twice():
 
 
 def test_memory_decides_between_dense_and_pathwise_and_is_never_exceeded():
-    X = np.random.default_rng(0).uniform(size=(1200, 2))
+    X = np.random.default_rng(0).uniform(size=(2000, 2))
     y = draw(cagp.Matern12(0.3, 2.0), 0.5, X)[:, 0]
-    limit = 10 * 2**20
-    with pytest.raises(BudgetError, match="exact likelihood of 1,200 points"):
+    limit = 40 * 2**20
+    with pytest.raises(BudgetError, match="exact likelihood of 2,000 points"):
         cagp.fit(cagp.Matern12, X, y, method="dense", memory_limit_bytes=limit)
     with pytest.raises(BudgetError, match="grid of 9 x 18 points"):
         cagp.fit(cagp.Matern12, GRID, grid_fields(), memory_limit_bytes=1000)

@@ -115,15 +115,15 @@ def test_steps_are_the_best_within_reach():
 
 
 def test_many_points_are_scored_by_way_of_some_of_them(monkeypatch):
-    monkeypatch.setattr(fit_module, "FIRST_VECCHIA_POINTS", 96)
+    monkeypatch.setattr(fit_module, "FIRST_VECCHIA_POINTS", (96, 250))
     X = np.random.default_rng(0).uniform(size=(600, 2)) * 2.0
     G = kernel_matrix(cagp.Matern32(0.3, 4.0), X, X) + 0.2 * np.eye(len(X))
     y = np.linalg.cholesky(G) @ np.random.default_rng(1).normal(size=len(X))
     points = []
     ways = {"method": "vecchia", **WAYS}
     scored = cagp.fit(cagp.Matern32, X, y, progress=lambda state: points.append(state.points), **ways)
-    assert sorted(set(points)) == [88, 600]  # whole cells
-    assert points.count(600) < 8
+    assert sorted(set(points)) == [88, 216, 600]  # whole cells
+    assert points.count(600) < 5
     monkeypatch.setattr(fit_module, "_has_squares", lambda *_, **__: False)
     climbed = cagp.fit(cagp.Matern32, X, y, **ways)
     error = np.sqrt(np.diag(climbed.log_covariance))

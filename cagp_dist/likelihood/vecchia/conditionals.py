@@ -23,7 +23,7 @@ NEIGHBOURS = 180
 REACH, FAR = 8, 6
 """One in `FAR` of them comes from the nearest ``REACH * NEIGHBOURS``, the others are the nearest."""
 
-MOST_CONDITIONALS = 50_000
+MOST_CONDITIONALS = 100_000
 """Points up to which all conditionals count; of more points about as many do."""
 
 SEED = 20

@@ -19,6 +19,7 @@ depend on who works.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -37,8 +38,11 @@ from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text, counted
 
-TASK_GROUPS = 32
-"""Groups of a task: ten to twenty milliseconds."""
+TASK_GROUPS = 16
+"""Groups of a task, at most: some ten milliseconds."""
+
+STACK = 16
+"""Groups that are worked out at once, so that threads do not wait for each other's Python."""
 
 
 class VecchiaLikelihood(ModelLikelihood):
@@ -64,7 +68,7 @@ class VecchiaLikelihood(ModelLikelihood):
         self._executor = executor
         self._deviate = deviations is not None
         groups = group_conditionals(self._model.comparable(X), workers=executor.workers)
-        parts = [groups[start : start + TASK_GROUPS] for start in range(0, len(groups), TASK_GROUPS)]
+        parts = _evenly(groups)
         places = [np.unique(np.concatenate([group.members for group in part])) for part in parts]
         needed = vecchia_bytes(
             sum(place.size for place in places),
@@ -128,6 +132,13 @@ class VecchiaPiece(NamedTuple):
     groups: tuple[ConditionedGroup, ...]
 
 
+def _evenly(groups: list[ConditionedGroup]) -> list[list[ConditionedGroup]]:
+    """Cut groups into tasks of about as many."""
+    tasks = -(-len(groups) // TASK_GROUPS)
+    ends = [len(groups) * task // tasks for task in range(tasks + 1)]
+    return [groups[start:stop] for start, stop in pairwise(ends)]
+
+
 def _piece(
     X: Array, columns: Array, deviations: Array | None, place: Indices, groups: Sequence[ConditionedGroup]
 ) -> VecchiaPiece:
@@ -145,71 +156,84 @@ def piece_sums(model: UnitModel, piece: VecchiaPiece, scale: float, coefficients
 
     Returns shape (2, size).
     """
-    total: Array = np.zeros(())
+    alike: dict[tuple[int, int], list[ConditionedGroup]] = {}
     for group in piece.groups:
-        members = group.members
-        own = None if piece.deviations is None else scale * piece.deviations[members]
-        points, columns = np.ascontiguousarray(piece.points[:, members]), piece.columns[members]
-        sums = _group_sums(model, points, columns, own, group.before, coefficients, curved)
-        total = total + np.outer([group.weight, group.beyond], sums)
+        alike.setdefault((group.members.size, group.before), []).append(group)
+    total: Array = np.zeros(())
+    for (_, before), groups in alike.items():
+        for start in range(0, len(groups), STACK):
+            some = groups[start : start + STACK]
+            members = np.array([group.members for group in some])
+            sums = _stack_sums(model, piece, members, before, scale, coefficients, curved)
+            total = total + np.array([[group.weight, group.beyond] for group in some]).T @ sums
     return total
 
 
-def _group_sums(
+def _stack_sums(
     model: UnitModel,
-    points: Array,
-    columns: Array,
-    own: Array | None,
+    piece: VecchiaPiece,
+    members: Indices,
     before: int,
+    scale: float,
     coefficients: int,
     curved: bool,
 ) -> Array:
-    """Give the sums of one group: those of all its points less those of the points before."""
-    from cagp_dist.compiled import evaluate
+    """Give the sums (g, size) of groups with ``members`` (g, m): those of all less those of points before."""
+    from cagp_dist.compiled import evaluate_subsets
 
-    m, ratio = len(columns), model.ratio
-    stack = np.empty((1, m, m))
-    evaluate(*model.kernel, points, points, stack[0])
-    stack[0].flat[:: m + 1] += ratio if own is None else ratio + own
+    count, m = members.shape
+    own = None if piece.deviations is None else scale * piece.deviations[members]
+    stack = np.empty((count, m, m))
+    evaluate_subsets(*model.kernel, piece.points, members, stack)
+    diagonal = np.arange(m)
+    stack[:, diagonal, diagonal] += model.ratio if own is None else model.ratio + own
     cholesky_in_place(stack)
-    log_determinant = 2.0 * float(np.log(stack[0].diagonal()[before:]).sum())
-    white = columns.copy()
-    solve_lower(stack, white[None])
-    z = white[before:]
+    log_determinant = 2.0 * np.log(stack[:, diagonal[before:], diagonal[before:]]).sum(axis=1)
+    white = piece.columns[members]
+    solve_lower(stack, white)
+    z = white[:, before:]
     # the last rows of L^-1, transposed, and R_N^-1 b_N above zeros
-    both = np.zeros((m, m - before + columns.shape[1]))
-    both[before:, : m - before] = np.eye(m - before)
-    both[:before, m - before :] = white[:before]
-    solve_lower(stack, both[None], transposed=True)
-    W, a = np.ascontiguousarray(both[:, : m - before]), both[:, m - before :]
+    both = np.zeros((count, m, m - before + white.shape[2]))
+    both[:, before:, : m - before] = np.eye(m - before)
+    both[:, :before, m - before :] = white[:, :before]
+    solve_lower(stack, both, transposed=True)
+    W, a = np.ascontiguousarray(both[:, :, : m - before]), both[:, :, m - before :]
     tall = []
+    slopes = np.empty_like(stack)
     for derivative in model.derivatives:
-        slope = np.empty((m, m))
-        evaluate(*derivative, points, points, slope)
-        tall.append(slope @ W)
-    tall.append(ratio * W)
+        evaluate_subsets(*derivative, piece.points, members, slopes)
+        tall.append(slopes @ W)
+    tall.append(model.ratio * W)
     if own is not None:
-        tall.append(own[:, None] * W)
-    square = [W.T @ T for T in tall]
+        tall.append(own[:, :, None] * W)
+    square = [_transposed(W) @ T for T in tall]
     forms = []
     for T, H in zip(tall, square, strict=True):
-        across = z.T @ (T.T @ a)
-        forms.append(z.T @ H @ z + across + across.T)
-    traces = [float(np.trace(H)) for H in square]
-    squares: Array = np.empty(0)
+        across = _transposed(z) @ (_transposed(T) @ a)
+        forms.append(_transposed(z) @ H @ z + across + _transposed(across))
+    traces = [H.trace(axis1=1, axis2=2) for H in square]
+    squares: Array = np.empty((count, 0))
     if curved:
-        solved = np.concatenate(tall, axis=1)
-        solve_lower(stack, solved[None])
-        flat = np.reshape(square, (len(square), -1))
-        above = np.reshape(np.split(solved[:before], len(tall), axis=1), (len(tall), -1))
-        squares = (flat @ flat.T + 2.0 * above @ above.T).ravel()
-    gram = z.T @ z
+        solved = np.concatenate(tall, axis=2)
+        solve_lower(stack, solved)
+        flat = np.stack(square, axis=1).reshape(count, len(tall), -1)
+        above = np.stack(np.split(solved[:, :before], len(tall), axis=2), axis=1)
+        above = above.reshape(count, len(tall), before * (m - before))
+        squares = (flat @ _transposed(flat) + 2.0 * above @ _transposed(above)).reshape(count, -1)
+    gram = _transposed(z) @ z
+    sums = [log_determinant, *traces]
     if coefficients:
-        return np.concatenate([[log_determinant], traces, *map(np.ravel, (gram, *forms)), squares])
-    return np.array([log_determinant, np.trace(gram), *traces, *map(np.trace, forms), *squares])
+        return np.column_stack([*sums, *(form.reshape(count, -1) for form in (gram, *forms)), squares])
+    sums.insert(1, gram.trace(axis1=1, axis2=2))
+    return np.column_stack([*sums, *(form.trace(axis1=1, axis2=2) for form in forms), squares])
+
+
+def _transposed(stack: Array) -> Array:
+    return stack.swapaxes(1, 2)
 
 
 def vecchia_bytes(points: int, *, columns: int, numbers: int, workers: int) -> int:
     """Bytes of an evaluation: points and fields of all tasks, and for each worker the matrices of a group."""
     m = GROUP + NEIGHBOURS
-    return DOUBLE * (points * columns + workers * (3 * m * m + m * (4 * columns + 3 * GROUP * numbers)))
+    own = STACK * (2 * m * m + m * (4 * columns + 3 * GROUP * numbers))
+    return DOUBLE * (points * columns + workers * own)
