@@ -523,6 +523,8 @@ def _solve(
     """Do the regions that are not there yet, after a look at whether all of them fit."""
     ranges = [block_ranges(len(values), own) for values, own in zip(axes.values(), cells, strict=True)]
     regions = [tuple(slice(*part) for part in parts) for parts in product(*ranges)]
+    # those at the edge, which are smaller, come last: workers take turns, and all end at about the same time
+    regions.sort(key=lambda region: -prod(part.stop - part.start for part in region))
     missing = set(missing_chunks(job.work / MAP))
     group = zarr.open_group(os.fspath(job.work / MAP), mode="r", use_consolidated=False)
     todo = [region for region in regions if not _is_there(group, region, cells, missing)]
