@@ -27,10 +27,7 @@ def compiled(function=None, **options):
 
 @contextmanager
 def compilation_watched(say: Callable[[], None]) -> Iterator[None]:
-    """Call ``say`` when a function is about to be compiled for the first time; one that is on disk is not.
-
-    Compilation takes 1 to 15 s, during which nothing else happens in this process.
-    """
+    """Call ``say`` when a function is about to be compiled, for 1 to 15 s; one that is on disk is not."""
     with numba.core.event.install_listener("numba:compile", _Once(say)):
         yield
 

@@ -48,10 +48,7 @@ PROJECTED = (
 
 
 def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
-    """Name of the variable that is the ``"latitude"`` or ``"longitude"``, None if there is none.
-
-    Of several alike, that of a dimension is taken, then one that varies along one dimension.
-    """
+    """Name of the variable that is the latitude or longitude, at best that of a dimension; None for none."""
     tests = (
         lambda name, attributes: attributes.get("standard_name") == what,
         lambda name, attributes: _UNITS[what].fullmatch(str(attributes.get("units", "")).lower()),

@@ -12,13 +12,7 @@ from cagp_dist.remedies import Remedy, advice
 class CagpError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command line returns.
 
-    Parameters
-    ----------
-    text : str
-        What came and what was expected.
-    remedies : tuple of Remedy
-        What to do, where it is called otherwise in Python and in a job file; the text of the error ends with
-        it, in the words of Python.
+    The text ends with the remedies, which are called otherwise in Python and in a job file.
     """
 
     exit_code = 1

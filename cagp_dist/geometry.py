@@ -121,12 +121,7 @@ def area_weights(latitude_degrees: ArrayLike) -> Array:
 
 
 def widest_gap(longitude_degrees: ArrayLike) -> tuple[float, float]:
-    """Find the widest gap between neighbours on the circle of longitudes: its eastern end, and its width.
-
-    The eastern end is where a region begins that was written in any convention.
-
-    Shapes: ``longitude_degrees`` (n,).
-    """
+    """Eastern end and width of the widest gap between longitudes (n,): the end is where a region begins."""
     around = np.unique(np.asarray(longitude_degrees, dtype=np.float64) % 360.0)
     gaps = np.diff(around, append=around[0] + 360.0)
     widest = int(np.argmax(gaps))

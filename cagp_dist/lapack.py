@@ -91,10 +91,7 @@ def _cholesky_by_blocks(matrix: Array) -> None:
 
 
 def complete_long_rows(table: Array, rounding: float, inverses: Array) -> int:
-    """Do what `cagp_dist.triangles.complete_rows` does, by LAPACK: four times as fast for a thousand rows.
-
-    ``table`` (m + r, m) is contiguous. Where a row is to be left out the loops do all of it, from a copy.
-    """
+    """Do as `cagp_dist.triangles.complete_rows`, by LAPACK: four times as fast for a thousand rows."""
     from cagp_dist.triangles import complete_rows
 
     m = table.shape[1]
@@ -113,11 +110,7 @@ def complete_long_rows(table: Array, rounding: float, inverses: Array) -> int:
 
 
 def inverse_diagonals(factors: Array) -> Array:
-    """Diagonals of ``(L L')^-1`` for every factor L, shape (count, m), m^3 / 3 flops each.
-
-    The squared columns of ``L^-1`` are summed; columns are made `STRIP` at a time, from the strip's own
-    rows on, which is several times faster than LAPACK's inverse of a triangle.
-    """
+    """Diagonals of ``(L L')^-1`` for every factor L, (count, m), m^3 / 3 flops each; by `STRIP` columns."""
     addresses = _addresses(factors)
     solve = _routine("dtrsm")
     count, m = factors.shape[:2]

@@ -1,10 +1,7 @@
 """Makes a Dask worker ready before it takes tasks: ``dask worker --preload cagp_dist.preload``.
 
-``python -m cagp_dist.preload`` compiles the same functions and keeps them on disk, for all processes to come.
-
-Otherwise the first task of a worker imports the package and loads compiled code, which takes a second or two.
-Where another worker has been lost in the middle of a solve, and this one takes its place, all others soon
-wait for that task.
+``python -m cagp_dist.preload`` compiles the same functions and keeps them on disk. Otherwise the first task
+of a worker takes a second or two more, and where it stands in for a lost one all others wait for it.
 """
 
 import contextlib
@@ -15,11 +12,7 @@ import numpy as np
 
 
 def dask_setup(worker: object) -> None:
-    """Import what tasks need, and load compiled code that is on disk; called by Dask when a worker starts.
-
-    Nothing is compiled here, which may take longer than anyone waits for a worker: where code is not on disk
-    yet, the first task that needs it compiles it.
-    """
+    """Import what tasks need, and load compiled code that is on disk; called by Dask when a worker starts."""
     from cagp_dist.compilation import NotKeptError, no_compilation
 
     for evaluate in ways_of_evaluation():

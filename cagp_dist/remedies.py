@@ -1,8 +1,4 @@
-"""What to change where work does not fit or fails: the argument in Python, and the key of a job file.
-
-The only table of its kind: an error names its remedies (`cagp_dist.errors`), and whoever shows it says
-which of the two its reader can change.
-"""
+"""What to change where work does not fit or fails: the argument in Python, and the key of a job file."""
 
 import sys
 from collections.abc import Iterable
@@ -11,10 +7,7 @@ from typing import Self
 
 
 class Remedy(Enum):
-    """One way out, as the end of "to go on, ...": for callers of Python, and for writers of job files.
-
-    None: a job has no such setting.
-    """
+    """One way out, as the end of "to go on, ...": in Python, and in job files, which may have none."""
 
     MORE_MEMORY = ("raise memory_limit_bytes", "raise [cluster] memory_limit")
     LARGER_WORKERS = ("give the workers more memory", "give the workers more memory")

@@ -31,8 +31,7 @@ def check_termination() -> None:
 def orderly_termination() -> Iterator[None]:
     """Treat SIGTERM as a request: raise `TerminationError` at the next check, or a little later.
 
-    A second SIGTERM ends the process at once. In threads other than the main one, which get no signals,
-    nothing changes.
+    A second SIGTERM ends the process at once. Threads other than the main one get no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -68,10 +68,7 @@ def shade(
     norm: "Normalize",
     aspect: Literal["equal", "auto"] = "equal",
 ) -> "AxesImage":
-    """Shade a gridded field (P, Q), bilinear between its points, under the coastlines.
-
-    ``aspect`` is "auto" where the axes have the shape of the map already.
-    """
+    """Shade a field (P, Q) under the coastlines; aspect "auto" where the axes have the shape of the map."""
     left, right, bottom, top = frame.extent()
     image = axes.imshow(
         resample(grid, values, *frame.pixels(RASTER_WIDTH)),

@@ -1,9 +1,7 @@
 """Where a map is drawn: projection, extent, graticule and coastlines of a set of points on the globe.
 
-A set that covers the globe is drawn in the Equal Earth projection, so that every square centimetre of
-paper is the same area of ground and a polar row does not dominate the picture. A region is drawn in
-plate carree, shrunk by the cosine of its middle latitude; its longitudes are unrolled across the
-meridian of Greenwich or the 180th where the data cross it.
+What covers the globe is drawn in the Equal Earth projection, a region in plate carree, shrunk by the cosine
+of its middle latitude; its longitudes are unrolled where the data cross Greenwich or the date line.
 """
 
 from dataclasses import dataclass
@@ -121,10 +119,7 @@ class Frame:
         return float(x.min()), float(x.max()), float(y.min()), float(y.max())
 
     def pixels(self, width: int) -> tuple[Array, Array]:
-        """Longitude and latitude in degrees at the centres of square pixels, top row first.
-
-        Each has shape (height, width), with NaN off the globe; longitude is true, not relative.
-        """
+        """Degrees at the centres of square pixels, top row first, (height, width), NaN off the map."""
         left, right, bottom, top = self.extent()
         height = max(1, round(width * (top - bottom) / (right - left)))
         x = left + (np.arange(width) + 0.5) * (right - left) / width
@@ -163,10 +158,7 @@ def frame_of(longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margi
 
 
 def coastlines(frame: Frame) -> tuple[Array, Array]:
-    """Natural Earth coastlines near a map, plane coordinates; NaN lifts the pen.
-
-    Lines are cut where they leave the neighbourhood of the map or jump across its far meridian.
-    """
+    """Natural Earth coastlines near a map, cut where they leave it, plane coordinates; NaN lifts the pen."""
     points = coastline_degrees()
     longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
     pad = 2.0

@@ -1,8 +1,6 @@
-"""Land, sea, and what is too near to a coastline to tell.
+"""Land, sea, and what is too near to a coastline of 1:110 million to tell.
 
-The coastlines are those of the maps, 1:110 million: drawn between points tens of kilometres apart, without
-small islands, and of lakes with the Caspian Sea alone. What lies within `NEAR_KILOMETRES` of one is called
-coast, so that land and sea are what these names say.
+Small islands are not drawn, and of lakes the Caspian Sea alone.
 """
 
 from functools import cache
@@ -29,10 +27,7 @@ _SPACING_KILOMETRES = 5.0
 
 
 def surface_of(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Indices:
-    """Tell sea, land, and coast, which is what lies within 50 km of a coastline.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (n,); returns (n,).
-    """
+    """Tell sea, land, and coast, which is within 50 km of a coastline, of places (n,)."""
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
     longitude = np.asarray(longitude_degrees, dtype=np.float64)
     near = chord_of_kilometres(NEAR_KILOMETRES + 0.5 * _SPACING_KILOMETRES)

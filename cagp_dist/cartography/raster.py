@@ -22,13 +22,9 @@ class GridAxes(Protocol):
 
 
 def resample(grid: GridAxes, values: Array, longitude_degrees: Array, latitude_degrees: Array) -> Array:
-    """Bilinear values of a grid at any points; constant for half a cell beyond its edge, then NaN.
+    """Bilinear values of a grid (P, Q) at any points; constant for half a cell beyond its edge, then NaN.
 
     Where cells are blank (NaN), the average of the others, as far as half of the weight is on them.
-
-    Longitudes may be in any convention and wrap around the globe where the grid does.
-
-    Shapes: ``values`` (P, Q).
     """
     known = np.isfinite(values)
     if not known.all():

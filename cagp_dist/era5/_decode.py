@@ -1,8 +1,7 @@
 """Child process that decodes untrusted files: ``python -m cagp_dist.era5._decode < job.json``.
 
-GRIB and HDF5 decoders are large C libraries, and a damaged file can crash them or keep them busy for
-ever.  They run here, so that the worst file costs its reader one clear error.  The job comes as JSON on
-standard input; the answer is plain arrays, or ``error.json``, in a folder that the parent chose.
+A damaged file can crash a GRIB or HDF5 decoder, or keep it busy for ever: here that costs one clear error.
+The answer is plain arrays, or ``error.json``, in a folder that the parent chose.
 """
 
 import json

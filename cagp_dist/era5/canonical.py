@@ -1,8 +1,4 @@
-"""Any ERA5-like dataset in canonical form: one unit, latitude ascending, longitude in [0, 360).
-
-Canonical form is the contract between sources and everything that follows, so that no later step asks
-which way a latitude runs, which convention a longitude has, or whether a number is packed.
-"""
+"""Any ERA5-like dataset in canonical form: one unit, latitude ascending, longitude in [0, 360)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -194,10 +190,7 @@ def assemble(
     longitude: Array,
     variable: Variable = T2M,
 ) -> xr.Dataset:
-    """Wrap arrays that are in canonical order as a dataset with CF attributes.
-
-    Shapes: ``values`` (T, P, Q) or (T, n), ``moments`` (T,), ``latitude, longitude`` (P,) and (Q,).
-    """
+    """Wrap arrays in canonical order, values (T, P, Q) or (T, n), as a dataset with CF attributes."""
     gridded = values.ndim == 3
     dimensions = ("time", "latitude", "longitude") if gridded else ("time", PLACE)
 

@@ -1,8 +1,6 @@
 """Fields from the Climate Data Store: each request is cached by content and resumed by its id.
 
-A request can wait for hours in the queue.  Its id is therefore written beside the cache entry as soon as
-the store has given it; whoever asks for the same thing later takes up the same queued request.  A result
-enters the cache only after it was decoded.
+A request can wait for hours: its id is written beside the cache entry as soon as the store has given it.
 """
 
 import logging

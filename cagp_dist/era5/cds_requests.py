@@ -19,11 +19,7 @@ Request = dict[str, str | list[str] | list[float]]
 def requests_for(
     times: Times, *, variable: str = "t2m", area: Area | None = None, grid_degrees: float | None = None
 ) -> list[Request]:
-    """Split times into requests that ask for exactly these times, each within one month.
-
-    A request is a product of days and hours, so that days with the same hours share one.  A month of hourly
-    global fields is 744 fields, far below the limits of the store, and a natural unit of its tape archive.
-    """
+    """Split times into requests for exactly these: days of one month with the same hours share one."""
     hours = times.astype("datetime64[h]")
     for time in times[hours != times][:1]:
         raise ConfigurationError(f"time {shown_time(time)} is not on the hour; ERA5 is hourly.")

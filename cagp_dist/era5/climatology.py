@@ -148,10 +148,7 @@ class ClimatologyMean:
 def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     """Read a climatology from a Zarr store.
 
-    A store with an axis ``month`` of 1..12, or with times in all twelve calendar months, is a climatology by
-    month, each the mean of its times. Any other times are averaged with equal weights, and a field without a
-    time is taken as it is. On a full circle the seam is closed, a pole that is within one row of the last one
-    gets the mean of that row, and the copies of a pole row are averaged.
+    An axis ``month`` of 1..12, or times in all calendar months, make one by month; other times are averaged.
     """
     with opened_store(address) as dataset:
         _check_size(dataset, variable)

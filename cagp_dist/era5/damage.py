@@ -96,10 +96,7 @@ def check_jumps(
 
 
 def _largest_jump(field: NDArray[np.float32]) -> tuple[int, int, float, float] | None:
-    """Find the value that stands out most, by how much, and the largest difference of neighbours elsewhere.
-
-    A value that stands out more than neighbours differ elsewhere is one end of the largest difference of all.
-    """
+    """Find the value that stands out most, by how much, and how far neighbours differ elsewhere at most."""
     with np.errstate(invalid="ignore", over="ignore"):
         down, along = (np.nan_to_num(np.abs(np.diff(field, axis=axis)), nan=0.0) for axis in (0, 1))
     if np.count_nonzero(down) + np.count_nonzero(along) < (down.size + along.size) / 2:

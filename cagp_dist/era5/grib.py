@@ -1,8 +1,6 @@
 """Messages of a GRIB file: those of a variable, told apart by their keys, as datasets that are read lazily.
 
-A GRIB file is a heap of messages. Which of them make a field is decided here by their keys: a job chooses
-with ``level`` and ``select``, and messages between which nothing was chosen are refused by the names of the
-keys that tell them apart. Values are unpacked where they are asked for.
+A job chooses with ``level`` and ``select``; messages between which nothing was chosen are refused.
 """
 
 import re
@@ -270,10 +268,9 @@ def _check_same(messages: Sequence[Message], variable: str) -> None:
 
 
 def _check_times(path: Path, messages: Sequence[Message], variable: str) -> None:
-    """Refuse messages of one time between which nothing chooses.
+    """Refuse messages of one time between which nothing chooses, as final and preliminary versions do.
 
-    Versions are no choice where one is final and the other preliminary. Messages that agree in all keys pass:
-    that their values are the same, who joins them must see.
+    Messages that agree in all keys pass: that their values are the same, who joins them must see.
     """
     early = is_preliminary([message.version for message in messages]).tolist()
     alike: dict[tuple[np.datetime64, bool], list[Message]] = {}

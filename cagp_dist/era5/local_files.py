@@ -44,11 +44,7 @@ _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 def open_file(
     address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
 ) -> xr.Dataset:
-    """Decode the selected part of the field that a file, or files together, hold, into canonical form.
-
-    The format is told by the first bytes, whatever the name says.  Decoding happens in a child process with
-    a time limit: a file that crashes or hangs its decoder is an error, not the end of this process.
-    """
+    """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
     paths = files_at(address)
     parts, available = _decode(paths, scratch, selection, times_only=False)
     if (wanted := selection.get("times")) is not None:

@@ -41,11 +41,7 @@ def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
 
 
 def store_times(url: str, *, variable: str = "t2m", select: Mapping[str, Choice] | None = None) -> Times:
-    """List the times of a Zarr store, reading only its axes.
-
-    A time axis may run ahead of the data: where a store says ``valid_time_start`` and ``valid_time_stop``, as
-    ``arco-era5`` does, what lies outside is left out.
-    """
+    """List the times of a Zarr store, within ``valid_time_start`` and ``valid_time_stop`` if it says them."""
     with opened_store(url) as dataset:
         found = time_axis(dataset, variable=variable, select=select)
         for name, inside in (("valid_time_start", np.greater_equal), ("valid_time_stop", np.less)):
@@ -57,10 +53,7 @@ def store_times(url: str, *, variable: str = "t2m", select: Mapping[str, Choice]
 
 @contextmanager
 def opened_store(url: str) -> Iterator[xr.Dataset]:
-    """Open a Zarr store, lazily; whatever goes wrong until it is closed is an error that names it.
-
-    The metadata of all its arrays is checked before a value of any of them is decoded.
-    """
+    """Open a Zarr store whose metadata is plain, lazily; what goes wrong until it is closed names it."""
     try:
         with _opened(url) as dataset:
             yield dataset

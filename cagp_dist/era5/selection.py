@@ -84,10 +84,7 @@ def shown_time(time: np.datetime64) -> str:
 
 
 def time_positions(available: Times, wanted: Times | None) -> Indices:
-    """Where the wanted times are, repeated ones included.
-
-    Shapes: ``available`` (T,).
-    """
+    """Where the wanted times are among the available ones (T,), repeated ones included."""
     if available.size == 0:
         raise DataError("the source holds no time at all; expected at least one field.")
     if wanted is None:
@@ -115,10 +112,7 @@ def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices,
 
 
 def area_masks(latitude: Array, longitude: Array, area: Area) -> tuple[Mask, Mask]:
-    """Tell which latitudes and which longitudes lie inside a box; arguments and errors as for `inside_area`.
-
-    An empty box is no error.
-    """
+    """Tell which latitudes and which longitudes lie inside a box; it may hold none."""
     check_area(area)
     north, west, south, east = area
     width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0

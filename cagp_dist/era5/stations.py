@@ -1,7 +1,6 @@
 """Observations at places of their own, such as weather stations, from a table: one row per measurement.
 
-They take the way of a field: one array, (time, place) instead of (time, latitude, longitude), in the unit of
-the variable. What a place did not measure at a time is NaN.
+They take the way of a field, (time, place), in the unit of the variable; NaN is what was not measured.
 """
 
 from collections.abc import Mapping
@@ -78,11 +77,7 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
 
 
 def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
-    """Variable of a column, and what brings its values to its unit.
-
-    Without units a column is what its name says only if that is a temperature, whose values tell kelvin from
-    other units; a column ``v`` may be anything.
-    """
+    """Variable of a column, and what brings its values to its unit; without units it may be anything."""
     variable, scale = describe_variable(name, {"units": units}, units=units)
     if not units and not variable.is_temperature:
         return Variable(variable.name, variable.name.replace("_", " ")), (1.0, 0.0)

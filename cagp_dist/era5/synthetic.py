@@ -1,8 +1,4 @@
-"""Synthetic temperature fields: exact draws of a known prior on any global grid, in ERA5's layout.
-
-Whoever knows the truth can judge a method: the three numbers of the prior are known exactly, so that a fit
-or an error bar can be checked against them, at any resolution and without data.
-"""
+"""Synthetic temperature fields: exact draws of a known prior on any global grid, in ERA5's layout."""
 
 import json
 from collections.abc import Callable
@@ -101,12 +97,9 @@ class Synthetic:
 def open_synthetic(
     settings: Synthetic, *, progress: Callable[[str], None] | None = None, **selection: Unpack[Selection]
 ) -> xr.Dataset:
-    """Draw fields: a smooth mean, plus an exact draw of the prior, plus independent noise.
+    """Draw fields: a smooth mean, plus an exact joint draw of ``N(0, K)`` (math 7), plus independent noise.
 
-    The values of all grid points are one joint draw of ``N(0, K)`` (math 7), poles included: all copies of
-    a pole are one place with one value. Times are independent draws, with no memory from one to the next.
-    The field of a time depends on the settings, the resolution and that time alone, not on what else is
-    asked for.
+    The field of a time depends on the settings, the resolution and that time alone.
     """
     variable, grid_degrees = selection.get("variable", T2M.name), selection.get("grid_degrees")
     if selection.get("level") is not None or selection.get("units") is not None:

@@ -1,8 +1,4 @@
-"""From a published run to files that other programs read.
-
-``groups`` opens the groups of a run and gives each what it needs to stand alone; ``netcdf``, ``table`` and
-``geotiff`` write one format each.
-"""
+"""From a published run to files that other programs read."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

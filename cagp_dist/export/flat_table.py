@@ -23,10 +23,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\x1b")
 def write_csv(group: xr.Dataset, path: Path) -> Path:
     """Write a group of places, and beside it ``<name>.csv-metadata.json``: units, meaning, attributes.
 
-    Columns are ``time`` (ISO 8601, UTC) where there are times, ``latitude``, ``longitude``,
-    ``station_name`` where places have names, and the variables that have a value at each place; of means over
-    regions ``time``, ``region`` and these. One line of names, no comments, so that every program reads it.
-    Numbers have as many digits as their float64 needs; a missing one is empty.
+    One line of names, no comments; numbers have as many digits as float64 needs, a missing one is empty.
     """
     regional = kind_of(group) == REGIONAL
     places = {GRIDDED: ("latitude", "longitude"), REGIONAL: (REGION,)}.get(kind_of(group), (POINT,))

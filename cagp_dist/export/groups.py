@@ -33,11 +33,7 @@ def group_names(run: Path) -> list[str]:
 
 
 def kind_of(group: xr.Dataset) -> str:
-    """Say how a group is laid out.
-
-    ``"gridded"``: on axes latitude and longitude; ``"placed"``: at scattered points that have both;
-    ``"regional"``: means over regions; ``"tabular"``: without places.
-    """
+    """Say how a group is laid out: on axes, at scattered points, by regions, or without places."""
     if {"latitude", "longitude"} <= set(group.dims):
         return GRIDDED
     if REGION in group.dims:
@@ -48,10 +44,7 @@ def kind_of(group: xr.Dataset) -> str:
 
 @contextmanager
 def open_for_export(run: Path, name: str) -> Iterator[xr.Dataset]:
-    """Open a group, with the attributes of the run on it; values are read when they are used.
-
-    A gridded group gets the edges of its cells as CF bounds.
-    """
+    """Open a group with the attributes of the run, lazily; a gridded one with the edges of its cells."""
     with open_group(run, "/") as root:
         attributes = dict(root.attrs)
     with open_group(run, name) as group:

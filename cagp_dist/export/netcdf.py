@@ -31,11 +31,9 @@ _WGS84 = {
 
 
 def write_netcdf(group: xr.Dataset, path: Path) -> Path:
-    """Write a group.
+    """Write a group: float64, compressed; text as characters of fixed length.
 
-    Floats stay float64 and are compressed (zlib, with shuffle); missing values are the fill value. Times are
-    seconds since 1970 as float64, along an unlimited dimension, so that files of several runs can be put in a
-    row. Text is written as characters of fixed length.
+    Times are seconds since 1970 along an unlimited dimension, so that files of several runs join.
     """
     plain = _georeferenced(group) if kind_of(group) == GRIDDED else group.copy()
     if "time" in plain.coords:

@@ -16,10 +16,7 @@ MOST_POINTS = 2**22
 
 
 def common_grid(*places: Array) -> tuple[LatLonGrid, list[Indices]] | None:
-    """Find the grid that all points of some sets are points of.
-
-    Shapes: ``*places`` (n, p).
-    """
+    """Find the grid that all points of some sets (n, p) are points of, and where they are on it."""
     X = np.concatenate(places)
     if X.shape[1] != 3 or not np.allclose(np.einsum("ij,ij->i", X, X), 1.0, rtol=0.0, atol=1e-9):
         return None

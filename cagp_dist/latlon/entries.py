@@ -62,10 +62,7 @@ class PlacesOnGrid:
         return mixing
 
     def entries(self, blocks: Sequence[Array]) -> Array:
-        """Entries of a matrix at the points.
-
-        Shapes: ``blocks`` (l_s, l_s, wavenumbers); returns (r, r).
-        """
+        """Entries (r, r) of a matrix at the points, from its blocks (l_s, l_s, wavenumbers)."""
         Q = self.wavenumbers.n_longitudes
         latitudes, of_point = self._latitudes
         out = np.empty((self.rows.size, self.rows.size))
@@ -77,10 +74,7 @@ class PlacesOnGrid:
         return out
 
     def ring_entries(self, blocks: Sequence[Array], latitude: int) -> Array:
-        """Entries between a point and all that lie so many steps in longitude from it.
-
-        Shapes: ``blocks`` (l_s, l_s, wavenumbers); returns (l, Q).
-        """
+        """Entries (l, Q) between a point and all that lie so many steps in longitude from it."""
         from scipy.fft import irfft
 
         spectrum = np.zeros((self._latitudes[0].size, self.wavenumbers.count))
@@ -89,10 +83,7 @@ class PlacesOnGrid:
         return np.asarray(irfft(spectrum, n=self.wavenumbers.n_longitudes, axis=1))
 
     def adjoint(self, matrix: Array) -> list[Array]:
-        """Blocks B with ``sum over wavenumbers of weight <B_k, C_k> = <matrix, C at the points>`` for all C.
-
-        Shapes: ``matrix`` (r, r); returns (l_s, l_s, wavenumbers).
-        """
+        """Blocks B with ``sum over k of weight_k <B_k, C_k> = <matrix, C at the points>`` for all C."""
         Q, count = self.wavenumbers.n_longitudes, self.wavenumbers.count
         latitudes, of_point = self._latitudes
         blocks = [np.zeros((rows.size, rows.size, count)) for rows in self.sector_rows]
@@ -108,10 +99,7 @@ class PlacesOnGrid:
 
 
 def blocks_at(stacks: Sequence[Array], rows: Sequence[Indices]) -> list[Array]:
-    """Parts of the blocks of a range of wavenumbers, (span, size, size), at some rows of each sector.
-
-    Returns shape (l_s, l_s, span).
-    """
+    """Blocks of a range of wavenumbers (span, size, size) at some rows of each sector, (l_s, l_s, span)."""
     return [
         np.ascontiguousarray(stack[:, chosen[:, None], chosen].transpose(1, 2, 0))
         for stack, chosen in zip(stacks, rows, strict=True)

@@ -61,10 +61,7 @@ class Layout:
 
     @cached_property
     def window(self) -> tuple[int, int]:
-        """First column and width of the smallest part of the circle with all observed points.
-
-        Poles are on every column, and make a window of one by themselves.
-        """
+        """First column and width of the smallest part of the circle with all observed points but poles."""
         columns = np.flatnonzero(self.observed[~is_pole(self.grid.latitude_degrees)].any(axis=0))
         if columns.size == 0:
             return 0, 1

@@ -35,10 +35,7 @@ Spectrum = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class BlockToeplitz:
-    """``G[w, w'] = B_|w - w'|``: products, solves and determinant.
-
-    Fields are arrays (T, P, W).
-    """
+    """``G[w, w'] = B_|w - w'|``: products, solves and determinant of fields (T, P, W)."""
 
     blocks: Array  # (W, P, P): symmetric blocks ``B_0 .. B_W-1``; G is positive definite.
 

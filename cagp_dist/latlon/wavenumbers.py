@@ -76,11 +76,7 @@ class Wavenumbers:
         return tuple(values[:size] for size in self.sizes)
 
     def to_rings(self, values: Sequence[Array]) -> Array:
-        """Diagonals in each sector (size,) as the diagonal by latitude (P,); they may differ by sector.
-
-        The inverse of `by_ring` where sectors agree; else the average of the two parities, which is the
-        diagonal of the matrix that has these sectors.
-        """
+        """Diagonals in each sector (size,) as that by latitude (P,): of two parities the average."""
         rings = self.latitude_degrees.size
         if len(self.sizes) == 1:
             return np.asarray(values[0])
@@ -94,11 +90,9 @@ class Wavenumbers:
         return [part[:, :, 0].T for part in self._parities(one)]
 
     def split(self, fields: Array) -> list[Array]:
-        """Transform fields (T, P, Q) into the columns of each sector, (wavenumbers, size, 2 T).
+        """Transform fields (T, P, Q) into columns of each sector, (wavenumbers, size, 2 T), orthonormally.
 
-        Real and imaginary part of each field stand side by side. The transform is orthonormal: an inner
-        product of fields is the sum over sectors and wavenumbers of the inner products of the columns,
-        times `weights`.
+        Real and imaginary part of each field stand side by side.
         """
         spectrum = np.fft.rfft(fields, axis=2, norm="ortho")  # (T, P, wavenumbers)
         return [self._columns(part) for part in self._parities(spectrum)]
@@ -132,12 +126,9 @@ class Wavenumbers:
 
 
 def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -> list[Array]:
-    """Blocks of the kernel matrix K for a range of wavenumbers.
+    """Blocks of the kernel matrix K for a range of wavenumbers, (span, size, size).
 
-    Tile by tile of latitude pairs: the kernel at all differences in longitude, then its cosine transform at
-    the wavenumbers of the range as one matrix product, written straight to its place.
-
-    Returns shape (span, size, size).
+    Tile by tile of latitude pairs: the kernel at all differences in longitude, then its cosine transform.
     """
     first, last = span
     Q = wavenumbers.n_longitudes

@@ -108,10 +108,7 @@ class LatLonWindow:
 
 
 def place_longitudes(longitude_degrees: ArrayLike) -> tuple[int, float, Indices]:
-    """Find the circle of equispaced longitudes on which given ones lie.
-
-    Shapes: ``longitude_degrees`` (n,); returns (n,).
-    """
+    """Find the circle of equispaced longitudes on which given ones (n,) lie, and their columns."""
     longitude = as_numbers("longitude_degrees", longitude_degrees)
     if longitude.ndim != 1 or longitude.size == 0 or not np.isfinite(longitude).all():
         raise ArgumentError(

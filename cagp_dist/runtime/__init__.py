@@ -13,13 +13,6 @@ from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 
 __all__ = [
-    "Executor",
-    "Handle",
-    "SerialExecutor",
-    "ThreadExecutor",
-    "blas_threads_for",
-    "given_or_threads",
-    "open_executor",
-    "single_threaded_blas",
-    "single_threaded_steps",
-]
+    "Executor", "Handle", "SerialExecutor", "ThreadExecutor", "blas_threads_for", "given_or_threads",
+    "open_executor", "single_threaded_blas", "single_threaded_steps"
+]  # fmt: skip

@@ -74,10 +74,9 @@ def check_batch_system(name: str) -> None:
 def worker_jobs(
     name: str, *, workers: int, memory_limit_bytes: int, insecure: bool = False
 ) -> "Iterator[JobQueueCluster]":
-    """Submit worker jobs; one that ends is replaced by another as long as the context is open.
+    """Submit worker jobs; one that ends is replaced as long as the context is open.
 
-    Queue, account, walltime and all else comes from the Dask configuration (``jobqueue.slurm``,
-    ``jobqueue.pbs``). The scheduler is in this process.
+    Queue, account and walltime come from the Dask configuration (``jobqueue.slurm``, ``jobqueue.pbs``).
     """
     import dask
 
@@ -165,11 +164,7 @@ def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str
 
 
 def lifetime_seconds(walltime: float) -> tuple[float, float]:
-    """Give the lifetime of a worker, and by how much it may differ, so that not all end at once.
-
-    A worker gives what it holds to the others when its lifetime is over, a twentieth of the walltime or five
-    minutes before its job is killed.
-    """
+    """Lifetime of a worker, over before its job is killed, and by how much it may differ from others."""
     stagger, farewell = min(walltime / 10, 600.0), min(walltime / 20, 300.0)
     return walltime - farewell - stagger, stagger
 

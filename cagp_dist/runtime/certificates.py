@@ -20,11 +20,7 @@ _NEEDS_OPENSSL = (
 
 
 def make_certificates(folder: Path) -> Path:
-    """Make a certificate that signs itself, with its private key, and the Dask configuration that names it.
-
-    It stands for scheduler, workers and clients alike. What is there already, and valid for another
-    `RENEWAL_DAYS`, is kept.
-    """
+    """Make a certificate for all roles, and the Dask configuration; one that is valid for long is kept."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     certificate = folder.resolve() / "cluster.pem"
     if not (certificate.exists() and _remains_valid(certificate)):

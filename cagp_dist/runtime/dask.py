@@ -131,10 +131,7 @@ class DaskExecutor:
         return cast("Handle[T]", future)
 
     def sent_bytes(self) -> int:
-        """Bytes that the workers have sent since they were started; of those that were lost, when last asked.
-
-        Dask counts them as they lie in memory, whoever asked: another worker, or whoever gathers.
-        """
+        """Bytes that the workers have sent since they were started; of lost ones, when last asked."""
         with suppress(Exception):  # a count is worth no result, and a client that is closed raises many kinds
             found = within(CONNECT_SECONDS, lambda: self._client.run(_sent_bytes, on_error="ignore"))
             self._sent_bytes |= found
@@ -288,8 +285,7 @@ def connect(
 ) -> Iterator[DaskExecutor]:
     """Connect to a cluster by address or scheduler file, or start one through SLURM or PBS.
 
-    Beyond this machine connections are encrypted, and both sides show certificates: those of the Dask
-    configuration (``distributed.comm.tls``), or of SLURM and PBS such as are made for the one cluster.
+    Beyond this machine connections are encrypted, with certificates of the Dask configuration or new ones.
     """
     from distributed import Client
 

@@ -8,11 +8,7 @@ from cagp_dist.errors import TimeLimitError
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Patience with a cluster, in seconds of this process's clock.
-
-    A connection that breaks, as that of a scheduler that was killed does, is noticed at once, whatever these
-    say.
-    """
+    """Patience with a cluster, in seconds; a connection that breaks is noticed at once."""
 
     # Without an answer of the scheduler, or a sign of life of a worker, until it counts as lost. The tasks of
     # a worker then go to the others.

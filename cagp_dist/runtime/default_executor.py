@@ -13,10 +13,7 @@ from cagp_dist.runtime.threads import ThreadExecutor
 def given_or_threads(
     executor: Executor | None, memory_limit_bytes: int | None = None
 ) -> Iterator[tuple[Executor, int]]:
-    """Give the executor, or all cores of this process for None, and the bytes that may be allocated.
-
-    An executor that was given stays open. Without a limit the bytes are those of the executor.
-    """
+    """Give the executor, or all cores of this process for None, and the bytes that may be allocated."""
     check_memory_limit(memory_limit_bytes)
     if executor is None:
         with ThreadExecutor() as threads:

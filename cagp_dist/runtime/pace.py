@@ -28,11 +28,7 @@ class Slowness(NamedTuple):
 
 
 def slowness(workers: int) -> Slowness:
-    """Measure it on as many threads as there are workers, for `MEASURED_SECONDS`.
-
-    Workers that share a core, its clock or its memory are slower than one alone, and so are those beside
-    another program; the time that such a program takes is not counted in ``alone``.
-    """
+    """Measure it on as many threads as workers; what other programs take is not counted in ``alone``."""
     with single_threaded_blas(), ThreadPoolExecutor(workers) as threads:
         now, alone = zip(*threads.map(_speeds, [Barrier(workers)] * workers), strict=True)
     return Slowness(workers / sum(now), workers / sum(alone))

@@ -189,10 +189,7 @@ class Watch:
         )
 
     def _look_at_disks(self, workers: dict[str, dict[str, object]]) -> None:
-        """Ask paused workers about their disks, and remember it until they go on: soon they may be gone.
-
-        A frozen one does not answer until the scheduler has dropped it. Until then nobody is asked again.
-        """
+        """Ask paused workers about their disks, and remember it until they go on: soon they may be gone."""
         paused = [address for address, worker in workers.items() if worker["status"] == "paused"]
         self._disks = {
             address: disk

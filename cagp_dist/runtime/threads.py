@@ -1,9 +1,7 @@
 """Threads of this process: tasks start when their arguments are there, the most urgent first.
 
-Task functions release the GIL, so two threads do twice the work. Unlike
-`concurrent.futures.ThreadPoolExecutor` a task may wait for other tasks without holding a thread, and
-the update of the next block overtakes the others (look-ahead). A task that nobody waits for any more, its
-handle dropped, is not run.
+Unlike that of `concurrent.futures` a task may wait for others without holding a thread, and the update of the
+next block overtakes the others (look-ahead). A task whose handle was dropped is not run.
 """
 
 import heapq

@@ -17,11 +17,7 @@ def in_object_store(root: str) -> bool:
 
 
 def folder_of(root: str) -> Path:
-    """Output folder of a root on this machine: itself, or that where the work for an address is done.
-
-    ``$XDG_CACHE_HOME/cagp_dist/s3/BUCKET-DIGEST/work``, in ``~/.cache`` by default: an ordinary output folder
-    with observations, downloads, checkpoints, reports, and copies of the runs that were made here.
-    """
+    """Output folder of a root on this machine: itself, or that where the work for an address is done."""
     return cache_of(root) / "work" if in_object_store(root) else Path(root)
 
 

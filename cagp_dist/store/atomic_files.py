@@ -67,11 +67,9 @@ def open_lock(path: Path) -> int:
 
 
 def exchange(new: Path, old: Path) -> None:
-    """Let two folders change places.
+    """Let two folders change places, on Linux in one step (``renameat2``).
 
-    On Linux this is one step (``renameat2``), so that there is a folder under the name ``old`` at every
-    moment. Where the kernel or the file system cannot do it, as on NFS, these are renames one after the
-    other, and nothing is at ``old`` between them.
+    Where the kernel or the file system cannot do it, as on NFS, nothing is at ``old`` for a moment.
     """
     sys.audit("os.rename", os.fspath(new), os.fspath(old), -1, -1)
     if _exchange_in_one_step(new, old):
@@ -102,10 +100,7 @@ def _exchange_in_one_step(new: Path, old: Path) -> bool:
 
 
 def folder_identity(folder: Path) -> tuple[int, ...]:
-    """Tell a Zarr folder from others that have its name before or after; empty if there is none.
-
-    It follows links, and does not change by what is written into groups or chunks.
-    """
+    """Tell a Zarr folder from others that have its name before or after; empty if there is none."""
     found: list[int] = []
     with suppress(OSError):
         for path in (folder, folder / "zarr.json"):

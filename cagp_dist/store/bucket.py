@@ -119,10 +119,7 @@ class Bucket:
                 return None
 
     def listed(self, folder: str, *, deep: bool, begins: str = "") -> tuple[dict[str, Stored], list[str]]:
-        """List the objects of a folder by their names in it, and its folders; if ``deep``, all below it.
-
-        Of those only whose names begin so.
-        """
+        """List objects of a folder whose names begin so, and its folders; if ``deep`` all objects below."""
         below = f"{self._prefix}{folder}/"
         asked = {"Bucket": self.name, "Prefix": below + begins, **({} if deep else {"Delimiter": "/"})}
         objects, folders = dict[str, Stored](), list[str]()

@@ -80,10 +80,7 @@ def checkpoints_folder(root: Path) -> Path:
 
 
 def checkpoints_of_run(root: Path, run_key: str, *, seconds: float) -> Checkpoints:
-    """Give the checkpoints of a run; those of other runs that are a month old are removed.
-
-    Workers, which may have been started in other folders, get an absolute path.
-    """
+    """Give the checkpoints of a run, at an absolute path; those of others a month old are removed."""
     folder = checkpoints_folder(root)
     for other in folder.glob("*") if folder.is_dir() else ():
         if other.name != run_key and time.time() - other.stat().st_mtime > OLD_SECONDS:
@@ -98,11 +95,9 @@ class Folder:
     path: Path
 
     def write(self, name: str, array: Array | Indices) -> bool:
-        """Write an array; False where this process does not see the folder.
+        """Write an array, whole or not at all; False where this process does not see the folder.
 
-        It is there whole or not at all: beside the folder first, under a name of this attempt alone. A
-        cluster gives the task of a worker that it has lost to another, and the lost one may have written a
-        part, or go on writing.
+        A cluster may give the task to a second worker while the first goes on: each attempt has its own name.
         """
         if not self.path.is_dir():
             return False

@@ -15,10 +15,7 @@ from cagp_dist.store.zarr_arrays import open_group
 
 @dataclass(frozen=True, eq=False)
 class EarlierRun:
-    """A run of an earlier time, from its metadata.
-
-    Of those of one time, a damaged one is taken to be the last made: it may be. "~" sorts after all dates.
-    """
+    """A run of an earlier time, from its metadata; a damaged one is taken to be the last made of its time."""
 
     last: np.datetime64  # its last time
     made: str  # when it was made, as ISO 8601

@@ -38,11 +38,9 @@ def geotiff_variables(group: xr.Dataset) -> list[str]:
 
 
 def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
-    """Write one variable of a gridded group.
+    """Write one variable of a gridded group: float32, NaN is no data, rows from north to south.
 
-    Values are float32, NaN is no data. Rows run from north to south. Columns run from west to east without a
-    jump: a full circle from the date line on, a region between -180 and 180 degrees; one that crosses the
-    date line goes on beyond 180, to the east of it.
+    Columns run eastward without a jump: a full circle from the date line on, a region across it beyond 180.
     """
     try:
         import tifffile
@@ -84,10 +82,7 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
 
 
 def westmost_first(longitude_degrees: Array) -> tuple[NDArray[np.intp], Array]:
-    """Order of the columns from west to east, and their longitudes in it, without a jump.
-
-    Shapes: ``longitude_degrees`` (n,).
-    """
+    """Order of the columns (n,) from west to east, and their longitudes in it, without a jump."""
     count = longitude_degrees.size
     spacing = (longitude_degrees[-1] - longitude_degrees[0]) / max(count - 1, 1)
     if count > 1 and longitude_degrees[-1] + spacing - longitude_degrees[0] > 360.0 - _SPACING_TOLERANCE:

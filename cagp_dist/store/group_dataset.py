@@ -165,8 +165,7 @@ def _values(groups: Mapping[str, xr.Dataset], name: str) -> np.ndarray:
 def _longitude_extent(longitude_degrees: Array) -> tuple[float, float]:
     """Western and eastern end of the smallest arc that holds all points; west is negative across Greenwich.
 
-    The arc leaves out the widest gap between neighbours on the circle. Points all around the circle are
-    described from 0 to 360.
+    Points all around the circle are described from 0 to 360.
     """
     around = np.unique(longitude_degrees % 360.0)
     gaps = np.append(np.diff(around), around[0] + 360.0 - around[-1])

@@ -62,8 +62,7 @@ class IngestResult:
 def append_times(store: Path, field: xr.Dataset, *, batch_bytes: int = BATCH_BYTES) -> IngestResult:
     """Add the times of a field that are not in the store yet; the store is created when absent.
 
-    Doing it twice changes nothing.  A time that is there already must have the same values, bit for bit:
-    nothing is written if one differs.
+    A time that is there must have the same values, bit for bit: nothing is written if one differs.
     """
     name = _check_canonical(field)
     with writing(store) as staging:

@@ -24,10 +24,9 @@ _WRITTEN_BELOW = ("report", ".checkpoints", ".weights")
 
 @contextmanager
 def output_lock(root: Path, *, wait_seconds: float = 0.0) -> Iterator[None]:
-    """Hold the right to write to an output root; the root is created if need be.
+    """Hold the right to write to an output root, made if need be, by a lock of the kernel (``flock``).
 
-    The lock is the kernel's (``flock``): it ends with the process, however that ends. What dead
-    processes left in ``.staging`` is removed.
+    What dead processes left in ``.staging`` is removed.
     """
     lock = root / ".lock"
     with disk_errors(root):

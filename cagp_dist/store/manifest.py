@@ -35,10 +35,7 @@ def manifest_path(run_path: Path) -> Path:
 
 
 def build(run_path: Path, *, name: str, known: Mapping[str, str] | None = None) -> str:
-    """Text of the manifest of all files below ``run_path``, sorted, listed as files of ``name``.
-
-    Digests that are ``known``, by the names of their files, are not worked out again.
-    """
+    """Text of the manifest of all files of a folder, as files of ``name``; some digests may be known."""
     known = known or {}
     return text_of({file: known.get(file) or _digest(run_path / file) for file in files(run_path)}, name=name)
 
@@ -49,10 +46,7 @@ def text_of(digests: Mapping[str, str], *, name: str) -> str:
 
 
 def compare(run_path: Path) -> None:
-    """Recompute every digest of a run and compare it with its manifest.
-
-    Cost: one read of all files.
-    """
+    """Recompute every digest of a run and compare it with its manifest; one read of all files."""
     listed, where = digests_of(run_path), manifest_path(run_path)
     present = set(files(run_path))
     for file in sorted(listed.keys() | present):

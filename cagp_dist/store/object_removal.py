@@ -18,10 +18,9 @@ def old_run_keys(bucket: Bucket, *, keep: int) -> list[str]:
 
 
 def prune_objects(bucket: Bucket, *, keep: int) -> list[str]:
-    """Remove the runs that `old_runs` lists, and abandoned objects; return the keys.
+    """Remove old runs, and abandoned objects; return the keys. A kill leaves each run whole or gone.
 
-    A kill at any moment leaves each run whole or gone. A run that another process publishes or makes current
-    meanwhile stays: see `cagp_dist.store.marks`.
+    A run that another process publishes or makes current meanwhile stays: see `cagp_dist.store.marks`.
     """
     removed = []
     for key in old_run_keys(bucket, keep=keep):
@@ -50,10 +49,7 @@ def _unpublish(bucket: Bucket, key: str) -> bytes | None:
 
 
 def remove_abandoned(bucket: Bucket) -> list[str]:
-    """Remove what dead processes left for `marks.ABANDONED`, and return the names of the uploads.
-
-    That is: marks, and uploads that no manifest names and that got no object for so long, all by the clock of
-    the server.
+    """Remove marks and unnamed uploads that are old by the clock of the server; name the uploads.
 
     Cost: one request; four more if there are marks or uploads without a manifest, and one for each of these.
     """

@@ -67,10 +67,7 @@ class PublishedObjects:
         return current_key(self.bucket)
 
     def fetch(self, key: str, root: Path) -> Path | None:
-        """Bring a run into an output folder, each object checked against its digest; None if there is none.
-
-        Call it inside `output_lock` of the folder. A copy that is there is replaced.
-        """
+        """Bring a run into an output folder that is locked, each object checked; None if there is none."""
         for _ in range(2):
             marker = self.bucket.marker(manifest_of(key))
             if marker is None:
@@ -84,10 +81,7 @@ class PublishedObjects:
         raise BusyError(f"the run {key} at {self.address} was replaced twice while it was read. Try again.")
 
     def metadata(self, key: str, *, group: str) -> bytes | None:
-        """Read the metadata of a run, ``zarr.json`` of its root, without fetching it.
-
-        None if it is gone, or has no such group.
-        """
+        """Read ``zarr.json`` of a run without fetching it; None if it is gone, or has no such group."""
         marker = self.bucket.marker(manifest_of(key))
         if marker is None:
             return None
@@ -109,10 +103,9 @@ class PublishedObjects:
         return text is not None and copied == self._digests(key, text)[1]
 
     def commit(self, run: Path, root: Path) -> None:
-        """Publish a verified run of an output folder and make it current.
+        """Publish a verified run of a locked output folder and make it current.
 
-        Call it inside `output_lock` of the folder. A run that is published whole is not sent, unless `fetch`
-        found it damaged.
+        A run that is published whole is not sent, unless `fetch` found it damaged.
         """
         notes = root / ".uploads"
         try:
@@ -246,8 +239,7 @@ class PublishedObjects:
     def _digests(self, key: str, text: bytes) -> tuple[str, dict[str, str]]:
         """Read a manifest: the name of the upload, and the digests of its objects.
 
-        Names that would leave the folder of a run are refused: whoever may write to a bucket must not write
-        to the disks of its readers.
+        Who may write to a bucket must not write anywhere on the disks of its readers: such names are refused.
         """
         where = f"{self.address}/{manifest_of(key)}"
         upload = upload_in(text)

@@ -1,7 +1,6 @@
 """Where a job publishes: a folder, or an object store with a folder that stands for it on this machine.
 
-All work is done, and every run verified, in the folder. In an output folder a run is then committed by
-renames; for an object store it is sent, and committed by one object.
+All work is done, and every run verified, in the folder; renames, or one object, commit it.
 """
 
 import logging
@@ -33,12 +32,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FolderOutput:
-    """An output folder on a file system. Methods are called inside its `output_lock`.
+    """An output folder on a file system; methods are called inside its `output_lock`, but those on old runs.
 
-    ``begin`` finds out whether there is such a place before any work is done. ``earlier`` gives the runs that
-    have a group, and whose times are all before a moment. ``make_current`` takes a run that ``published`` or
-    ``publish`` gave, ``name_of`` says where readers find it. ``old_runs`` and ``prune`` name runs so too, and
-    are called without the lock, as ``earlier`` may be.
+    Runs are what ``published`` or ``publish`` gave; ``name_of`` says where readers find one.
     """
 
     folder: Path
@@ -86,8 +82,7 @@ class ObjectOutput:
     def earlier(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
         """Find those of the store; one that is not in the folder is fetched when its path is asked for.
 
-        One that is damaged in the store is a `DamagedRunError`. Those that are in the folder alone have no
-        part. Cost: three small requests for each run, and the objects of those that are fetched.
+        Cost: three small requests for each run, and the objects of those that are fetched.
         """
 
         def fetched(key: str) -> Path | None:

@@ -1,9 +1,6 @@
 """Zarr stores of which only plain numbers are read: no value is decoded before its metadata was checked.
 
-The metadata of an array names the codecs that decode its values, and some of them do whatever the bytes
-tell them: ``pickle`` runs code. Who writes a store therefore decides what runs where it is read, unless the
-metadata is looked at first. `PlainStore` stands between a store and the Zarr library and hands on no
-metadata that names anything but numbers, times and the compressors and filters listed here.
+The metadata of an array names its codecs, and some of them run what the bytes tell them (``pickle``).
 """
 
 import json
@@ -42,11 +39,9 @@ _INNER_CODECS = ("codecs", "index_codecs")
 
 
 class PlainStore(Store):
-    """A store that can only be read, and of which only metadata that passed the check is handed on.
+    """A store that can only be read, and hands on only metadata that passed the check, fetched once.
 
-    Every piece of metadata is fetched once: what was checked is what the arrays are made from. ``text``
-    allows arrays of variable-length UTF-8, which this package writes. It is no `zarr.storage.WrapperStore`,
-    which would hand on, unchecked, what a later version of Zarr may add.
+    ``text`` allows variable-length UTF-8. A `zarr.storage.WrapperStore` would hand on what Zarr adds later.
     """
 
     def __init__(self, inner: Store, *, text: bool = False) -> None:
@@ -140,10 +135,9 @@ def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
 
 
 def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:
-    """Check one metadata document, and all documents that are consolidated in it.
+    """Check one metadata document, and all that are consolidated in it.
 
-    Attributes are not looked at: they are values that nothing decodes. What is no JSON, or lacks what an
-    array needs, is left to the Zarr library, which refuses it.
+    Attributes are values that nothing decodes; what is no JSON, or lacks something, the Zarr library refuses.
     """
     folder, _, name = key.rpartition("/")
     try:

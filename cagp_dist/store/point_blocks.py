@@ -111,10 +111,7 @@ class PointSource:
         return found
 
     def rows(self, start: int, stop: int) -> Array:
-        """Read some observations: rows (m, p + 3) of point, value, noise variance and number.
-
-        Those without a value are left out.
-        """
+        """Read some observations that have values: rows (m, p + 3) of point, value, noise, number."""
         opened = self.opened()
         found = opened.isel({next(iter(opened.sizes)): slice(start, stop)})
         values = np.asarray(found[self.value].values, dtype=np.float64)
@@ -178,10 +175,7 @@ def create_blocks(folder: Path, source: PointSource, *, n: int, block_rows: int)
 
 
 def sort_block(folder: Path, source: PointSource, scale: Array, start: int, stop: int) -> int:
-    """Sort the observations from ``start`` to ``stop`` and write them: a task of executors.
-
-    Returns how many have values.
-    """
+    """Sort some observations and write them, a task of executors; returns how many have values."""
     from scipy.spatial import cKDTree
 
     arrays = _arrays(folder, mode="r+")

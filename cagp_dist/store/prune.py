@@ -28,10 +28,7 @@ def old_runs(root: Path, *, keep: int) -> list[Path]:
 
 
 def prune_runs(root: Path, *, keep: int) -> list[Path]:
-    """Remove the runs that `old_runs` lists, with their manifests and reports, and return their paths.
-
-    Observations, downloads and exported files stay. A kill at any moment leaves each run whole or gone.
-    """
+    """Remove old runs with their manifests and reports; a kill at any moment leaves each whole or gone."""
     old_runs(root, keep=keep)  # no folder is made where there is none
     with output_lock(root):
         found = old_runs(root, keep=keep)

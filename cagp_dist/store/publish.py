@@ -95,11 +95,7 @@ def publish(
 
 
 def published(root: Path, *, run_key: str) -> Path | None:
-    """Path of a run that is published already and verifies, else None.
-
-    A damaged run counts as not published, so that the job is done again; a warning in the log names
-    the damage.
-    """
+    """Path of a run that is published already and verifies, else None: damage is named in the log."""
     run = _run_path(root, run_key)
     if not run.exists():
         return None
@@ -208,10 +204,7 @@ def _publish_new(
 
 
 def install(staged: Path, listing: Path, run: Path) -> None:
-    """Flush a staged run to the disk and rename it, with its manifest, to its place, inside `output_lock`.
-
-    What is there already is replaced: it is damaged, or it would have counted as published.
-    """
+    """Flush a staged run to the disk and rename it over what is there, inside `output_lock`."""
     manifest.sync_tree(staged)
     with disk_errors(run):
         os.replace(listing, manifest.manifest_path(run))
@@ -223,10 +216,7 @@ def install(staged: Path, listing: Path, run: Path) -> None:
 
 
 def consolidate(staged: Path) -> None:
-    """Copy all metadata into the root, so that readers open a group quickly and without a warning.
-
-    Copies go stale in stores that change; a run never does, and the manifest covers both.
-    """
+    """Copy all metadata into the root, so that readers open a group quickly; a run never changes."""
     with warnings.catch_warnings():
         # Consolidated metadata is not in the text of the Zarr 3 specification; readers may ignore it.
         warnings.simplefilter("ignore", ZarrUserWarning)

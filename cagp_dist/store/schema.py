@@ -70,8 +70,7 @@ def prediction_group(
 
     A map without ``std`` has the mean alone: its error bars are in ``map_std``, on a coarser grid.
 
-    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees, names`` (q,), ``mean, observed`` (T, q),
-    ``std, computational_std, noise_variance`` (T, q) or (q,). Of a map (P,), (Q,) and (T, P, Q) for (T, q).
+    Shapes: (T, q), of error bars also (q,); of a map (T, P, Q) and (P, Q).
     """
     name, noisy = variable.name, None
     if std is not None:
@@ -117,13 +116,7 @@ def values_group(
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
-    """Group ``observations`` or ``error_draws``: values at points, or draws on a grid.
-
-    Draws are published in single precision.
-
-    Shapes: ``times`` (T,), ``latitude_degrees, longitude_degrees, names`` (n,), ``values`` (T, n); of N draws
-    (P,) and (Q,), and (1, N, P, Q).
-    """
+    """Group ``observations`` or ``error_draws``: values (T, n) at points, or draws (1, N, P, Q) on a grid."""
     name = ERROR_DRAW if group == ERROR_DRAWS else variable.name
     where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=group == ERROR_DRAWS)
     title = _TITLES[group].format(variable.long_name)
@@ -143,10 +136,7 @@ def regions_group(
     variable: Variable = T2M,
     resolution_degrees: float,
 ) -> xr.Dataset:
-    """Group ``regions``: means over regions, weighted with area.
-
-    Shapes: ``times`` (T,), ``mean`` (T, r), ``std, computational_std`` (T, r) or (r,).
-    """
+    """Group ``regions``: means (T, r) over regions, weighted with area; error bars also (r,)."""
     name = variable.name
     arrays = {f"{name}_mean": mean, f"{name}_std": std, f"{name}_std_computational": computational_std}
     definitions = [region.definition for region in regions]

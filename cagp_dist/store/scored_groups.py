@@ -39,12 +39,9 @@ def calibration_group(
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
-    """Group ``calibration``: PIT values at the test points, their histogram, and the pooled scores.
+    """Group ``calibration``: PIT values (T, q) at the test points, their histogram, and the pooled scores.
 
-    Whether the error bars hold what they promise is in its attributes ``calibration_status`` and
-    ``calibration_statement``, see `cagp_dist.calibration.verification.verdict`.
-
-    Shapes: ``pit`` (T, q), ``area_weight`` (q,).
+    Its attributes ``calibration_status`` and ``calibration_statement`` say whether error bars hold.
     """
     weights = unit_weights(area_weight, np.shape(latitude_degrees))
     where = unit_sphere(latitude_degrees, longitude_degrees)
@@ -136,13 +133,7 @@ def simulation_group(
     area_weight: ArrayLike,
     variable: Variable = T2M,
 ) -> xr.Dataset:
-    """Group ``simulation``: what the error bars of the solver did on fields drawn from the prior.
-
-    The verdict is in its attributes ``simulation_status`` and ``simulation_statement``, see
-    `cagp_dist.calibrate`.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (q,), ``area_weight`` (q,).
-    """
+    """Group ``simulation``: what the error bars of the solver did on fields drawn from the prior."""
     counts, tests, joint, scored = found.histogram, found.tests, found.joint, found.scores
     group = dataset(
         "simulation",

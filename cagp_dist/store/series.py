@@ -68,10 +68,7 @@ def current_version(root: Path) -> Path | None:
 
 
 def append_run(root: Path, run: Path) -> SeriesUpdate:
-    """Put the time of a run into the series, in the place of an earlier run of this time if there is one.
-
-    Call it inside `cagp_dist.store.publish.output_lock`. A run that is there already changes nothing.
-    """
+    """Put the time of a run into the series, in place of an earlier run of it, inside `output_lock`."""
     new = of_run(run)
     before = current_version(root)
     number = 1 if before is None else int(before.stem) + 1

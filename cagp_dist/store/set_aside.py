@@ -49,10 +49,7 @@ def _damaged(batch: Path) -> bool:
 
 
 def set_aside_preliminary(store: Path, field: xr.Dataset, *, now: datetime | None = None) -> Path | None:
-    """Move batches out of a store that have a time as preliminary that a field has as final.
-
-    All times of such a batch (`times_set_aside`) are gone from the store then, and are to be added again.
-    """
+    """Move batches out of a store that have a time as preliminary that a field has as final."""
     if not store.is_dir():
         return None
     with writing(store):
@@ -73,10 +70,7 @@ def _superseded(store: Path, field: xr.Dataset) -> list[str]:
 
 
 def remove_old_preliminary(store: Path) -> list[Path]:
-    """Remove all but the last `KEPT` folders of `set_aside_preliminary`, and return what was removed.
-
-    Call it when the final fields are in the store and were read back from it.
-    """
+    """Remove all but the last `KEPT` folders of preliminary fields, once the final ones were read back."""
     with writing(store):
         old = sorted(store.parent.glob(f"{escape(store.stem)}.preliminary-*"))[:-KEPT]
         for folder in old:

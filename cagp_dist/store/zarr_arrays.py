@@ -42,9 +42,7 @@ def write_group(
 ) -> None:
     """Write a dataset as a new group of a Zarr store, every chunk compressed and checksummed.
 
-    Encodings that the variables carry from where they were read (packing, chunks, filters) are dropped:
-    an inherited int16 packing would round variances to nothing.  Times are stored as CF int64, text as
-    variable-length UTF-8, floats with fill NaN.
+    Encodings that variables carry are dropped: an inherited int16 packing would round variances to nothing.
     """
     name = group.strip("/")
     if (Path(path) / name / "zarr.json").exists():

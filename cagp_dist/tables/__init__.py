@@ -13,15 +13,6 @@ from cagp_dist.tables.reading import read_places, read_table
 from cagp_dist.tables.table_files import DataFrameLike, TableLike
 
 __all__ = [
-    "IGNORED",
-    "DataFrameLike",
-    "MeasuredFields",
-    "Names",
-    "Places",
-    "Table",
-    "TableLike",
-    "by_time_and_place",
-    "noise_in",
-    "read_places",
-    "read_table",
-]
+    "IGNORED", "DataFrameLike", "MeasuredFields", "Names", "Places", "Table", "TableLike",
+    "by_time_and_place", "noise_in", "read_places", "read_table"
+]  # fmt: skip

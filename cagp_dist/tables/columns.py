@@ -39,10 +39,7 @@ MOST_COMPARED = 1000
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The columns of a table by their names, and what to call the table and its rows in messages.
-
-    ``as_written`` gives a column with the words that stand in its empty cells.
-    """
+    """The columns of a table by their names, and what messages call the table and its rows."""
 
     columns: Mapping[str, NDArray[Any]]
     title: str
@@ -133,10 +130,7 @@ class Columns:
         return found[0]
 
     def date(self, apart: Collection[str] = ()) -> dict[str, str]:
-        """Give the columns that make a time together by the names of `DATE`; none where there is no year.
-
-        Those in ``apart`` are none of them.
-        """
+        """Give the columns, none of those in ``apart``, that make a time together by the names of `DATE`."""
         found = {
             part: name
             for part in DATE
@@ -175,8 +169,7 @@ class Columns:
     def numbers(self, name: str) -> Array:
         """Give a column as float64; NaN where a cell is empty.
 
-        Temperatures of NOAA's Integrated Surface Database, "+0053,1", are tenths of a degree and a mark of
-        quality: those that are missing, 9999, or erroneous, marked 3 or 7, are NaN.
+        In NOAA's Integrated Surface Database "+0053,1" is tenths of a degree and a mark of quality.
         """
         column = self.columns[name]
         if np.ma.isMaskedArray(column):

@@ -66,11 +66,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredFields:
-    """Measurements by time and place.
-
-    A place appears again for each measurement that it has more than one of at a time, and for each noise that
-    it was measured with.
-    """
+    """Measurements by time and place; a place appears once for each repeat and each noise."""
 
     latitude_degrees: Array  # (n,), of the places
     longitude_degrees: Array

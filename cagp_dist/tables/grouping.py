@@ -16,10 +16,7 @@ SPARSE = 10
 
 
 def by_time_and_place(table: Table) -> MeasuredFields:
-    """Arrange measurements by time and place, so that times can share what is computed for their places.
-
-    Two measurements of one place at one time stay two: the place appears twice.
-    """
+    """Arrange measurements by time and place; a place that has two at one time appears twice."""
     rows = len(table.values)
     noise = np.zeros(rows) if table.noise_std is None else table.noise_std
     moments, when = (

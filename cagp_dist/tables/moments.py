@@ -61,10 +61,7 @@ def about_time(frame: Columns) -> frozenset[str]:
 
 
 def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collection[str] = ()) -> Moments:
-    """Read when some rows were measured; of columns in ``apart`` something else was said.
-
-    A column of dates and one of times of day, or of hours and minutes, make a time together.
-    """
+    """Read when some rows were measured; of columns in ``apart`` something else was said."""
     if given == IGNORED:
         return Moments(None, about_time(frame))
     chosen = frame.find("time", given, TIME, needed=False)

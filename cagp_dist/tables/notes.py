@@ -23,10 +23,7 @@ _EARTH_KILOMETRES = 6371.0
 
 
 def words_for_missing(name: str, cells: NDArray[Any]) -> str:
-    """Say how many cells without a value hold a word such as n/a; empty if none does.
-
-    NaN is a number, and a number that is named as missing has digits.
-    """
+    """Say how many cells without a value hold a word such as n/a, but for NaN; empty if none does."""
     words = [cell.strip() for cell in cells.tolist() if isinstance(cell, str)]
     words = [word for word in words if word and word.lower() != "nan" and not re.search(r"\d", word)]
     if not words:

@@ -33,8 +33,7 @@ def check_repeats(
 ) -> None:
     """Refuse rows that have the same keys (places, times, names) and differ in a column not looked at.
 
-    Texts count where they tell more than half of the repeated rows apart, and numbers that say what was
-    measured by the name of their column, or are few: others are measurements themselves.
+    Texts count where they tell over half of the rows apart, numbers if few or if their name tells.
     """
     import pandas as pd
 

@@ -11,14 +11,6 @@ from cagp_dist.variables.variable_names import (
 )
 
 __all__ = [
-    "T2M",
-    "UNCHECKED",
-    "VARIABLES",
-    "Log1p",
-    "Variable",
-    "canonical_name",
-    "describe_variable",
-    "range_error",
-    "variable_named",
-    "variable_of",
-]
+    "T2M", "UNCHECKED", "VARIABLES", "Log1p", "Variable", "canonical_name", "describe_variable",
+    "range_error", "variable_named", "variable_of"
+]  # fmt: skip

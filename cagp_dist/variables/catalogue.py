@@ -1,8 +1,4 @@
-"""The known quantities: names of ERA5, CMIP and the Climate Data Store that people map.
-
-The table is small on purpose. Any other name is taken as a file spells it, with the unit and the long name
-that the file states.
-"""
+"""The known quantities: names of ERA5, CMIP and the Climate Data Store; others are as files spell them."""
 
 from collections.abc import Mapping
 from math import log1p

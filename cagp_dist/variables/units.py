@@ -90,10 +90,7 @@ _UDUNITS = {"celsius": "degC", "fahrenheit": "degF", "k": "K", "pa": "Pa", "hpa"
 
 
 def plain_units(units: str) -> str:
-    """One spelling of each unit: ``m s**-1``, ``m/s``, ``M/S`` and ``m s^-1`` are ``m s-1``.
-
-    Lower case, but for the symbols with prefixes that case tells apart.
-    """
+    """One spelling of each unit: ``m s**-1``, ``m/s``, ``M/S`` and ``m s^-1`` are ``m s-1``."""
     text = normalize("NFKC", units.translate(_LOOKALIKES)).translate(_LOOKALIKES)
     text = " ".join(text.replace("**", "").replace("^", "").split())
     text = re.sub(r"[^\W\d_]+", _in_one_case, text)
@@ -128,10 +125,7 @@ def conversion(units: str, target: str) -> tuple[float, float] | None:
 
 
 def difference_factor(units: str, target: str) -> float | None:
-    """Factor that brings a difference of two values, such as an error, from one unit to another.
-
-    None if they are not known to convert; 1 where one of the units is not stated.
-    """
+    """Factor that brings a difference from one unit to another; None if not known, 1 if one is not stated."""
     if not units or not target:
         return 1.0
     (multiple, bare), (other, wanted) = scaled(units), scaled(target)
@@ -194,10 +188,7 @@ def squared(units: str) -> str:
 
 
 def amount(value: float, units: str, digits: int = 3) -> str:
-    """Write a number with its unit: kelvin with so many decimals, else with one significant digit more.
-
-    Kelvin that so many decimals would round to nothing, above a millionth, have two significant digits.
-    """
+    """Write a number with its unit: kelvin with so many decimals, else with one significant digit more."""
     number = f"{value:.{digits}f}" if units == "K" else f"{value:.{digits + 1}g}"
     if float(number) == 0.0 and abs(value) > 1e-6:
         number = f"{value:.2g}"

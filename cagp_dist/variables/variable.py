@@ -20,8 +20,7 @@ _COMMENT = (
 class Log1p:
     """The transform ``log(1 + x / 1 unit)`` of a quantity that is not negative and mostly small.
 
-    It is what models of precipitation commonly use: it brings a skewed quantity near to a normal one and is 0
-    where there was none. What lies below 0 within the plausible range is rounding of packed files: 0.
+    What lies below 0 within the plausible range is rounding of packed files: 0.
     """
 
     units: str  # of the quantity, as `Variable.units`

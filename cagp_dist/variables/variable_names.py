@@ -53,11 +53,7 @@ def describe_variable(
 ) -> tuple[Variable, tuple[float, float]]:
     """Variable of a field as a file has it, and what brings its values to the unit of the variable.
 
-    Temperatures in degrees Celsius or Fahrenheit become kelvin, pressures in hPa or inHg become Pa, winds in
-    knots become m s-1, and so on; a known quantity in a unit that does not convert to its own is refused. A
-    field whose long name says that it is an anomaly is taken as a free variable in the unit of the file: a
-    difference of one degree is one kelvin, and nothing is added to it. So is a field of which nothing but the
-    name is stated, unless that is a temperature or a pressure, whose values tell its unit.
+    An anomaly by its names, or what has nothing but a name, is a free variable in its own unit.
     """
     known = variable_named(name)
     stated = str(attributes.get("units", "") if units is None else units).strip()
