@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cagp_dist.likelihood.fit import fit
     from cagp_dist.likelihood.fit_result import FitResult, FitStatus, StandardErrors
     from cagp_dist.means import MEANS, BasisMean, LatitudeMean, LatitudePolynomial, mean_family
-    from cagp_dist.over_times import PosteriorOverTimes, condition_over_times
+    from cagp_dist.over_times import PosteriorOverTimes, condition_over_times, log_likelihood_over_times
     from cagp_dist.posterior.result import Posterior, Progress
     from cagp_dist.posterior.trace import Step
     from cagp_dist.prior import Prior
@@ -83,7 +83,7 @@ _HOMES = {
     "likelihood.fit": "fit",
     "likelihood.fit_result": "FitResult FitStatus StandardErrors",
     "means": "BasisMean LatitudeMean LatitudePolynomial mean_family MEANS",
-    "over_times": "condition_over_times PosteriorOverTimes",
+    "over_times": "condition_over_times log_likelihood_over_times PosteriorOverTimes",
     "posterior.result": "Posterior Progress",
     "posterior.trace": "Step",
     "prior": "Prior",
@@ -114,6 +114,7 @@ __all__ = [
     "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram", "TwoLevelBlockGaussSeidel",
     "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights", "calibrate", "cell_means",
     "condition", "condition_over_times", "covariate", "fit", "gradients", "krige", "krige_store",
+    "log_likelihood_over_times",
     "mean_family", "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_posterior",
     "space_filling_order", "unit_sphere"
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
@@ -61,6 +62,39 @@ def test_grids_with_the_same_gaps_t44():
     )
     np.testing.assert_allclose(found.mean.reshape(mean.shape), mean, rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(found.variance.reshape(mean.shape), variance, rtol=0.0, atol=1e-12)
+
+
+def test_the_likelihood_is_that_of_the_dense_kronecker_form_t44():
+    """Of places, and of a grid with gaps and a pole, whose Q copies are one observation."""
+    rng = np.random.default_rng(7)
+
+    def dense(X, noise, y):
+        K = np.kron(PRODUCT.time(HOURS[:, None], HOURS[:, None]), PRODUCT.space(X, X))
+        points = at_all_times(X, HOURS)
+        return multivariate_normal(rising(points), K + np.diag(np.tile(noise, len(HOURS)))).logpdf(y.ravel())
+
+    X, noise, y = places(40, 0), rng.uniform(0.1, 1.0, 40), rng.normal(size=(len(HOURS), 40))
+    prior = cagp.Prior(PRODUCT, noise, mean=rising)
+    found = cagp.log_likelihood_over_times(prior, X, HOURS, y, solver=cagp.Cholesky())
+    assert found == pytest.approx(dense(X, noise, y), rel=1e-12)
+
+    grid = cagp.LatLonGrid(np.linspace(-80.0, 90.0, 7), 10)
+    noise = np.repeat(rng.uniform(0.1, 1.0, 7), 10)  # by latitude
+    y = rng.normal(size=(len(HOURS), *grid.shape))
+    y[:, 2, 3:5] = np.nan
+    merged = y.copy()
+    merged[:, -1] = y[:, -1].mean(axis=1, keepdims=True)
+    there = ~np.isnan(y[0]).ravel()
+    there[-9:] = False  # copies of the pole
+    prior = cagp.Prior(PRODUCT, noise.reshape(grid.shape), mean=rising)
+    found = cagp.log_likelihood_over_times(prior, grid, HOURS, y, solver=cagp.Rings())
+    expected = dense(grid.points[there], noise[there], merged.reshape(len(HOURS), -1)[:, there])
+    assert found == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(ArgumentError, match="know no determinant"):
+        cagp.log_likelihood_over_times(prior, grid, HOURS, y, solver=cagp.GaussSeidel(3))
+    uneven = cagp.Prior(PRODUCT, rng.uniform(0.1, 1.0, grid.shape))
+    with pytest.raises(ArgumentError, match="varies along a latitude"):
+        cagp.log_likelihood_over_times(uneven, grid, HOURS, y, solver=cagp.Rings())
 
 
 def test_solvers_that_stop_early_state_their_own_error():

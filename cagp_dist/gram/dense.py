@@ -142,6 +142,10 @@ class CholeskySolve:
         """Diagonal of ``G^-1``, shape (n,)."""
         return self.gram.inverse_diagonal()
 
+    def logdet(self) -> float:
+        """Logarithm of the determinant of G."""
+        return 2.0 * float(np.log(np.diag(self.gram.factor)).sum())
+
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q); n^2 q flops."""
         half = self.gram.half_solve(covariance_with(self.gram.kernel, self.gram.X, targets))

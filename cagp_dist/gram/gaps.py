@@ -20,7 +20,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.budget.demand import FEW_MISSING, solves_window
-from cagp_dist.errors import NumericalError
+from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.few_missing import FewMissing, batches
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.masked import MaskedRings
@@ -109,6 +109,18 @@ class GridSolve:
             weights = self._system.weights(rows)
             fields[0, poles] = weights[np.arange(poles.size), poles].sum(axis=1)[:, None]
         return np.asarray(self._layout.restrict(fields)[0])
+
+    def logdet(self) -> float:
+        """``log|G_oo| = log|G| + log|[G^-1]_mm|``; of each pole, a row of Q copies, the mean alone."""
+        if not isinstance(self._system, FewMissing):
+            raise ArgumentError(
+                "the grid lacks too many points for its determinant, or its noise varies along a latitude; "
+                f"expected at most {FEW_MISSING:,} gaps and noise by latitude. Use points and cagp.Cholesky."
+            )
+        copies, noise = self._rings.grid.n_longitudes, self._rings.noise_by_latitude[self._layout.poles]
+        of_copies = float(((copies - 1) * np.log(noise) + np.log(copies)).sum())
+        of_gaps = 2.0 * float(np.log(np.diag(self._system.factor)).sum())
+        return self._rings.logdet() + of_gaps - of_copies
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q)."""

@@ -36,6 +36,10 @@ class ExactSolve(Protocol):
         """Diagonal of ``G^-1``, shape (n,)."""
         ...
 
+    def logdet(self) -> float:
+        """Logarithm of the determinant of G; `ArgumentError` where solves are iterative."""
+        ...
+
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'`` with ``V = k(targets, X)``: its diagonal (q,), or the whole matrix (q, q)."""
         ...

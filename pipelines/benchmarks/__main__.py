@@ -94,6 +94,7 @@ def summary(results: dict[str, Figures]) -> list[Line]:
     lines += _grid_summary(results)
     lines += _bounds_summary(results)
     lines += _scattered_summary(results)
+    lines += _times_summary(results)
     if variances := results.get("pathwise_variances"):
         lines += [
             Line("variances at 4,050 targets by samples: times columns", variances["ratio"], ">= 5"),
@@ -246,6 +247,28 @@ def _scattered_summary(results: dict[str, Figures]) -> list[Line]:
                 Line(f"store to store: 10^7 points, {text} targets: seconds", large[f"seconds_{q}"]),
                 Line("    peak memory of a worker, MiB", large[f"worker_mebibytes_{q}"]),
                 Line("    and of the client, MiB", large[f"client_mebibytes_{q}"]),
+            ]
+    return lines
+
+
+def _times_summary(results: dict[str, Figures]) -> list[Line]:
+    lines: list[Line] = []
+    for case, name, text, most_seconds in (
+        ("days_on_grid", "posterior", "30 days of 721 x 1440: posterior", 600),
+        ("days_on_grid", "likelihood", "30 days of 721 x 1440: likelihood", 600),
+        ("swath_window", "fit", "10^6 of a swath in 10 days: fit", 120),
+        ("swath_window", "map", "10^6 of a swath in 10 days: map of 64,800", 60),
+        ("observed_hours", "fit_and_maps", "744 hours of 1,617 cells, 5 % observed", 180),
+    ):
+        if figures := results.get(case):
+            lines += [
+                Line(f"{text}: seconds", figures[f"seconds_{name}"], f"<= {most_seconds}"),
+                Line(
+                    "    of all processors together",
+                    figures[f"processor_seconds_{name}"],
+                    f"<= {2 * most_seconds}",
+                ),
+                Line("    peak memory so far, MiB", figures[f"peak_mebibytes_{name}"], "<= 4096"),
             ]
     return lines
 

@@ -28,6 +28,7 @@ from pipelines.benchmarks import (
     reference,
     scattered,
     second_hour,
+    space_and_time,
     stored,
     sweeps,
 )
@@ -265,6 +266,9 @@ CASES: dict[str, Callable[[], Figures]] = {
         scattered.scattered_fit_large,
         stored.stored_workers,
         stored.stored_large,
+        space_and_time.days_on_grid,
+        space_and_time.swath_window,
+        space_and_time.observed_hours,
         maps.pathwise_variances,
         maps.map_job,
         maps.held_out_job,
@@ -278,7 +282,14 @@ CASES: dict[str, Callable[[], Figures]] = {
 }
 
 
-LARGE = ("scattered_large", "scattered_fit_large", "stored_large")
+LARGE = (
+    "scattered_large",
+    "scattered_fit_large",
+    "stored_large",
+    "days_on_grid",
+    "swath_window",
+    "observed_hours",
+)
 """Cases of minutes, which run only where they are asked for."""
 
 

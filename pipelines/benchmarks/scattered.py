@@ -58,11 +58,16 @@ def scattered_fit_large() -> Figures:
 
 
 def field(X: Array, *, seed: int = 0) -> Array:
-    """Draw observations (n,) of a field of the prior, by Vecchia's factor of the field without noise."""
+    """Draw observations (n,) of a field of the prior."""
+    return drawn(PRIOR, X, seed=seed)
+
+
+def drawn(prior: cagp.Prior, X: Array, *, seed: int = 0) -> Array:
+    """Draw observations (n,), by Vecchia's factor of the field without noise."""
     rng = np.random.default_rng(seed)
     with given_or_threads(None, None) as (executor, _):
-        factor = vecchia_factor(PRIOR.kernel, X, NUGGET, neighbours=DRAWN_FROM, executor=executor)
-    noise = np.sqrt(PRIOR.noise_number) * rng.standard_normal(len(X))
+        factor = vecchia_factor(prior.kernel, X, NUGGET, neighbours=DRAWN_FROM, executor=executor)
+    noise = np.sqrt(prior.noise_number) * rng.standard_normal(len(X))
     return factor.draw(rng.standard_normal(len(X))) + noise
 
 
