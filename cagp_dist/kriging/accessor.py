@@ -13,9 +13,10 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import dots, empty_map, shade
 from cagp_dist.cartography.frame import Frame, frame_of
-from cagp_dist.cartography.raster import half_cell
+from cagp_dist.cartography.raster import half_cell, resample
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.pages import templates
 from cagp_dist.store.geotiff import write_geotiff
 from cagp_dist.variables.units import symbol
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 WIDTH_INCHES = 6.4
 LETTERS_PER_INCH = 13
+ANIMATED_DPI = 150
 BESIDE_ASPECT = 1.6
 """Maps that are less wide, in units of their height, stand side by side."""
 
@@ -91,6 +93,47 @@ class Maps:
             _draw(figure, panel, frame, where, values, name=name, heading=wrapped)
         return figure
 
+    def animate(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
+        """Write a page on which a browser plays the maps of all times, in the same colours.
+
+        The page stands alone, some 20 kB for each time. Without scripts it shows the first time.
+        """
+        import matplotlib.pyplot as plt
+
+        figure, where, values = self.plot([variable]), horizontal(self._dataset), self._dataset[variable]
+        times = [dim for dim in values.dims if str(dim) not in where.dims]
+        if len(times) != 1:
+            plt.close(figure)
+            raise ArgumentError(
+                f"{variable!r} has the dimensions {', '.join(map(str, values.dims))}; expected one beside "
+                "those of the places, such as time. Choose of the others first: dataset.isel(sample=0)."
+            )
+        panel, title = figure.axes[0], str(values.attrs.get("long_name", variable))
+        panel.set_title(fill(title, round(LETTERS_PER_INCH * figure.get_figwidth())), fontsize=9, loc="left")
+        shown = panel.images[0] if panel.images else panel.collections[-1]
+        shown.set_clim(*_limits(values))
+        figure.set_dpi(ANIMATED_DPI)
+        frame, width, frames = _frame(where), round(ANIMATED_DPI * figure.get_figwidth()), []
+        for field in range(values.sizes[times[0]]):
+            one, heading = _one_field(values, where, field)
+            shown.set_array(_coloured(one, where, frame, width=width))
+            figure.canvas.draw()
+            figure.set_layout_engine("none")  # all lie as the first does
+            pixels = np.asarray(figure.canvas.buffer_rgba())  # type: ignore[attr-defined]
+            stamp = heading.removeprefix(f"{title}, ")
+            frames.append({"stamp": stamp, "picture": templates.picture_address(pixels)})
+        plt.close(figure)
+        page = templates.fill(
+            "frames",
+            scripts=("player.js", "frames.js"),
+            title=title,
+            frames=frames,
+            width=round(100 * figure.get_figwidth()),
+            height=round(100 * figure.get_figheight()),
+        )
+        Path(path).write_text(page, encoding="utf-8")
+        return Path(path)
+
     def to_geotiff(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
         """Write one variable as GeoTIFF: north up, EPSG:4326, float32, a band for each time."""
         if variable not in self._dataset.data_vars:
@@ -133,27 +176,23 @@ def _draw(
     from matplotlib.colors import Normalize
 
     assert isinstance(panel, Axes)
-    numbers = np.asarray(values.values, dtype=np.float64)
-    known = numbers[np.isfinite(numbers)]
-    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
-    if high - low < 1e-9 * max(1.0, abs(low)):
-        low, high = low - 0.5, high + 0.5
-    norm, colours = Normalize(low, high), COLOURS.get(name, "viridis")
+    norm, colours = Normalize(*_limits(values)), COLOURS.get(name, "viridis")
     rim = empty_map(panel, frame, color=MUTED)
     axes = where.axes
     if axes is not None:
-        field = numbers if where.dims[0] in where.latitude.dims else numbers.T
+        field = _by_latitude(values, where)
         shown: ScalarMappable = shade(panel, frame, rim, Axes2D(*axes), field, colours=colours, norm=norm)
     else:
         latitude, longitude = where.points
-        there = np.isfinite(numbers.ravel())
+        numbers = np.asarray(values.values, dtype=np.float64).ravel()
+        there = np.isfinite(numbers)
         shown = dots(
             panel,
             frame,
             rim,
             longitude[there],
             latitude[there],
-            numbers.ravel()[there],
+            numbers[there],
             colours=colours,
             norm=norm,
         )
@@ -162,6 +201,29 @@ def _draw(
     bar.outline.set_linewidth(0.5)
     bar.ax.tick_params(labelsize=8, length=2.5)
     bar.set_label(symbol(str(values.attrs.get("units", ""))), fontsize=8)
+
+
+def _limits(values: xr.DataArray) -> tuple[float, float]:
+    """Smallest and largest value; half a unit beside them where they are the same."""
+    numbers = np.asarray(values.values, dtype=np.float64)
+    known = numbers[np.isfinite(numbers)]
+    low, high = (float(known.min()), float(known.max())) if known.size else (0.0, 1.0)
+    return (low - 0.5, high + 0.5) if high - low < 1e-9 * max(1.0, abs(low)) else (low, high)
+
+
+def _by_latitude(values: xr.DataArray, where: Horizontal) -> Array:
+    """Values of a grid, latitude by latitude."""
+    numbers = np.asarray(values.values, dtype=np.float64)
+    return numbers if where.dims[0] in where.latitude.dims else numbers.T
+
+
+def _coloured(values: xr.DataArray, where: Horizontal, frame: Frame, *, width: int) -> Array:
+    """Give what a map colours: pixels of a grid, so many across, or the dots that have values."""
+    if where.axes is not None:
+        grid = Axes2D(*where.axes)
+        return resample(grid, _by_latitude(values, where), *frame.pixels(width))
+    numbers = np.asarray(values.values, dtype=np.float64).ravel()
+    return numbers[np.isfinite(numbers)]
 
 
 def _frame(where: Horizontal) -> Frame:

@@ -6,7 +6,6 @@ the large map and recolours the dots; without it, all maps are there all the sam
 """
 
 import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import resample
+from cagp_dist.pages.templates import picture_address
 from cagp_dist.report.maps import ColourScale, drawing_order, map_frame, map_scales, shown_mean
 from cagp_dist.report.published import Grid, PublishedRun, TestPoints, each_map
 from cagp_dist.report.report_tables import UNSCORED, by_time
@@ -180,19 +180,10 @@ def _dots(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScale]
 
 def _picture(raster: Raster, scale: ColourScale) -> str:
     """Colour a raster, transparent where it is NaN, as a data URL."""
-    from PIL import Image, features
-
     known = np.isfinite(raster)
     pixels = _colours(scale)[_steps(np.where(known, raster, scale.low), scale)]
     pixels[~known] = 0
-    file = io.BytesIO()
-    if features.check("webp"):
-        Image.fromarray(pixels, "RGBA").save(file, "WEBP", quality=82, method=4)
-        kind = "webp"
-    else:
-        Image.fromarray(pixels, "RGBA").quantize(128).save(file, "PNG", optimize=True)
-        kind = "png"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return picture_address(pixels)
 
 
 def _steps(values: Array | Raster, scale: ColourScale) -> NDArray[np.uint8]:

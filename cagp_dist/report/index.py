@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from cagp_dist.pages.templates import fill
 from cagp_dist.report import report_page
 from cagp_dist.report.drawing import (
     ACCENT,
@@ -21,7 +22,6 @@ from cagp_dist.report.drawing import (
     title,
 )
 from cagp_dist.report.page import BROKEN_DOWN
-from cagp_dist.report.templates import fill
 from cagp_dist.report.thumbnails import Picture, ThumbnailScale, picture_of, thumbnail, thumbnail_scales
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all
 from cagp_dist.service.published_runs import COVERAGE_LEVEL, RunEntry, list_runs

@@ -8,11 +8,11 @@ from markupsafe import Markup
 
 from cagp_dist.calibration.verification.pit import CORRELATED_TEST_POINTS, histogram
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
+from cagp_dist.pages.templates import fill
 from cagp_dist.report import by_stratum
 from cagp_dist.report import report_tables as tables
 from cagp_dist.report.every_time import Gallery
 from cagp_dist.report.published import PublishedRun, Simulation
-from cagp_dist.report.templates import fill
 from cagp_dist.report.wording import (
     COVERAGE_WORDS,
     NOT_EXACTLY_CALIBRATED,
@@ -54,7 +54,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     before = ["not recalibrated"] if run.calibration.recalibrated else []
     return fill(
         "page",
-        script="times.js" if every_time is not None else "",
+        scripts=("player.js", "times.js") if every_time is not None else (),
         title=f"{run.variable.heading}, {when_all(run.times)}",
         lede=_lede(run),
         figures=_captioned(run, figures),

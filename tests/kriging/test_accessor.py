@@ -1,9 +1,15 @@
 """Pictures: what is drawn where, read back from the figure."""
 
+import base64
+import io
+import json
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import xarray as xr
+from PIL import Image
 
 import cagp_dist.kriging  # noqa: F401 (registers the accessor)
 from cagp_dist.cartography.frame import EqualEarth, PlateCarree, frame_of
@@ -25,6 +31,10 @@ def plane(latitude, longitude):
         {"mean": (("lat", "lon"), north + 0.001 * ((east + 180.0) % 360.0 - 180.0), {"units": "K"})},
         coords={"lat": latitude, "lon": longitude},
     )
+
+
+def decoded(address):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB"))
 
 
 def image_of(figure):
@@ -84,3 +94,22 @@ def test_one_of_several_times_is_drawn_and_named():
         both.cagp.plot("mean", field=2)
     with pytest.raises(ArgumentError, match=r"no variable \['std'\]"):
         both.cagp.plot()
+
+
+def test_all_times_are_frames_of_a_page_in_the_same_colours(tmp_path):
+    """The same field three times, the second of them higher: the pictures of the others are the same."""
+    field = plane(np.arange(0.0, 5.0), np.arange(0.0, 5.0))
+    moments = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], dtype="datetime64[ns]")
+    days = xr.concat([field, field + 2.0, field], dim="time").assign_coords(time=moments)
+    days["std"] = days["mean"] + xr.DataArray([0.0, 1.0], dims="sample")
+    text = days.cagp.animate(tmp_path / "days.html").read_text(encoding="utf-8")
+    found = json.loads(re.search(r'id="frames-data">(.*?)</script>', text)[1])
+    assert [frame["stamp"] for frame in found] == ["2020-01-01 00:00", "2020-01-02 00:00", "2020-01-03 00:00"]
+    first, second, third = (decoded(frame["picture"]).astype(float) for frame in found)
+    np.testing.assert_array_equal(first, third)
+    there = np.abs(second - first).max(axis=2) > 20.0  # more than the compression loses
+    assert 0.2 < there.mean() < 0.9  # the map, and not its frame and colour bar
+    assert f'<img id="frame" src="{found[0]["picture"]}"' in text  # what is there without scripts
+    assert plt.get_fignums() == []
+    with pytest.raises(ArgumentError, match=r"'std' has the dimensions .*expected one beside"):
+        days.cagp.animate(tmp_path / "days.html", "std")

@@ -18,11 +18,11 @@ from PIL import Image, features
 from cagp_dist.cartography import basemap
 from cagp_dist.cartography.frame import PlateCarree
 from cagp_dist.cartography.raster import resample
+from cagp_dist.pages.templates import _digest
 from cagp_dist.report import every_time, write_report
 from cagp_dist.report.every_time import PIXELS, scales_of_all_times, survey
 from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, ColourScale, drawing_order, map_frame, map_scales
 from cagp_dist.report.published import each_map, read_run
-from cagp_dist.report.templates import _digest
 from cagp_dist.variables import T2M
 
 from .make_run import make_run
@@ -215,6 +215,8 @@ def test_a_browser_shows_the_chosen_time(daily, tmp_path) -> None:
         capture_output=True, text=True, check=True, timeout=600,
     ).stdout  # fmt: skip
     assert "<title>1</title>" not in shown
+    assert 'aria-valuetext="4 January 2017, 12:00 UTC"' in shown  # the slider
+    assert ">play</button>" in shown
     assert "The maps show time 4 of 5, 4 January 2017, 12:00 UTC." in shown
     assert re.search(r'<image [^>]*id="mean-image[^>]*', shown)
     large = re.search(r'<image href="([^"]+)" id="mean-image', shown)

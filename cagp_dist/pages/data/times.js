@@ -12,6 +12,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (svg) maps[name] = { picture, dots, svg, first: picture?.getAttribute("href") };
   }
   const bytes = text => Uint8Array.from(atob(text), letter => letter.charCodeAt(0));
+  const play = player(buttons.length, "time shown in the maps", show);
   let shown = 0;
 
   function show(index) {
@@ -40,21 +41,22 @@ document.addEventListener("DOMContentLoaded", () => {
     buttons[shown].setAttribute("aria-pressed", "false");
     buttons[index].setAttribute("aria-pressed", "true");
     shown = index;
-    choose.querySelector("select").selectedIndex = index;
+    select.selectedIndex = index;
+    play.moved(index, data.stamps[index]);
     said.textContent = `The maps show time ${index + 1} of ${buttons.length}, ${data.stamps[index]}.`;
   }
 
   const select = document.createElement("select");
   select.setAttribute("aria-label", "time shown in the maps");
   data.stamps.forEach(stamp => select.add(new Option(stamp)));
-  select.addEventListener("change", () => show(select.selectedIndex));
+  select.addEventListener("change", () => play.choose(select.selectedIndex));
   const step = (name, by) => {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = name;
-    button.addEventListener("click", () => show((shown + by + buttons.length) % buttons.length));
+    button.addEventListener("click", () => play.choose((shown + by + buttons.length) % buttons.length));
     return button;
   };
-  choose.append(step("earlier", -1), select, step("later", 1));
-  buttons.forEach((button, index) => button.addEventListener("click", () => show(index)));
+  choose.append(step("earlier", -1), select, step("later", 1), ...play.elements);
+  buttons.forEach((button, index) => button.addEventListener("click", () => play.choose(index)));
 });
