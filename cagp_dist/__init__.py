@@ -114,9 +114,8 @@ __all__ = [
     "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram", "TwoLevelBlockGaussSeidel",
     "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights", "calibrate", "cell_means",
     "condition", "condition_over_times", "covariate", "fit", "gradients", "krige", "krige_store",
-    "log_likelihood_over_times",
-    "mean_family", "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_posterior",
-    "space_filling_order", "unit_sphere"
+    "log_likelihood_over_times", "mean_family", "open_executor", "posterior_by_samples", "posterior_mean",
+    "run", "sample_posterior", "space_filling_order", "unit_sphere"
 ]  # fmt: skip
 
 
