@@ -3,31 +3,23 @@
 import math
 from dataclasses import dataclass
 
-DOUBLE = 8
-"""Bytes of a number."""
+DOUBLE = 8  # Bytes of a number
 
+# Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB
 FEW_MISSING = 8192
-"""Missing points of a grid up to which an exact identity is used: a dense matrix of that size is 0.5 GiB."""
 
-MOST_WINDOW_FLOPS = 10**14
-"""Of the factor of a window of a grid: half an hour on one core."""
+MOST_WINDOW_FLOPS = 10**14  # Of the factor of a window of a grid: half an hour on one core
 
+# Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``
 PRODUCTS_OF_NOISE = 12
-"""Products to a relative residual of 1e-10 over the root of the condition number: ``log(2 / 1e-10) / 2``."""
 
-GAP_PRODUCTS = 80
-"""Products that a solve with more missing points takes, about."""
-
-MOST_PRODUCTS = 2000
-"""Products after which an iteration is given up."""
-
-RANGE_BYTES = 96 * 2**20
-"""Blocks of one range of wavenumbers: enough for a task, small enough for a worker."""
-
+GAP_PRODUCTS = 80  # Products that a solve with more missing points takes, about
+MOST_PRODUCTS = 2000  # Products after which an iteration is given up
+RANGE_BYTES = 96 * 2**20  # Blocks of one range of wavenumbers: enough for a task, small enough for a worker
 FEWEST_RANGES = 4
 
+# Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache
 TABLE_ENTRIES = 200_000
-"""Kernel values that are evaluated and transformed at a time, 1.6 MB: they stay in the second-level cache."""
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,10 @@ from cagp_dist.budget.plan import Plan, check_peak, common_bytes, plan_without_t
 from cagp_dist.remedies import Remedy
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
-GRID_COLUMNS = 16
-"""Fields of a grid that are solved at once."""
-
-LEAST_ALIKE = 0.25
-"""Views in units of cells up to which sums over a grid are taken view by view."""
-
-TRANSFORM_FLOPS = 300
-"""Of a Fourier transform along longitude, for each wavenumber, about."""
-
-RING_GROUP_ENTRIES = 2**26
-"""Entries of a tall matrix of one column group on a grid, about: 0.5 GiB."""
+GRID_COLUMNS = 16  # Fields of a grid that are solved at once
+LEAST_ALIKE = 0.25  # Views in units of cells up to which sums over a grid are taken view by view
+TRANSFORM_FLOPS = 300  # Of a Fourier transform along longitude, for each wavenumber, about
+RING_GROUP_ENTRIES = 2**26  # Entries of a tall matrix of one column group on a grid, about: 0.5 GiB
 
 
 def plan_ring_sweeps(

@@ -11,12 +11,12 @@ from cagp_dist.tiling import POINT_TILE, Range, block_ranges
 ENTRY_NANOSECONDS = 1.1
 FLOP_NANOSECONDS = 1 / 45
 
+# What it costs to hand out a task, to a thread and through a Dask scheduler
 TASK_SECONDS = 5e-5
 DASK_TASK_SECONDS = 1e-3
-"""What it costs to hand out a task, to a thread and through a Dask scheduler."""
 
+# Kernel values that a task which averages over cells holds at a time, and their products by weights
 CELL_ENTRIES = 2 * 2**20
-"""Kernel values that a task which averages over cells holds at a time, and their products by weights."""
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ from cagp_dist.remedies import Remedy
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import STRIPS, Range, block_ranges, column_groups, panel_count, row_tile_size, split
 
+# Tiles kept between sweeps, at most: a constant, however many points there are
 TILE_CACHE_BYTES = 340 * 2**20
-"""Tiles kept between sweeps, at most: a constant, however many points there are."""
 
+# Above this many columns evaluating a tile is too small a part of the work to keep it
 TILE_CACHE_COLUMNS = 122
-"""Above this many columns evaluating a tile is too small a part of the work to keep it."""
 
-PART_ENTRIES = 2**25
-"""Covariances of points and targets that an exact solve holds at a time, about: 0.25 GiB."""
+PART_ENTRIES = 2**25  # Covariances of points and targets that an exact solve holds at a time, about: 0.25 GiB
 
+# What a task that was handed out takes in this process, and for each of its tiles (measured)
 TASK_BYTES = 1500
 TASK_TILE_BYTES = 300
-"""What a task that was handed out takes in this process, and for each of its tiles (measured)."""
 
 
 class ActionCost(NamedTuple):

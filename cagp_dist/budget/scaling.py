@@ -25,18 +25,14 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.text import counted, rough_duration
 from cagp_dist.tiling import POINT_TILE, STRIPS, block_ranges, panel_count, row_tile_size
 
+# What a worker of one thread spends between two tasks, to take the one and report the other (measured)
 WORKER_TASK_SECONDS = 2e-3
-"""What a worker of one thread spends between two tasks, to take the one and report the other (measured)."""
 
+# From the end of a task to the begin of one that waits for it: the scheduler hears and says (measured)
 HOP_SECONDS = 5e-3
-"""From the end of a task to the begin of one that waits for it: the scheduler hears and says (measured)."""
 
-SERIAL_FLOP = 4.0
-"""A flop of QR and of Cholesky by columns, in this process, over one of a tile (measured)."""
-
-MOST_WORKERS = 1024
-"""Up to which a best number of workers is looked for, by powers of two."""
-
+SERIAL_FLOP = 4.0  # A flop of QR and of Cholesky by columns, in this process, over one of a tile (measured)
+MOST_WORKERS = 1024  # Up to which a best number of workers is looked for, by powers of two
 LIMITS = ("work", "chain", "messages", "scheduler")
 _PHRASES = {
     "work": "the work itself",

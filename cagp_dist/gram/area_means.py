@@ -12,11 +12,8 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.regions import Box, Cells, Region, as_regions
 
-RESOLUTION_DEGREES = 2.0
-"""Height of the cells of a mean over a region."""
-
-SAME_NODE_DEGREES = 1e-9
-"""Middles of cells of two regions that are closer are one node."""
+RESOLUTION_DEGREES = 2.0  # Height of the cells of a mean over a region
+SAME_NODE_DEGREES = 1e-9  # Middles of cells of two regions that are closer are one node
 
 
 def area_means(

@@ -11,11 +11,10 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 
-MOST_CELLS = 10_000_000
-"""Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare."""
+MOST_CELLS = 10_000_000  # Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare
 
+# Nodes along a side of a cell, where they follow from the distance of the observed points
 FEWEST_NODES, MOST_NODES = 2, 8
-"""Nodes along a side of a cell, where they follow from the distance of the observed points."""
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -35,20 +35,11 @@ from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
-FEW_POINTS = 1024
-"""Observed points up to which a Cholesky factor gives the exact variance in no time."""
-
-NEIGHBOURS = 64
-"""Nearest observed points that the trial solution of a target may use, at least."""
-
-GROUP = 64
-"""Targets that share one trial problem, at most: those of all of them together."""
-
-MOST_MEMBERS = 1024
-"""Observed points of such a problem, at most; its matrix takes 8 MB, as does the factor."""
-
-ENTRIES = 2**20
-"""Kernel values that a task holds at a time, 8 MB."""
+FEW_POINTS = 1024  # Observed points up to which a Cholesky factor gives the exact variance in no time
+NEIGHBOURS = 64  # Nearest observed points that the trial solution of a target may use, at least
+GROUP = 64  # Targets that share one trial problem, at most: those of all of them together
+MOST_MEMBERS = 1024  # Observed points of such a problem, at most; its matrix takes 8 MB, as does the factor
+ENTRIES = 2**20  # Kernel values that a task holds at a time, 8 MB
 
 
 class ExactVariance:

@@ -28,15 +28,15 @@ from cagp_dist.latlon.entries import PlacesOnGrid
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.views import Views
 
+# Noise over field variance up to which variances at points of the grid itself are differences from it: they
+# then lose three digits at most
 QUIET = 1e3
-"""Noise over field variance up to which variances at points of the grid itself are differences from it: they
-then lose three digits at most."""
 
+# Entries of the inverse, in units of its largest, that count as zero far from a missing point
 NEGLIGIBLE = 1e-12
-"""Entries of the inverse, in units of its largest, that count as zero far from a missing point."""
 
+# Points of the grid for which the missing points near by are collected at once
 BAND_ROWS, BAND_COLUMNS = 8, 32
-"""Points of the grid for which the missing points near by are collected at once."""
 
 
 @dataclass(frozen=True, eq=False)

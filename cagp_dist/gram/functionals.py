@@ -24,18 +24,14 @@ from cagp_dist.latlon.views import SAME_DEGREES, Views
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, sparray, spmatrix
 
+# Nodes whose covariances are held at a time, whole functionals; a constant, so that no bit depends on workers
 NODES_AT_ONCE = 512
-"""Nodes whose covariances are held at a time, whole functionals; a constant, so that no bit depends on
-workers."""
 
+# Largest weight of a functional: variances, with its square, neither over- nor underflow
 LEAST_WEIGHT, MOST_WEIGHT = 1e-100, 1e100
-"""Largest weight of a functional: variances, with its square, neither over- nor underflow."""
 
-ROWS_AT_ONCE = 2048
-"""Points whose covariances with those nodes are held at a time: 8 MB."""
-
-SQUARE_NODES = 256
-"""Nodes whose covariances with each other are evaluated at a time."""
+ROWS_AT_ONCE = 2048  # Points whose covariances with those nodes are held at a time: 8 MB
+SQUARE_NODES = 256  # Nodes whose covariances with each other are evaluated at a time
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -31,15 +31,12 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
 
-TOLERANCE = 1e-10
-"""Relative residual of the iteration for many missing points."""
+TOLERANCE = 1e-10  # Relative residual of the iteration for many missing points
+TRUSTED_BOUND = 1e12  # Condition number up to which its cheap upper bound is good enough
 
-TRUSTED_BOUND = 1e12
-"""Condition number up to which its cheap upper bound is good enough."""
-
+# Noise over field variance above which the downdate of the grid itself would be lost to rounding as a
+# difference of the inverse's diagonal; it then comes from solves, as that of points
 LOUDEST = 1e6
-"""Noise over field variance above which the downdate of the grid itself would be lost to rounding as a
-difference of the inverse's diagonal; it then comes from solves, as that of points."""
 
 
 class GridSolve:

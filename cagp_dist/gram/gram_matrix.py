@@ -30,11 +30,9 @@ class ExactSolve(Protocol):
 
     def weights(self, residuals: Array) -> Array:
         """``G^-1 b`` for b (n, T)."""
-        ...
 
     def inverse_diagonal(self) -> Array:
         """Diagonal of ``G^-1``, shape (n,)."""
-        ...
 
     def logdet(self) -> float:
         """Logarithm of the determinant of G; `ArgumentError` where solves are iterative."""
@@ -42,7 +40,6 @@ class ExactSolve(Protocol):
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'`` with ``V = k(targets, X)``: its diagonal (q,), or the whole matrix (q, q)."""
-        ...
 
 
 class Gram(Protocol):
@@ -77,15 +74,12 @@ class Gram(Protocol):
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
-        ...
 
     def __matmul__(self, columns: Array) -> Array:
         """``G @ columns`` for columns of shape (n,) or (n, r)."""
-        ...
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G @ columns`` for columns (n, r), on an executor."""
-        ...
 
     def cross(
         self, targets: Targets, columns: Array, *, executor: Executor, product: Array | None = None
@@ -94,11 +88,9 @@ class Gram(Protocol):
 
         ``product`` is ``G @ columns`` if the caller has it; some Grams need nothing else.
         """
-        ...
 
     def exact(self, *, executor: Executor) -> ExactSolve | None:
         """Exact solves that use the structure of this Gram, or None if there are none."""
-        ...
 
 
 def check_noise(noise_variance: Array, *, n: int) -> None:

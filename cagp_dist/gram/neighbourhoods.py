@@ -22,38 +22,19 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from scipy.spatial import cKDTree
 
-CELL = 2048
-"""Targets of a cell, at most; fewer where there are few, so that all workers have some."""
-
+CELL = 2048  # Targets of a cell, at most; fewer where there are few, so that all workers have some
 FEWEST_OF_CELL, OF_ANCHOR = 16, 64
 CELLS = 24
 
-AT_ONCE = 16
-"""Cells that are handed out at a time, for each worker."""
-
-PIECE = 512
-"""Observed points of a piece that is inside a halo, or outside, or looked at point by point."""
-
-GROUP_FLOPS = 3e5
-"""What handing out a group takes, in flops."""
-
-ROUNDING = 1e-12
-"""Part of its variance below which an observation is known from others: it is left out."""
-
-LONG = 384
-"""Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows."""
-
-LEAF = 8
-"""Observations of which a mean is taken: fewer lose less of where they are, more of them say more."""
-
-ENTRIES = 2**22
-"""Kernel values that a joint law holds at a time: 32 MiB."""
-
-RELIABLE = 1e-3
-"""Part of the prior variance below which noise makes no difference to the share in a mean."""
-
-IDENTIFIED = 1e-8
-"""Part of a column of a local drift that must be left beside the others."""
+AT_ONCE = 16  # Cells that are handed out at a time, for each worker
+PIECE = 512  # Observed points of a piece that is inside a halo, or outside, or looked at point by point
+GROUP_FLOPS = 3e5  # What handing out a group takes, in flops
+ROUNDING = 1e-12  # Part of its variance below which an observation is known from others: it is left out
+LONG = 384  # Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows
+LEAF = 8  # Observations of which a mean is taken: fewer lose less of where they are, more of them say more
+ENTRIES = 2**22  # Kernel values that a joint law holds at a time: 32 MiB
+RELIABLE = 1e-3  # Part of the prior variance below which noise makes no difference to the share in a mean
+IDENTIFIED = 1e-8  # Part of a column of a local drift that must be left beside the others
 
 
 def metric(kernel: Kernel, columns: int) -> Array:
@@ -303,8 +284,8 @@ class Settings:
         return self.neighbours + LEAF * self.coarse
 
 
+# Targets of a cell that share their neighbours, these, and leaves: see `groups`
 Shared: TypeAlias = tuple[Indices, Indices, Indices]
-"""Targets of a cell that share their neighbours, these, and leaves: see `groups`."""
 
 
 class CellPosterior(NamedTuple):

@@ -23,11 +23,10 @@ from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.gram.tiled import TiledGram
 from cagp_dist.runtime import Executor
 
+# Times the trace of A: how far rounding may move its eigenvalues, at most
 ROUNDING = 8.0 * np.finfo(np.float64).eps
-"""Times the trace of A: how far rounding may move its eigenvalues, at most."""
 
-WIDTH = 64
-"""Columns that are worked on at a time; a constant, so that their sums never change."""
+WIDTH = 64  # Columns that are worked on at a time; a constant, so that their sums never change
 
 
 def quadrature_bounds(

@@ -46,11 +46,11 @@ from cagp_dist.tiling import Range
 
 T = TypeVar("T")
 
+# Columns that are sent with a task, at most: the scheduler of Dask keeps what is sent
 TASK_COLUMN_BYTES = 8 * 2**20
-"""Columns that are sent with a task, at most: the scheduler of Dask keeps what is sent."""
 
+# Factors of all ranges, in this process or as handles of what lies on the workers
 Kept = Sequence[Handle[Factors] | Factors]
-"""Factors of all ranges, in this process or as handles of what lies on the workers."""
 
 
 class RingGram:

@@ -12,14 +12,13 @@ from cagp_dist.gram.functionals import LinearFunctionals, functional_panel, view
 from cagp_dist.kernels import Kernel, point_columns
 from cagp_dist.latlon.grid import LatLonGrid
 
+# Where weights cancel, the part of what the variance would be without that by which rounding is measured
 CANCELLATION = 1e-6
-"""Where weights cancel, the part of what the variance would be without that by which rounding is measured."""
 
-VIEWS_AT_ONCE = 8
-"""Views whose covariances with the whole grid are held at a time."""
+VIEWS_AT_ONCE = 8  # Views whose covariances with the whole grid are held at a time
 
+# What a posterior is wanted of: the field at points (q, p) or on a whole grid, or weighted sums of it
 Targets = Array | LatLonGrid | LinearFunctionals
-"""What a posterior is wanted of: the field at points (q, p) or on a whole grid, or weighted sums of it."""
 
 
 def target_points(targets: Targets) -> Array:

@@ -20,11 +20,8 @@ from cagp_dist.lapack import cholesky_in_place, solve_lower
 from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.tiling import Range, block_ranges
 
-TASK_POINTS = 2048
-"""Points whose weights are a task."""
-
-BATCH = 32
-"""Matrices of neighbours that are there at a time."""
+TASK_POINTS = 2048  # Points whose weights are a task
+BATCH = 32  # Matrices of neighbours that are there at a time
 
 
 @dataclass(frozen=True, eq=False)

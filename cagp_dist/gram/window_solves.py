@@ -31,25 +31,23 @@ from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.latlon.toeplitz import BlockToeplitz
 from cagp_dist.runtime import Executor, ThreadExecutor
 
+# Relative residual at which a solve, for the mean and for variances, is taken as it comes; else it is refined
 TOLERANCE, VARIANCE_TOLERANCE = 1e-10, 1e-9
-"""Relative residual at which a solve, for the mean and for variances, is taken as it comes; else it is
-refined."""
 
 MOST_REFINEMENTS = 30
 
+# Columns that are in memory at once, and those of them that a task solves
 BATCH_COLUMNS = 16 * GRID_COLUMNS
 SIDE_COLUMNS = 4 * GRID_COLUMNS
-"""Columns that are in memory at once, and those of them that a task solves."""
 
+# Entries of the inverse between missing and other points that are in memory at once: 0.25 GiB
 MISSING_ENTRIES = 2**25
-"""Entries of the inverse between missing and other points that are in memory at once: 0.25 GiB."""
 
-ON_GRID_DEGREES = 1e-9
-"""Targets closer than this to a point of the window are that point."""
+ON_GRID_DEGREES = 1e-9  # Targets closer than this to a point of the window are that point
 
+# Noise over field variance above which targets in the window are solved for like others: beyond, their
+# downdate would be lost to rounding as a difference of the inverse's diagonal
 LOUDEST = 1e6
-"""Noise over field variance above which targets in the window are solved for like others: beyond, their
-downdate would be lost to rounding as a difference of the inverse's diagonal."""
 
 
 @dataclass(frozen=True, eq=False)

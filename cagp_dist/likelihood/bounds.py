@@ -13,9 +13,7 @@ from cagp_dist.likelihood.numbering import NAMES, Numbering
 T = TypeVar("T")
 
 Limits = tuple[float, float]
-OwnLimits = Limits | tuple[Limits, ...]
-"""Of a lengthscale, or of one for each coordinate."""
-
+OwnLimits = Limits | tuple[Limits, ...]  # Of a lengthscale, or of one for each coordinate
 SMALLEST_RATIO, LARGEST_RATIO = 1e-8, 1e8
 """Noise variance in units of the variance: below, R may be singular in floating point; above, all is noise.
 
@@ -23,20 +21,15 @@ They limit what is sought. Where the limits of both variances ask for more, such
 these decide.
 """
 
+# The same of the variance of another part of a sum, in units of that of the first
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-4, 1e4
-"""The same of the variance of another part of a sum, in units of that of the first."""
 
+# Largest lengthscale, in extents: of all coordinates, and of one by itself, on which nothing may depend
 WIDEST, WIDEST_OWN = 10.0, 100.0
-"""Largest lengthscale, in extents: of all coordinates, and of one by itself, on which nothing may depend."""
 
-ABOVE = 1e-6
-"""Part of it by which the noise variance of every point stays above zero."""
-
-SAME = 1e-9
-"""Limits of a logarithm that differ by less are the same."""
-
-TOUCHING = 1e-6
-"""A parameter this close to a limit, in its logarithm, is on it."""
+ABOVE = 1e-6  # Part of it by which the noise variance of every point stays above zero
+SAME = 1e-9  # Limits of a logarithm that differ by less are the same
+TOUCHING = 1e-6  # A parameter this close to a limit, in its logarithm, is on it
 
 
 @dataclass(frozen=True)

@@ -17,26 +17,23 @@ from cagp_dist.likelihood.fit import (
 from cagp_dist.likelihood.kernel_choice import MOST_COMPARED
 from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS
 
+# Evaluations of the first level from three starts, and of each further one, for one kernel
 CLIMBS, LATER = 66, 8
-"""Evaluations of the first level from three starts, and of each further one, for one kernel."""
 
-OF_A_SUM = 4
-"""How many times more they are for each further kernel of a sum."""
+OF_A_SUM = 4  # How many times more they are for each further kernel of a sum
 
+# Evaluations in place of one where the noise of each point deviates: the best variance is searched for
 DEVIATING = 4
-"""Evaluations in place of one where the noise of each point deviates: the best variance is searched for."""
 
+# The same by Vecchia's likelihood, whose Fisher scoring goes on from the first level in a few
 SCORINGS, LATER_SCORINGS = 24, 3
-"""The same by Vecchia's likelihood, whose Fisher scoring goes on from the first level in a few."""
 
-GOING_ON = 2
-"""Of the first level, where it goes on from a comparison of kernels."""
+GOING_ON = 2  # Of the first level, where it goes on from a comparison of kernels
 
+# Of one conditional, in one evaluation with the expected information, on one core
 CONDITIONAL_SECONDS = 27e-6
-"""Of one conditional, in one evaluation with the expected information, on one core."""
 
-ORDER_SECONDS = 14e-6
-"""Of the order, for each point, before the first evaluation."""
+ORDER_SECONDS = 14e-6  # Of the order, for each point, before the first evaluation
 
 
 class FitSize(NamedTuple):

@@ -54,36 +54,27 @@ if TYPE_CHECKING:
 Data = ResidualsAtPoints | Gridded
 Method = Literal["auto", "rings", "dense", "vecchia", "pathwise", "elbo"]
 
-ASKED = "asked for"
-"""Reason of a method that somebody chose."""
+ASKED = "asked for"  # Reason of a method that somebody chose
+MOST_DENSE_POINTS = 2_000  # Above, conditionals on neighbours take less than n^3 and find nearly the same
 
-MOST_DENSE_POINTS = 2_000
-"""Above, conditionals on neighbours take less than n^3 and find nearly the same."""
-
+# Points on which starts are tried, if there are more than twice as many; a tenth of a second each
 FIRST_RING_POINTS = 20_000
 FIRST_DENSE_POINTS = 2_000
-"""Points on which starts are tried, if there are more than twice as many; a tenth of a second each."""
 
+# The same, and points with which the search goes on: all points then take two or three evaluations
 FIRST_VECCHIA_POINTS = (1_000, 16_000)
-"""The same, and points with which the search goes on: all points then take two or three evaluations."""
 
 FEWEST_FIRST_POINTS = 200
 
-MOST_MISSING = 5_000
-"""Points that a grid may lack; the time of their dense matrix grows with the cube."""
+MOST_MISSING = 5_000  # Points that a grid may lack; the time of their dense matrix grows with the cube
+LARGEST_GAP = 0.5  # Part of the grid that they may be; with more there are fewer points than gaps
 
-LARGEST_GAP = 0.5
-"""Part of the grid that they may be; with more there are fewer points than gaps."""
-
+# Points of such a grid: inverses of all wavenumbers, P^2 Q / 4 numbers or more, are kept, and a likelihood of
+# 360 x 720 points takes six seconds, of 721 x 1440 forty-eight and 5 GB
 LARGEST_WITH_GAPS = 300_000
-"""Points of such a grid: inverses of all wavenumbers, P^2 Q / 4 numbers or more, are kept, and a likelihood
-of 360 x 720 points takes six seconds, of 721 x 1440 forty-eight and 5 GB."""
 
-MOST_ROOTS = 3
-"""Searches for the root of a sampled gradient, each with a better curvature."""
-
-GROWTH = 16
-"""How many times more points one level has than the level before."""
+MOST_ROOTS = 3  # Searches for the root of a sampled gradient, each with a better curvature
+GROWTH = 16  # How many times more points one level has than the level before
 
 
 def fit(

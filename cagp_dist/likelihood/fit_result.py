@@ -57,11 +57,10 @@ class FitStatus(AdvisedStatus):
         return self is FitStatus.CONVERGED
 
 
-Numbers = float | tuple[float, ...]
-"""Of one kernel; of a sum one for each part."""
+Numbers = float | tuple[float, ...]  # Of one kernel; of a sum one for each part
 
+# The same of lengthscales, any of which may be a tuple with one for each coordinate
 OwnNumbers = Lengthscales | tuple[Lengthscales, ...]
-"""The same of lengthscales, any of which may be a tuple with one for each coordinate."""
 
 
 def grouped(

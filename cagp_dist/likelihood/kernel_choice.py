@@ -25,26 +25,23 @@ from cagp_dist.likelihood.fit_result import FitResult, KernelChoice
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.starts import Start
 
+# The kernels to choose from; the first is kept unless another is better by `MARGIN`
 CANDIDATES: tuple[Family, ...] = (Matern32, Matern12, Matern52)
-"""The kernels to choose from; the first is kept unless another is better by `MARGIN`."""
 
-MARGIN = 2.0
-"""Log-likelihood by which another kernel must be better: odds of seven to one."""
+MARGIN = 2.0  # Log-likelihood by which another kernel must be better: odds of seven to one
 
+# Points on which kernels are compared, of more by Vecchia's likelihood: two seconds for all of them
 MOST_COMPARED = 1_000
-"""Points on which kernels are compared, of more by Vecchia's likelihood: two seconds for all of them."""
 
-OTHER_STARTS = 2
-"""Starts of all kernels but the first: from where that one ended, and one more."""
+OTHER_STARTS = 2  # Starts of all kernels but the first: from where that one ended, and one more
 
+# What a search for the smoothness begins with, and tells beside the best
 FIRST_SMOOTHNESSES = (1.5, 0.5, 2.5)
-"""What a search for the smoothness begins with, and tells beside the best."""
 
-RESOLUTION = 0.02
-"""Of the logarithm of the smoothness; its standard error is larger."""
+RESOLUTION = 0.02  # Of the logarithm of the smoothness; its standard error is larger
 
+# How many fits a choice takes, with those that begin near their ends counted in part
 KERNELS_COMPARED = {AUTO: len(CANDIDATES), FITTED: 6}
-"""How many fits a choice takes, with those that begin near their ends counted in part."""
 
 
 def choose_kernel(search: Callable[..., FitResult], *, final: bool) -> FitResult:
@@ -103,8 +100,8 @@ def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResul
     return replace(best, choice=_choice(best, [best, *told], []))
 
 
+# How a kernel is chosen, by what stands in its place
 CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose_kernel, FITTED: fit_smoothness}
-"""How a kernel is chosen, by what stands in its place."""
 
 
 def start_of(result: FitResult) -> Start:

@@ -5,17 +5,13 @@ import numpy as np
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.prior import Prior
 
-NEGLIGIBLE = 1e-3
-"""A noise variance that is surely below this part of the field's need not be known better."""
+NEGLIGIBLE = 1e-3  # A noise variance that is surely below this part of the field's need not be known better
+SURELY = 3.0  # Standard errors that make it sure
 
-SURELY = 3.0
-"""Standard errors that make it sure."""
-
+# Standard errors of a logarithm beyond which a number is not determined, and known by its order at best
 LOOSE, VAGUE = 3.0, 1.0
-"""Standard errors of a logarithm beyond which a number is not determined, and known by its order at best."""
 
-ARRIVED = 0.1
-"""Standard errors that a search may have left to go."""
+ARRIVED = 0.1  # Standard errors that a search may have left to go
 
 
 def noise_is_negligible(result: FitResult, prior: Prior) -> bool:

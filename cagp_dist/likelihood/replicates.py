@@ -7,11 +7,8 @@ from cagp_dist.geometry import space_filling_order
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.kernels import Kernel
 
-MOST_POINTS = 500
-"""Points that are looked at: as many as tell a correlation of 0.05 from none."""
-
-CHANCE = 2.0
-"""Correlations below so many of their standard errors count as none, and end the sum."""
+MOST_POINTS = 500  # Points that are looked at: as many as tell a correlation of 0.05 from none
+CHANCE = 2.0  # Correlations below so many of their standard errors count as none, and end the sum
 
 
 def effective_fields(kernel: Kernel, noise_variance: float | Array, X: Array, residuals: Array) -> float:

@@ -10,31 +10,28 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.likelihood.bounds import TOUCHING
 from cagp_dist.likelihood.exact.profile_likelihood import Place, ProfileLikelihood
 
+# A climb pauses when a step raises the log likelihood by less: half a percent of a standard error
 GAIN = 1e-5
-"""A climb pauses when a step raises the log likelihood by less: half a percent of a standard error."""
 
 MOST_STEPS = 100
 MOST_CLIMBS = 10
 
-REACH = 1.5
-"""Of one climb, in log parameters: a line search that leaps to the bounds can stall there."""
+REACH = 1.5  # Of one climb, in log parameters: a line search that leaps to the bounds can stall there
 
+# Where R was singular in floating point on the way, the next climb reaches less far; at last none does
 SHORTER, SHORTEST_REACH = 0.25, 0.02
-"""Where R was singular in floating point on the way, the next climb reaches less far; at last none does."""
 
+# A place is level where the gradient is below this times the fourth root of the number of values
 LEVEL = 0.01
-"""A place is level where the gradient is below this times the fourth root of the number of values."""
 
 MOST_ROOT_STEPS = 12
 
-MOST_HALVINGS = 4
-"""Of a step by Fisher scoring, before a climb takes over."""
+MOST_HALVINGS = 4  # Of a step by Fisher scoring, before a climb takes over
 
+# A search has arrived where the step left is below so many standard errors and Monte Carlo errors
 ARRIVED, ARRIVED_SAMPLED = 0.1, 0.5
-"""A search has arrived where the step left is below so many standard errors and Monte Carlo errors."""
 
-LONGEST_STEP = 0.7
-"""Of a step towards a root, in log parameters: a factor of two."""
+LONGEST_STEP = 0.7  # Of a step towards a root, in log parameters: a factor of two
 
 
 def best_climb(profile: ProfileLikelihood, starts: Sequence[Array]) -> Place:

@@ -11,14 +11,11 @@ from cagp_dist.checks import check_count, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Limits, Scales, checked_names
 
-LEAST_POWER = 0.1
-"""Part of the mean square that starts leave to the field where the noise has an upper limit."""
+LEAST_POWER = 0.1  # Part of the mean square that starts leave to the field where the noise has an upper limit
+ROUNDING = 1e-12  # By which part of itself a start may be outside its bounds
 
-ROUNDING = 1e-12
-"""By which part of itself a start may be outside its bounds."""
-
+# Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate.
 Start = Mapping[str, float | Sequence[float | Sequence[float]]]
-"""Numbers by name; of a sum one for each part. A lengthscale may be a tuple, one for each coordinate."""
 
 
 def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: int) -> list[Array]:

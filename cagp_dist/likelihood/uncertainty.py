@@ -10,8 +10,7 @@ from cagp_dist.likelihood.exact.profile_likelihood import Place, ProfileLikeliho
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors, grouped
 from cagp_dist.likelihood.search import arrived
 
-LOOSE = 3.0
-"""A standard error of a logarithm beyond this (a factor of 20) says that the likelihood is flat."""
+LOOSE = 3.0  # A standard error of a logarithm beyond this (a factor of 20) says that the likelihood is flat
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,11 +47,11 @@ SWEEPS = BlockGaussSeidel(iterations=3, block_size=1024)
 On a complete grid blocks are bands of rings, and a pole a ring of copies, so that all P Q points are counted.
 """
 
+# Points with the largest entries of a column of the basis: its coefficient comes from these at least
 TELLING = 64
-"""Points with the largest entries of a column of the basis: its coefficient comes from these at least."""
 
+# A column of the basis of which less than this part is left beside the earlier ones depends on them
 COLLINEAR = 1e-9
-"""A column of the basis of which less than this part is left beside the earlier ones depends on them."""
 
 
 @dataclass(frozen=True, eq=False)

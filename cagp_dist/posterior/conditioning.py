@@ -30,8 +30,7 @@ from cagp_dist.solvers.engine.kept_weights import WeightStore, kept_states
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, SolveCheckpoints, solve_fingerprint
 from cagp_dist.solvers.interface import State, settle
 
-Fitted = tuple[Pattern, Array, Array]
-"""A pattern, and values and covariance of the coefficients of its mean."""
+Fitted = tuple[Pattern, Array, Array]  # A pattern, and values and covariance of the coefficients of its mean
 
 
 class PlannedPattern(NamedTuple):

@@ -86,17 +86,10 @@ def evaluate_waves(draws: list[RandomWaves], lengthscale: Lengthscales, points: 
     return out
 
 
-SPECTRUM_WAVES = 1024
-"""Frequencies of a spectrum, over all parts of a sum of kernels."""
-
-PLAIN_PART = 0.3
-"""Part of the frequencies of a spectrum that are drawn from the spectral density as it is."""
-
-LEAST_BEYOND = 1e-8
-"""Part of the variance beyond which the others are not drawn."""
-
-POINTS_AT_ONCE = 512
-"""Points whose waves are evaluated at a time: 4 MB of angles."""
+SPECTRUM_WAVES = 1024  # Frequencies of a spectrum, over all parts of a sum of kernels
+PLAIN_PART = 0.3  # Part of the frequencies of a spectrum that are drawn from the spectral density as it is
+LEAST_BEYOND = 1e-8  # Part of the variance beyond which the others are not drawn
+POINTS_AT_ONCE = 512  # Points whose waves are evaluated at a time: 4 MB of angles
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,8 @@ from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, Check
 from cagp_dist.solvers.interface import Problem, Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
-ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")
-"""Arrays of the estimate of a mean."""
-
-READ_BYTES_PER_SECOND = 2.5e8
-"""Weights that are hashed, read and multiplied in a second, about."""
+ESTIMATE = ("basis", "at_targets", "triangle", "weights", "image", "seen")  # Arrays of the estimate of a mean
+READ_BYTES_PER_SECOND = 2.5e8  # Weights that are hashed, read and multiplied in a second, about
 
 
 def keeps_weights(solver: Solver, *, full_covariance: bool, lanczos_steps: int) -> bool:

@@ -20,8 +20,8 @@ from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.status import Status
 from cagp_dist.text import bytes_text
 
+# Iteration, mean (q, T) and variance (q,), or (q, T) where it differs between fields; the prior first
 Steps = list[tuple[int, Array, Array]]
-"""Iteration, mean (q, T) and variance (q,), or (q, T) where it differs between fields; the prior first."""
 
 
 def fields_by_pattern(present: Mask) -> list[Indices]:
@@ -32,8 +32,8 @@ def fields_by_pattern(present: Mask) -> list[Indices]:
     return [np.array(fields) for fields in patterns.values()]
 
 
+# Part of the points of the fullest field that several fields must share, to stand for all of it
 LEAST_SHARED = 0.5
-"""Part of the points of the fullest field that several fields must share, to stand for all of it."""
 
 
 def shared_places(present: Mask) -> tuple[Mask, Indices]:

@@ -54,41 +54,27 @@ from cagp_dist.posterior.fourier import (
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.tiling import block_ranges, split
 
+# Observed points and targets up to which a dense square root takes no time: 134 MB, a second
 MOST_BY_COVARIANCE = 4096
-"""Observed points and targets up to which a dense square root takes no time: 134 MB, a second."""
 
+# Nodes of cells up to which their covariances with all targets are made for that
 MOST_NODES = 4 * MOST_BY_COVARIANCE
-"""Nodes of cells up to which their covariances with all targets are made for that."""
 
-MOST_BESIDE = 4
-"""Points of a common grid in units of those that are wanted, at most."""
-
-MOST_ROOT_BYTES = 2**30
-"""Square roots of the kernel on a common grid, at most."""
-
-GRID_ENTRIES = 2**22
-"""Values of draws on a grid that are made at a time, about: 32 MiB."""
-
-SAME_WAVES = 64
-"""Draws that share their frequencies, at most."""
-
-WAVE_POINTS = 2048
-"""Points of a task of random waves."""
+MOST_BESIDE = 4  # Points of a common grid in units of those that are wanted, at most
+MOST_ROOT_BYTES = 2**30  # Square roots of the kernel on a common grid, at most
+GRID_ENTRIES = 2**22  # Values of draws on a grid that are made at a time, about: 32 MiB
+SAME_WAVES = 64  # Draws that share their frequencies, at most
+WAVE_POINTS = 2048  # Points of a task of random waves
 
 
-BY_FACTOR_POINTS = 2**16
-"""Points up to which Vecchia's factor is made: 0.1 ms for each on one core."""
-
+BY_FACTOR_POINTS = 2**16  # Points up to which Vecchia's factor is made: 0.1 ms for each on one core
 BY_FACTOR_NEIGHBOURS = 60
 
+# Twice the smoothness of kernels up to which its covariance is nearer than that of waves
 BY_FACTOR_DEGREES = 3.0
-"""Twice the smoothness of kernels up to which its covariance is nearer than that of waves."""
 
-BY_FACTOR_NUGGET = 1e-10
-"""Part of the variance that points have for themselves, so that they may coincide."""
-
-BY_FACTOR_COLUMNS = 32
-"""Draws that are made at a time."""
+BY_FACTOR_NUGGET = 1e-10  # Part of the variance that points have for themselves, so that they may coincide
+BY_FACTOR_COLUMNS = 32  # Draws that are made at a time
 
 
 class PriorDraws(Protocol):
@@ -104,11 +90,9 @@ class PriorDraws(Protocol):
 
     def bytes(self, draws: int) -> int:
         """Count what so many draws take beside the arrays they are returned in."""
-        ...
 
     def draw(self, generator: np.random.Generator, draws: int) -> tuple[Array, Array]:
         """Draws at the observed points (n, draws), and the same fields at the targets (q, draws)."""
-        ...
 
 
 def prior_draws(gram: Gram, targets: Targets, *, executor: Executor) -> PriorDraws:

@@ -33,13 +33,10 @@ from cagp_dist.solvers.local.neighbours import Neighbours, NeighbourSearch
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
-GROUP_ENTRIES = 2**24
-"""Values of draws at points and targets that are made at a time, about: 128 MiB."""
-
+GROUP_ENTRIES = 2**24  # Values of draws at points and targets that are made at a time, about: 128 MiB
 FEWEST_AT_ONCE = 64
 
-DRAW_NANOSECONDS = 150
-"""Of a draw of the prior at a point, by random waves on one core."""
+DRAW_NANOSECONDS = 150  # Of a draw of the prior at a point, by random waves on one core
 
 
 class Drawable(Protocol):
@@ -47,7 +44,6 @@ class Drawable(Protocol):
 
     def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
         """Draws of ``N(0, K)``, shape (n, draws)."""
-        ...
 
     @property
     def noise_variance(self) -> Array: ...

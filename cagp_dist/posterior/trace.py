@@ -10,11 +10,8 @@ from cagp_dist.gram.targets import prior_covariance, prior_variance, variance_sc
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
 
-VARIANCE_ROUNDING = 1e-8
-"""Variances below minus this fraction of the prior variance are errors, not rounding."""
-
-HOPELESS = 1e6
-"""Variances above this multiple of the prior variance only grow."""
+VARIANCE_ROUNDING = 1e-8  # Variances below minus this fraction of the prior variance are errors, not rounding
+HOPELESS = 1e6  # Variances above this multiple of the prior variance only grow
 
 
 @dataclass(frozen=True, eq=False)

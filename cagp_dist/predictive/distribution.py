@@ -20,11 +20,11 @@ from scipy.special import ndtr, ndtri
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 
+# Of the quadrature of each piece of the axis of normal scores
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(12)
-"""Of the quadrature of each piece of the axis of normal scores."""
 
+# Normal scores between which quadrature goes; what lies beyond has a probability of 1e-19
 _ENDS = np.array([-9.0, -4.5, -2.0, 0.0, 2.0, 4.5, 9.0])
-"""Normal scores between which quadrature goes; what lies beyond has a probability of 1e-19."""
 
 _MOST_BREAKS = 24
 

@@ -19,17 +19,13 @@ if TYPE_CHECKING:
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.likelihood.exact.integrated import Integrated, SharedFields
 
-TARGETS_AT_ONCE = 4096
-"""Targets whose distributions are in memory at a time."""
+TARGETS_AT_ONCE = 4096  # Targets whose distributions are in memory at a time
+CLOSE = 1e-7  # Error of a normal score at which the search for a quantile ends
 
-CLOSE = 1e-7
-"""Error of a normal score at which the search for a quantile ends."""
-
+# Largest normal score, roughly, and how many there are, of the table of a Student t distribution
 FARTHEST, KNOTS = 36.0, 721
-"""Largest normal score, roughly, and how many there are, of the table of a Student t distribution."""
 
-MOST_STEPS = 200
-"""Steps of that search at most: three or four of Newton are usual, halving alone takes sixty."""
+MOST_STEPS = 200  # Steps of that search at most: three or four of Newton are usual, halving alone takes sixty
 
 
 @dataclass(frozen=True, eq=False)

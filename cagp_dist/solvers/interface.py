@@ -187,11 +187,9 @@ class Solver(Protocol):
 
     def plan(self, demand: Demand) -> Plan:
         """Decide tiles, tasks and bytes; raise `BudgetError` if they do not fit."""
-        ...
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Iterate; each state replaces the one before it for its targets."""
-        ...
 
 
 def check_solver(solver: object) -> None:
@@ -219,7 +217,6 @@ class LinearMean(Protocol):
         done: Callable[[int], None] = no_op,
     ) -> Array:
         """``V A b`` (q, T); ``done`` is called with the number of every iteration that is handed out."""
-        ...
 
 
 @runtime_checkable
@@ -228,11 +225,10 @@ class DirectSolver(Protocol):
 
     def weights(self, problem: Problem, *, executor: Executor) -> tuple[Array, Problem]:
         """``G^-1 b`` (n, T) of the residuals, and the problem with the exact solve that was made for it."""
-        ...
 
 
+# Points from which local solvers estimate the coefficients of a mean, at most: 0.1 s for their factor
 SOME_POINTS = 2048
-"""Points from which local solvers estimate the coefficients of a mean, at most: 0.1 s for their factor."""
 
 
 @runtime_checkable
@@ -241,11 +237,9 @@ class Local(Protocol):
 
     def settled(self, problem: Problem, *, executor: Executor) -> Solver:
         """Give the solver with settings that were left open chosen for a problem, without its values."""
-        ...
 
     def points_of_mean(self, gram: Gram) -> Indices:
         """Observed points (m,) that they are estimated from, by exact generalised least squares."""
-        ...
 
 
 AnySolver = TypeVar("AnySolver")

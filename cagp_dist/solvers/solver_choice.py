@@ -6,16 +6,12 @@ from cagp_dist.solvers.exact.exact_solvers import Cholesky, Rings
 from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
-MOST_DENSE = 5_000
-"""Observed points up to which a dense factor is the solver: a second or two, 0.4 GB."""
-
-QUICK_SECONDS = 5.0
-"""An exact solve of a grid with gaps that takes no longer is preferred to neighbours."""
-
+MOST_DENSE = 5_000  # Observed points up to which a dense factor is the solver: a second or two, 0.4 GB
+QUICK_SECONDS = 5.0  # An exact solve of a grid with gaps that takes no longer is preferred to neighbours
 NEIGHBOURS = Neighbours("auto")
 
+# Of the machine that a choice is made for where it must be the same on every machine
 CHOICE_WORKERS, CHOICE_BYTES = 2, 8 * 2**30
-"""Of the machine that a choice is made for where it must be the same on every machine."""
 
 
 def demand_of_choice(n: int, q: int, *, fields: int) -> Demand:

@@ -7,9 +7,9 @@ from enum import Enum
 from cagp_dist.arrays import Indices
 from cagp_dist.budget import Plan
 
+# Condition number above which a direct solve has lost too many digits to be called exact: at 6e15, errors of
+# up to 2.9 stated standard deviations were measured
 WORST_CONDITION = 1e13
-"""Condition number above which a direct solve has lost too many digits to be called exact: at 6e15, errors of
-up to 2.9 stated standard deviations were measured."""
 
 
 class Status(Enum):
@@ -52,6 +52,7 @@ class Status(Enum):
         return _ADVICE[self]
 
 
+# Ends of a solve: first those that are not what was asked for, then those that leave more to compute
 WORST_FIRST = (
     Status.DIVERGED,
     Status.BREAKDOWN,
@@ -64,7 +65,6 @@ WORST_FIRST = (
     Status.SOLVED,
     Status.EXACT,
 )
-"""Ends of a solve: first those that are not what was asked for, then those that leave more to compute."""
 
 _ADVICE = {
     Status.EXACT: "The posterior is exact up to rounding; no computational uncertainty is left.",

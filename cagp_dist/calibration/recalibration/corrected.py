@@ -9,8 +9,8 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import Fitted
 from cagp_dist.predictive import Gaussian, StudentT
 
+# Distributions that are in memory at a time: of a map of a million cells no more than a part
 LAWS_AT_ONCE = 100_000
-"""Distributions that are in memory at a time: of a map of a million cells no more than a part."""
 
 
 class Corrected(NamedTuple):

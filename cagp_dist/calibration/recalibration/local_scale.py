@@ -29,14 +29,13 @@ from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, StudentT
 
-FEWEST_POINTS = 100
-"""Places whose errors tell a scale from chance."""
+FEWEST_POINTS = 100  # Places whose errors tell a scale from chance
 
+# The numbers are fitted to the scores of about so many errors; all of them serve as neighbours
 FIT_ERRORS = 20_000
-"""The numbers are fitted to the scores of about so many errors; all of them serve as neighbours."""
 
+# Nats by which the mean score has to beat that of the distribution as it is, beyond what is chance
 WORTHWHILE = 0.01
-"""Nats by which the mean score has to beat that of the distribution as it is, beyond what is chance."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
     from cagp_dist.predictive import Gaussian, Predictive
 
+# Sharp calibrated GPs (`recalibration.sharp`), which need the observed points and a solver beside errors
 SHARP = "sharp"
-"""Sharp calibrated GPs (`recalibration.sharp`), which need the observed points and a solver beside errors."""
 
+# Levels of a sharp GP where a job does not say: the quantiles that runs publish
 SHARP_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
-"""Levels of a sharp GP where a job does not say: the quantiles that runs publish."""
 
 
 class Fitted(Protocol):
@@ -66,16 +66,16 @@ def _kuleshov() -> "Kuleshov":
     return Kuleshov()
 
 
+# By their names in job files, where `SHARP` is one more
 RECALIBRATIONS: dict[str, Callable[[], Recalibration]] = {
     "local-scale": _local_scale,
     "kuleshov": _kuleshov,
     "none": Unchanged,
 }
-"""By their names in job files, where `SHARP` is one more."""
 
+# Names that runs of earlier versions may have, and what to use instead
 REMOVED = {
     "conformal": 'write "kuleshov", which has the same distributions',
     "marx": 'write "kuleshov", or "local-scale" where widths should vary with the place',
     "split-conformal": 'write "local-scale", whose widths follow the errors near by, too',
 }
-"""Names that runs of earlier versions may have, and what to use instead."""

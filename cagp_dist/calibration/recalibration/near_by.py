@@ -13,9 +13,7 @@ from cagp_dist.predictive import Gaussian
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
-ENTRIES_AT_ONCE = 4_000_000
-"""Errors near by that are in memory at a time: 32 MB."""
-
+ENTRIES_AT_ONCE = 4_000_000  # Errors near by that are in memory at a time: 32 MB
 _LEAST_WEIGHT = 1e-3
 _FLOOR = 0.1
 

@@ -17,11 +17,8 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Predictive
 from cagp_dist.text import counted
 
-SMALLEST_LEVEL = 0.05
-"""Tail probability that the points of a curve must resolve: 20 points at least."""
-
-ROUNDING = 1e-10
-"""Of the largest value: errors that differ by less are those of arithmetic."""
+SMALLEST_LEVEL = 0.05  # Tail probability that the points of a curve must resolve: 20 points at least
+ROUNDING = 1e-10  # Of the largest value: errors that differ by less are those of arithmetic
 
 
 def q_lin(levels: ArrayLike, scores: ArrayLike) -> Array:

@@ -16,9 +16,7 @@ Near the normal distribution its density has the factor ``1 + (z^4 - 2 z^2 - 1) 
 of that term is 3.5, of which 2.0 is also a change of scale.
 """
 
-LEAST_DEGREES = 2.1
-"""At 2 a Student t distribution has no standard deviation."""
-
+LEAST_DEGREES = 2.1  # At 2 a Student t distribution has no standard deviation
 _PARTS = 5
 
 

@@ -30,8 +30,7 @@ LEVELS = (0.005, 0.01, 0.025, *(round(0.05 * k, 2) for k in range(1, 20)), 0.975
 
 FIRST_STEPS = 15
 
-FAR = 50.0
-"""How many times rarer than the outermost levels is where a tail goes through."""
+FAR = 50.0  # How many times rarer than the outermost levels is where a tail goes through
 
 
 @dataclass(frozen=True, eq=False)

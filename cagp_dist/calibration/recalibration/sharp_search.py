@@ -25,11 +25,8 @@ from cagp_dist.calibration.recalibration.order_statistics import between
 from cagp_dist.calibration.recalibration.stretched import Stretch, StretchedModel, Variances
 from cagp_dist.errors import NumericalError
 
-KEPT = 3
-"""Stretches whose factors are kept in memory."""
-
-ENOUGH = 1e-4
-"""Relative fall of the objective that is worth another step."""
+KEPT = 3  # Stretches whose factors are kept in memory
+ENOUGH = 1e-4  # Relative fall of the objective that is worth another step
 
 
 @dataclass(frozen=True, eq=False)

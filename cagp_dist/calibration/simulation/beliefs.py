@@ -28,14 +28,11 @@ if TYPE_CHECKING:
     from cagp_dist.solvers import ConjugateGradient, Solver
     from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter, SolveCheckpoints
 
-NULL_SPACE = 1e-8
-"""Eigenvalues of a covariance below this fraction of the prior variance count as zero."""
+NULL_SPACE = 1e-8  # Eigenvalues of a covariance below this fraction of the prior variance count as zero
+TOGETHER_BYTES = 2**28  # Directions of the fields that conjugate gradients are run for at once, about
 
-TOGETHER_BYTES = 2**28
-"""Directions of the fields that conjugate gradients are run for at once, about."""
-
+# Relative residual below which a field is solved and takes no further directions
 RESIDUAL_AT_ROUNDING = 1e-14
-"""Relative residual below which a field is solved and takes no further directions."""
 
 
 class Standardised(NamedTuple):

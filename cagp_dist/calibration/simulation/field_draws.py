@@ -23,8 +23,8 @@ from cagp_dist.posterior.problem import Observed, noise_of, patterns
 from cagp_dist.prior import Prior
 from cagp_dist.text import bytes_text, counted
 
+# Training and test points up to which the joint covariance is factored, whatever they lie on
 FEW_POINTS = 4096
-"""Training and test points up to which the joint covariance is factored, whatever they lie on."""
 
 _JITTERS = (0.0, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10)
 
@@ -141,8 +141,8 @@ def _distinct(points: Array) -> tuple[Array, Indices | None]:
     return points[first], where.ravel()
 
 
+# Draws fields at training points (n, N) and at test points (q, N), and says with how much jitter
 Source = Callable[[np.random.Generator], tuple[Array, Array, float]]
-"""Draws fields at training points (n, N) and at test points (q, N), and says with how much jitter."""
 
 
 def _source(kernel: Kernel, train: Array, test: Array, count: int, memory_limit_bytes: int | None) -> Source:

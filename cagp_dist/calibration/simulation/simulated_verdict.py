@@ -13,8 +13,8 @@ from cagp_dist.calibration.simulation.beliefs import NULL_SPACE, Standardised
 from cagp_dist.calibration.verification.pit import NormalTests, chi2_pvalue, histogram
 from cagp_dist.calibration.verification.verdict import DECISIVE_SCALE, POWER, SIGNIFICANCE, Kind, Verdict
 
+# Largest root mean square error in a null space, in prior standard deviations, that is rounding
 NULL_ERROR = 2.0 * NULL_SPACE**0.5
-"""Largest root mean square error in a null space, in prior standard deviations, that is rounding."""
 
 
 @dataclass(frozen=True)

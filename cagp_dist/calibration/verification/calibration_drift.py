@@ -21,14 +21,11 @@ from scipy.special import ndtri, stdtrit
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 
-BATCHES = 6
-"""Runs of consecutive times; fewer times than these decide nothing."""
+BATCHES = 6  # Runs of consecutive times; fewer times than these decide nothing
+FALSE_ALARMS = 0.01  # Probability of an alarm if nothing has drifted, of one look at one row of times
 
-FALSE_ALARMS = 0.01
-"""Probability of an alarm if nothing has drifted, of one look at one row of times."""
-
+# A PIT value that a distribution of no such observation rounds to 0 or 1 is taken for this far from them
 _SMALLEST = 1e-16
-"""A PIT value that a distribution of no such observation rounds to 0 or 1 is taken for this far from them."""
 
 
 @dataclass(frozen=True)

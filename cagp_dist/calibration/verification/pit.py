@@ -17,6 +17,7 @@ from cagp_dist.errors import ArgumentError
 
 INTERVALS = 20
 
+# What a report prints beside a KS p-value computed on real data (math 10.3)
 CORRELATED_TEST_POINTS = (
     "The KS p-value assumes independent test points. Points of one field are correlated: "
     "errors of neighbours agree, so the PIT values of one field can lean to one side although the "
@@ -24,7 +25,6 @@ CORRELATED_TEST_POINTS = (
     "calibration, whose draws are independent, is the test to trust; for one real field read the "
     "statistic as a distance from uniform."
 )
-"""What a report prints beside a KS p-value computed on real data (math 10.3)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,8 @@ from cagp_dist.predictive import Gaussian, Predictive
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 
+# Suffix of the published name of a measure in which each point counts with the area that it stands for
 AREA_WEIGHTED = "_area_weighted"
-"""Suffix of the published name of a measure in which each point counts with the area that it stands for."""
 
 
 @dataclass(frozen=True, eq=False)

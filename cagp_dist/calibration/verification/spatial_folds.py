@@ -13,8 +13,7 @@ from cagp_dist.checks import as_numbers, check_count, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.text import counted
 
-SMALLEST_BLOCK_DEGREES = 1e-6
-"""Places that no larger block parts, a tenth of a metre, are one place."""
+SMALLEST_BLOCK_DEGREES = 1e-6  # Places that no larger block parts, a tenth of a metre, are one place
 
 
 def block_folds(

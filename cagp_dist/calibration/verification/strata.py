@@ -22,18 +22,15 @@ from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees
 
-ROUGHNESS_POINTS = 10
-"""Observed points around a place that say how rough the field is there."""
+ROUGHNESS_POINTS = 10  # Observed points around a place that say how rough the field is there
 
+# A stratum with fewer is not measured: its standard error would be guessed from a dozen cells or less
 FEWEST_OBSERVATIONS = 50
-"""A stratum with fewer is not measured: its standard error would be guessed from a dozen cells or less."""
 
+# Of the central intervals of a reliability diagram
 RELIABILITY_LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
-"""Of the central intervals of a reliability diagram."""
 
-CHANCE = 1.96
-"""Standard errors to each side that hold 95 of 100 shares by chance."""
-
+CHANCE = 1.96  # Standard errors to each side that hold 95 of 100 shares by chance
 _MOST_BANDS = 6
 _BAND_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
 _FIFTHS = ("smoothest fifth", "second fifth", "middle fifth", "fourth fifth", "roughest fifth")

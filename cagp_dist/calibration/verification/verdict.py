@@ -28,18 +28,17 @@ from cagp_dist.geometry import space_filling_order
 
 Kind = Literal["consistent", "undecided", "too-narrow", "too-wide", "wrong-shape", "biased"]
 
+# Probability of a false alarm, at one level or on simulated fields: that of three normal standard errors
 SIGNIFICANCE = 0.0027
-"""Probability of a false alarm, at one level or on simulated fields: that of three normal standard errors."""
 
-POWER = 0.95
-"""Probability with which a fault is said to be found."""
+POWER = 0.95  # Probability with which a fault is said to be found
 
+# Test points or fields that would not reveal errors this many times as large as stated decide nothing
 DECISIVE_SCALE = 2.0
-"""Test points or fields that would not reveal errors this many times as large as stated decide nothing."""
 
+# The level of which sentences speak first
 MOST_CELLS, FEWEST_PER_CELL = 32, 4
 HEADLINE = 0.9
-"""The level of which sentences speak first."""
 
 _HEADLINES: dict[Kind, str] = {
     "too-narrow": "The error bars are too narrow",

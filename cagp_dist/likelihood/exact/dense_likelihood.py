@@ -15,8 +15,7 @@ from cagp_dist.runtime import blas_threads_for
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
-STRIP_ROWS = 256
-"""Rows of the slope matrix that exist at a time."""
+STRIP_ROWS = 256  # Rows of the slope matrix that exist at a time
 
 
 class DenseLikelihood(ModelLikelihood):

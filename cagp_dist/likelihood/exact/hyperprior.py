@@ -18,15 +18,13 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 
-MEDIAN_LENGTHSCALE = 0.1
-"""In units of the largest distance between two observed points."""
+MEDIAN_LENGTHSCALE = 0.1  # In units of the largest distance between two observed points
 
+# Between which lengthscales are looked at, in the same units: shorter ones are not told from each other by
+# the points, nor longer ones from a trend with another variance
 SHORTEST, LONGEST = 0.01, 10.0
-"""Between which lengthscales are looked at, in the same units: shorter ones are not told from each other by
-the points, nor longer ones from a trend with another variance."""
 
-SMALLEST_RATIO, LARGEST_RATIO = 1e-8, 1e4
-"""The same of the noise variance in units of the variance."""
+SMALLEST_RATIO, LARGEST_RATIO = 1e-8, 1e4  # The same of the noise variance in units of the variance
 
 
 def log_prior_of_lengthscale(lengthscale: Array, extent: float) -> Array:

@@ -43,53 +43,40 @@ from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.prior import Prior
 from cagp_dist.text import counted
 
-FIRST_LENGTHSCALES, FIRST_RATIOS = 11, 41
-"""Of the grid on which the likelihood is looked for."""
+FIRST_LENGTHSCALES, FIRST_RATIOS = 11, 41  # Of the grid on which the likelihood is looked for
 
+# Of the grid that is integrated over, of which some 80 nodes have a weight that counts, and values of a
+# nugget beside a known noise. Quantiles are within a hundredth of a standard deviation of those of a grid
+# with four times as many of each.
 LENGTHSCALES, RATIOS, NUGGETS = 15, 15, 5
-"""Of the grid that is integrated over, of which some 80 nodes have a weight that counts, and values of a
-nugget beside a known noise. Quantiles are within a hundredth of a standard deviation of those of a grid with
-four times as many of each."""
 
-SECONDS, DECOMPOSITIONS = 1.5e-9, 30
-"""Of a decomposition, for each cube of a place, and how many are usual."""
+SECONDS, DECOMPOSITIONS = 1.5e-9, 30  # Of a decomposition, for each cube of a place, and how many are usual
 
+# Logarithm of likelihood times prior, below its maximum, beyond which a grid reaches one step further: of a
+# normal distribution of two dimensions 1e-3 of the probability are beyond
 FALL = 7.0
-"""Logarithm of likelihood times prior, below its maximum, beyond which a grid reaches one step further: of a
-normal distribution of two dimensions 1e-3 of the probability are beyond."""
 
-FEWEST_WITHIN = 4
-"""Lengthscales and ratios within that fall, with which the grid is fine enough."""
+FEWEST_WITHIN = 4  # Lengthscales and ratios within that fall, with which the grid is fine enough
+MOST_ROUNDS = 6  # Grids that are tried, each finer than the last
+LEAST_WEIGHT = 5e-4  # Nodes of a weight below this part of the largest one are left out
 
-MOST_ROUNDS = 6
-"""Grids that are tried, each finer than the last."""
-
-LEAST_WEIGHT = 5e-4
-"""Nodes of a weight below this part of the largest one are left out."""
-
+# Where the noise is known, variances that are looked at, in units of the mean square of the values; as small
+# as they may be
 MOST_VARIANCE = 1e4
-"""Where the noise is known, variances that are looked at, in units of the mean square of the values; as small
-as they may be."""
 
+# Nodes of more than this part of the largest weight must not stand beside some that rounding decides
 NEIGHBOURING = 1e-2
-"""Nodes of more than this part of the largest weight must not stand beside some that rounding decides."""
 
+# Combinations of the observations that do not depend on the mean: with fewer, a Student distribution has no
+# standard deviation
 LEAST_DEGREES = 3
-"""Combinations of the observations that do not depend on the mean: with fewer, a Student
-distribution has no standard deviation."""
 
-FEW = 200
-"""Observations up to which numbers are integrated over, if nothing else is said."""
-
-MOST_FLAT = 500
-"""Places up to which they are where the likelihood is flat: ten seconds."""
-
-MOST_PLACES = 2_000
-"""Places up to which they are where that is asked for: five minutes."""
-
+FEW = 200  # Observations up to which numbers are integrated over, if nothing else is said
+MOST_FLAT = 500  # Places up to which they are where the likelihood is flat: ten seconds
+MOST_PLACES = 2_000  # Places up to which they are where that is asked for: five minutes
 HYPERPARAMETERS = ("auto", "integrate", "plug-in")
+# What is done with the numbers of a prior; "integrated" is another word for "integrate"
 Hyperparameters = Literal["auto", "integrate", "integrated", "plug-in"]
-"""What is done with the numbers of a prior; "integrated" is another word for "integrate"."""
 
 
 def way_of(asked: str) -> str:
@@ -99,11 +86,8 @@ def way_of(asked: str) -> str:
 
 """What is done with numbers that are not given."""
 
-FLAT = 0.5
-"""Standard error of the logarithm of a number from which on it is better integrated over."""
-
-ROUNDING = 1e-6
-"""Part of its prior variance by which rounding may leave a variance below zero."""
+FLAT = 0.5  # Standard error of the logarithm of a number from which on it is better integrated over
+ROUNDING = 1e-6  # Part of its prior variance by which rounding may leave a variance below zero
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,7 +118,6 @@ class Likelihood(Protocol):
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
-        ...
 
 
 class ModelLikelihood:

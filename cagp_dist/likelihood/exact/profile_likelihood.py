@@ -93,19 +93,18 @@ class Counter:
             self._progress(FitProgress(self.evaluations, points, *grouped(*parts), value, self.seconds))
 
 
+# Evaluations in search of the best variance, where it has no closed form; three or four are usual
 MOST_VARIANCES = 20
-"""Evaluations in search of the best variance, where it has no closed form; three or four are usual."""
 
+# Fall of the slope with the logarithm of the variance, for each value, at least; it is 0.5 if no noise
+# deviates
 LEAST_STEEPNESS = 0.02
-"""Fall of the slope with the logarithm of the variance, for each value, at least; it is 0.5 if no noise
-deviates."""
 
+# A variance is the best where the slope is below this times the fourth root of the number of values
 BEST = 1e-3
-"""A variance is the best where the slope is below this times the fourth root of the number of values."""
 
 
-FINER = 0.1
-"""Steps of differences where noises deviate: the least of them changes much with the noise of all."""
+FINER = 0.1  # Steps of differences where noises deviate: the least of them changes much with the noise of all
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 
+# Singular values of a basis below this part of the largest are those of columns that others make up
 DEPENDENT_COLUMN = 1e-9
-"""Singular values of a basis below this part of the largest are those of columns that others make up."""
 
 
 def column_space(basis: Array) -> Array:

@@ -20,8 +20,8 @@ from cagp_dist.solvers.actions.block_products import tile_products
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.tiling import Range
 
+# Tasks for each worker that are under way at a time: what they return is written down before more begin
 AHEAD = 4
-"""Tasks for each worker that are under way at a time: what they return is written down before more begin."""
 
 
 class ActionTiles:

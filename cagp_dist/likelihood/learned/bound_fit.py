@@ -27,13 +27,10 @@ from cagp_dist.runtime import Executor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
-MOST_STEPS = 60
-"""Of L-BFGS-B. Later ones change the actions, and the hyperparameters by little (measured)."""
-
+MOST_STEPS = 60  # Of L-BFGS-B. Later ones change the actions, and the hyperparameters by little (measured).
 ENOUGH = Stopping(rise=1e-5, window=10)
 
-MOST_BIAS = 2.0
-"""Standard errors that the optimum of the bound may lie from that of the likelihood."""
+MOST_BIAS = 2.0  # Standard errors that the optimum of the bound may lie from that of the likelihood
 
 
 class BoundFit(NamedTuple):

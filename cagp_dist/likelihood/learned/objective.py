@@ -30,7 +30,6 @@ class Objective(Protocol):
 
     def __call__(self, vector: Array) -> tuple[float, Array]:
         """Evaluate at a vector (size,): the value, in nats, and its gradient (size,)."""
-        ...
 
 
 class KernelArrays(NamedTuple):

@@ -32,12 +32,10 @@ from cagp_dist.solvers.engine.solve_checkpoints import (
 )
 from cagp_dist.versions import version
 
-FORMAT = 1
-"""Of what is kept; checkpoints of another format are not found."""
+FORMAT = 1  # Of what is kept; checkpoints of another format are not found
 
 
-Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
-"""As SciPy has it."""
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]  # As SciPy has it
 
 
 class Optimiser(Protocol):
@@ -45,7 +43,6 @@ class Optimiser(Protocol):
 
     def climb(self, course: Course, checkpoint: Checkpoint | None) -> None:
         """Evaluate and take steps while the course goes on, and keep what is needed to go on later."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

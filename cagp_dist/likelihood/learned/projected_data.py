@@ -33,11 +33,8 @@ from cagp_dist.solvers.engine.solve_checkpoints import add_arrays
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import block_ranges
 
-SQUARES = 12
-"""Matrices (i, i) that are there at a time, at most, beside those of tasks."""
-
-PIECE_BYTES = 4 * 2**20
-"""Of rows of W that one task takes: what is sent with it at once stays small."""
+SQUARES = 12  # Matrices (i, i) that are there at a time, at most, beside those of tasks
+PIECE_BYTES = 4 * 2**20  # Of rows of W that one task takes: what is sent with it at once stays small
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,22 +29,14 @@ from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text
 from cagp_dist.tiling import POINT_TILE, block_ranges
 
-SAMPLES = 24
-"""More lower the noise of the gradient; time grows in proportion."""
-
-WAVES = 1024
-"""Of each sample: more bring its covariance nearer to that of the kernel."""
-
-BLOCK = 1024
-"""Points of a block of the sweeps."""
-
-TOLERANCE = 5e-3
-"""Of the residual of every linear system, beside its right-hand side."""
-
+SAMPLES = 24  # More lower the noise of the gradient; time grows in proportion
+WAVES = 1024  # Of each sample: more bring its covariance nearer to that of the kernel
+BLOCK = 1024  # Points of a block of the sweeps
+TOLERANCE = 5e-3  # Of the residual of every linear system, beside its right-hand side
 MOST_SWEEPS = 60
 
+# Of n x (T + S) numbers beside what sweeps take: noise, solutions, sides, residuals, steps, images
 KEPT_ARRAYS = 12
-"""Of n x (T + S) numbers beside what sweeps take: noise, solutions, sides, residuals, steps, images."""
 
 
 class PathwiseLikelihood:

@@ -28,9 +28,9 @@ from cagp_dist.solvers.actions.orthonormal import orthonormal_basis
 from cagp_dist.solvers.interface import Problem, State, check_no_start
 from cagp_dist.solvers.status import Status
 
+# What is left of an action beside the earlier ones, as a part of its square in the norm of G, below which it
+# counts as one of their span
 DEPENDENT = 1e-12
-"""What is left of an action beside the earlier ones, as a part of its square in the norm of G, below which it
-counts as one of their span."""
 
 
 class Projected(NamedTuple):
@@ -47,11 +47,9 @@ class Actions(Protocol):
 
     def columns(self, n: int) -> Array:
         """S itself, shape (n, m)."""
-        ...
 
     def projection(self, problem: Problem, *, executor: Executor) -> Projected:
         """Look at a problem through them."""
-        ...
 
 
 class DenseActions(NamedTuple):

@@ -21,8 +21,7 @@ from cagp_dist.solvers.actions.batch_projection import Projected
 from cagp_dist.solvers.actions.block_sparse import TILE, BlockLayout, block_sums
 from cagp_dist.tiling import block_ranges
 
-TARGETS_OF_BOX = 64
-"""Targets that are left out of a sum together, where they are too far from a block."""
+TARGETS_OF_BOX = 64  # Targets that are left out of a sum together, where they are too far from a block
 
 
 def projected(

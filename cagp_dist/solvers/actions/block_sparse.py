@@ -26,11 +26,10 @@ from cagp_dist.tiling import Range, split
 
 Order = Literal["space-filling", "given"]
 
-TILE = 2048
-"""Points of a tile, about: whole blocks, and at least one."""
+TILE = 2048  # Points of a tile, about: whole blocks, and at least one
 
+# Sums over blocks that a tile gives on one side, at most, about: what tasks take and return stays small
 TILE_SUMS = 2**19
-"""Sums over blocks that a tile gives on one side, at most, about: what tasks take and return stays small."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,21 +17,19 @@ from cagp_dist.solvers.actions.batch_projection import DenseActions
 from cagp_dist.solvers.actions.known_actions import KnownActions
 from cagp_dist.solvers.setting_metadata import ITERATIONS
 
-DENSE_POINTS = 1024
-"""Points up to which all of G is decomposed."""
+DENSE_POINTS = 1024  # Points up to which all of G is decomposed
 
+# Residual of an eigenvector, as part of its eigenvalue. The belief does not depend on it: it is that of the
+# vectors that were found, whatever they are.
 TOLERANCE = 1e-10
-"""Residual of an eigenvector, as part of its eigenvalue. The belief does not depend on it: it is that of the
-vectors that were found, whatever they are."""
 
+# Part of the largest eigenvalue within which neighbours in the spectrum count as one eigenvalue
 SAME_EIGENVALUE = 1e-9
-"""Part of the largest eigenvalue within which neighbours in the spectrum count as one eigenvalue."""
 
+# Eigenvectors that are sought beyond those asked for, so that the last ones come with all of their kind
 BEYOND = 8
-"""Eigenvectors that are sought beyond those asked for, so that the last ones come with all of their kind."""
 
-PRODUCTS_OF_VECTOR = 4
-"""Products with G that an eigenvector takes, about."""
+PRODUCTS_OF_VECTOR = 4  # Products with G that an eigenvector takes, about
 
 
 @dataclass(frozen=True)

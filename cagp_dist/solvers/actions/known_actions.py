@@ -28,11 +28,8 @@ class KnownActions(ABC):
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
 
-    label: ClassVar[str]
-    """The actions, for people."""
-
-    iterations: int
-    """Actions, at most n."""
+    label: ClassVar[str]  # The actions, for people
+    iterations: int  # Actions, at most n
 
     def __post_init__(self) -> None:
         check_settings(self)

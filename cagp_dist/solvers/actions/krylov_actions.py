@@ -16,8 +16,7 @@ from cagp_dist.solvers.actions.orthonormal import DEPENDENT_ACTION
 from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED
 from cagp_dist.solvers.stationary.low_rank import partial_cholesky, planned_flops
 
-START_RANK = 256
-"""Columns of the low-rank part of the simulated data's covariance."""
+START_RANK = 256  # Columns of the low-rank part of the simulated data's covariance
 
 
 @dataclass(frozen=True)

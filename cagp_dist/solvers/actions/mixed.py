@@ -22,6 +22,7 @@ from cagp_dist.solvers.actions.subsets import UnitVectors
 from cagp_dist.solvers.interface import Problem, State, check_one_field
 from cagp_dist.solvers.named_parts import MadeOfParts, SolverPart, parts_of_text
 
+# Solvers that can be a part, by their names in job files
 ACTION_SOLVERS: Mapping[str, Callable[[int], "ActionSolver"]] = MappingProxyType(
     {
         "conjugate-gradient": ConjugateGradient,
@@ -33,10 +34,8 @@ ACTION_SOLVERS: Mapping[str, Callable[[int], "ActionSolver"]] = MappingProxyType
         "krylov-actions": KrylovActions,
     }
 )
-"""Solvers that can be a part, by their names in job files."""
 
-EXAMPLE = "unit-vectors 50, conjugate-gradient 20"
-"""Parts in a text, for messages."""
+EXAMPLE = "unit-vectors 50, conjugate-gradient 20"  # Parts in a text, for messages
 
 
 @runtime_checkable
@@ -48,11 +47,9 @@ class ActionSolver(SolverPart, Protocol):
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """Its actions, at most ``iterations``."""
-        ...
 
     def cost(self, demand: Demand) -> ActionCost:
         """Say what making them takes."""
-        ...
 
 
 @dataclass(frozen=True)

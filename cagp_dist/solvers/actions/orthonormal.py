@@ -4,8 +4,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 
+# An action of which less than this part of its length is left beside the earlier ones lies in their span
 DEPENDENT_ACTION = 1e-13
-"""An action of which less than this part of its length is left beside the earlier ones lies in their span."""
 
 
 def orthonormal_basis(columns: Array, earlier: Array) -> Array:

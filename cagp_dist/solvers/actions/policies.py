@@ -11,8 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 
-Residual = Callable[[], Array]
-"""Returns ``b - G v`` (n,), with v the solution so far."""
+Residual = Callable[[], Array]  # Returns ``b - G v`` (n,), with v the solution so far
 
 
 class Block(NamedTuple):
@@ -32,8 +31,7 @@ class Block(NamedTuple):
     follows_residual: bool = False
 
 
-Policy = Callable[[Residual], Iterator[Block]]
-"""Yields blocks of actions."""
+Policy = Callable[[Residual], Iterator[Block]]  # Yields blocks of actions
 
 
 def residuals(residual: Residual) -> Iterator[Block]:

@@ -24,8 +24,7 @@ from cagp_dist.solvers.engine.recorder import RecordedResults
 from cagp_dist.solvers.interface import Problem, State, check_no_start
 from cagp_dist.solvers.status import Status
 
-RESIDUAL_AT_ROUNDING = 1e-14
-"""Relative residual below which further actions add nothing but rounding errors."""
+RESIDUAL_AT_ROUNDING = 1e-14  # Relative residual below which further actions add nothing but rounding errors
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,7 +39,6 @@ class Watcher(Protocol[AnyWork]):
 
     def ended(self, group: Range, downdate: Array, work: AnyWork) -> None:
         """Take note of a group with this downdate (columns,) before its work goes."""
-        ...
 
 
 class Schedule(Protocol):
@@ -50,11 +49,9 @@ class Schedule(Protocol):
 
     def stages(self, step: int) -> Sequence[Stage]:
         """Give the stages of a step, from 1, in the order of the adjoint pass."""
-        ...
 
     def iteration(self, step: int) -> int | None:
         """Give the number of the iteration that a step ends, None within one."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,26 +64,15 @@ class Affine(ABC):
     many_fields: ClassVar[bool] = True
     needs_grid: ClassVar[bool] = False
 
-    label: ClassVar[str]
-    """The solver, for people."""
+    label: ClassVar[str]  # The solver, for people
+    stages: ClassVar[int] = 1  # Stages of a cycle
+    work_matrices: ClassVar[int] = 0  # Tall matrices that are kept from one stage to the next
+    at_once: ClassVar[bool] = False  # Whether stages solve all blocks from the same right-hand side
+    setting: ClassVar[str] = "relaxation"  # What its relaxation is called
+    iterations: int  # How often the cycle is gone through, at most
 
-    stages: ClassVar[int] = 1
-    """Stages of a cycle."""
-
-    work_matrices: ClassVar[int] = 0
-    """Tall matrices that are kept from one stage to the next."""
-
-    at_once: ClassVar[bool] = False
-    """Whether stages solve all blocks from the same right-hand side."""
-
-    setting: ClassVar[str] = "relaxation"
-    """What its relaxation is called."""
-
-    iterations: int
-    """How often the cycle is gone through, at most."""
-
+    # Part of each variance that may be left uncomputed; None: all iterations are done
     computational_share: float | None = field(default=None, kw_only=True, metadata=COMPUTATIONAL_SHARE)
-    """Part of each variance that may be left uncomputed; None: all iterations are done."""
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -22,8 +22,8 @@ from cagp_dist.arrays import Array
 from cagp_dist.solvers.engine.stages import ConditioningStage, ProjectionStage, Stage
 from cagp_dist.solvers.engine.system import System
 
+# Directions of S of whose square, in the norm of G, the stages left less than this part are rounding
 LEFT = 1e-10
-"""Directions of S of whose square, in the norm of G, the stages left less than this part are rounding."""
 
 
 class Conditioned(NamedTuple):

@@ -50,11 +50,10 @@ from cagp_dist.solvers.stationary.two_level import TwoLevelBlockGaussSeidel, Two
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import POINT_TILE
 
-Part = Affine | ConjugateGradient | RandomActions
-"""What a hybrid is made of."""
-
+Part = Affine | ConjugateGradient | RandomActions  # What a hybrid is made of
 DEFAULT_BLOCK_SIZE = 1024
 
+# Parts that a text may name
 NAMED: Mapping[str, Callable[..., Part]] = MappingProxyType(
     {
         "gauss-seidel": GaussSeidel,
@@ -66,10 +65,8 @@ NAMED: Mapping[str, Callable[..., Part]] = MappingProxyType(
         "random-actions": RandomActions,
     }
 )
-"""Parts that a text may name."""
 
-EXAMPLE = "block-gauss-seidel 2, conjugate-gradient 20"
-"""Parts in a text, for messages."""
+EXAMPLE = "block-gauss-seidel 2, conjugate-gradient 20"  # Parts in a text, for messages
 
 
 @dataclass(frozen=True)

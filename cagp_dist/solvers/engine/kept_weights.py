@@ -36,15 +36,11 @@ from cagp_dist.versions import version
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-FORMAT = 1
-"""Of what is kept; weights of another format are not found."""
+FORMAT = 1  # Of what is kept; weights of another format are not found
 
 
-SPARSE_ENTRY_BYTES = 12
-"""Of a weight that is not zero, and where it stands."""
-
-SPARSE_BYTES = 64 * 2**20
-"""Of sparse weights that are written, or read, at a time."""
+SPARSE_ENTRY_BYTES = 12  # Of a weight that is not zero, and where it stands
+SPARSE_BYTES = 64 * 2**20  # Of sparse weights that are written, or read, at a time
 
 
 @runtime_checkable
@@ -55,7 +51,6 @@ class WritesWeights(Protocol):
         self, problem: Problem, writer: CheckpointWriter, *, executor: Executor, plan: Plan
     ) -> CheckpointMetadata:
         """Write weights and downdates, and say how they were made."""
-        ...
 
 
 class WeightStore(Protocol):
@@ -63,11 +58,9 @@ class WeightStore(Protocol):
 
     def find(self, key: str) -> CheckpointReader | None:
         """Find weights that are whole."""
-        ...
 
     def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
         """Keep what ``write`` writes, with what it says of that."""
-        ...
 
 
 def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Array]) -> str:

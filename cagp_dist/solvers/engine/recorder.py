@@ -147,11 +147,9 @@ class RecordedPart(Protocol):
 
     def metadata(self) -> CheckpointMetadata:
         """Numbers to go on from."""
-        ...
 
     def write(self, writer: CheckpointWriter) -> bool:
         """Write the arrays to go on from; whether workers see the place."""
-        ...
 
 
 class Recorder:

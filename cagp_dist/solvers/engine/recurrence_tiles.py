@@ -25,8 +25,8 @@ from cagp_dist.solvers.engine.stages import LowRankInverse
 from cagp_dist.solvers.engine.tile_tasks import SolvedBlock
 from cagp_dist.tiling import Range, block_ranges
 
+# Columns that sparse factors are applied to at a time: rows of neighbours stay in the caches
 COLUMNS_AT_ONCE = 32
-"""Columns that sparse factors are applied to at a time: rows of neighbours stay in the caches."""
 
 
 class PanelInverse(Protocol):
@@ -34,7 +34,6 @@ class PanelInverse(Protocol):
 
     def applied(self, rows: Sequence[Handle[Array]], *, home: int) -> list[Handle[Array]]:
         """``P^-1 Y`` for the panels of Y, by panels."""
-        ...
 
 
 def panel_inverse(

@@ -24,8 +24,7 @@ from cagp_dist.lapack import multiply_lower, solve_lower
 from cagp_dist.solvers.engine.stages import BlockStage, Recurrence, Simultaneous, Sweep
 from cagp_dist.tiling import Range
 
-RingStage = BlockStage | Recurrence
-"""Stages that are the same for every wavenumber."""
+RingStage = BlockStage | Recurrence  # Stages that are the same for every wavenumber
 
 
 class Whitened(NamedTuple):

@@ -21,8 +21,8 @@ from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, Checkpo
 from cagp_dist.solvers.engine.stages import Recurrence, Simultaneous
 from cagp_dist.tiling import Range, block_ranges
 
+# Columns of a range of wavenumbers, one array (wavenumbers, size, columns) for each sector
 Columns = list[Array]
-"""Columns of a range of wavenumbers, one array (wavenumbers, size, columns) for each sector."""
 
 
 class RingPiece(NamedTuple):

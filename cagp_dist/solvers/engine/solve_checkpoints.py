@@ -18,11 +18,11 @@ from cagp_dist.kernels import point_columns
 from cagp_dist.solvers.interface import Problem
 from cagp_dist.versions import version
 
+# Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found
 FORMAT = 4
-"""Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found."""
 
+# Numbers, texts and lists that say what the arrays of a checkpoint are; JSON can hold it
 CheckpointMetadata = Mapping[str, Any]
-"""Numbers, texts and lists that say what the arrays of a checkpoint are; JSON can hold it."""
 
 
 class CheckpointWriter(Protocol):
@@ -30,7 +30,6 @@ class CheckpointWriter(Protocol):
 
     def write(self, name: str, array: Array | Indices) -> bool:
         """Write an array; whether the place of the checkpoint is seen from here."""
-        ...
 
 
 class CheckpointReader(Protocol):
@@ -41,7 +40,6 @@ class CheckpointReader(Protocol):
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
         """Read an array, or some of its rows."""
-        ...
 
 
 class Checkpoint(Protocol):
@@ -49,17 +47,14 @@ class Checkpoint(Protocol):
 
     def latest(self) -> CheckpointReader | None:
         """Find the last checkpoint that is whole and of this very solve."""
-        ...
 
     def due(self) -> bool:
         """Whether it is time to keep something again."""
-        ...
 
     def save(
         self, metadata: CheckpointMetadata, write: Callable[[CheckpointWriter], bool]
     ) -> CheckpointReader | None:
         """Keep what ``write`` writes; None if that says that workers do not see the place."""
-        ...
 
 
 class SolveCheckpoints(Protocol):
@@ -67,11 +62,9 @@ class SolveCheckpoints(Protocol):
 
     def of(self, fingerprint: str) -> Checkpoint:
         """Those of a solve."""
-        ...
 
     def within(self, name: str) -> "SolveCheckpoints":
         """Those of a part of the work, apart from those of others."""
-        ...
 
 
 def solve_fingerprint(problem: Problem, solver: object, plan: Plan) -> str:

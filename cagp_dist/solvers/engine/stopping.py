@@ -22,18 +22,17 @@ from cagp_dist.solvers.interface import Problem
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import Range
 
-MOST_STEPS = 12
-"""Lanczos steps that a decision may take, at most."""
+MOST_STEPS = 12  # Lanczos steps that a decision may take, at most
 
+# Columns of products that decisions of a group may take, at most, for each column of its sweeps
 PART_OF_SWEEPS = 0.5
-"""Columns of products that decisions of a group may take, at most, for each column of its sweeps."""
 
+# Part of a variance by which the bounds of its computational part must differ to be tightened
 WORTH_A_STEP = 0.01
-"""Part of a variance by which the bounds of its computational part must differ to be tightened."""
 
+# What is kept of decisions: an array of a checkpoint, and some of its numbers
 BOUNDS = "exact-variance"
 SPENT, OPEN = "spent", "open_groups"
-"""What is kept of decisions: an array of a checkpoint, and some of its numbers."""
 
 
 @dataclass(eq=False)
@@ -46,10 +45,10 @@ class TightenedBounds:
     problem: Problem
     system: TileSystem | None  # has the leftover; None where the exact variance is known
     executor: Executor
+    # Columns of products that were taken for each group
     spent: dict[Range, int] = field(default_factory=dict)
-    """Columns of products that were taken for each group."""
+    # Whether steps that were asked for have brought no bound closer; None before there were any
     _useless: bool | None = None
-    """Whether steps that were asked for have brought no bound closer; None before there were any."""
 
     def begin(self, kept: CheckpointReader | None) -> None:
         """Work out the bounds before the sweeps, or take them, as they were tightened, from a checkpoint."""

@@ -30,58 +30,45 @@ class System(Protocol[Work]):
 
     def coupling(self, stage: Simultaneous) -> float:
         """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole."""
-        ...
 
     def coarse(self, stage: CoarseSpace) -> Stage:
         """Make the projection of a coarse space; the same one when asked again."""
-        ...
 
     def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
         """Largest eigenvalue of ``P^-1 G``, P the diagonal blocks, that a projection leaves.
 
         Exact, or estimated from below by so many steps of Lanczos iteration.
         """
-        ...
 
     def open(self, columns: Range, place: int, start: State | None) -> Work:
         """``Y = V'`` for a group of targets with sums of zero, or what a state has left over and found."""
-        ...
 
     def forward(self, columns: Array) -> Work:
         """Columns (n, r) of a pass of their own, forward or adjoint, and weights of zero."""
-        ...
 
     def apply(self, stage: Stage, work: Work, *, adjoint: bool, final: bool = False) -> None:
         """One stage, in place; after a ``final`` one only the sums are read."""
-        ...
 
     def read(self, works: Sequence[Work]) -> tuple[Array, Array]:
         """Mean and downdate of a batch."""
-        ...
 
     def leftover(self, works: Sequence[Work]) -> list[Array]:
         """``Y`` of a batch, in a form that `open` goes on from."""
-        ...
 
     def save(self, works: Sequence[Work], writer: CheckpointWriter) -> bool:
         """Write all that `restore` needs of adjoint passes; whether workers see the place."""
-        ...
 
     def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Work:
         """Go on with a group of targets as it was saved."""
-        ...
 
     def mean(self, work: Work, targets: Targets) -> Array:
         """``V A b`` (q, T) after forward stages."""
-        ...
 
     def weights(self, work: Work) -> Array:
         """Return what stages have added up to, ``v = A b``, or ``A' b`` in an adjoint pass (n, r)."""
-        ...
 
     def residual(self, work: Work) -> Array:
         """``b - G v`` (n, r) after forward stages."""
-        ...
 
 
 @dataclass(eq=False)

@@ -96,8 +96,8 @@ def coupled_blocks(
     return min(1.0, float(np.linalg.norm(square @ square) ** 0.25))
 
 
+# A factor, or the kernel, points and noise of its block: one that is not kept is made where it is used
 Factor = Array | list[Any]
-"""A factor, or the kernel, points and noise of its block: one that is not kept is made where it is used."""
 
 
 def _made(factor: Factor, stage: BlockStage) -> Array:

@@ -66,27 +66,24 @@ NEIGHBOURS = {"description": 'an integer of at least 1, or "auto"', "example": 6
 
 Drift = Literal["none", "constant", "linear"]
 
-JOINT_ROWS = 256
-"""Targets of a task of the joint law."""
+JOINT_ROWS = 256  # Targets of a task of the joint law
 
+# What a pair of observations of a wide region takes beside its kernel value, and what each weight takes
 PAIR_FLOPS, WEIGHT_FLOPS = 50, 3_600
-"""What a pair of observations of a wide region takes beside its kernel value, and what each weight takes."""
 
+# Neighbours and coarse means that "auto" tries, the cheapest first
 TRIALS = ((32, 0), (64, 0), (128, 0), (64, 64), (128, 64), (128, 128), (128, 256))
-"""Neighbours and coarse means that "auto" tries, the cheapest first."""
 
-WIDE = 1.05
-"""From where on a warning says that standard deviations are wider than they could be."""
+WIDE = 1.05  # From where on a warning says that standard deviations are wider than they could be
 
+# What "auto" asks for: standard deviations this close to those of four times as many neighbours, at this part
+# of targets
 CLOSE, USUAL = 1.01, 0.99
-"""What "auto" asks for: standard deviations this close to those of four times as many neighbours, at this
-part of targets."""
 
-MOST_COARSE = 512
-"""Coarse means of what "auto" compares with, at most."""
+MOST_COARSE = 512  # Coarse means of what "auto" compares with, at most
 
+# Targets that they are compared at, at most and at least, and flops that this may take in between
 TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 256, 32, 2e10
-"""Targets that they are compared at, at most and at least, and flops that this may take in between."""
 
 
 @dataclass(frozen=True)
@@ -330,8 +327,8 @@ class Neighbours:
         return np.sort(order[np.linspace(0, n - 1, SOME_POINTS).round().astype(np.intp)])
 
 
+# Observed points up to which a plan counts the certificate, which takes all pairs of points and targets
 FEW_FOR_BOUNDS = 20_000
-"""Observed points up to which a plan counts the certificate, which takes all pairs of points and targets."""
 
 
 def _over(deviations: Array, least: Array) -> Array:

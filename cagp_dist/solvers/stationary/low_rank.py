@@ -15,15 +15,12 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.kernels import Kernel
 
-NOTHING_LEFT = 1e-13
-"""Part of the largest prior variance below which what is left of a variance is rounding."""
-
-SAME_VARIANCE = 1e-9
-"""Part of a variance by which others may be below it and count as equal."""
+NOTHING_LEFT = 1e-13  # Part of the largest prior variance below which what is left of a variance is rounding
+SAME_VARIANCE = 1e-9  # Part of a variance by which others may be below it and count as equal
 
 
+# Flops of products that take the time of one flop of a step, which goes through memory (measured)
 STEP_FLOPS = 8
-"""Flops of products that take the time of one flop of a step, which goes through memory (measured)."""
 
 
 def planned_flops(n: int, rank: int) -> int:

@@ -34,8 +34,8 @@ from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem
 from cagp_dist.solvers.stationary.low_rank import nystrom, partial_cholesky, planned_flops
 
+# Factors of diagonal blocks are kept between sweeps up to this size, and made again beyond it
 FACTORS_KEPT_BYTES = 2**30
-"""Factors of diagonal blocks are kept between sweeps up to this size, and made again beyond it."""
 
 
 class Preconditioner(Protocol):
@@ -43,7 +43,6 @@ class Preconditioner(Protocol):
 
     def solve(self, columns: Array) -> Array:
         """``P^-1 @ columns`` for columns (n, r)."""
-        ...
 
 
 class Cost(NamedTuple):
@@ -65,11 +64,9 @@ class PreconditionerSettings(Protocol):
 
     def of(self, gram: Gram, *, executor: Executor) -> Preconditioner:
         """Make the preconditioner of a Gram matrix."""
-        ...
 
     def cost(self, demand: Demand) -> Cost:
         """Say what it takes, from integers alone."""
-        ...
 
 
 class DiagonalPlusLowRank:
@@ -315,6 +312,7 @@ class SweepOperator:
         return self._system.weights(work)
 
 
+# By the names that settings of solvers give them; the first argument of each is its size
 PRECONDITIONERS: Mapping[
     str, type[PivotedCholesky] | type[Nystrom] | type[SymmetricSweep] | type[Vecchia]
 ] = MappingProxyType(
@@ -325,7 +323,6 @@ PRECONDITIONERS: Mapping[
         "vecchia": Vecchia,
     }
 )
-"""By the names that settings of solvers give them; the first argument of each is its size."""
 
 
 def find_preconditioner(name: str, size: int | None = None) -> PreconditionerSettings:

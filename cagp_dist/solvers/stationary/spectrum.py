@@ -22,9 +22,7 @@ from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.stages import CoarseSpace, Recurrence, Simultaneous, Stage
 from cagp_dist.solvers.engine.system import System
 
-Operator = Callable[[Array], tuple[Array, Array]]
-"""``z = P^-1 p`` and ``G z`` of a column p."""
-
+Operator = Callable[[Array], tuple[Array, Array]]  # ``z = P^-1 p`` and ``G z`` of a column p
 LANCZOS_STEPS = 40
 RITZ_MARGIN = 0.05
 """Part of ``lambda_max`` that the largest Ritz value may miss after so many steps.
@@ -33,8 +31,8 @@ From a random start it misses more with a probability of at most ``1.648 sqrt(n)
 [Kuczyński & Woźniakowski 1992, theorem 4.2]: 4e-6 for 10,000 points, 4e-5 for a million.
 """
 
+# Probability that Vecchia's factor may leave an eigenvalue beyond which a polynomial grows, at most
 UNSURE = 1e-4
-"""Probability that Vecchia's factor may leave an eigenvalue beyond which a polynomial grows, at most."""
 
 SURE_POINTS = 20_000
 """Points up to which steps go on until they are as sure: that takes some 16, each a product of half a second.
@@ -42,11 +40,10 @@ SURE_POINTS = 20_000
 Beyond, they end where both ends of the spectrum have moved by less than `RITZ_MARGIN`.
 """
 
-FEWEST_STEPS = 4
-"""Steps that tell whether they move."""
+FEWEST_STEPS = 4  # Steps that tell whether they move
 
+# Products that a plan counts for that: some 16 steps, each with half the evaluations of a product
 STEPS_NEAR_ONE = 8
-"""Products that a plan counts for that: some 16 steps, each with half the evaluations of a product."""
 
 SAFE_PART, STEPS_OF_DEFAULT = 0.75, 20
 """Default damping of `TwoLevelBlockJacobi` as a part of what diverges, by so many steps of Lanczos iteration.
