@@ -72,12 +72,7 @@ def plan_ring_sweeps(
 
 
 def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
-    """Plan an exact solve on a latitude-longitude grid.
-
-    One block of the Gram matrix for each wavenumber, of all latitudes, and a right-hand side for each field
-    and each test point that is none of the grid; with many missing points, many for each test point. With
-    few, the inverse of the blocks and a transform for every two latitudes.
-    """
+    """Plan an exact solve on a latitude-longitude grid."""
     if grid.solves_window:
         return _plan_window(demand, grid)
     many = grid.products > 0
@@ -138,11 +133,7 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
 
 
 def inverse_diagonal_flops(grid: GridSize) -> int | None:
-    """Count the flops of the diagonal of the inverse of the observed points' matrix (T28).
-
-    A solve for each latitude or, of a window, for each missing point; then ``r^2 n`` for r missing of n. None
-    where each observed point would take iterations of its own.
-    """
+    """Count the flops of the diagonal of the inverse of the observed points' matrix (T28)."""
     if grid.solves_window:
         missing, points = grid.missing_in_window, grid.window * grid.latitudes
         return missing * (36 * grid.window * grid.latitudes**2 + missing * points)

@@ -70,11 +70,7 @@ def plan_sweeps(
     beside: ActionCost | None = None,
     remedies: tuple[Remedy, ...] = (),
 ) -> Plan:
-    """Plan sweeps on tiles; `BudgetError` if even one column group at a time does not fit.
-
-    ``beside`` is what stands beside the stages, or is made before them, or applied between them; ``remedies``
-    are settings of the solver that would save memory.
-    """
+    """Plan sweeps on tiles; `BudgetError` if even one column group at a time does not fit."""
     n, q, workers = demand.n, demand.q, demand.workers
     beside, iterations, colours = beside or ActionCost(), sweeps.iterations, sweeps.colours
     size = min(sweeps.block_size, max(n, 1))
@@ -309,10 +305,7 @@ def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: Ac
 
 
 def plan_exact(demand: Demand, *, method: str = "exact Cholesky", points: int | None = None) -> Plan:
-    """Plan the exact solve by a dense Cholesky factor: of all points, or of so many of them.
-
-    Targets are done in parts whose covariances with the points take `PART_ENTRIES` numbers at most.
-    """
+    """Plan the exact solve by a dense Cholesky factor: of all points, or of so many of them."""
     q, fields = demand.q, demand.fields
     m = demand.n if points is None else min(points, demand.n)
     parts = 1 if demand.full_covariance else -(-m * q // PART_ENTRIES)

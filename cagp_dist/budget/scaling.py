@@ -1,17 +1,12 @@
 """How long a solve would take on more workers: from its work, messages and barriers, nothing measured anew.
 
-A solve is a sequence of rounds (docs, "More workers"). Within a round four things go on side by side, and the
-longest of them is its time::
+A solve is a sequence of rounds (docs, "More workers"), each as long as the longest of four things::
 
     work        (w + tasks x WORKER_TASK_SECONDS) / p        on p workers, in whole turns of the tasks that
                                                              can run at once, or as uneven as they are shared
     chain       c + links (hop + 2 latency) + bytes / bandwidth     tasks that wait for each other
     messages    sent / bandwidth                     by the worker that sends, or receives, the most
     scheduler   tasks x DASK_TASK_SECONDS            one process hands out all tasks
-
-Rounds follow each other. On one worker there are no messages; with a network and a scheduler that cost
-nothing, what is left is the larger of work over workers and the critical path. Work comes from the constants
-of `cagp_dist.budget.plan`.
 """
 
 from collections.abc import Sequence

@@ -68,10 +68,7 @@ class ExactVariance:
         self._found: Array | None = None
 
     def bounds(self, executor: Executor, *, demand: Demand | None = None) -> Array:
-        """Lower and upper bound, shape (2, q), worked out on the first call; latent, without noise.
-
-        The same bits for every executor on one kind of processor.
-        """
+        """Lower and upper bound, shape (2, q), worked out on the first call; latent, without noise."""
         if self._found is None:
             at_once = executor.workers
             if demand is not None:
@@ -221,10 +218,7 @@ def _groups(kernel: Kernel, X: Array, targets: Array) -> Iterator[tuple[Indices,
 def group_bounds(
     kernel: Kernel, X: Array, noise: Array, targets: Array | LinearFunctionals, members: Indices
 ) -> Array:
-    """Bounds (2, c) for a group of targets (c, p), from the trial problem of some observed points (m,).
-
-    m^3 / 3 flops, and n m evaluations and 2 n m c flops for the residual where it does not have all points.
-    """
+    """Bounds (2, c) for a group of targets (c, p), from the trial problem of some observed points (m,)."""
     matrix = kernel(X[members], X[members])
     matrix[np.diag_indices(len(members))] += noise[members]
     seen = covariance_with(kernel, X[members], targets)

@@ -3,11 +3,7 @@
 With the inverse of the whole grid, ``A = G^-1``, and the missing points m, the observed points o have::
 
     G_oo^-1 b_o = A (b - e) at o,     e = A_mm^-1 [A b]_m, which makes it vanish at m
-    [G_oo^-1]_ii = A_ii - A_im B A_mi,    B = A_mm^-1
-    B = covariance of new observations at m, given those at o
-
-Entries of A depend on two latitudes and a difference in longitude: they are the Fourier transforms of its
-blocks by wavenumber (`cagp_dist.latlon.entries`), and no system of the grid is solved for them.
+    [G_oo^-1]_ii = A_ii - A_im B A_mi,    B = A_mm^-1, the covariance of new observations at m
 """
 
 from collections.abc import Callable, Iterator
@@ -53,11 +49,7 @@ class FewMissing:
 
     @classmethod
     def of(cls, rings: RingGram, missing: Mask) -> "FewMissing":
-        """Factor the inverse at the missing points.
-
-        P^3 Q / 3 flops for the inverse of the blocks, a quarter of that on a mirrored grid; a transform of
-        length Q for every two latitudes with missing points; and r^3 / 3 flops.
-        """
+        """Factor the inverse at the missing points."""
         places = PlacesOnGrid.of(rings.wavenumbers, missing)
         if not places.rows.size:
             return cls(rings, places.rows, places.columns, np.empty((0, 0)))

@@ -1,19 +1,8 @@
 """Exact solves on a latitude-longitude grid, where no, few or many points are missing (math 7, T28).
 
-The weights v of the observed points, zero elsewhere, are found in one of three ways:
-
-few missing
-    ``v = G^-1 (b - e)``, with e chosen on the missing points m so that v vanishes there:
-    ``[G^-1]_mm e = [G^-1 b]_m`` (`cagp_dist.gram.few_missing`).
-many missing, few of them inside a window that holds all observed points
-    the window is solved directly (`cagp_dist.gram.window_solves`).
-many missing, or noise that varies along a latitude
-    conjugate gradients preconditioned by the whole grid (`cagp_dist.gram.masked`).
-
-A test point sees the grid through ``k* = k(X, x*)``; points of equal latitude that lie equally between
-longitudes of the grid see it rotated, and share one solve, and so do means over cells. Where the targets are
-points of the grid, ``diag(K G^-1 K) = diag(K) - N + N^2 diag(G^-1)`` with the noise N, which one pass over
-the factors gives; where few are missing, the same with the inverse of the observed ones.
+Few: an identity (`few_missing`). Many, but few inside a window that holds all observed points: the window is
+solved directly (`window_solves`). Many, or noise that varies along a latitude: conjugate gradients
+(`masked`).
 """
 
 import numpy as np
@@ -81,11 +70,7 @@ class GridSolve:
 
     @property
     def condition_number(self) -> float:
-        """That of the whole grid, no less than that of its observed points: a bound, or an estimate.
-
-        With noise between c and C times that of the rings it is at most ``max(C, 1) / min(c, 1)`` times
-        theirs.
-        """
+        """That of the whole grid, no less than that of its observed points: a bound, or an estimate."""
         if isinstance(self._system, WindowSolve):
             return self._system.condition_number
         bound, spread = self._rings.condition_bound(), self._system.noise_spread

@@ -1,14 +1,10 @@
 """Grids with missing points: the Gram matrix of the observed ones, by way of the whole grid's.
 
-With R the restriction to observed points, ``G_o = R G R'``: a product is "embed, multiply, restrict". Its
-solves are conjugate gradients preconditioned by "embed, solve on the whole grid, restrict", which differs
-from the exact inverse by a matrix whose rank is at most the number of missing points (math 7): few
-iterations where the missing points are few or stand together, as continents and swaths do. A pole that was
-observed once is not missing: there "embed" repeats it along its row, and "restrict" adds the row up.
-
-Noise that varies along a latitude works likewise: products are exact, and the whole grid, with a mean noise
-at each latitude, is the preconditioner. With the noise of all points between c and C times that mean, the
-condition number that is left of a complete grid is at most ``max(C, 1) / min(c, 1)``.
+With R the restriction to observed points, ``G_o = R G R'``: a product is "embed, multiply, restrict". Solves
+are conjugate gradients preconditioned by "embed, solve on the whole grid, restrict", which differs from the
+inverse by a matrix whose rank is at most the number of missing points (math 7). A pole that was observed once
+is not missing: "embed" repeats it along its row, and "restrict" adds the row up. Noise that varies along a
+latitude works likewise, with a mean noise at each latitude in the preconditioner.
 """
 
 from functools import cached_property
@@ -261,11 +257,7 @@ class MaskedRings:
 
 
 def complete_grid(gram: Gram) -> tuple[RingGram, Layout] | None:
-    """Find the complete grid behind a Gram matrix whose points are alike all along each latitude.
-
-    Poles that were observed once are complete rows of it; the layout is that of the observed points. None of
-    other matrices.
-    """
+    """Find the complete grid behind a Gram matrix whose points are alike all along each latitude."""
     if isinstance(gram, RingGram):
         return gram, gram.layout
     if isinstance(gram, MaskedRings) and gram.noise_spread == 1.0 and not gram.layout.missing.any():

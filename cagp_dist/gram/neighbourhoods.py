@@ -1,8 +1,7 @@
 """Conditioning on the observed points near a target, and on sums over all of them (math 20).
 
-Near is near in the metric of the kernel. Targets are dealt out in cells, each with a halo of observed points
-that has all their neighbours; in a cell, targets that stand together share theirs. Nothing here looks at
-values before the weights are fixed, or depends on who works on a cell.
+Targets are dealt out in cells, each with a halo of observed points that has all their neighbours, near in the
+metric of the kernel. Nothing here looks at values before the weights are fixed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -51,10 +50,7 @@ class Cell(NamedTuple):
 
 
 def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterator[Cell]:
-    """Deal targets (q, p) out in compact cells, with the points of X (n, p) that their neighbours are among.
-
-    A function of the arguments alone; about a microsecond for each point and target.
-    """
+    """Deal targets (q, p) out in compact cells, with points of X (n, p) that have all their neighbours."""
     from scipy.spatial import cKDTree
 
     q, k = len(targets), min(neighbours, len(X))
@@ -74,10 +70,7 @@ def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterato
 
 
 def boxes_with_neighbours(X: Array, targets: Array, *, scale: Array, neighbours: int) -> tuple[Array, Array]:
-    """Corners (b, p), in scaled coordinates, of boxes with the neighbours of some targets each.
-
-    They hold all neighbours that targets (q, p) have among any points that include X (n, p).
-    """
+    """Corners (b, p), in scaled coordinates, of boxes with the neighbours of some targets each."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X * scale, balanced_tree=False, compact_nodes=False)
@@ -509,10 +502,7 @@ def joint_downdate(
     targets: Array | LinearFunctionals,
     rows: slice,
 ) -> Array:
-    """Rows of ``V W' + W V' - W G W'`` for sparse weights W (q, n), not made symmetric: ``(2 V - W G) W'``.
-
-    A task of executors: rows times the points that have weights anywhere, in evaluations.
-    """
+    """Rows of ``V W' + W V' - W G W'`` for sparse W (q, n), not symmetric: ``(2 V - W G) W'``."""
     used = np.unique(weights.indices)
     own = weights[rows]
     mine = np.unique(own.indices)

@@ -8,9 +8,6 @@ from cagp_dist.arrays import Array, Indices
 def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, workers: int = 1) -> Indices:
     """For each centre find the ``count`` nearest of the points that come before its rank.
 
-    Trees stand for the first points of the order, each for a third more than the one before. A query asks the
-    smallest tree that holds all points before its rank, of which these are at least three quarters.
-
     Shapes: ``X`` (n, p), ``centres`` (q, p), ``ranks`` (q,); returns (q, count).
     """
     from scipy.spatial import cKDTree

@@ -1,8 +1,7 @@
-"""The exact Gram matrix of a whole latitude-longitude grid (math 7).
+"""The exact Gram matrix of a whole latitude-longitude grid (math 7): block-circulant in longitude.
 
-G is block-circulant in longitude; `cagp_dist.latlon.wavenumbers` turns it into one small dense block per
-wavenumber. Their Cholesky factors, 8 P^2 Q / 2 bytes (half of that on a mirrored grid), are kept by
-`RingGram` and give products, solves, determinant, samples and leave-one-out errors.
+Cholesky factors of one block per wavenumber (`cagp_dist.latlon.wavenumbers`), 8 P^2 Q / 2 bytes, half of that
+on a mirrored grid, give products, solves, determinant, samples and leave-one-out errors.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -439,10 +438,7 @@ def cross_on_grid(
     *,
     executor: Executor,
 ) -> Array:
-    """``k(targets, X) @ columns`` (q, r) for points X of a grid, in the way that takes the least time.
-
-    ``on_grid`` gives it for all points of the grid, and ``embedded`` the columns as fields (r, P Q).
-    """
+    """``k(targets, X) @ columns`` (q, r) for points X of a grid, in the way that takes the least time."""
     if isinstance(targets, LatLonGrid) and targets.same_points(grid):
         return on_grid()
     if (index := many_places(targets, grid)) is not None:
@@ -456,10 +452,7 @@ def cross_on_grid(
 
 
 def many_places(targets: Targets, grid: LatLonGrid) -> Indices | None:
-    """Where in the flattened grid targets are, if they all are points of it and more than it has latitudes.
-
-    One product with the grid then gives all their covariances with it in less time than their rows take.
-    """
+    """Where on the flattened grid targets are, if all are points of it and more than it has latitudes."""
     if not isinstance(targets, np.ndarray) or len(targets) <= grid.shape[0]:
         return None
     index = grid.places(targets)

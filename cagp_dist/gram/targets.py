@@ -77,11 +77,7 @@ def seen_from(kernel: Kernel, targets: Targets, X: Array) -> Array:
 
 
 def cross_by_views(kernel: Kernel, targets: Targets, grid: LatLonGrid, fields: Array) -> Array | None:
-    """``k(targets, X) @ columns`` (q, T) of fields (T, P, Q) on a whole grid, where targets see it alike.
-
-    Functionals that are rotations of each other, as means over cells are, take one row of ``k``, and a
-    correlation along the longitudes. None where targets are points, or hardly any are alike.
-    """
+    """``k(targets, X) @ columns`` (q, T) of fields (T, P, Q) on a whole grid, where targets see it alike."""
     if not isinstance(targets, LinearFunctionals) or not len(targets):
         return None
     seeing, view, steps = views_of_functionals(targets, grid)

@@ -1,7 +1,6 @@
 """The Gram matrix as tiles that are computed where they are used; nothing n x n is stored.
 
-`TiledGram` holds the points twice (by row and by coordinate) and the noise, 8 n (2 p + 1) bytes. The
-functions below it are the tasks that executors run: plain functions of arrays.
+The functions below `TiledGram` are the tasks that executors run: plain functions of arrays.
 """
 
 from collections.abc import Sequence

@@ -1,10 +1,8 @@
 """Vecchia's factor of a Gram matrix: a sparse U with ``G^-1 ~ U U'`` (math 9).
 
-In an order of the points each is predicted from the k nearest of those before, with weights
-``w_i = G_NN^-1 G_Ni`` and the variance ``d_i = G_ii - G_iN w_i`` of what is left. Columns of U are
-``(e_i - w_i) / sqrt(d_i)``. With all points before among the neighbours ``U U'`` is the inverse (T43). It
-does not depend on observations, so that ``U U'`` preconditions affine solvers, and ``U^-T z`` draws from the
-prior.
+Each point is predicted from the k nearest of those before in an order, with weights ``w_i = G_NN^-1 G_Ni``
+and the variance ``d_i = G_ii - G_iN w_i`` of what is left. Columns of U are ``(e_i - w_i) / sqrt(d_i)``
+(T43).
 """
 
 from dataclasses import dataclass

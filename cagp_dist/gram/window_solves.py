@@ -1,12 +1,8 @@
 """Exact solves where the observed points of a grid lie in a window of it, with few gaps inside (math 7).
 
-The complete window is block Toeplitz and solved directly (`cagp_dist.latlon.toeplitz`), in gaps by the same
-identity as on the whole circle: the weights are ``G^-1 (b - e)`` with e such that they vanish at the missing
-points m, ``[G^-1]_mm e = [G^-1 b]_m``; one solve for each of them gives ``[G^-1]_mm``.
-
-Targets that are points of the window cost nothing more: with the noise N and a target j,
-``k_j = (G - N) e_j``, so that ``k_j' G^-1 k_j = K_jj - N_j + N_j^2 [G^-1]_jj``, and ``G^-1 k_j`` at the
-missing points is ``e_j - N_j [G^-1]_mj``.
+The complete window is block Toeplitz (`cagp_dist.latlon.toeplitz`); gaps m by the identity of `few_missing`.
+For a target j of the window and the noise N, ``k_j = (G - N) e_j``, so that ``k_j' G^-1 k_j`` is
+``K_jj - N_j + N_j^2 [G^-1]_jj``, and ``G^-1 k_j`` at the missing points ``e_j - N_j [G^-1]_mj``.
 """
 
 from collections.abc import Iterator

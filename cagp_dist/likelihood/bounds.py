@@ -176,11 +176,7 @@ class Bounds:
         return replace(self, noise_variance=(min(max(low, least), high), high))
 
     def coarser(self, *spacings: float) -> "Bounds":
-        """Limits for thinned data of a sum: lengthscales of at least half the spacing of its points.
-
-        Below, a part cannot be told from noise, and the search would be left where nothing changes. Where
-        each coordinate has a lengthscale of its own, it has a spacing of its own.
-        """
+        """Limits for thinned data of a sum: lengthscales of at least half the spacing of its points."""
 
         def raised(limits: OwnLimits) -> OwnLimits:
             pairs = tuple(

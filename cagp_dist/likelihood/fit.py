@@ -1,8 +1,7 @@
 """Learn lengthscales, variances and noise variance from data by maximum marginal likelihood (math 9).
 
-Which likelihood, `_choose` says. The search is the same for all but the bound of actions: the variance has a
-closed form, so that two numbers, the logarithms of lengthscale and of noise over variance, are left to find;
-of a sum of m kernels 2 m, from the best single kernel on, taken apart into shorter and longer lengthscales.
+The variance has a closed form, so that of one kernel two numbers are left to find; of a sum of m kernels 2 m,
+from the best single kernel on, taken apart into shorter and longer lengthscales.
 """
 
 from collections.abc import Callable, Sequence

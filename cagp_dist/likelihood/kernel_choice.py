@@ -1,8 +1,7 @@
 """Which kernel data ask for: Matern 1/2, 3/2 and 5/2 are fitted, and the likelihoods at their best compared.
 
-All three have the same numbers to fit, so that nothing is to be paid for one of them. Smoothness shows at
-short distances; a thousand points in cells of neighbours, of as many as there are, tell it as all of them do.
-Or the smoothness is a number like the others, and the likelihood at the best of those a function of it alone.
+A thousand points in cells of neighbours tell the smoothness. Or it is a number like the others, that is
+fitted.
 """
 
 import math
@@ -63,11 +62,7 @@ def choose_kernel(search: Callable[..., FitResult], *, final: bool) -> FitResult
 
 
 def fit_smoothness(search: Callable[..., FitResult], *, final: bool) -> FitResult:
-    """Fit Matern kernels of several smoothnesses, and give the fit of the best; arguments as of `choose`.
-
-    The likelihood with all other numbers at their best is maximised over the logarithm of the smoothness by
-    Brent's method.
-    """
+    """Fit Matern kernels of several smoothnesses, and give the fit of the best; arguments as of `choose`."""
     from scipy.optimize import minimize_scalar
 
     found: dict[float, FitResult | None] = {}

@@ -35,11 +35,7 @@ LONGEST_STEP = 0.7  # Of a step towards a root, in log parameters: a factor of t
 
 
 def best_climb(profile: ProfileLikelihood, starts: Sequence[Array]) -> Place:
-    """Climb from every start and return the highest place; the first of equals.
-
-    By Fisher scoring first where the profile is curved. Starts at which R is singular in floating point count
-    for nothing, unless all do.
-    """
+    """Climb from every start and return the highest place; the first of equals."""
     found, failed = list[Place](), None
     for start in starts:
         try:
@@ -77,12 +73,7 @@ def climb(profile: ProfileLikelihood, start: Array, curvature: Array | None = No
 
 
 def refine(profile: ProfileLikelihood, place: Place, curvature: Array) -> Place:
-    """Take Newton steps with this curvature while they rise.
-
-    The numbers of a sum trade off against each other; in such a narrow valley a climb ends early.
-
-    Shapes: ``curvature`` (k + 1, k + 1).
-    """
+    """Take Newton steps with this curvature while they rise. Shapes: ``curvature`` (k + 1, k + 1)."""
     matrix = profile_information(profile, curvature)
     if not np.isfinite(matrix).all() or np.linalg.eigvalsh(matrix).min() <= 0.0:
         return place
@@ -261,9 +252,6 @@ def arrived(step: Array, inverse: Array, noise: Array) -> bool:
 def settle_parameters(profile: ProfileLikelihood, start: Array, curvature: Array) -> Place:
     """Find where the estimated gradient vanishes: quasi-Newton steps with symmetric rank-one updates.
 
-    With the curvature of a subset this takes three to six evaluations; from a start a third off and a rough
-    curvature eight to eleven, where Adam takes thirty to forty (measured, n = 2,000).
-
     Shapes: ``start`` (k,), ``curvature`` (k + 1, k + 1).
     """
     low, high = profile.box
@@ -286,10 +274,7 @@ def settle_parameters(profile: ProfileLikelihood, start: Array, curvature: Array
 
 
 def _updated(matrix: Array, taken: Array, fallen: Array) -> Array:
-    """Correct a curvature by a symmetric matrix of rank one, so that a step explains how the slope fell.
-
-    The same, where the corrected one would not be positive definite.
-    """
+    """Correct a curvature by a symmetric matrix of rank one, so that a step explains how the slope fell."""
     missed = fallen - matrix @ taken
     bend = missed @ taken
     if abs(bend) > 1e-8 * np.linalg.norm(missed) * np.linalg.norm(taken):

@@ -77,11 +77,7 @@ def without_nugget(
 def make_sum_starts(
     given: Start | None, bounds: Bounds, single: Sequence[float], *, starts: int, mixed: bool
 ) -> list[Array]:
-    """Points to start from for a sum, each of logarithms of (lengthscales, weights, ratio).
-
-    The fit of one kernel is taken apart: its lengthscale lies between those of the parts, its variance is
-    shared equally, and some of its noise becomes a part of the field.
-    """
+    """Points to start from for a sum, each of logarithms of (lengthscales, weights, ratio)."""
     check_count("starts", starts, least=1)
     parts = bounds.numbering.parts
     *own, variance, noise = single

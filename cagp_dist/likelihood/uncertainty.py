@@ -33,10 +33,7 @@ class Uncertainty:
 
 
 def uncertainty(profile: ProfileLikelihood, place: Place, information: Array) -> Uncertainty:
-    """Judge the end of a search.
-
-    Shapes: ``information`` (k + 1, k + 1).
-    """
+    """Judge the end of a search. Shapes: ``information`` (k + 1, k + 1)."""
     bounds, names, size = profile.bounds, profile.bounds.names, len(information)
     numbering = bounds.numbering
     first, to_natural = numbering.lengthscales, numbering.natural

@@ -1,21 +1,14 @@
 """Coefficients of the prior mean that are estimated inside the posterior: universal kriging with any solver.
 
-With a basis H (n, k) at the observed points and H' (q, k) at the targets, the field is ``H' c + f``, where
-nothing is known of c beforehand. For weights ``W ~ G^-1 H`` and the matrix A of any solver::
+With a basis H (n, k) at the observed points and H' (q, k) at the targets, weights ``W ~ G^-1 H`` and the
+matrix A of any solver, none of which depends on the data (math 1.7)::
 
-    c_hat = (W'H)^-1 W' y
-    mean  = H' c_hat + V A (y - H c_hat)
-
-This is a linear map of y that gives fields ``H' c`` back as they are, so that its error does not depend on c.
-It has exactly the variance (math 1.7)::
-
-    K'' - V D(A) V'  +  R M R'  -  R E' - E R'
+    c_hat    = (W'H)^-1 W' y                         mean = H' c_hat + V A (y - H c_hat)
+    variance = K'' - V D(A) V'  +  R M R'  -  R E' - E R'
 
     R = H' - V A H      M = (W'H)^-1 W'GW (H'W)^-1      E = V (W - A G W) (H'W)^-1
 
-As for A, so for W: the nearer it is to ``G^-1 H``, the smaller the variance, and whatever it is, the variance
-is that of the error, for neither depends on the data. With both exact, this is universal kriging:
-``M = (H' G^-1 H)^-1`` and ``E = 0``. ``V A H`` and ``V A G W`` ride along with the solve as right-hand sides.
+With both exact, ``M = (H' G^-1 H)^-1`` and ``E = 0``. ``V A H`` and ``V A G W`` ride along with the solve.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,20 +1,13 @@
 """Random waves: draws of a stationary field at any number of points, without its covariance matrix.
 
 By Bochner's theorem a stationary kernel of variance one is the mean of ``cos(w . (x - z))`` over frequencies
-w drawn from its spectral density, so that a sum of waves with Rayleigh amplitudes and uniform phases::
+w drawn from its spectral density: for a Matern kernel of smoothness nu a multivariate t with 2 nu degrees of
+freedom, for the squared exponential a normal, both of scale 1 / lengthscale. So waves with Rayleigh
+amplitudes and uniform phases, ``sum over j < m of a_j cos(w_j . x + p_j) / sqrt(m)``, have covariance k
+[Rahimi & Recht 2007; math 9]. Lengths of frequencies are stratified.
 
-    z(x) = sum over j < m of  a_j cos(w_j . x + p_j) / sqrt(m)
-
-has covariance exactly k when the frequencies are drawn anew for each field ([Rahimi & Recht 2007]; math 9).
-The spectral density of a Matern kernel of smoothness nu is a multivariate t with 2 nu degrees of freedom,
-that of the squared exponential a normal, both of scale 1 / lengthscale. The lengths of the frequencies are
-stratified, one in each m-th of their distribution, which leaves the covariance exact and takes most of the
-chance out of it.
-
-`Spectrum` serves posterior variances, to which short waves matter most: long ones are known from the data.
-Most of its frequencies are drawn from the far end of the spectral density, evenly in the logarithm of what
-lies beyond them, and count for as much less (importance sampling; the covariance stays exact on average). A
-number of draws share the frequencies, with amplitudes of their own.
+A `Spectrum` serves posterior variances, to which short waves matter most: most of its frequencies are drawn
+from the far end, evenly in the logarithm of what lies beyond them, and count for as much less.
 """
 
 import math
@@ -68,13 +61,7 @@ def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generato
 
 
 def evaluate_waves(draws: list[RandomWaves], lengthscale: Lengthscales, points: Array) -> Array:
-    """Values of several draws at points (p, n), shape (n, draws): n m cosines each.
-
-    The lengthscale is one number, or one for each coordinate.
-
-    Angles are brought into one turn in double precision; cosines and their sum are taken in single, whose
-    error, 1e-6, is nothing beside the chance in a draw.
-    """
+    """Values of several draws at points (p, n), shape (n, draws): n m cosines each."""
     out = np.empty((points.shape[1], len(draws)))
     for column, waves in enumerate(draws):
         turns = (waves.frequencies / (2.0 * np.pi * np.asarray(lengthscale))) @ points
@@ -147,11 +134,7 @@ def draw_spectra(kernel: Kernel, p: int, draws: int, seed: int) -> list[Spectrum
 
 
 def evaluate_spectra(spectra: Sequence[Spectrum], X: Array) -> Array:
-    """Values of the draws at points X (n, p), shape (n, draws); n m sines and cosines, 4 n m draws flops.
-
-    Angles are brought into one turn in double precision, the rest is in single, as for `evaluate_waves`; a
-    task of executors.
-    """
+    """Values of the draws at points X (n, p), shape (n, draws); n m sines and cosines, 4 n m draws flops."""
     out = np.empty((len(X), spectra[0].cosines.shape[1]))
     for start in range(0, len(X), POINTS_AT_ONCE):
         here = slice(start, start + POINTS_AT_ONCE)

@@ -1,8 +1,4 @@
-"""What draws of the posterior add up to, kept after groups of them, so that others follow after a loss.
-
-A group of draws goes on in the stream of random numbers where the one before it stopped: the state of the
-generator is kept with the sums.
-"""
+"""What draws of the posterior add up to, kept after groups of them with the state of the generator."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,10 +18,7 @@ from cagp_dist.solvers.interface import Problem, Solver
 
 
 class KeptSums:
-    """Means (q, T), and sums of squares (q, patterns) of the errors of draws, pattern of gaps by pattern.
-
-    The generator is left as it would be if all draws were drawn.
-    """
+    """Means (q, T), and sums of squares (q, patterns) of the errors of draws, pattern of gaps by pattern."""
 
     def __init__(
         self,

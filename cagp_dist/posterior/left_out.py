@@ -24,13 +24,7 @@ def each_left_out(
     executor: Executor | None = None,
     memory_limit_bytes: int | None = None,
 ) -> LeaveOneOut:
-    """Predict every observation from all the others, exactly: by a Cholesky factor, on a grid by rings.
-
-    ``mean = y - [G^-1 b]_i / [G^-1]_ii``, ``variance = 1 / [G^-1]_ii`` with ``b = y - m0(X)``. Where
-    coefficients of the mean are estimated with the field, ``G^-1 - G^-1 H (H' G^-1 H)^-1 H' G^-1`` stands in
-    place of ``G^-1``, and they are those without the value [Dubrule 1983]. All else of the prior is taken as
-    it comes: a mean or numbers that were fitted to y know of each value.
-    """
+    """Predict every observation from all the others, exactly: by a Cholesky factor, on a grid by rings."""
     parts = patterns(X, y)
     shape = (len(parts[0].y), *parts[0].given.shape)
     mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)

@@ -1,8 +1,4 @@
-"""Fields with different gaps: one solve for each pattern of gaps, put together in the order of the fields.
-
-What a solver does depends on where something was observed, not on what. Fields that were observed at the
-same points share a solve and its variance; others have their own, and the variance differs between them.
-"""
+"""Fields with different gaps: one solve for each pattern of gaps, put together in the order of the fields."""
 
 import sys
 from collections.abc import Sequence
@@ -82,10 +78,7 @@ def _order(groups: Sequence[Indices]) -> Indices:
 
 
 def joined_patterns(parts: Sequence[SolvedPattern]) -> SolvedPattern:
-    """Put patterns together; with more than one of them variances are (q, T), covariances (T, q, q).
-
-    A pattern that was done early keeps its last step; the status is the worst.
-    """
+    """Put patterns together; with more than one of them variances are (q, T), covariances (T, q, q)."""
     if len(parts) == 1:
         return parts[0]
     groups = [part.fields for part in parts]

@@ -7,16 +7,10 @@ Four ways, of which `prior_draws` takes the first that fits; which one depends o
     FactorDraws       by Vecchia's factor on 60 neighbours                   Matern, smoothness up to 3/2
     WaveDraws         random waves, frequencies shared by 64 draws           exact covariance on average
 
-By Vecchia's factor posterior variances differ from those of exact draws by 0.13 % at most (root mean square
-over targets; 1.3 % at one of them; measured in one to three dimensions, for noise of 0.1 to 1e-5 of the prior
-variance, lengthscales of 0.1 and 1). Of smoothness 5/2 it is 1 %, the same in all draws, and of the squared
-exponential kernel more than of waves. These are taken there, and for more points, whose factor takes long.
-
-Of waves the covariance is exact as a mean over frequencies. Given the 1,024 frequencies that some draws
-share, a posterior variance differs from it by chance: by 1 to 4 % mostly, 5.5 % at most (standard deviation,
-mean over targets; measured for all kernels in one to three dimensions, noise of 0.1 to 1e-5 of the prior
-variance and posterior variances of 0.6 to 1e-6 of it). A variance estimated from N draws then has a relative
-standard error of at most ``sqrt((2 + 0.25) / N)``, where exact draws have ``sqrt(2 / N)``.
+By Vecchia's factor posterior variances are 0.13 % off at most (root mean square over targets; of smoothness
+5/2 1 %). Given the 1,024 frequencies that some draws share, a variance of waves is off by 1 to 4 % mostly,
+5.5 % at most (measured in one to three dimensions, for noise of 0.1 to 1e-5 of the prior variance): from N
+draws it has a relative standard error of at most ``sqrt((2 + 0.25) / N)``, in place of ``sqrt(2 / N)``.
 """
 
 from dataclasses import dataclass

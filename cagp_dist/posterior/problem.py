@@ -1,9 +1,7 @@
 """From observations to a problem for the solvers: check them, remove the prior mean, choose the Gram matrix.
 
-Fields with different gaps are a problem each (`cagp_dist.posterior.patterns`).
-
-The Gram matrix of points is made of tiles, that of a latitude-longitude grid of rings. With gaps, or with a
-pole (Q points that are one place), it is that of the observed points of the grid.
+That of points is made of tiles, that of a grid of rings; with gaps, or with a pole (Q points that are one
+place), it is that of the observed points of the grid.
 """
 
 import math

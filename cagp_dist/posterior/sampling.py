@@ -1,12 +1,7 @@
 """Draws of the field given the data, by Matheron's rule, of solvers that need not have converged (math 1.5).
 
-With (f', e') drawn from prior and noise, ``y' = f'(X) + e'`` and A the matrix of a solver that does not look
-at the data::
-
-    f_s(X') = f'(X') + V A (y - y')
-
-is a draw of the posterior that `cagp_dist.condition` states: its mean is ``m0 + V A b``, its covariance
-``K'' - V D(A) V'`` (T7). A draw takes a right-hand side, where a variance takes one for each target.
+With f' and e' drawn from prior and noise, ``f_s(X') = f'(X') + V A (y - f'(X) - e')`` is a draw of the
+posterior that `cagp_dist.condition` states (T7). It takes a right-hand side, a variance one for each target.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -215,11 +215,7 @@ class QuantileTable(Predictive):
 
 
 def _along(z: Array, start: Array, end: Array) -> Array:
-    """Move normal scores so that each gap between the knots ``start`` becomes that between ``end``.
-
-    Probability stays in proportion within a gap, the two tails included. All differences of probabilities are
-    taken in the smaller of the two tails.
-    """
+    """Move normal scores so that each gap between the knots ``start`` becomes that between ``end``."""
     gap = np.searchsorted(start, z, side="right")
     moved = np.empty(np.shape(z))
     below, above = gap == 0, gap == start.size

@@ -1,11 +1,8 @@
 """What a predictive distribution can say: one distribution for each of many points, whatever its family.
 
-A distribution is described by its *normal score*: where ``F`` is its distribution function, ``z =
-Phi^-1(F(y))`` is the number whose standard normal probability is that of y. The score of a Gaussian
-distribution is the standardised error; unlike ``F`` it tells the far tails apart in floating point, where
-``F`` is 1. A family gives the score, its inverse and the density, and all the rest follows::
-
-    F(y) = Phi(score(y)),    quantile(p) = at_score(Phi^-1(p)),    sample = at_score(N(0, 1))
+A family gives the *normal score* ``z = Phi^-1(F(y))``, its inverse and the density; unlike F the score tells
+the far tails apart in floating point. All the rest follows: ``F(y) = Phi(score(y))``, ``quantile(p) =
+at_score(Phi^-1(p))``, ``sample = at_score(N(0, 1))``.
 """
 
 from abc import ABC, abstractmethod

@@ -203,10 +203,7 @@ def check_solver(solver: object) -> None:
 
 @runtime_checkable
 class LinearMean(Protocol):
-    """A solver that works out ``V A b`` for many right-hand sides without a downdate.
-
-    Its A does not depend on them: one for each draw of a pathwise sample (math 1.5).
-    """
+    """A solver that works out ``V A b`` for many right-hand sides without a downdate."""
 
     def mean(
         self,

@@ -1,14 +1,13 @@
 """A scale of the error bars that varies from place to place, learnt from errors near by (math 19).
 
-With standardised errors ``z_j`` of calibration points, whose predictions did not use their own values, and
-features f of a place x (sizes of errors near by at two distances, how much values near by vary)::
+With standardised errors of calibration points, whose predictions did not use their own values, and features f
+of a place x (sizes of errors near by at two distances, how much values near by vary)::
 
     log s(x) = b_0 + b' f(x),    y(x) ~ mu(x) + sigma(x) s(x) (m + t),    t a Student t
 
-Points that were kept out of training err together, and the distributions then follow the errors near by: with
-``sigma(x) c B(x)``, B their weighted mean. The numbers b, c, m and the degrees maximise the log score
-of the calibration points themselves, each with its own errors left out (T38). The distribution as it is stays
-where the score of another is hardly better.
+Points that were kept out of training err together: the centre then follows the errors near by, ``sigma(x) c
+B(x)``, B their weighted mean. All numbers maximise the log score of the calibration points, each with its own
+errors left out (T38); the distribution as it is stays where that is hardly better.
 """
 
 from collections.abc import Callable

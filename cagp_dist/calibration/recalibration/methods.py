@@ -1,9 +1,8 @@
 """Recalibration methods by the names that job files give them: a new method is one module and one line here.
 
-A method corrects Gaussian distributions by the errors of calibration points, whose predictions did not use
-their own values: ``method.fit(law, observed, X)`` learns from N of them, ``fitted(law, X_new)`` gives the
-corrected distributions at others. Nothing of it is imported before it is asked for: methods need SciPy, and
-job files are checked without it.
+``method.fit(law, observed, X)`` learns from calibration points, whose predictions did not use their own
+values; ``fitted(law, X_new)`` gives corrected distributions. Methods need SciPy, and are imported when asked
+for.
 """
 
 from collections.abc import Callable

@@ -135,10 +135,7 @@ class NearBy:
 
 
 def without_own(errors: Array, own: Array, correlation: Array) -> Array:
-    """Standardised errors when another value is left out too, its ``own``: ``(z_j - r z_i) / sqrt(1 - r^2)``.
-
-    Exact for leave-one-out errors of a Gaussian model and their correlation r under it (T38).
-    """
+    """Errors when another value, ``own``, is left out too: ``(z_j - r z_i) / sqrt(1 - r^2)`` (T38)."""
     return np.asarray((errors - correlation * own) / np.sqrt(1.0 - correlation**2))
 
 

@@ -1,9 +1,8 @@
 """Quantiles of N calibration scores: between order statistics, whose levels are ``l / (N + 1)``.
 
 Of N + 1 exchangeable scores without ties, the last is at most the l-th smallest of the others with
-probability ``l / (N + 1)``, exactly, whatever their distribution. All that a finite number of calibration
-points can guarantee is built on this; it says nothing of levels below
-``1 / (N + 1)`` or above ``N / (N + 1)``; `check_resolved` asks for one point more than that.
+probability ``l / (N + 1)``, exactly. It says nothing of levels below ``1 / (N + 1)`` or above ``N / (N +
+1)``.
 """
 
 from typing import Any
@@ -103,10 +102,7 @@ def calibration_scores(law: Predictive, observed: ArrayLike) -> Array:
 
 
 def check_not_constant(predicted: Array, observed: Array) -> None:
-    """Raise `ArgumentError` if all values differ from the predicted ones by one number, up to rounding.
-
-    What is left of a constant field after its mean is rounding, of which any scale can be learnt.
-    """
+    """Raise `ArgumentError` if all values differ from the predicted ones by one number, up to rounding."""
     errors = observed - predicted
     if errors.size > 1 and np.ptp(errors) <= ROUNDING * np.abs(observed).max():
         raise ArgumentError(

@@ -1,11 +1,7 @@
 """One curve for all points: Kuleshov et al. (2018).
 
-The score of a calibration point is the probability that the prediction gave to smaller values (the PIT
-value). The l-th smallest of N is the quantile of level ``l / (N + 1)`` of the score of a new point (math 12).
-
-**If the score of the new point is exchangeable with those of the calibration points, its probability is
-right at every knot, and in between within the distance of the knots.** That holds on average over places:
-one curve moves the error bars of all points alike, and leaves them too wide where they were widest.
+**If the score (PIT value) of a new point is exchangeable with those of N calibration points, its probability
+is right at every knot, and in between within the distance of the knots** (math 12): on average over places.
 """
 
 from dataclasses import dataclass

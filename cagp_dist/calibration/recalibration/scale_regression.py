@@ -92,9 +92,6 @@ def gain_elsewhere(
 ) -> tuple[float, float]:
     """Rise of the mean log score in groups that the numbers were not fitted to, and its standard error.
 
-    Errors of a group may depend on each other in any way. In turn a fifth of the groups is left out, is
-    scored by a fit to the others, and compared with the standard normal distribution.
-
     Shapes: ``group`` (n,).
     """
     names, number = np.unique(group, return_inverse=True)

@@ -1,12 +1,8 @@
 """Sharp calibrated Gaussian processes [Capone, Hirche & Pleiss 2023]: a kernel of its own for every quantile.
 
-The mean stays that of the fitted prior. The quantile of level delta is (math 12)::
-
-    Q_delta(x) = mu(x) + beta_delta sigma_{theta_delta}(x)
-
-with the lengthscales theta_delta that make ``sum (beta sigma)^2`` over calibration points smallest, and
-``beta_delta`` a quantile of errors in units of that sigma. So the intervals are right on average over places,
-and as short as lengthscales can make them.
+``Q_delta(x) = mu(x) + beta_delta sigma_{theta_delta}(x)`` (math 12), with the lengthscales theta_delta that
+make ``sum (beta sigma)^2`` over calibration points smallest, and ``beta_delta`` a quantile of errors in units
+of that sigma: intervals are right on average over places, and as short as lengthscales can make them.
 """
 
 from collections.abc import Callable

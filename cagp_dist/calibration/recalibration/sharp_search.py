@@ -1,14 +1,14 @@
 """The search for the shortest intervals of a sharp calibrated GP: one stretch of the kernel for each level.
 
-Of errors ``dy`` at calibration points, and their variances under a stretch x, ``sigma^2 = extra +
-latent(x)``::
+Of errors ``dy`` at calibration points, and their variances ``sigma^2 = extra + latent(x)`` under a stretch
+x::
 
     beta(x) = q_lin(level, dy / sigma)                        [Capone et al. 2023, eq. 6]
     J(x)    = sum beta^2 sigma^2                              [eq. 7]
 
-J is minimised level by level, from the outermost level of each side inwards, with lengthscales that do not
-fall and ``|beta|`` that does not rise, so that quantiles do not cross where longer lengthscales mean smaller
-variances. Every level starts from the best stretch among all that were visited.
+J is minimised level by level, from the outermost one of each side inwards, with lengthscales that do not fall
+and ``|beta|`` that does not rise, so that quantiles do not cross where longer lengthscales mean less
+variance.
 """
 
 from collections import OrderedDict
@@ -94,10 +94,7 @@ class Visit:
         return beta, beta**2 * float(self.squares.sum())
 
     def width(self, level: float) -> Width:
-        """Give the slopes as well, through the two scores that beta lies between.
-
-        ``d a = -a d(sigma^2) / (2 sigma^2)`` for each of them.
-        """
+        """Give the slopes as well, through the two scores that beta lies between."""
         if level not in self._widths:
             self._widths[level] = self._width(level)
         return self._widths[level]
@@ -138,10 +135,7 @@ class Search:
     _latest: "OrderedDict[bytes, Variances]" = field(default_factory=OrderedDict)
 
     def stretches(self, levels: Sequence[float], *, first: Array, first_steps: int, steps: int) -> Array:
-        """Stretch of every level, shape (L, P), for ascending levels (L,).
-
-        Shapes: ``first`` (S, P).
-        """
+        """Stretch of every level, shape (L, P), for ascending levels (L,). Shapes: ``first`` (S, P)."""
         found = np.full((len(levels), self.stretch.numbers), np.nan)
         sides = np.array([self.known.side(level) for level in levels])
         for x in first:
@@ -185,12 +179,7 @@ class Search:
         return min(allowed, key=lambda visit: visit.at(level)[1])
 
     def _descend(self, level: float, start: Array, *, top: Array, most_beta: float, steps: int) -> Visit:
-        """Lower the objective from a start; give the best that was visited on the way.
-
-        By sequential quadratic programming. The objective has kinks where order statistics change places, and
-        a step that finds no descent there ends the search, as does a stretch that floating point cannot
-        factor.
-        """
+        """Lower the objective from a start; give the best that was visited on the way."""
         from scipy.optimize import NonlinearConstraint, minimize
 
         visited = [self.visit(start)]

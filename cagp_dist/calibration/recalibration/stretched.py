@@ -1,8 +1,7 @@
 """Posterior variances as functions of the lengthscales, which a sharp calibrated GP moves.
 
 A kernel is stretched by numbers x: every lengthscale is divided by ``exp(x)``, all by one number or those of
-each coordinate by their own, and the variance may be multiplied by one more. At x = 0 it is the kernel that
-was given. The points, the noise and the mean stay. Variances know no data, but for solvers that do.
+each coordinate by their own, and the variance may be multiplied by one more. The mean stays.
 """
 
 from abc import ABC, abstractmethod

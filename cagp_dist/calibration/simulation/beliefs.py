@@ -1,9 +1,7 @@
 """Errors of many fields in units of the error bars that a solver states for them.
 
-A solver whose matrix does not depend on the data has one covariance for all fields, and all of them are
-right-hand sides of one pass. Conjugate gradients have a covariance for each field, ``K'' - U U'`` with a
-column of U for each direction; where the Gram matrix can be stored, all fields are solved at once. Any other
-solver is called once for each field.
+A solver whose matrix does not depend on the data takes all fields in one pass. Conjugate gradients have a
+covariance for each, ``K'' - U U'``; where the Gram matrix can be stored, all are solved at once.
 """
 
 import hashlib
@@ -87,10 +85,7 @@ class SimulatedSolves:
 
 
 def standardised(fields: SimulatedFields, direction: Array, asked: SimulatedSolves) -> Standardised:
-    """Solve for all fields and standardise their errors.
-
-    Shapes: ``direction`` (q,).
-    """
+    """Solve for all fields and standardise their errors. Shapes: ``direction`` (q,)."""
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.interface import check_solver
 
@@ -296,9 +291,6 @@ def _conjugate_gradients(
 
 def conjugate_gradient_beliefs(G: Array, V: Array, b: Array, *, iterations: int) -> tuple[Array, Array]:
     """Conjugate gradients for each of several fields, with directions of its own (math 5).
-
-    The belief of `ConjugateGradient` for every column of b, with all products as one. Directions are made
-    conjugate to all earlier ones, twice.
 
     Shapes: ``G`` (n, n), ``V`` (q, n), ``b`` (n, t); returns (q, t), (i, q, t).
     """

@@ -1,8 +1,4 @@
-"""Fields of a prior, drawn exactly at training and test points together, and observed.
-
-Up to 4,096 points, and wherever nothing else is exact, by a Cholesky factor of the joint covariance; more
-that lie on one latitude-longitude grid are drawn there.
-"""
+"""Fields of a prior, drawn exactly at training and test points together, and observed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -146,10 +142,7 @@ Source = Callable[[np.random.Generator], tuple[Array, Array, float]]
 
 
 def _source(kernel: Kernel, train: Array, test: Array, count: int, memory_limit_bytes: int | None) -> Source:
-    """Choose how fields are drawn, exactly: by the joint covariance, or on a grid that has all points.
-
-    The way with fewer flops of those that fit into memory.
-    """
+    """Choose how fields are drawn, exactly: by the joint covariance, or on a grid that has all points."""
     from cagp_dist.memory import available_bytes
 
     limit = available_bytes() if memory_limit_bytes is None else memory_limit_bytes
@@ -195,11 +188,7 @@ def _draw(kernel: Kernel, points: Array, count: int, generator: np.random.Genera
 
 
 def _factor(covariance: Array, *, scale: float) -> tuple[Array, float]:
-    """Lower Cholesky factor, with the smallest diagonal addition that rounding errors call for.
-
-    The draws then carry independent errors of at most 1e-5 prior standard deviations, far below any
-    posterior standard deviation that has noise in its data. The diagonal of the covariance is overwritten.
-    """
+    """Lower Cholesky factor, with the smallest diagonal addition that rounding errors call for."""
     from cagp_dist.gram.dense import cholesky_lower
 
     large = len(covariance) > LARGEST_WHOLE

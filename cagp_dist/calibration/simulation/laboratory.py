@@ -1,8 +1,7 @@
 """What error bars of a solver do on fields of its own prior: tests, a verdict in words, and a plot.
 
-Errors of N fields are independent of each other, so that every test here has the level it states, whatever
-the correlation between points (math 10.2). With e the error of a field at q points, S its stated covariance
-and w one random direction::
+Errors of N fields are independent of each other: every test has the level it states (math 10.2). With e the
+error of a field at q points, S its stated covariance and w one random direction::
 
     z = w' e / sqrt(w' S w)    one number per field: Kolmogorov-Smirnov, chi-square of sum z^2, mean, ranks
     u = S^(-1/2) e             r = rank S numbers per field: chi-square of sum u^2 with N r degrees of freedom

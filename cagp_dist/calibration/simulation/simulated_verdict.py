@@ -1,8 +1,4 @@
-"""From errors of simulated fields to a verdict in words: five tests, each with the level it states.
-
-What they are is said in `cagp_dist.calibration.simulation.laboratory`. The verdict gives each a fifth of the
-probability of a false alarm.
-"""
+"""From errors of simulated fields to a verdict in words: five tests, which share the false alarms."""
 
 from dataclasses import dataclass
 

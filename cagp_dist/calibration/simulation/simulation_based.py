@@ -1,11 +1,8 @@
 """Simulation-based calibration: a solver's posterior against data drawn from its own prior (math 10.2).
 
-For draws ``f_i`` at training and test points, and one random direction w [Hegde et al., Algorithm S1]::
-
-    z_i = w' (mean_i - f_i(X')) / sqrt(w' Sigma w),      t_i = Phi(z_i)
-
-are independent standard normal numbers if the solver is calibrated, after any number of iterations. Both
-sides are latent: no noise is added to ``Sigma``, and ``f_i`` carries none.
+For draws ``f_i`` and one random direction w, ``z_i = w' (mean_i - f_i(X')) / sqrt(w' Sigma w)`` are
+independent standard normal numbers if the solver is calibrated [Hegde et al., Algorithm S1]. Both sides are
+latent.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
 """Strong calibration of a linear solver, in its own terms: the belief about the weights ``v* = G^-1 b``.
 
-Definition 1 of [Hegde et al. 2025], for the belief ``N(v, C)`` with ``C = G^-1 - D``: errors are standard
-normal in the row space of C, and zero in its null space. With ``G = L L'`` everything is seen in the
-coordinates ``u = L' v``, in which weights are standard normal a priori and the eigenvalues of C lie between 0
-and 1.
+Definition 1 of [Hegde et al. 2025], for ``N(v, C)`` with ``C = G^-1 - D``: errors are standard normal in the
+row space of C, and zero in its null space; seen in the coordinates ``u = L' v`` with ``G = L L'``.
 """
 
 from typing import TYPE_CHECKING

@@ -1,15 +1,9 @@
 """Whether the errors of a row of times are as large as their error bars say, or have drifted from that.
 
 The mean m of ``z^2``, ``z = Phi^-1(PIT)``, over N values is 1 if the distributions are right. What chance
-explains of the difference is measured along both ways in which errors agree [Cameron et al. 2011]::
-
-    V_c    = C / (C - 1) sum_cells   (sum z^2 - m)^2 / N^2   neighbours, and a place that errs every day
-    V_b    = B / (B - 1) sum_batches (sum z^2 - m)^2 / N^2   a day, and weather that lasts for some days
-    V_cb   =             sum_both    (sum z^2 - m)^2 / N^2   what both of them count
-    V      = max(V_c + V_b - V_cb, V_c, V_b, 2 / N)
-
-Cells are compact ones of places, batches six runs of times. There is an alarm if ``|m - 1|`` exceeds the
-quantile of Student's distribution with five degrees of freedom times ``sqrt(V)``.
+explains of the difference is measured along both ways in which errors agree [Cameron et al. 2011]: compact
+cells of places, and six runs of times. There is an alarm if ``|m - 1|`` exceeds the quantile of Student's
+distribution with five degrees of freedom times ``sqrt(max(V_c + V_b - V_cb, V_c, V_b, 2 / N))``.
 """
 
 from dataclasses import dataclass

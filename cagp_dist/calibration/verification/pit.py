@@ -1,9 +1,8 @@
 """Probability integral transform: how well the error bars match the errors they describe.
 
-If an observation follows its Gaussian prediction, ``z = (y - mean) / std`` is standard normal and
-``t = Phi(z)`` is uniform on [0, 1]. A U-shaped histogram of ``t`` means that the error bars are too narrow, a
-hump that they are too wide. ``std`` is always the *predictive* one, noise included, because ``y`` carries
-noise (math 10.3); for simulated latent values it is the latent one (math 10.2).
+``z = (y - mean) / std`` is standard normal and ``t = Phi(z)`` uniform if an observation follows its Gaussian
+prediction. ``std`` is the *predictive* one, noise included (math 10.3); for simulated latent values the
+latent.
 """
 
 from dataclasses import dataclass
@@ -63,10 +62,7 @@ class NormalTests:
 
 
 def standardised_errors(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Array:
-    """``z = (observed - mean) / predictive_std``, checked.
-
-    Shapes: ``mean, observed`` (q,) or (T, q).
-    """
+    """``z = (observed - mean) / predictive_std``, checked. Shapes: ``mean, observed`` (q,) or (T, q)."""
     centre, spread, value = checked_prediction(mean, predictive_std, observed)
     return np.asarray((value - centre) / spread, dtype=np.float64)
 
@@ -179,10 +175,7 @@ def unit_weights(weights: ArrayLike | None, shape: tuple[int, ...]) -> Array:
 
 
 def effective_count(weights: Array) -> float:
-    """Count the equally weighted independent values whose mean has the same variance.
-
-    ``(sum w)^2 / sum w^2``; the number of values where all weights are equal.
-    """
+    """Count the equally weighted independent values whose mean has the same variance."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
@@ -232,10 +225,7 @@ def chi2_pvalue(total: float, freedom: int) -> float:
 def checked_prediction(
     mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike
 ) -> tuple[Array, Array, Array]:
-    """Float64 copies of a prediction and its observation, of one shape, or an ArgumentError.
-
-    Arguments, shapes and errors as :func:`standardised_errors`.
-    """
+    """Float64 copies of a prediction and its observation, of one shape, or an ArgumentError."""
     centre = np.asarray(mean, dtype=np.float64)
     spread = np.asarray(predictive_std, dtype=np.float64)
     value = np.asarray(observed, dtype=np.float64)

@@ -1,9 +1,7 @@
 """Scores of predictions against observations: accuracy, sharpness and calibration in numbers.
 
-A prediction is any distribution (`cagp_dist.predictive`), or the mean and standard deviation of a Gaussian
-one. Its spread here is always the *predictive* one, noise included (math 13): an observation is compared, not
-the unseen field. The log score, the CRPS and the interval score are proper: no prediction beats the true
-distribution on average [Gneiting & Raftery 2007].
+A prediction is any distribution (`cagp_dist.predictive`), its spread the *predictive* one, noise included
+(math 13). The log score, the CRPS and the interval score are proper [Gneiting & Raftery 2007].
 """
 
 from collections.abc import Iterator, Sequence
@@ -173,10 +171,7 @@ def scores_of(
     weights: ArrayLike | None = None,
     levels: Sequence[float] = LEVELS,
 ) -> Scores:
-    """All scores of predictive distributions, pooled over points and fields.
-
-    Shapes: ``weights`` (q,).
-    """
+    """All scores of predictive distributions, pooled over points and fields. Shapes: ``weights`` (q,)."""
     return point_scores(law, observed, levels=levels).pooled(weights=weights)
 
 

@@ -1,8 +1,7 @@
 """Folds of a cross-validation: places that lie together are left out together.
 
-Neighbours tell nearly the same. A place whose neighbours stay in is easy to predict, and scores of single
-places left out at random flatter a map whose gaps are wider; blocks some degrees across do not [Roberts et
-al. 2017, doi:10.1111/ecog.02881].
+Scores of single places left out at random flatter a map whose gaps are wider; blocks some degrees across do
+not [Roberts et al. 2017, doi:10.1111/ecog.02881].
 """
 
 import numpy as np
@@ -26,10 +25,6 @@ def block_folds(
     called: str = "count",
 ) -> Indices:
     """Fold of each place: blocks of equal height and about equal area, dealt to folds of about equal size.
-
-    The globe is cut into bands of latitude ``blocks_degrees`` high and each band into as many equal pieces of
-    longitude as make them about as wide. Blocks are taken from large to small, equal ones in random order,
-    and each goes to the fold that has the fewest places yet.
 
     Shapes: ``latitude_degrees, longitude_degrees`` (n,); returns (n,).
     """
@@ -75,10 +70,7 @@ def blocks_of(latitude_degrees: Array, longitude_degrees: Array, *, blocks_degre
 def fitting_blocks(
     latitude_degrees: Array, longitude_degrees: Array, *, count: int, blocks_degrees: float
 ) -> float:
-    """Halve the height of blocks until the places lie in at least ``count`` of them.
-
-    Where fewer places are apart from each other it is left as it is.
-    """
+    """Halve the height of blocks until the places lie in at least ``count`` of them."""
     longitude, height = np.mod(longitude_degrees, 360.0), blocks_degrees
     if _count(latitude_degrees, longitude, None) < count:
         return blocks_degrees

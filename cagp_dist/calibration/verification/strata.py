@@ -1,9 +1,8 @@
 """Where error bars hold: test points in strata, and the coverage of each with what chance explains.
 
-Error bars can be right on average and wrong everywhere: too wide where the field is smooth, too narrow where
-it is rough. So observations are divided by what was known before they were seen: latitude, surface, and how
-rough the observed field is near by, in which no value of a test point has a part. Standard errors come from
-compact cells of the stratum's own points, as in `cagp_dist.calibration.verification.verdict`.
+Observations are divided by what was known before they were seen: latitude, surface, and how rough the
+observed field is near by. Standard errors come from compact cells of the stratum's own points, as in
+`verdict`.
 """
 
 from collections.abc import Iterator, Sequence

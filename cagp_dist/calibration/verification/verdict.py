@@ -1,17 +1,15 @@
 """Whether the error bars of a run hold what they promise, as far as its test points can tell.
 
-At every level the share of observations inside their central intervals is compared with the level. What
-chance explains is measured, not presumed: errors of neighbouring points agree, so that N points of a field
-are worth fewer independent ones. The test points are cut into compact cells; if the sums over cells of
-``inside - coverage`` vary more than those of independent points, by the *design effect*, N is divided by it::
+At every level the share of observations inside their central intervals is compared with the level. Errors of
+neighbouring points agree; the test points are cut into compact cells, and N is divided by the *design
+effect*::
 
     coverage = sum_i w_i inside_i / sum_i w_i
     effect   = sum_cells (sum_i w_i (inside_i - coverage))^2 / sum_i w_i^2 coverage (1 - coverage),  >= 1
     n        = (sum w)^2 / sum w^2 / effect,      standard error = sqrt(level (1 - level) / n)
 
-A difference is called a fault if a binomial distribution of n points makes it less likely than three standard
-errors of a normal distribution (0.27 %, both sides). Correlation across cells is not seen: a field that was
-warm as a whole counts as many witnesses, and a fault it shows may be one of the day.
+A fault is a difference that a binomial distribution of n points makes less likely than three standard errors
+of a normal one (0.27 %, both sides). Correlation across cells is not seen: a field is one witness.
 """
 
 from collections.abc import Sequence

@@ -21,9 +21,6 @@ STRIP_ROWS = 256  # Rows of the slope matrix that exist at a time
 class DenseLikelihood(ModelLikelihood):
     """Exact likelihood and gradient of points anywhere.
 
-    The factor, then the inverse, take the place of R; its slope is made strip by strip. A large matrix is
-    worked on by all threads of BLAS, and the last bits may depend on their number.
-
     Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations`` (n,), ``basis`` (n, k).
     """
 

@@ -6,10 +6,7 @@ With R of the whole grid, A = R^-1 and b zero at the r missing points m, the obs
     v = R_oo^-1 b_o          = A (b - e) at o,  with  A_mm e = [A b]_m,  which makes it vanish at m
     tr(R_oo^-1 dR_oo)        = sum_k w_k tr((A_k - A_k B_k A_k) dR_k)
 
-where B_k are the blocks of the matrix that is ``A_mm^-1`` at the missing points and zero elsewhere: only they
-meet dR, which is diagonal in wavenumbers itself. So all derivatives take one pass over the wavenumbers, and
-no system is solved but that of the missing points. ``A_mm`` comes from the blocks of A by Fourier transforms
-(`cagp_dist.latlon.entries`).
+where B_k are the blocks of the matrix that is ``A_mm^-1`` at the missing points and zero elsewhere.
 """
 
 from collections.abc import Sequence

@@ -1,21 +1,16 @@
 """Numbers of the prior integrated over instead of plugged in: where observations are few (math 9).
 
-With ``d`` the noises of the points in units of their mean, the covariance of the observations is
-``s^2 (R_l + g diag(d))``: a variance s^2, a lengthscale l and a ratio g. In units of the noise, on the
-orthonormal complement Z of the basis of the mean, one decomposition ``Z' R_l Z = U diag(e) U'`` has the
-restricted likelihood at *every* ratio, and what all ratios predict::
+The covariance of the observations is ``s^2 (R_l + g diag(d))``, d the noises of the points in units of their
+mean. On the orthonormal complement Z of the basis of the mean, in units of the noise, one decomposition ``Z'
+R_l Z = U diag(e) U'`` has the restricted likelihood at *every* ratio g, and what all ratios predict::
 
     -2 log L = sum log(e + g) + m log s^2 + Q / s^2,     Q = sum (U' Z' y)^2 / (e + g)
 
-for the m combinations of the observations that do not depend on the coefficients of the mean, whose prior is
-flat. s^2 has a prior of ``1 / s^2``, and is integrated out: the likelihood is ``Q^(-m / 2)``, and each
-predictive distribution is a Student distribution of m degrees of freedom with ``s^2 = Q / m``. l and g are on
-a grid, whose weights are likelihood times prior (`cagp_dist.likelihood.exact.hyperprior`): what is predicted
-is a mixture.
-
-Where the noise is known, ``s^2 = noise / g``, and where the variance is, s^2 is that: the distributions are
-Gaussian, and l and g are on the grid all the same. A nugget beside a known noise is a third number, with a
-grid for each of its few values.
+s^2, with a prior of ``1 / s^2``, is integrated out: the likelihood is ``Q^(-m / 2)``, and predictive
+distributions are Student's of m degrees of freedom with ``s^2 = Q / m``. l and g are on a grid with weights
+likelihood times prior (`hyperprior`): what is predicted is a mixture. Where the noise is known, ``s^2 = noise
+/ g``, and where the variance is, s^2 is that: distributions are then Gaussian. A nugget beside a known noise
+is a third number.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -189,10 +184,7 @@ class Integrated:
     def predict(
         self, fields: SharedFields, targets: Targets, *, noise_variance: Array | None = None
     ) -> Components:
-        """Predict fields at targets, by what each node says of them.
-
-        Shapes: ``noise_variance`` (q,).
-        """
+        """Predict fields at targets, by what each node says of them. Shapes: ``noise_variance`` (q,)."""
         points = target_points(targets)
         at_targets = averaged(targets, fields.mean.basis_at(points))
         found = self._predict(
@@ -208,11 +200,7 @@ class Integrated:
         return found
 
     def left_out(self, fields: SharedFields) -> Components:
-        """Predict each observation (K, T, n) from all others, by the numbers that all of them give.
-
-        With ``P = V (e + g)^-1 V'`` in units of the noise, ``mean = y - [P y]_i / P_ii`` and the variance is
-        ``s^2 / P_ii``, noise included [Dubrule 1983].
-        """
+        """Predict each observation (K, T, n) from all others, by the numbers that all of them give."""
         location, scale = [], []
         for lengthscale, nugget, nodes in self._by_lengthscale():
             kernel = self.kernel.family(lengthscale, 1.0)

@@ -1,14 +1,11 @@
 """The log marginal likelihood as a function of all numbers but one, which is taken out (math 9).
 
-With ``G = variance R``, ``R = k1(X, X) + ratio I`` (k1 the kernel of variance one, ratio the noise variance
-in units of the variance) and T fields ``b`` of n residuals that share the three numbers (for a sum of kernels
-``variance`` is that of the first part, k1 a sum whose first part has variance one)::
+With ``G = variance R``, ``R = k1(X, X) + ratio I`` (k1 the kernel of variance one, or a sum whose first part
+has it) and T fields ``b`` of n residuals::
 
     L = -1/2 [ T log|R| + n T log(2 pi variance) + q / variance ],      q = sum over fields of b' R^-1 b
 
-Everything expensive depends on the other numbers alone (`cagp_dist.likelihood.numbering`). What one
-`Evaluation` holds gives value and gradient for every variance, the best variance ``q / (n T)``, and, at three
-points, second derivatives.
+What one `Evaluation` holds gives value and gradient for every variance, and the best one, ``q / (n T)``.
 """
 
 from collections.abc import Callable
@@ -165,10 +162,6 @@ def information(
     along_variance: Callable[[float], Evaluation] | None = None,
 ) -> Array:
     """Observed information: minus second derivatives of L by log (lengthscales, variance, weights, ratio).
-
-    Central differences of the analytic gradient by the numbers; the rows of the variance are known in closed
-    form, unless R depends on it. Costs 2 k evaluations. With
-    `cagp_dist.likelihood.numbering.Numbering.natural` it becomes that of the logarithms of the parameters.
 
     Shapes: ``x`` (k,); returns (k + 1, k + 1).
     """

@@ -190,11 +190,7 @@ class ProfileLikelihood:
         )
 
     def _best(self, numbers: list[float]) -> tuple[float, int, Evaluation]:
-        """Give the best variance within the bounds, what limits it, and the likelihood there.
-
-        A search by secants for the root of the slope along the logarithm of the variance. It begins where the
-        last one ended, and the first where the best one would be if no noise deviated.
-        """
+        """Give the best variance within the bounds, what limits it, and the likelihood there."""
         first = self.bounds.numbering.lengthscales
         factors = numbers[first:]
         limits = [self.bounds.variance_at(factors, best) for best in (0.0, np.inf)]

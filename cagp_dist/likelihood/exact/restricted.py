@@ -21,10 +21,7 @@ DEPENDENT_COLUMN = 1e-9
 
 
 def column_space(basis: Array) -> Array:
-    """Orthonormal columns (n, r) that span those of a basis (n, k); the likelihood is that of any basis.
-
-    At thinned points columns may depend on each other that do not at all points.
-    """
+    """Orthonormal columns (n, r) that span those of a basis (n, k); the likelihood is that of any basis."""
     if not basis.shape[1]:
         return basis
     size = np.linalg.norm(basis, axis=0)

@@ -1,15 +1,8 @@
 """The exact likelihood on a latitude-longitude grid: one small dense problem per wavenumber (math 7, 9).
 
-The Fourier transform along longitude, and sums and differences of mirrored latitudes, turn R into blocks R_k;
-determinant, traces and quadratic forms are sums over them, each wavenumber counted by its weight (T26)::
-
-    log|R|      = sum_k w_k log|R_k|
-    tr(R^-1 dR) = sum_k w_k tr(R_k^-1 dR_k)
-    b' R^-1 b   = sum_k w_k b_k' R_k^-1 b_k
-
-Ranges of wavenumbers are tasks. A task makes the blocks of its range, factors and inverts them in place, and
-returns some sums; nothing is kept but the transformed residuals. Sums run in the order of the ranges, so
-that results do not depend on who works.
+Determinant, traces and quadratic forms are sums over blocks R_k, each wavenumber counted by its weight (T26),
+such as ``log|R| = sum_k w_k log|R_k|``. Ranges of wavenumbers are tasks, which return some sums; these are
+added in the order of the ranges.
 """
 
 from collections.abc import Sequence
@@ -262,11 +255,7 @@ def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
 
 
 def ring_bytes(wavenumbers: Wavenumbers, *, fields: int, workers: int, curved: bool = False) -> int:
-    """Bytes of one evaluation: for each worker what a range takes, and the residuals and their transforms.
-
-    A range takes its blocks, their slopes and their inverses, and to make them a table of kernel values and a
-    matrix of cosines, each with its successors; for squares of derivatives three more matrices.
-    """
+    """Bytes of one evaluation: for each worker what a range takes, and the residuals and their transforms."""
     ranges = wavenumbers.ranges()
     blocks = wavenumbers.block_bytes // len(ranges)
     cosines = DOUBLE * wavenumbers.count * max(last - first for first, last in ranges)

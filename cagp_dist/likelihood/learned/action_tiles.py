@@ -25,10 +25,7 @@ AHEAD = 4
 
 
 class ActionTiles:
-    """The tiles of a kernel matrix at points in the order of blocks.
-
-    Shapes: ``X`` (n, p).
-    """
+    """The tiles of a kernel matrix at points in the order of blocks. Shapes: ``X`` (n, p)."""
 
     def __init__(self, X: Array, layout: BlockLayout, *, executor: Executor) -> None:
         self._layout, self._executor = layout, executor

@@ -1,8 +1,8 @@
 """Fit to the evidence lower bound of block-sparse actions, and say how far that is from the likelihood.
 
 The bound counts what its actions do not resolve as misfit, and its optimum takes some of that for noise, or
-for a smoother field (math 11). How much, nobody knows beforehand: at the optimum the gradient of the log
-likelihood itself is therefore estimated by samples, and a Newton step from there says where its maximum lies.
+for a smoother field (math 11): the gradient of the likelihood there is estimated by samples, for a Newton
+step.
 """
 
 from collections.abc import Sequence

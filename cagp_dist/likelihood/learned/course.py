@@ -75,11 +75,7 @@ class Optimum:
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """When a search has done enough, judged by the objective alone, never by scores at test points.
-
-    The experiments of [Wenger et al. 2024] report the epoch whose scores at the test points are best, which
-    makes them look better than those of points that nobody has seen.
-    """
+    """When a search has done enough, judged by the objective alone, never by scores at test points."""
 
     # The search has converged where the gradient is shorter: nats for each unit of the logarithms
     gradient_norm: float = 0.1

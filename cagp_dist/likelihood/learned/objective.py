@@ -1,8 +1,7 @@
 """What a search for hyperparameters may maximise: a function of one vector, with its gradient (math 9, 11).
 
-The vector begins with the natural logarithms of the hyperparameters, in the order of
-`cagp_dist.likelihood.numbering.Numbering.names`: lengthscales part by part, variances, noise variance. What
-else is learnt follows, such as the entries of an action matrix.
+It begins with the logarithms of the hyperparameters, in the order of `Numbering.names`; what else is learnt
+follows.
 """
 
 from dataclasses import dataclass
@@ -100,10 +99,7 @@ class Hyperparameters:
         )
 
     def gradient(self, by_kernel: Array, by_noise: float) -> Array:
-        """Put derivatives in the order of the vector.
-
-        Shapes: ``by_kernel`` (m, p + 1); returns (size,).
-        """
+        """Put derivatives in the order of the vector. Shapes: ``by_kernel`` (m, p + 1); returns (size,)."""
         by_lengthscale = by_kernel[:, :-1]
         if self.model.coordinates is None:
             by_lengthscale = by_lengthscale.sum(axis=1, keepdims=True)

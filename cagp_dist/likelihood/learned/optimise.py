@@ -1,8 +1,4 @@
-"""Maximise an objective, such as a lower bound of the likelihood, by hyperparameters and what else it learns.
-
-How steps are taken is the matter of an optimiser, such as `LBFGS`; when it is enough that of the objective
-itself (`Stopping`), never of scores at test points: these would then no longer be scores of unseen data.
-"""
+"""Maximise an objective, such as a lower bound of the likelihood, by all numbers that it learns."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -107,10 +103,7 @@ def maximise(
     checkpoints: SolveCheckpoints | None = None,
     fingerprint: str = "",
 ) -> Optimum:
-    """Climb from one start to the highest place that can be reached.
-
-    Shapes: ``start`` (size,).
-    """
+    """Climb from one start to the highest place that can be reached. Shapes: ``start`` (size,)."""
     course = Course(objective, start, bounds=bounds, stopping=stopping, callback=callback)
     checkpoint = None
     if checkpoints is not None:

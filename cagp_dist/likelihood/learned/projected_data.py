@@ -6,9 +6,7 @@ For actions S (n, i), T fields b (n, T) and ``G = K + noise I``::
                W = K S L^-T,   w = L^-1 S'b,   r = b - W w
     backward   from derivatives by A, M and S'b to those by the hyperparameters and the entries of S
 
-What is large is divided by L on the right, and what is small on both sides: sums of squares of W are then
-nearly as precise as its entries, where those of K S, divided afterwards, lose as many digits as the condition
-number of M has. What is made of them is in `cagp_dist.likelihood.learned.elbo`.
+What is large is divided by L: sums of squares of W are then nearly as precise as its entries.
 """
 
 import hashlib

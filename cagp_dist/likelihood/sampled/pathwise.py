@@ -1,13 +1,9 @@
 """The gradient of the likelihood at points too many for a dense factor, by sampling (math 9).
 
-The only expensive part of the gradient is a trace, and a trace is the mean of a quadratic form::
-
-    tr(R^-1 dR) = E[ v' dR v ],    v = R^-1 z,   z ~ N(0, R)
-
-The z are random waves plus noise, the same in every evaluation, so that the estimate is a continuous function
-of the parameters; systems are solved together by sweeps, from the solutions of the evaluation before, so
-that results depend on the order of evaluations within the tolerance. ``z' R^-1 z`` has the known mean n:
-dividing by it makes the estimate sharper [Lin et al. 2024].
+The traces of the gradient are means of quadratic forms, ``tr(R^-1 dR) = E[v' dR v]``, ``v = R^-1 z``, ``z ~
+N(0, R)``. The z are random waves plus noise, the same in every evaluation: the estimate is a continuous
+function of the parameters. Systems are solved together by sweeps, from the solutions of the evaluation
+before. ``z' R^-1 z`` has the known mean n: dividing by it makes the estimate sharper [Lin et al. 2024].
 """
 
 import numpy as np
@@ -40,10 +36,7 @@ KEPT_ARRAYS = 12
 
 
 class PathwiseLikelihood:
-    """Estimated gradient of the likelihood of points anywhere.
-
-    Shapes: ``X`` (n, p), ``residuals`` (n, T).
-    """
+    """Estimated gradient of the likelihood of points anywhere. Shapes: ``X`` (n, p), ``residuals`` (n, T)."""
 
     difference = 0.2
 

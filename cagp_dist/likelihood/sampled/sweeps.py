@@ -27,10 +27,7 @@ def solve_by_sweeps(
     plan: Plan,
     executor: Executor,
 ) -> LinearSolution:
-    """Solve ``R v = right`` for every column.
-
-    Shapes: ``right`` (n, r), ``start`` (n, r).
-    """
+    """Solve ``R v = right`` for every column. Shapes: ``right`` (n, r), ``start`` (n, r)."""
     nothing = Problem(gram, right[:, :0], gram.X[:0], full_covariance=False)  # no sums are wanted
     system = TileSystem(nothing, plan=plan, executor=executor)
 

@@ -1,16 +1,13 @@
 """Projections onto actions that are all known in advance, with one product with G (math 4, batch form).
 
-For actions S (n, m), y-independent or not, all that the belief needs is three small matrices::
+For actions S (n, m) all that the belief needs is three small matrices::
 
     T = S' G S,   V S,   S' b           L L' = T
     mean     = V S T^-1 S' b  = half' c,         half = L^-1 (V S)',   c = L^-1 S' b
     downdate = V S T^-1 S' V' = half' half
 
 and since L is triangular, its first rows are those of the first actions alone: one factor gives the belief
-after every action [Wenger et al. 2024, algorithm S2].
-
-An action in the span of earlier ones adds nothing and is skipped; so is one of zeros. Jitter on T would be
-noise that the model does not have.
+after every action [Wenger et al. 2024, algorithm S2]. An action in the span of earlier ones is skipped.
 """
 
 from collections.abc import Iterator
@@ -140,8 +137,6 @@ def _half_solve(factor: Array, columns: Array) -> Array:
 
 def ordered_factor(matrix: Array) -> tuple[Array, Indices]:
     """Lower Cholesky factor of the rows and columns of a matrix that do not depend on earlier ones.
-
-    Their order stays: the factor of the first ones is its upper left corner.
 
     Shapes: ``matrix`` (m, m); returns (k, k), (k,).
     """

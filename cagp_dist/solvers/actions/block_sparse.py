@@ -1,15 +1,5 @@
 """Block-sparse actions: each weighs the observations of one block of points, and no two share one (math 11).
 
-::
-
-            1  2  3      actions
-         [  s        ]
-    X_1  [  s        ]    k entries of the first block
-         [     s     ]
-    X_2  [     s     ]
-         [        s  ]
-    X_3  [        s  ]
-
 n numbers in all, whatever the number of actions; ``S'S`` is diagonal.
 """
 

@@ -114,11 +114,7 @@ def _leading_pairs(gram: Gram, count: int, executor: Executor) -> tuple[Array, A
 
 
 def fix_rotation(values: Array, vectors: Array) -> Array:
-    """Eigenvectors (n, m) that rounding does not turn: those of one eigenvalue nearest to fixed vectors.
-
-    ``values`` (m,) descend. Where eigenvalues agree the vectors are replaced by an orthonormal basis of their
-    span that does not depend on which one was found.
-    """
+    """Eigenvectors (n, m) that rounding does not turn: those of one eigenvalue nearest to fixed vectors."""
     out = np.array(vectors)
     edges = np.flatnonzero(-np.diff(values) > SAME_EIGENVALUE * np.abs(values).max(initial=0.0)) + 1
     fixed = np.random.default_rng(1)

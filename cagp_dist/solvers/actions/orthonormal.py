@@ -11,8 +11,6 @@ DEPENDENT_ACTION = 1e-13
 def orthonormal_basis(columns: Array, earlier: Array) -> Array:
     """Orthonormal columns (n, k) that span, with earlier ones, what the first of ``columns`` (n, m) span.
 
-    Columns of zeros and those in the span of earlier ones have no part in it.
-
     Shapes: ``columns`` (n, m), ``earlier`` (i, n); returns (n, k).
     """
     norms = np.linalg.norm(columns, axis=0)

@@ -1,6 +1,6 @@
 """Policies: which actions a projection takes, one block after the other (math 4).
 
-A policy is given a function that returns the current residual. Only policies that depend on the data call it.
+Only policies that depend on the data call the function that returns the current residual.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -140,12 +140,7 @@ def _relative(residual: Array, norms: Array) -> float:
 def projection_states(
     problem: Problem, *, policy: Policy, iterations: int, executor: Executor, follows_residual: bool
 ) -> Iterator[State]:
-    """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it.
-
-    ``follows_residual`` says whether the policy does, and hence whether states have its norm. A checkpoint
-    has the products with G and what the targets see of the directions: all that is costly. The recurrence
-    itself is gone through again, and gives the same bits.
-    """
+    """Yield the belief at the targets after each `Direction`: 2 n q flops and n q evaluations beside it."""
     check_no_start(problem)
     gram, targets, q = problem.gram, problem.targets, problem.q
     mean = np.zeros((q, problem.residuals.shape[1]))

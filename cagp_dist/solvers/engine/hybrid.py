@@ -1,14 +1,8 @@
 """Hybrids: one solve whose parts are other solvers, each going on from where the last one stopped (math 6).
 
-::
-
-    v = 0, r = b
-    for each part:     a cycle of stages        v <- v + Mt r,  r <- r - G Mt r
-                       actions S                v <- v + S (S'GS)^-1 S' r, the same with that Mt
-
-A projection on the actions that a part has taken is a stage as well (`Projection`). So the whole is one list
-of stages, and the adjoint engine gives mean and covariance of one and the same matrix A, whatever the parts.
-The actions at the end of the list can condition the belief of the parts before them instead (`conditioning`).
+A part is a cycle of stages, or actions S, the projection on which is a stage as well. So the whole is one
+list of stages, and the adjoint engine gives mean and covariance of one and the same matrix A, whatever the
+parts. The actions at the end of the list can condition the belief of the parts before them instead.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -81,10 +81,7 @@ def write_rows(writer: CheckpointWriter, name: str, rows: Array) -> bool:
 
 
 def read_rows(kept: CheckpointReader, columns: Range, places: Indices, panel: Sequence[Range]) -> Array:
-    """Read the rows of a panel from those that were saved.
-
-    ``places`` says where those are; see `PanelLayout.places`.
-    """
+    """Read the rows of a panel from those that were saved."""
     pieces: list[tuple[int, int, int]] = []  # panel that was saved, and rows of it
     for first, last in panel:
         overlapping = places[(places[:, 0] < last) & (first < places[:, 1])]

@@ -1,13 +1,9 @@
 """Weights of targets, kept for other data at the same points (math 14).
 
-The matrix A of an affine solver does not depend on the data, and so neither do the variances and::
-
-    W = A' V'         mean = V A b = W' b
-
-``W`` falls off the sweeps that the variances take: each stage adds its ``Z``
-(`cagp_dist.solvers.engine.adjoint`). Where it is kept, the mean of new data costs ``2 n q T`` flops and a
-read of 8 n q bytes in place of the sweeps. Of neighbours W is sparse, with 12 bytes for each weight that is
-not zero. Where it is kept is not known here: `cagp_dist.store.weights` keeps it in a folder.
+Of an affine solver ``W = A' V'`` does not depend on the data, and falls off the sweeps that the variances
+take. Where it is kept (`cagp_dist.store.weights`), the mean ``W' b`` of new data costs ``2 n q T`` flops and
+a read of 8 n q bytes in place of the sweeps. Of neighbours W is sparse, with 12 bytes for each weight that is
+not zero.
 """
 
 import hashlib

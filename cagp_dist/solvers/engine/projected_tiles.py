@@ -1,13 +1,8 @@
 """A projection on tiles: ``c = P' Y``, then ``Y - (G P) c``, panel by panel (math 5, 6).
 
-::
-
-    c = sum of P[a]' Y[a]          over all row tiles a, in their order; k numbers for each column
-    Y[a] -= (G P)[a] c             for all a;  forward also v[b] += P[b] c
-    downdate += c' c,   mean += c' P'b
-
-One sum over all panels, then all of them at once. What is added up does not depend on how tiles are gathered
-into panels. A conditioning is the same with its own numbers in place of ``P'b``, and leaves Y as it is.
+``c`` is the sum of ``P[a]' Y[a]`` over all row tiles a, in their order, whatever panels they are gathered in.
+Then ``Y[a] -= (G P)[a] c``, forward also ``v[b] += P[b] c``; ``downdate += c' c``, ``mean += c' P'b``. A
+conditioning is the same with its own numbers in place of ``P'b``, and leaves Y as it is.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,4 @@
-"""What a solve keeps of itself in a checkpoint, and how it goes on from one.
-
-The states of a solve that goes on are yielded again first, and then the new ones. What is between two states
-stays with the system (`System.save`, `System.restore`), or with parts that are costly beside it.
-"""
+"""What a solve keeps of itself in a checkpoint, and how it goes on from one: first its states once more."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -153,10 +149,7 @@ class RecordedPart(Protocol):
 
 
 class Recorder:
-    """Keeps the states of a solve and what goes on, as often as a checkpoint is due; None: nothing.
-
-    ``parts`` are what is kept beside both.
-    """
+    """Keeps the states of a solve and what goes on, as often as a checkpoint is due; None: nothing."""
 
     def __init__(self, checkpoint: Checkpoint | None) -> None:
         self._checkpoint, self._log = checkpoint, StateLog()

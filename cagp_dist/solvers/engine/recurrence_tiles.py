@@ -11,7 +11,6 @@ What is added up does not depend on how tiles are gathered into panels.
 
 from collections.abc import Sequence
 from operator import getitem
-from typing import Protocol
 
 import numpy as np
 
@@ -27,22 +26,6 @@ from cagp_dist.tiling import Range, block_ranges
 
 # Columns that sparse factors are applied to at a time: rows of neighbours stay in the caches
 COLUMNS_AT_ONCE = 32
-
-
-class PanelInverse(Protocol):
-    """``P^-1`` by panels, on an executor."""
-
-    def applied(self, rows: Sequence[Handle[Array]], *, home: int) -> list[Handle[Array]]:
-        """``P^-1 Y`` for the panels of Y, by panels."""
-
-
-def panel_inverse(
-    inverse: LowRankInverse | VecchiaFactor, *, layout: PanelLayout, executor: Executor
-) -> PanelInverse:
-    """Put ``P^-1`` of n points on an executor, for panels of the n rows."""
-    if isinstance(inverse, LowRankInverse):
-        return LowRankPanels(inverse, layout=layout, executor=executor)
-    return GatheredPanels(inverse, layout=layout, executor=executor)
 
 
 class LowRankPanels:
@@ -77,6 +60,18 @@ class GatheredPanels:
         now = list(rows)  # whose handles are replaced by those of the next step
         solved = self._executor.submit(solved_panels, self._factor, self._layout, now, home=home)
         return [self._executor.submit(getitem, solved, index, home=home) for index in range(len(rows))]
+
+
+PanelInverse = LowRankPanels | GatheredPanels
+
+
+def panel_inverse(
+    inverse: LowRankInverse | VecchiaFactor, *, layout: PanelLayout, executor: Executor
+) -> PanelInverse:
+    """Put ``P^-1`` of n points on an executor, for panels of the n rows."""
+    if isinstance(inverse, LowRankInverse):
+        return LowRankPanels(inverse, layout=layout, executor=executor)
+    return GatheredPanels(inverse, layout=layout, executor=executor)
 
 
 def scaled_less_product(

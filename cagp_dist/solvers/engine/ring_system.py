@@ -1,10 +1,8 @@
 """A whole latitude-longitude grid, as the engine sees it: blocks are bands of rings (math 7, T29).
 
-Ranges of wavenumbers are tasks (`cagp_dist.solvers.engine.ring_tasks`). Where the targets are the points of
-the grid themselves, ``V_k = K_k`` and the variance depends on latitude alone; other targets are columns of
-their own. On a mirrored grid a block is a band together with its mirror image, from the outermost rings to
-the equator. Stages that solve points one by one, all points of a ring alike, are the same ones as on points;
-coarse spaces are waves along the rings (`cagp_dist.solvers.stationary.ring_coarse`).
+Ranges of wavenumbers are tasks. Where the targets are the points of the grid themselves, ``V_k = K_k`` and
+the variance depends on latitude alone; other targets are columns of their own. On a mirrored grid a block is
+a band together with its mirror image. Coarse spaces are waves along the rings.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,37 +24,12 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.runtime.counting import count
+from cagp_dist.solvers.engine import ring_tasks
 from cagp_dist.solvers.engine.ring_stages import RingStage, Whitened
-from cagp_dist.solvers.engine.ring_tasks import (
-    Columns,
-    RingPiece,
-    column_range,
-    coupling_range,
-    grid_range,
-    read_piece,
-    right_piece,
-    seen_columns,
-    seen_range,
-    stage_range,
-    sums_of,
-    unwhitened_range,
-    weights_range,
-    whitened_columns,
-    whitened_range,
-    write_piece,
-)
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stages import BlockStage, CoarseSpace, Recurrence, Simultaneous, Stage
 from cagp_dist.solvers.interface import Problem, State
-from cagp_dist.solvers.stationary.ring_coarse import (
-    RangeProjection,
-    candidates_of,
-    choose_waves,
-    largest_left_range,
-    project_waves,
-    projected_range,
-    takings,
-)
+from cagp_dist.solvers.stationary import ring_coarse
 from cagp_dist.tiling import Range
 
 T = TypeVar("T")
@@ -66,7 +39,7 @@ T = TypeVar("T")
 class Pieces:
     """A tall matrix by ranges of wavenumbers, and the state it began with."""
 
-    parts: list[Handle[RingPiece]]
+    parts: list[Handle[ring_tasks.RingPiece]]
     columns: Range
     start: State | None = None
 
@@ -75,7 +48,7 @@ class Pieces:
 class RingProjection(Stage):
     """A projection on waves along whole rings, by ranges of wavenumbers."""
 
-    parts: Sequence[Handle[RangeProjection]]
+    parts: Sequence[Handle[ring_coarse.RangeProjection]]
 
     weight_psd = idempotent = True
 
@@ -99,7 +72,7 @@ class RingSystem:
         self._ranges = self._wavenumbers.ranges()
         self._noise = self._wavenumbers.by_ring(self._rings.noise_by_latitude)
         self._residuals = problem.residuals
-        self._right: list[Handle[Columns]] = []
+        self._right: list[Handle[ring_tasks.Columns]] = []
         self._made: Sequence[Handle[list[Whitened]] | list[Whitened]] = []
         self._coarse: dict[CoarseSpace, RingProjection] = {}
 
@@ -120,25 +93,25 @@ class RingSystem:
 
     def coupling(self, stage: Simultaneous) -> float:
         """Largest eigenvalue of ``P^-1 G`` on the bands that a stage solves at once, of all wavenumbers."""
-        return max(self._executor.gather(self._submit(coupling_range, shared=(stage,))))
+        return max(self._executor.gather(self._submit(ring_tasks.coupling_range, shared=(stage,))))
 
     def coarse(self, stage: CoarseSpace) -> RingProjection:
         """Make the projection on waves along the rings, those with the largest variances."""
         if stage not in self._coarse:
             spans = self._weights
             shared = (self._noise, self._copies, stage.columns)
-            chosen = self._submit(choose_waves, spans, shared=shared)
+            chosen = self._submit(ring_coarse.choose_waves, spans, shared=shared)
             candidates = self._executor.gather(
-                [self._executor.submit(candidates_of, waves) for waves in chosen]
+                [self._executor.submit(ring_coarse.candidates_of, waves) for waves in chosen]
             )
-            taken = takings(candidates, spans, stage.columns)
-            parts = self._submit(project_waves, chosen, taken, shared=(self._copies,))
+            taken = ring_coarse.takings(candidates, spans, stage.columns)
+            parts = self._submit(ring_coarse.project_waves, chosen, taken, shared=(self._copies,))
             self._coarse[stage] = RingProjection(parts)
         return self._coarse[stage]
 
     def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
         """Largest eigenvalue of ``P^-1 G`` that a projection leaves, of all wavenumbers, rounded up."""
-        found = self._submit(largest_left_range, cast("RingProjection", projection).parts)
+        found = self._submit(ring_coarse.largest_left_range, cast("RingProjection", projection).parts)
         # the same on machines that round otherwise
         return float(np.ceil(1e6 * max(self._executor.gather(found))) / 1e6)
 
@@ -158,7 +131,7 @@ class RingSystem:
     def save(self, works: Sequence[Pieces], writer: CheckpointWriter) -> bool:
         """Write the ranges of wavenumbers of each group, each by the worker that has it."""
         written = [
-            self._executor.submit(write_piece, writer, _name(work.columns, home), part, home=home)
+            self._executor.submit(ring_tasks.write_piece, writer, _name(work.columns, home), part, home=home)
             for work in works
             for home, part in enumerate(work.parts)
         ]
@@ -167,32 +140,32 @@ class RingSystem:
     def restore(self, columns: Range, place: int, kept: CheckpointReader) -> Pieces:
         """Go on with a group of targets as it was saved."""
         parts = [
-            self._executor.submit(read_piece, kept, _name(columns, home), home=home)
+            self._executor.submit(ring_tasks.read_piece, kept, _name(columns, home), home=home)
             for home in range(len(self._ranges))
         ]
         return Pieces(parts, columns)
 
     def _beginnings(
         self, here: slice, start: State | None
-    ) -> tuple[Callable[..., RingPiece], Sequence[object]]:
+    ) -> tuple[Callable[..., ring_tasks.RingPiece], Sequence[object]]:
         """Task that makes the columns of a range, and what it makes them from, for each range."""
         if start is not None:
-            return column_range, self._columns_of(start, here)
+            return ring_tasks.column_range, self._columns_of(start, here)
         if self._targets is None:
-            return grid_range, [self._noise] * len(self._ranges)
+            return ring_tasks.grid_range, [self._noise] * len(self._ranges)
         # evaluated and transformed by one task: too much to be sent with others
         columns = self._executor.submit(
-            seen_columns,
+            ring_tasks.seen_columns,
             self._rings.kernel,
             part(self._targets, here),
             self._rings.grid,
             self._wavenumbers,
         )
-        return column_range, [
+        return ring_tasks.column_range, [
             self._executor.submit(getitem, columns, index) for index in range(len(self._ranges))
         ]
 
-    def _columns_of(self, start: State, here: slice) -> list[Columns]:
+    def _columns_of(self, start: State, here: slice) -> list[ring_tasks.Columns]:
         """Give what a state has left over, as columns of each range."""
         left, sectors = [] if start.leftover is None else start.leftover(), len(self._wavenumbers.sizes)
         if self._targets is not None and len(left) == 1:
@@ -207,7 +180,7 @@ class RingSystem:
     def forward(self, columns: Array) -> Pieces:
         """Start of a forward pass: right-hand sides (n, r)."""
         parts = [
-            self._executor.submit(right_piece, right, home=home)
+            self._executor.submit(ring_tasks.right_piece, right, home=home)
             for home, right in enumerate(self._whitened_columns(columns))
         ]
         return Pieces(parts, (0, columns.shape[1]))
@@ -218,7 +191,9 @@ class RingSystem:
             return self._project(stage, work, adjoint=adjoint)
         count(products=work.columns[1] - work.columns[0])
         shared = (cast("RingStage", stage), self._scales(stage), adjoint, final)
-        after = self._submitted(stage_range, work.parts, self._whitened_right(), self._weights, shared=shared)
+        after = self._submitted(
+            ring_tasks.stage_range, work.parts, self._whitened_right(), self._weights, shared=shared
+        )
         for home, piece in enumerate(after):  # one by one: what was before it is gone
             work.parts[home] = piece
         return None
@@ -228,7 +203,7 @@ class RingSystem:
         pieces = zip(stage.parts, self._whitened_right(), self._weights, strict=True)
         for home, (projection, right, weights) in enumerate(pieces):
             work.parts[home] = self._executor.submit(
-                projected_range, projection, work.parts[home], right, weights, adjoint, home=home
+                ring_coarse.projected_range, projection, work.parts[home], right, weights, adjoint, home=home
             )
 
     @property
@@ -272,7 +247,9 @@ class RingSystem:
         )
 
     def _read(self, work: Pieces) -> tuple[Array, Array]:
-        parts = self._executor.gather([self._executor.submit(sums_of, part) for part in work.parts])
+        parts = self._executor.gather(
+            [self._executor.submit(ring_tasks.sums_of, part) for part in work.parts]
+        )
         if self._targets is None:
             fields = self._fields([part.mean for part in parts])
             mean = fields.reshape(len(fields), -1).T
@@ -290,7 +267,7 @@ class RingSystem:
             downdate = downdate + (work.start.downdate if self._full else work.start.downdate[here])
         return np.ascontiguousarray(mean), np.asarray(downdate)
 
-    def leftover(self, works: Sequence[Pieces]) -> Columns:
+    def leftover(self, works: Sequence[Pieces]) -> ring_tasks.Columns:
         """``Y`` of a batch of one group: (n, q), or on the grid the sectors of each range of wavenumbers."""
         (work,) = works
         if self._targets is None:
@@ -301,13 +278,13 @@ class RingSystem:
         """``V A b`` after forward stages, shape (q, T)."""
         if self._targets is not None:
             return self._gram.cross(targets, self.weights(work), executor=self._executor)
-        parts = self._submit(seen_range, work.parts, self._whitened_right(), shared=(self._noise,))
+        parts = self._submit(ring_tasks.seen_range, work.parts, self._whitened_right(), shared=(self._noise,))
         fields = self._fields(self._executor.gather(parts))
         return np.ascontiguousarray(fields.reshape(len(fields), -1).T)
 
     def weights(self, work: Pieces) -> Array:
         """Return what forward stages have added up to, ``A b``, shape (n, r)."""
-        fields = self._fields(self._executor.gather(self._submit(weights_range, work.parts)))
+        fields = self._fields(self._executor.gather(self._submit(ring_tasks.weights_range, work.parts)))
         return np.ascontiguousarray(self._layout.summed(fields).T)
 
     def residual(self, work: Pieces) -> Array:
@@ -315,20 +292,20 @@ class RingSystem:
         fields = self._fields(self._unwhitened(work))
         return np.ascontiguousarray(self._layout.restrict(fields).T)
 
-    def _unwhitened(self, work: Pieces) -> list[Columns]:
+    def _unwhitened(self, work: Pieces) -> list[ring_tasks.Columns]:
         """``R Y`` by range."""
-        return self._executor.gather(self._submit(unwhitened_range, work.parts))
+        return self._executor.gather(self._submit(ring_tasks.unwhitened_range, work.parts))
 
-    def _split(self, fields: Array) -> list[Columns]:
+    def _split(self, fields: Array) -> list[ring_tasks.Columns]:
         """Fields (r, P, Q) as columns (wavenumbers, size, 2 r) of the sectors of each range."""
         sectors = self._wavenumbers.split(fields)
         return [[sector[first:last] for sector in sectors] for first, last in self._ranges]
 
-    def _whitened_columns(self, columns: Array) -> list[Handle[Columns]]:
+    def _whitened_columns(self, columns: Array) -> list[Handle[ring_tasks.Columns]]:
         """``R^-1`` times columns (n, r), for each range."""
-        return self._submit(whitened_columns, self._split(self._layout.spread(columns.T)))
+        return self._submit(ring_tasks.whitened_columns, self._split(self._layout.spread(columns.T)))
 
-    def _whitened_right(self) -> list[Handle[Columns]]:
+    def _whitened_right(self) -> list[Handle[ring_tasks.Columns]]:
         """``R^-1 b`` for each range, made on first use and kept."""
         if not self._right:
             self._right = self._whitened_columns(self._residuals)
@@ -339,7 +316,7 @@ class RingSystem:
         if not self._made:
             width = min(self._plan.rings_per_block, max(self._wavenumbers.sizes))
             self._made = self._rings.make(
-                whitened_range,
+                ring_tasks.whitened_range,
                 self._rings.noise_by_latitude,
                 self._plan.rings_per_block,
                 copies=1.5 + 2.0 * width / max(self._wavenumbers.sizes),

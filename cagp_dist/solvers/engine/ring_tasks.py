@@ -141,10 +141,7 @@ def stage_range(
     adjoint: bool,
     final: bool,
 ) -> RingPiece:
-    """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty.
-
-    ``scales`` by sector are those of `applied`; none for stages of whole blocks.
-    """
+    """One stage for a range of wavenumbers; ``right`` is whitened. After a final adjoint sweep Y is empty."""
     after = RingPiece([], [], [], [])
     before: Columns = []
     mean, downdate = list(piece.mean), list(piece.downdate)

@@ -319,9 +319,6 @@ def without_repeats(stages: Sequence[Stage], *, after: Stage | None = None) -> l
 
 
 def stages_of_cycle(cycle: Sequence[Stage], number: int, *, place: int, adjoint: bool) -> list[Stage]:
-    """Give the stages of one cycle in the order in which a pass goes through them.
-
-    Without the projection that a cycle begins with if the one before it has ended with the same.
-    """
+    """Give the stages of one cycle in the order in which a pass goes through them."""
     stages = [stage.at(number, place=place) for stage in (reversed(cycle) if adjoint else cycle)]
     return without_repeats(stages, after=stages[-1] if place > 1 else None)

@@ -1,8 +1,7 @@
 """When the adjoint passes of an affine solver have done enough for a group of targets; y has no part in it.
 
-What is known of the exact variance brackets the unfinished part of every variance. Where the observed points
-near a target do not tell enough of it, Lanczos quadrature on the leftover of the solve does (math 1.3): the
-computational variance is ``Y0' G^-1 Y0`` (T4).
+What is known of the exact variance brackets the unfinished part. Where nearby observed points do not tell
+enough, Lanczos quadrature on the leftover of the solve does: that part is ``Y0' G^-1 Y0`` (math 1.3, T4).
 """
 
 import warnings

@@ -35,10 +35,7 @@ class System(Protocol[Work]):
         """Make the projection of a coarse space; the same one when asked again."""
 
     def largest_left(self, stage: Simultaneous, projection: Stage, *, steps: int) -> float:
-        """Largest eigenvalue of ``P^-1 G``, P the diagonal blocks, that a projection leaves.
-
-        Exact, or estimated from below by so many steps of Lanczos iteration.
-        """
+        """Largest eigenvalue of ``P^-1 G``, P the diagonal blocks, that a projection leaves."""
 
     def open(self, columns: Range, place: int, start: State | None) -> Work:
         """``Y = V'`` for a group of targets with sums of zero, or what a state has left over and found."""

@@ -56,10 +56,7 @@ def take_columns(panel: Array, chosen: Indices) -> Array:
 
 
 def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage: BlockStage) -> Array:
-    """Evaluate a diagonal block and factor it as the stage needs it: m^3 / 3 flops, 8 m^2 bytes.
-
-    Points that are solved at once need the diagonal alone: m flops, 8 m bytes.
-    """
+    """Evaluate a diagonal block and factor it as the stage needs it: m^3 / 3 flops, 8 m^2 bytes."""
     from cagp_dist.compiled import evaluate
 
     if isinstance(stage, Simultaneous) and not stage.whole_blocks:

@@ -1,13 +1,8 @@
 """A Gram matrix in tiles, as the engine sees it: panels of tall matrices, stages applied to them (math 3).
 
-::
-
-    for b in order:                       a sweep; its adjoint the other way round
-        Z[b]  = N[b]^-1 Y[b]
-        Y[a] -= G[a,b] Z[b]   for all a   one compiled product per tile, tiles made on the fly
-
-Columns come in groups that are independent of each other, rows in panels: the tasks of one step run in
-parallel.
+A sweep solves ``Z[b] = N[b]^-1 Y[b]`` for block after block, its adjoint the other way round, and after each
+``Y[a] -= G[a,b] Z[b]`` for all tiles a, made on the fly. The tasks of one step run in parallel: columns come
+in independent groups, rows in panels.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,6 +20,7 @@ from cagp_dist.gram.vecchia_factor import VecchiaFactor
 from cagp_dist.kernels import point_columns
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.runtime.counting import count
+from cagp_dist.solvers.engine import tile_tasks
 from cagp_dist.solvers.engine.kept_panels import Panels, restored_panels, save_panels
 from cagp_dist.solvers.engine.panel_layout import PanelLayout
 from cagp_dist.solvers.engine.projected_tiles import PanelProjection, by_panels
@@ -40,20 +36,6 @@ from cagp_dist.solvers.engine.stages import (
     Simultaneous,
     Stage,
     Sweep,
-)
-from cagp_dist.solvers.engine.tile_tasks import (
-    SolvedBlock,
-    add_solution,
-    add_to_sums,
-    coupled_blocks,
-    factor_block,
-    no_sums,
-    only_sums,
-    solve_alone,
-    solve_block,
-    sums_so_far,
-    take_columns,
-    update_panel,
 )
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.stationary.coarse import coarse_projection, largest_eigenvalue
@@ -124,7 +106,7 @@ class TileSystem:
         found = self._executor.gather(
             [
                 self._executor.submit(
-                    coupled_blocks,
+                    tile_tasks.coupled_blocks,
                     self._kernel,
                     [self._block_points[b] for b in (members[i], members[j])],
                     [self._noise[b] for b in (members[i], members[j])],
@@ -163,11 +145,13 @@ class TileSystem:
         here = slice(*columns)
         if start is None:
             rows = self.cross_panels(part(self._targets, here), home=home)
-            sums = self._executor.submit(no_sums, columns[1] - columns[0], self._right.shape[1], self._full)
+            sums = self._executor.submit(
+                tile_tasks.no_sums, columns[1] - columns[0], self._right.shape[1], self._full
+            )
         else:
             downdate = start.downdate if self._full else start.downdate[here]
             rows = self.value_panels(self._leftover_of(start)[:, here], home=home)
-            sums = self._executor.submit(sums_so_far, downdate, start.mean[here])
+            sums = self._executor.submit(tile_tasks.sums_so_far, downdate, start.mean[here])
         return Panels(rows, sums, columns, home, keeps_weights=self.keeps_weights)
 
     @property
@@ -199,7 +183,7 @@ class TileSystem:
     def forward(self, columns: Array) -> Panels:
         """Start of a pass, forward or adjoint, with columns (n, r) of its own; it keeps weights."""
         r = columns.shape[1]
-        sums = self._executor.submit(no_sums, r, self._right.shape[1], False)
+        sums = self._executor.submit(tile_tasks.no_sums, r, self._right.shape[1], False)
         return Panels(self.value_panels(columns), sums, (0, r), keeps_weights=True)
 
     def apply(self, stage: Stage, work: Panels, *, adjoint: bool, final: bool = False) -> None:
@@ -222,12 +206,14 @@ class TileSystem:
             blocks = self._updated_at_once(self._solved_at_once(cast("Simultaneous", stage), work), work)
         for b, solved in blocks:
             if work.keeps_weights:
-                work.weights[b] = self._executor.submit(add_solution, work.weights.get(b), solved)
+                work.weights[b] = self._executor.submit(tile_tasks.add_solution, work.weights.get(b), solved)
             work.sums = solved
 
     def read(self, works: Sequence[Panels]) -> tuple[Array, Array]:
         """Mean (q, T) and downdate of the targets of a batch."""
-        done = self._executor.gather([self._executor.submit(only_sums, work.sums) for work in works])
+        done = self._executor.gather(
+            [self._executor.submit(tile_tasks.only_sums, work.sums) for work in works]
+        )
         mean = np.concatenate([part.mean for part in done])
         return mean, np.concatenate([part.downdate for part in done])
 
@@ -238,7 +224,7 @@ class TileSystem:
 
     def columns(self, work: Panels, chosen: Indices) -> Array:
         """Return some columns of ``Y`` of a group, shape (n, c)."""
-        parts = [self._executor.submit(take_columns, panel, chosen) for panel in work.rows]
+        parts = [self._executor.submit(tile_tasks.take_columns, panel, chosen) for panel in work.rows]
         return self._layout.joined(self._executor.gather(parts))
 
     def weights(self, work: Panels) -> Array:
@@ -285,7 +271,7 @@ class TileSystem:
 
     def _sweep(
         self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool
-    ) -> Iterator[tuple[int, Handle[SolvedBlock]]]:
+    ) -> Iterator[tuple[int, Handle[tile_tasks.SolvedBlock]]]:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
         After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
@@ -299,7 +285,7 @@ class TileSystem:
             own = self._layout.panel_of_block[b]
             ahead = self._solves_ahead and step > 0
             sums = self._executor.submit(
-                solve_block,
+                tile_tasks.solve_block,
                 *self._solve_with(stage, b),
                 before[own] if ahead else panels[own],
                 self._layout.within_panel(b),
@@ -332,11 +318,11 @@ class TileSystem:
                 )
             yield b, sums
 
-    def _solved_at_once(self, stage: Simultaneous, work: Panels) -> dict[int, Handle[SolvedBlock]]:
+    def _solved_at_once(self, stage: Simultaneous, work: Panels) -> dict[int, Handle[tile_tasks.SolvedBlock]]:
         """Solutions of all blocks from the same panels."""
         return {
             b: self._executor.submit(
-                solve_alone,
+                tile_tasks.solve_alone,
                 *self._solve_with(stage, b),
                 work.rows[self._layout.panel_of_block[b]],
                 self._layout.within_panel(b),
@@ -345,7 +331,7 @@ class TileSystem:
             for b in stage.members(self.blocks)
         }
 
-    def _recurred(self, stage: Recurrence, work: Panels) -> dict[int, Handle[SolvedBlock]]:
+    def _recurred(self, stage: Recurrence, work: Panels) -> dict[int, Handle[tile_tasks.SolvedBlock]]:
         """Z of all blocks from the panels, and from Z of the step before, which is replaced."""
         rows = work.rows
         if stage.inverse is not None:
@@ -370,8 +356,8 @@ class TileSystem:
         return found
 
     def _updated_at_once(
-        self, solutions: dict[int, Handle[SolvedBlock]], work: Panels
-    ) -> Iterator[tuple[int, Handle[SolvedBlock]]]:
+        self, solutions: dict[int, Handle[tile_tasks.SolvedBlock]], work: Panels
+    ) -> Iterator[tuple[int, Handle[tile_tasks.SolvedBlock]]]:
         """Update the panels by solutions of blocks; yields as `_sweep`, in block order."""
         before, sums = list(work.rows), work.sums
         blocks = sorted(solutions)
@@ -391,7 +377,7 @@ class TileSystem:
         for b in blocks:
             own = self._layout.panel_of_block[b]
             sums = self._executor.submit(
-                add_to_sums,
+                tile_tasks.add_to_sums,
                 sums,
                 solutions[b],
                 before[own],
@@ -408,7 +394,7 @@ class TileSystem:
         index: int,
         tiles: Sequence[int],
         b: int,
-        solved: Handle[SolvedBlock],
+        solved: Handle[tile_tasks.SolvedBlock],
         *,
         noise: bool,
         priority: int,
@@ -417,7 +403,7 @@ class TileSystem:
     ) -> Handle[Array]:
         """Panel ``index`` less G times the solution of block b, in the rows of some of its tiles."""
         return self._executor.submit(
-            update_panel,
+            tile_tasks.update_panel,
             self._kernel,
             panel,
             self._panel_points[index],
@@ -446,7 +432,7 @@ class TileSystem:
         key = *stage.kind_of_factor, b
         if key not in self._factors:
             self._factors[key] = self._executor.submit(
-                factor_block,
+                tile_tasks.factor_block,
                 self._kernel,
                 self._block_points[b],
                 self._noise[b],

@@ -156,10 +156,7 @@ def exact_states(
     plan: Plan,
     points: Indices | None = None,
 ) -> Iterator[State]:
-    """Yield the posterior of an exactly solved Gram matrix, part of the targets by part.
-
-    The matrix is that of the problem, or that of some of its points.
-    """
+    """Yield the posterior of an exactly solved Gram matrix, part of the targets by part."""
     check_no_start(problem)
     residuals = problem.residuals if points is None else problem.residuals[points]
     weights = exact.weights(residuals)

@@ -1,8 +1,7 @@
 """Kriging from the observations near each target: exact error laws at a cost linear in points and targets.
 
 Weights W that do not depend on the data carry their own law (math 20): errors of ``W b`` are normal with
-covariance ``K'' - V W' - W V' + W G W'``, whatever W is. Here the row of a target is that of the exact
-posterior given the observations near it.
+covariance ``K'' - V W' - W V' + W G W'``. The row of a target is that of the posterior given what is near it.
 """
 
 import logging

@@ -19,11 +19,7 @@ from cagp_dist.tiling import block_ranges
 
 
 def coarse_projection(gram: Gram, *, columns: int, executor: Executor) -> ProjectionStage:
-    """Make the projection on the covariances of all points with a few of them.
-
-    These are chosen one by one, each where the variance given the others is largest (`partial_cholesky`):
-    they lie all over the region, and no two of them tell the same.
-    """
+    """Make the projection on the covariances of all points with a few of them."""
     factor = partial_cholesky(gram.kernel, gram.X, rank=columns).factor
     basis, _ = np.linalg.qr(factor)
     return projection_of(gram, basis, executor=executor)
@@ -48,11 +44,7 @@ def projection_of(gram: Gram, S: Array, *, executor: Executor) -> ProjectionStag
 def largest_eigenvalue(
     gram: Gram, projection: ProjectionStage, *, block_size: int, executor: Executor, steps: int
 ) -> float:
-    """Estimate the largest eigenvalue of ``B^-1 G`` on errors that a projection leaves, from below.
-
-    B are the diagonal blocks of G. It is that of ``B^-1 (G - G P P' G)``, by steps of Lanczos iteration: each
-    n^2 / 2 evaluations, and factors of all blocks, which are not kept.
-    """
+    """Estimate the largest eigenvalue of ``B^-1 G`` on errors that a projection leaves, from below."""
     image = projection.image
     tiled = TiledGram(gram.kernel, gram.X, noise_variance=gram.noise_variance)
 

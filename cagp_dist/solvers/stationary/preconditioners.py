@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,13 +38,6 @@ from cagp_dist.solvers.stationary.low_rank import nystrom, partial_cholesky, pla
 FACTORS_KEPT_BYTES = 2**30
 
 
-class Preconditioner(Protocol):
-    """A symmetric positive definite matrix P (n, n), given by its inverse."""
-
-    def solve(self, columns: Array) -> Array:
-        """``P^-1 @ columns`` for columns (n, r)."""
-
-
 class Cost(NamedTuple):
     """What a preconditioner takes: bytes while it is in use; evaluations, flops and tasks.
 
@@ -57,16 +50,6 @@ class Cost(NamedTuple):
     entries_of_solve: int
     flops_of_solve: int
     tasks_of_solve: int = 0
-
-
-class PreconditionerSettings(Protocol):
-    """A frozen dataclass of settings that makes a `Preconditioner`."""
-
-    def of(self, gram: Gram, *, executor: Executor) -> Preconditioner:
-        """Make the preconditioner of a Gram matrix."""
-
-    def cost(self, demand: Demand) -> Cost:
-        """Say what it takes, from integers alone."""
 
 
 class DiagonalPlusLowRank:
@@ -313,9 +296,9 @@ class SweepOperator:
 
 
 # By the names that settings of solvers give them; the first argument of each is its size
-PRECONDITIONERS: Mapping[
-    str, type[PivotedCholesky] | type[Nystrom] | type[SymmetricSweep] | type[Vecchia]
-] = MappingProxyType(
+PreconditionerSettings = PivotedCholesky | Nystrom | SymmetricSweep | Vecchia
+
+PRECONDITIONERS: Mapping[str, type[PreconditionerSettings]] = MappingProxyType(
     {
         "pivoted-cholesky": PivotedCholesky,
         "nystrom": Nystrom,

@@ -5,9 +5,9 @@ In waves along its rings K is block diagonal, one ``K_k`` for each wavenumber, a
     partial Cholesky of all K_k together, each step at the wave (k, latitude) with the largest variance left
     S_k = columns of K_k at the latitudes chosen for k,    Mt_k = S_k (S_k' G_k S_k)^-1 S_k'
 
-A wave of a wavenumber other than 0 and Q / 2 is two columns, its cosine and its sine. Neither the choice nor
-the columns depend on the data. Each range of wavenumbers makes as many candidates as could be chosen, and the
-largest of all ranges are taken: those that one partial Cholesky factor of all wavenumbers chooses.
+A wave of a wavenumber other than 0 and Q / 2 is two columns. Each range of wavenumbers makes as many
+candidates as could be chosen, and the largest of all are taken: those that one factor of all wavenumbers
+chooses.
 """
 
 from collections.abc import Sequence
@@ -107,10 +107,7 @@ def candidates_of(waves: CoarseWaves) -> CoarseWaves:
 
 
 def takings(candidates: Sequence[CoarseWaves], weights: Sequence[Array], columns: int) -> list[list[int]]:
-    """Which candidates of each range are taken, by number: those with the most variance left.
-
-    Waves whose columns would be more than ``columns`` in all are passed over.
-    """
+    """Which candidates of each range are taken, by number: those with the most variance left."""
     ranges = np.repeat(np.arange(len(candidates)), [len(waves.left) for waves in candidates])
     number = np.concatenate([np.arange(len(waves.left)) for waves in candidates])
     left = np.concatenate([waves.left for waves in candidates])
@@ -193,10 +190,7 @@ def projected_range(
 
 
 def largest_left_range(sectors: list[Whitened], projection: RangeProjection) -> float:
-    """Largest eigenvalue of ``R^-1 (G_k - G_k P P' G_k) R^-T`` of a range: what a projection leaves.
-
-    A wavenumber takes 4 P^3 / 3 flops, and P^2 where the largest row sum shows that others have a larger one.
-    """
+    """Largest eigenvalue of ``R^-1 (G_k - G_k P P' G_k) R^-T`` of a range: what a projection leaves."""
     largest = 0.0
     for s, sector in enumerate(sectors):
         for k in range(len(sector.gram)):

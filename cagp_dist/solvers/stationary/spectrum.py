@@ -1,8 +1,8 @@
 """How large the eigenvalues of a Gram matrix are, as far as stages that solve all blocks at once need it.
 
-Such a stage converges for relaxations below ``2 / lambda_max(P^-1 G)``, with P its N for a relaxation of one
-(math 2). Row sums and numbers of blocks bound ``lambda_max`` from above at the price of a product or of
-nothing; a relaxation that these do not prove safe is compared with Ritz values, which bound it from below.
+They converge for relaxations below ``2 / lambda_max(P^-1 G)`` (math 2). Row sums and numbers of blocks bound
+it from above; a relaxation that these do not prove safe is compared with Ritz values, which bound it from
+below.
 """
 
 from collections.abc import Callable, Iterator

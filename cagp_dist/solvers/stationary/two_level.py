@@ -1,9 +1,6 @@
 """Two-level methods: sweeps over blocks, and a coarse space for what varies slowly over many (math 6).
 
-Sweeps take out of an error what varies within a block; of what is alike over many blocks, as at lengthscales
-that are wider than a block, each takes a part. There a projection on a coarse space
-(`cagp_dist.solvers.stationary.coarse`) after every sweep takes the rest, for a small part of its cost.
-Neither depends on the data.
+Of what is alike over many blocks a sweep takes a part; a projection on a coarse space takes the rest.
 """
 
 from dataclasses import dataclass, field
