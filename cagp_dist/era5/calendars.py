@@ -6,7 +6,7 @@ Every date of a calendar without leap years exists in the standard one. Of other
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -136,15 +136,53 @@ def _dates(years: Indices, months: Indices, days: Indices, *, calendar: str) -> 
 
 def standard_dates(objects: NDArray[np.object_]) -> Times:
     """Give dates of the package cftime, or others with year, month, day and so on, as standard ones."""
-    dates: list[Any] = objects.ravel().tolist()
+    dates, since = _days_and_time(objects)
+    days = _dates(*dates, calendar=calendar_of_dates(objects) or "unknown")
+    moments: Times = np.asarray(days.astype("datetime64[us]") + since, dtype="datetime64[us]")
+    return moments.reshape(objects.shape)
+
+
+def calendar_of_dates(moments: NDArray[np.generic]) -> str:
+    """Calendar of dates of the package cftime, in lower case; empty of others."""
+    return str(getattr(moments.flat[0], "calendar", "")).lower() if moments.dtype.kind == "O" else ""
+
+
+def evenly_counted(moments: NDArray[np.generic], calendar: str) -> Times:
+    """Give moments that are as far apart as dates are in their calendar, where months have other lengths.
+
+    Dates are those of the package cftime, or standard ones of the same name. In a calendar without leap years
+    28 February and 1 March are a day apart in all years.
+    """
+    months = _MONTHS.get(calendar)
+    if months is None:
+        if moments.dtype.kind == "O":
+            return standard_dates(cast("NDArray[np.object_]", moments))
+        return cast("Times", moments)
+    if moments.dtype.kind == "M":
+        day, month = moments.astype("datetime64[D]"), moments.astype("datetime64[M]")
+        since = (moments - day).astype("timedelta64[us]").ravel()
+        of_month = (day - month.astype("datetime64[D]")).astype(np.int64).ravel()
+        counted = month.astype(np.int64).ravel()
+        years, in_year = 1970 + counted // 12, counted % 12
+    else:
+        (years, in_year, of_month), since = _days_and_time(cast("NDArray[np.object_]", moments))
+    starts = np.concatenate([[0], np.cumsum(months)])
+    ordinal = (years - 1970) * starts[-1] + starts[in_year] + of_month
+    found = ordinal.astype("datetime64[D]").astype("datetime64[us]") + since
+    return np.asarray(found).reshape(moments.shape)
+
+
+def _days_and_time(objects: NDArray[np.object_]) -> tuple[NDArray[np.int64], NDArray[np.timedelta64]]:
+    """Years, months and days (3, n), the last two from 0, and times of day."""
     parts = np.array(
-        [(t.year, t.month - 1, t.day - 1, t.hour, t.minute, t.second, t.microsecond) for t in dates],
+        [
+            (t.year, t.month - 1, t.day - 1, t.hour, t.minute, t.second, t.microsecond)
+            for t in objects.ravel().tolist()
+        ],
         dtype=np.int64,
     )
-    days = _dates(*parts[:, :3].T, calendar=str(getattr(dates[0], "calendar", "unknown")))
     microseconds = parts[:, 3:] @ np.array([3_600_000_000, 60_000_000, 1_000_000, 1])
-    moments: Times = days.astype("datetime64[us]") + microseconds.astype("timedelta64[us]")
-    return moments.reshape(objects.shape)
+    return parts[:, :3].T, microseconds.astype("timedelta64[us]")
 
 
 def noting(field: xr.Dataset, parts: Iterable[xr.Dataset]) -> xr.Dataset:

@@ -111,14 +111,15 @@ class Drift:
         return (*self.trend.coefficient_names, *(field.name for field in self.fields))
 
     def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3): the trend's, and the fields'."""
-        return np.column_stack([self.trend.basis_at(X), *(field.at(X) for field in self.fields)])
+        """Columns at unit vectors X (n, 3), or (n, 4) with hours: the trend's, and the fields'."""
+        places = X[:, :3]
+        return np.column_stack([self.trend.basis_at(places), *(field.at(places) for field in self.fields)])
 
 
 def at_targets(drift: Drift, targets: Targets) -> Drift:
     """Give its columns of tables the values that the targets have."""
     fields = tuple(
-        term.with_places(targets.points.X, targets.static[term.name])
+        term.with_places(targets.unit_vectors, targets.static[term.name])
         if isinstance(term, StaticColumn) and term.name in targets.static
         else term
         for term in drift.fields
@@ -143,7 +144,7 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     fields: list[CovariateField | StaticColumn] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
-            fields.append(StaticColumn(term, observed.points.X, observed.static[term]))
+            fields.append(StaticColumn(term, observed.points.unit_vectors, observed.static[term]))
         elif isinstance(term, str) and ":" not in term:
             trends.append(term)
         else:

@@ -11,12 +11,12 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
-from cagp_dist.arrays import Array
-from cagp_dist.checks import as_numbers, check_count, check_memory_limit
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.at_times import At, times_of_maps
+from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
 from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.given_numbers import check_chords, fixed_numbers, numbers_of
@@ -25,6 +25,7 @@ from cagp_dist.kriging.map_dataset import (
     dataset_of_folds,
     dataset_of_samples,
     fit_advice,
+    shaped,
     with_recalibration,
 )
 from cagp_dist.kriging.map_targets import (
@@ -54,7 +55,12 @@ from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
-from cagp_dist.mapping.maps_at_times import map_at
+from cagp_dist.mapping.maps_at_times import (
+    fit_in_space_and_time,
+    model_of_prior,
+    outlook_in_time,
+    predict_in_time,
+)
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
@@ -69,6 +75,7 @@ def krige(
     *,
     to: To = None,
     at: At = None,
+    causal: bool = False,
     kind: Kind = "grid",
     kernel: KernelLike = "auto",
     mean: MeanLike = "constant",
@@ -116,9 +123,13 @@ def krige(
         Times of the maps, each of which is informed by the observations of all times; "observed": those of
         the observations. With a zone they are converted, without one they are UTC. Kernels are then those of
         space and time: "auto" compares metric kernels, products with Matern 1/2 in time, and a sum of two, by
-        likelihood; `SpaceTime` with its numbers is kept. Without ``at`` there is a map for each time of the
-        observations, from those of this time alone. Drifts, recalibration, means over cells and numbers that
-        are integrated over do not go together with ``at`` yet.
+        likelihood; `SpaceTime` with its numbers is kept. The coordinate ``evidence`` says which times have
+        observations on one side alone, and which are the prior. Observations of one time are mapped by
+        themselves, with a warning. Without ``at`` there is a map for each time of the observations, from
+        those of this time alone. Numbers that are integrated over do not go together with ``at`` yet.
+    causal : bool
+        With ``at``: each map has the observations up to its own time, as forecasts and honest hindcasts do.
+        Kernel, noise and a mean that is fitted are those of all observations; a drift is not.
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each, which ends half way to the
         next: error bars of cells do not go up and down with how close the next observation happens to be.
@@ -241,10 +252,9 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed = model._read(observations, every_field=at is None)
+        observed = model._read(observations)
         targets = _wanted(find_targets(to, observed), kind, observed)
-        if at is not None:
-            return model._map_at(observed, targets, at, call)
+        targets = model._at_times(targets, observed, at)
         solves = model._planned(observed, targets, call)
         model._learn_from(observed, call)
         return model._map(solves, targets, kind, call)
@@ -308,6 +318,8 @@ class Kriging:
     units: str | None = None
     missing: Marks = None
     where: Mapping[str, object] | None = None
+    at: At = None
+    causal: bool = False
     executor: Workers = None
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = HOUR_SECONDS
@@ -371,29 +383,69 @@ class Kriging:
             with narrator:
                 yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
 
-    def _read(
-        self, observations: "Source | ArrayLike", y: ArrayLike | None = None, *, every_field: bool = True
-    ) -> ObservedObject:
+    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
         """Read observations, as they are learnt from."""
         check_memory_limit(self.memory_limit_bytes)
         check_hyperparameters(self.hyperparameters)
         if self.prior is not None and not isinstance(self.prior, Prior):
             raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
-        observed = self._observe(observations, y)
-        if every_field:  # each has a mean of its own
+        observed = self._observe(observations, y, in_time=self.at is not None)
+        hours = observed.points.hours
+        if hours is not None and np.ptp(hours) == 0.0 and not isinstance(self._given_kernel, Kernel):
+            warnings.warn(
+                "all observations have the same time, which says nothing of how the field changes: at= is "
+                "left out, and the map is that of this time alone.",
+                stacklevel=4,
+            )
+            observed = self._observe(observations, y, in_time=False)
+        if observed.points.hours is None:  # each field has a mean of its own
             check_every_field(observed.points)
+        elif refused := self._without_times():
+            raise ArgumentError(
+                f"at and {' and '.join(refused)} were given, which do not go together yet; leave one out. "
+                "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
+            )
         return observed
+
+    @property
+    def _given_kernel(self) -> KernelLike:
+        """The kernel, or that of the prior."""
+        return self.kernel if self.prior is None else self.prior.kernel
+
+    def _without_times(self) -> list[str]:
+        """Name the settings that maps at times do not have."""
+        given = {
+            f"nugget_std={self.nugget_std!r}": self.nugget_std != 0.0,
+            f"hyperparameters={self.hyperparameters!r}": self.hyperparameters in ("integrate", "integrated"),
+            "numbers of a kernel of space alone": any(
+                getattr(self, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")
+            ),
+        }
+        return [name for name, there in given.items() if there]
+
+    def _at_times(self, targets: Targets, observed: ObservedObject, at: At) -> Targets:
+        """Give targets at times, by default those of the settings, where the observations have theirs."""
+        if observed.points.hours is None:
+            if at is not None and self.at is None:
+                raise ArgumentError(
+                    f"at is {at!r}, and each field was learnt by itself; expected times from the beginning, "
+                    'such as cagp.Kriging(at="observed").fit(observations).'
+                )
+            return targets
+        return targets.at_times(*times_of_maps(self.at if at is None else at, observed))
 
     def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
         """Learn kernel and noise."""
-        learned = with_numbers_integrated(
-            self._learn(observed, call),
-            observed.points,
-            asked=self.hyperparameters,
-            nugget_sought=self.nugget_std is None,
-            solver=self.solver,
-            narrator=call.narrator,
-        )
+        learned = self._learn(observed, call)
+        if observed.points.hours is None:
+            learned = with_numbers_integrated(
+                learned,
+                observed.points,
+                asked=self.hyperparameters,
+                nugget_sought=self.nugget_std is None,
+                solver=self.solver,
+                narrator=call.narrator,
+            )
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
@@ -403,7 +455,7 @@ class Kriging:
         self._observed, self._learned = observed, learned
 
     def predict(
-        self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid"
+        self, to: "To | Array" = None, return_std: bool = False, *, kind: Kind = "grid", at: At = None
     ) -> "xr.Dataset | Array | tuple[Array, Array]":
         """Mean and standard deviation at the targets.
 
@@ -416,12 +468,14 @@ class Kriging:
             For an array: also the standard deviations.
         kind : {"grid", "cells"}
             As for `krige`.
+        at : times or "observed", optional
+            As for `krige`, where the model was made with ``at``: in place of those times.
 
         Returns
         -------
         xarray.Dataset
             As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations of the
-            field, which no recalibration changes.
+            field, which no recalibration changes. T are the fields, or the times of ``at``.
         """
         observed, _ = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
@@ -431,29 +485,25 @@ class Kriging:
             found = self._rows(cast("DataFrameLike", to), list(observed.static))
         else:
             found = find_targets(cast("To", to), observed)
-        targets = _wanted(found, kind, observed)
+        targets = self._at_times(_wanted(found, kind, observed), observed, at)
         with self._call() as call:
             solves = self._planned(observed, targets, call)
             if not arrays:
                 return self._map(solves, targets, kind, call)
             prediction = self._predicted(solves, targets, call)
-        single = observed.dimension is None
-        mean = prediction.mean[0] if single else prediction.mean.T
-        std = prediction.std[0] if single else prediction.std.T
+        mean, std = (shaped(each, observed, targets).T for each in (prediction.mean, prediction.std))
         return (mean, std) if return_std else mean
 
     def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> list[PlannedSolve]:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_recalibration(self.recalibration)
-        parts = len(families(self.kernel) if self.prior is None else self.prior.kernel.parts)
-        solves = plan_solves(
-            observed.points,
-            targets.points,
-            solver=self.solver,
-            resources=call.resources,
-            kernel_parts=parts,
-        )
-        call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
+        parts, times = len(families(self._given_kernel)), 1
+        settings: Any = {"solver": self.solver, "resources": call.resources, "kernel_parts": parts}
+        if observed.points.hours is None:
+            solves = plan_solves(observed.points, targets.points, **settings)
+        else:
+            solves, times = outlook_in_time(observed.points, targets.points, causal=self.causal, **settings)
+        call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS, times=times))
         if self.recalibration != "none":
             call.narrator.expect(
                 outlook_of_folds(
@@ -470,6 +520,8 @@ class Kriging:
         """Solve, after saying what that takes."""
         (observed, learned), narrator = self._fitted(targets), call.narrator
         points, sweeps = observed.points, None
+        if points.hours is not None:
+            return self._predicted_in_time(observed, learned, targets, call)
         if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
             sweeps = expected_sweeps(solves, points, learned, targets.points)
         narrator.expect(outlook_of(solves, iterations=sweeps))
@@ -499,6 +551,12 @@ class Kriging:
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
         result = as_dataset(prediction, observed, learned, targets, call=written)
+        if targets.hours is not None:
+            hours, prior = observed.points.hours, prior_variance(learned.kernel, targets.points.wanted)
+            left = (prediction.variance / prior).reshape(targets.hours.size, -1).min(axis=1)
+            assert hours is not None
+            about = evidence(targets.hours, hours, left > UNINFORMED, causal=self.causal)
+            result = result.assign_coords(evidence=about)
         if self.recalibration == "none":
             return result
         with call.narrator.stage("recalibration") as report:
@@ -508,60 +566,36 @@ class Kriging:
                 learned,
                 targets.points,
                 method=self.recalibration,
+                causal=self.causal,
                 solver=self.solver,
                 resources=call.resources,
                 report=report,
             )
         return with_recalibration(result, found, observed, targets, method=self.recalibration)
 
-    def _map_at(self, observed: ObservedObject, targets: Targets, at: At, call: _Call) -> xr.Dataset:
-        """Fit a kernel of space and time, and map its field at some times."""
-        self._check_in_time(targets)
-        points, times = observed.points, times_of_maps(at, observed.points)
-        if self.prior is not None:
-            self._check_alone()
-        learned, prediction = map_at(
-            points,
-            targets.points,
-            times,
-            prior=self.prior,
-            kernel=self.kernel,
-            mean=self.mean,
-            noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
-            solver=self.solver,
-            resources=call.resources,
-            narrator=call.narrator,
-        )
-        if (result := learned.result) is not None and learned.is_doubtful:
-            warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)
-        if (prediction.variance > UNINFORMED * learned.kernel.variance).all():
+    def _predicted_in_time(
+        self, observed: ObservedObject, learned: FittedModel, targets: Targets, call: _Call
+    ) -> Prediction:
+        """Solve for all times."""
+        call.narrator.announce()
+        with call.narrator.stage("solve") as report:
+            prediction = predict_in_time(
+                observed.points,
+                learned,
+                targets.points,
+                causal=self.causal,
+                solver=self.solver,
+                resources=call.resources,
+                report=report,
+            )
+        prior = prior_variance(learned.kernel, targets.points.wanted)
+        if (prediction.variance > UNINFORMED * prior).all():
             warnings.warn(
                 "no observation is near any target at these times: the error bars are those of the prior. "
                 "Check the times, their zone, and the targets.",
-                stacklevel=3,
+                stacklevel=5,
             )
-        about = {"standard_name": "time", "long_name": "time", "axis": "T"}
-        mapped = replace(observed, dimension="time", coordinates={"time": xr.Variable("time", times, about)})
-        written = ", ".join(filter(None, [f"at={at!r}" if isinstance(at, str) else "at=...", _changed(self)]))
-        return as_dataset(prediction, mapped, learned, targets, call=f"cagp.krige({written})")
-
-    def _check_in_time(self, targets: Targets) -> None:
-        """Refuse what maps at times do not have."""
-        given = {
-            "drift": self.drift is not None,
-            f"recalibration={self.recalibration!r}": self.recalibration != "none",
-            f"nugget_std={self.nugget_std!r}": self.nugget_std != 0.0,
-            f"hyperparameters={self.hyperparameters!r}": self.hyperparameters in ("integrate", "integrated"),
-            'kind="cells"': targets.cells is not None,
-            "numbers of a kernel of space alone": any(
-                getattr(self, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")
-            ),
-        }
-        if found := [name for name, there in given.items() if there]:
-            raise ArgumentError(
-                f"at and {' and '.join(found)} were given, which do not go together yet; leave one out. "
-                "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
-            )
+        return prediction
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -571,7 +605,7 @@ class Kriging:
         errors = values - (mean if mean.shape == values.shape else mean.T)
         return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
 
-    def sample(self, to: To = None, size: int = 1, *, seed: int = 0) -> xr.Dataset:
+    def sample(self, to: To = None, size: int = 1, *, seed: int = 0, at: At = None) -> xr.Dataset:
         """Draw fields that agree with the observations, from their joint law at all targets.
 
         Parameters
@@ -583,6 +617,7 @@ class Kriging:
             Number of draws.
         seed : int
             Of the random numbers.
+        at : as for `predict`
 
         Returns
         -------
@@ -601,9 +636,13 @@ class Kriging:
                 "different targets go together, and samples are drawn from their joint law. The Gaussian "
                 'posterior has one: recalibration="none", or cagp_dist.condition(..., covariance="full").'
             )
+        if self.causal:
+            raise ArgumentError(
+                "causal is True, and samples have one joint law at all times; expected causal=False."
+            )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        targets = find_targets(to, observed)
+        targets = self._at_times(find_targets(to, observed), observed, at)
         with self._call() as call:
             draws = draw_fields(
                 observed.points,
@@ -618,19 +657,28 @@ class Kriging:
         return dataset_of_samples(draws, observed, targets, seed=seed)
 
     def cross_validate(
-        self, folds: int = 10, *, blocks_degrees: float | None = 5.0, seed: int = 0
+        self,
+        folds: int | None = 10,
+        *,
+        by: Literal["block", "station", "day"] = "block",
+        blocks_degrees: float | None = 5.0,
+        seed: int = 0,
     ) -> xr.Dataset:
-        """Predict blocks of places from all others, and score that.
+        """Predict blocks of places, stations or days from all others, and score that.
 
         Kernel and noise stay those that were fitted to all observations, or their probabilities where they
         are integrated over; the prior mean is fitted without the places that are left out.
 
         Parameters
         ----------
-        folds : int
-            Solves; each place is left out in one of them.
+        folds : int or None
+            Solves; each place is left out in one of them. None: as many as there are blocks, stations or
+            days, so that each is left out by itself.
+        by : {"block", "station", "day"}
+            What is left out together: places in one block of so many degrees; all observations of a place; or
+            those of a day (UTC), where the model was made with ``at``.
         blocks_degrees : float or None
-            Places in one block of so many degrees are left out together; None: each place by itself.
+            Of blocks; None: each place by itself.
         seed : int
             Decides which blocks make a fold.
 
@@ -641,14 +689,28 @@ class Kriging:
             ``pit`` and ``fold``; ``rmse``, ``crps``, ``nll`` and ``coverage`` of central intervals over all.
         """
         observed, learned = self._fitted()
-        check_count("folds", folds, least=2)
+        if folds is not None:
+            check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
+        check_word("by", by, ("block", "station", "day"))
+        if by == "day" and observed.points.hours is None:
+            raise ArgumentError(
+                'by is "day", and each field was learnt by itself: no other day says anything of one that is '
+                'left out. Expected a model of all times, cagp.Kriging(at="observed").'
+            )
+        split = Split.into_folds(
+            observed.points,
+            count=folds,
+            blocks_degrees=blocks_degrees if by == "block" else None,
+            days=by == "day",
+            seed=seed,
+        )
         with self._call() as call:
             call.narrator.expect(
                 outlook_of_folds(
                     observed.points,
                     stage="cross-validation",
-                    folds=folds,
+                    folds=int(cast("Indices", split.folds).max()) + 1,
                     solver=self.solver,
                     resources=call.resources,
                     kernel_parts=len(learned.kernel.parts),
@@ -659,20 +721,22 @@ class Kriging:
                 found = cross_validate(
                     observed.points,
                     learned,
-                    folds=folds,
-                    blocks_degrees=blocks_degrees,
-                    seed=seed,
+                    split=split,
+                    causal=self.causal,
                     solver=self.solver,
                     resources=call.resources,
                     report=report,
                 )
-        return dataset_of_folds(found, observed, integrated=learned.integrated is not None)
+        integrated = learned.integrated is not None
+        return dataset_of_folds(found, observed, integrated=integrated, left_out=by)
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""
         return summary(*self._fitted())
 
-    def _observe(self, observations: "Source | ArrayLike", y: ArrayLike | None) -> ObservedObject:
+    def _observe(
+        self, observations: "Source | ArrayLike", y: ArrayLike | None, *, in_time: bool
+    ) -> ObservedObject:
         """Read observations; a number, or a prior, stands in place of the noise that they have."""
         column = self.noise_std if isinstance(self.noise_std, str) else None
         number = None if self.noise_std is None or column is not None else 1.0
@@ -690,6 +754,12 @@ class Kriging:
                 missing=self.missing,
                 where=self.where,
                 static=named_columns(self.drift),
+                in_time=in_time,
+            )
+        if in_time:
+            raise ArgumentError(
+                f"at is {self.at!r}, and arrays have no times; expected a table or an object of xarray that "
+                "has some."
             )
         X, static = observations, cast("Mapping[str, Array]", {})
         if isinstance(X, DataFrameLike):
@@ -709,14 +779,16 @@ class Kriging:
 
     def _learn(self, observed: ObservedObject, call: _Call) -> FittedModel:
         """Take kernel and noise as they are given, or fit them."""
-        given = self.kernel if self.prior is None else self.prior.kernel
-        if isinstance(given, Kernel) and given.parts[0].of_space_and_time:
+        given, in_time = self._given_kernel, observed.points.hours is not None
+        if not in_time and isinstance(given, Kernel) and given.parts[0].of_space_and_time:
             raise ArgumentError(
                 f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
                 "expected times of maps beside it: cagp.krige(..., at=times)."
             )
         if self.prior is not None:
             self._check_alone()
+            if in_time:
+                return model_of_prior(observed.points, self.prior)
             check_chords("prior", self.prior.kernel)
             noise, own = self.prior.noise_variance, observed.points.noise_variance
             return FittedModel(self.prior.kernel, np.asarray(noise) if own is None else own, self.prior.mean)
@@ -725,6 +797,17 @@ class Kriging:
                 f"mean is {self.mean!r} and a drift was given, which stands in its place; expected one of "
                 "them. A drift has a constant already, and its coefficients are estimated with the field."
             )
+        mean = self.mean if self.drift is None else drift_of(self.drift, observed)
+        noise_std = None if isinstance(self.noise_std, str) else self.noise_std
+        if in_time:
+            return fit_in_space_and_time(
+                observed.points,
+                kernel=self.kernel,
+                mean=mean,
+                noise_std=noise_std,
+                resources=call.resources,
+                narrator=call.narrator,
+            )
         fixed = fixed_numbers(
             lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
         )
@@ -732,9 +815,9 @@ class Kriging:
             observed.points,
             Split(observed.points.there),
             kernel=self.kernel,
-            mean=self.mean if self.drift is None else drift_of(self.drift, observed),
+            mean=mean,
             fixed=numbers_of(self.kernel, fixed) if isinstance(self.kernel, Kernel) else fixed,
-            noise_std=None if isinstance(self.noise_std, str) else self.noise_std,
+            noise_std=noise_std,
             nugget_std=self.nugget_std,
             resources=call.resources,
             narrator=call.narrator,

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from math import sqrt
 
@@ -10,6 +11,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
+from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.observed_objects import ObservedObject
@@ -172,7 +174,7 @@ def attributes(
         "observations_used": observed.points.count,
         "observations_missing": observed.missing,
         "patterns_of_gaps": len(prediction.plans),
-        "planned_memory": bytes_text(max(plan.peak_bytes for plan in prediction.plans)),
+        "planned_memory": bytes_text(max((plan.peak_bytes for plan in prediction.plans), default=0)),
         "executor": prediction.executor,
         "fit_status": "given" if result is None else result.status.value,
         "hyperparameters": learned.numbers,
@@ -256,7 +258,9 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
     )
 
 
-def dataset_of_folds(found: LeftOutFolds, observed: ObservedObject, *, integrated: bool) -> xr.Dataset:
+def dataset_of_folds(
+    found: LeftOutFolds, observed: ObservedObject, *, integrated: bool, left_out: str
+) -> xr.Dataset:
     """Predictions of each place with a value from the other folds, and their scores."""
     points, places, what = observed.points, found.split.held_out, observed.what
     part = of_places(
@@ -265,6 +269,9 @@ def dataset_of_folds(found: LeftOutFolds, observed: ObservedObject, *, integrate
         dim="observation",
         names=None if points.names is None else points.names[places],
     )
+    if points.hours is not None:
+        time = xr.Variable("observation", points.moments[places].astype("datetime64[ns]"), dict(ABOUT))
+        part = replace(part, coordinates={"time": time, **part.coordinates})
     values = points.values[:, places]
     result = found.scores[np.nonzero(~np.isnan(values))].pooled()
     of_numbers = "that were fitted to all of them"
@@ -300,7 +307,7 @@ def dataset_of_folds(found: LeftOutFolds, observed: ObservedObject, *, integrate
             "level": ("level", result.levels, {"long_name": "level of the interval"}),
         },
         attrs={
-            "comment": "Each place is predicted from the places of all other folds, with the kernel and "
+            "comment": f"Each {left_out} is predicted from all other folds, with the kernel and "
             f"noise {of_numbers} and a prior mean that was fitted without them.",
         },
     )

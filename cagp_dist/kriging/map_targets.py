@@ -51,11 +51,28 @@ class Targets:
     cells: CellMeans | None = None  # means over the cells around the points, where these are wanted
     bounds: Mapping[str, xr.Variable] = field(default_factory=dict)  # edges of these cells
     static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
+    hours: Array | None = None  # (A,), of maps at times, which are the first dimension
+
+    @cached_property
+    def unit_vectors(self) -> Array:
+        """Unit vectors of the places, shape (q, 3)."""
+        return unit_sphere(self.latitude_degrees, self.longitude_degrees)
 
     @cached_property
     def points(self) -> MapPoints:
         """Where the map is wanted, in numbers alone."""
-        return MapPoints(unit_sphere(self.latitude_degrees, self.longitude_degrees), self.grid, self.cells)
+        found = MapPoints(self.unit_vectors, self.grid, self.cells)
+        return found if self.hours is None else found.at_hours(self.hours)
+
+    def at_times(self, hours: Array, time: xr.Variable) -> "Targets":
+        """Give all of them at times (A,), hours of observations in space and time."""
+        return replace(
+            self,
+            dims=("time", *self.dims),
+            shape=(hours.size, *self.shape),
+            coordinates={"time": time, **self.coordinates},
+            hours=hours,
+        )
 
 
 def find_targets(to: To, observed: ObservedObject) -> Targets:
@@ -253,7 +270,10 @@ def as_cells(targets: Targets, observed: ObservedObject) -> Targets:
     )
     points = observed.points
     there = points.there
-    spacing = spacing_degrees(points.latitude_degrees[there], points.longitude_degrees[there])
+    places = np.stack([points.latitude_degrees[there], points.longitude_degrees[there]])
+    if points.hours is not None:  # a place is there at each of its times
+        places = np.unique(places, axis=1)
+    spacing = spacing_degrees(*places)
     height = round(float(np.ptp(sides[0], axis=0).max()), 6)  # axes are rounded
     cells = box_means(
         *sides[0][:, rows], *sides[1][:, columns], nodes_per_side=nodes_per_side(height, spacing)

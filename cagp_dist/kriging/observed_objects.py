@@ -7,18 +7,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Array, Times
+from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers
-from cagp_dist.era5.calendars import standard_dates
+from cagp_dist.era5.calendars import SOURCE_CALENDAR, calendar_of_dates, evenly_counted
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
 from cagp_dist.kriging.named_sources import is_source, open_named
 from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
-from cagp_dist.tables import TableLike, by_time_and_place, noise_in, read_table
+from cagp_dist.tables import TableLike, by_time_and_place, noise_in, read_table, row_by_row
 from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
 
@@ -41,6 +41,9 @@ class ObservedObject:
     attributes: Mapping[str, str] = field(default_factory=dict)  # units, standard_name, long_name, if there
     missing: int = 0  # values that were not there
     static: Mapping[str, Array] = field(default_factory=dict)  # columns of a table that a drift has, (n,)
+    # all times of the source as it has them, where they are dates, and the calendar that they are counted in
+    moments: NDArray[np.generic] | None = None
+    calendar: str = ""
 
     @property
     def what(self) -> str:
@@ -82,8 +85,12 @@ def observe(
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
+    in_time: bool = False,
 ) -> ObservedObject:
-    """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`."""
+    """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
+
+    In time each value is a point of its own, with its moment; else there is a field for each time.
+    """
     if is_source(source):
         if isinstance(noise_std, str):
             raise ArgumentError(
@@ -101,7 +108,13 @@ def observe(
                 "data.sel(...)."
             )
         observed = _from_xarray(
-            source, value=value, noise_std=noise_std, noise=noise, units=units, missing=missing
+            source,
+            value=value,
+            noise_std=noise_std,
+            noise=noise,
+            units=units,
+            missing=missing,
+            in_time=in_time,
         )
         for what, name in (("latitude", latitude), ("longitude", longitude), ("time", time)):
             if name is not None and name not in observed.names_of(what):
@@ -110,7 +123,7 @@ def observe(
                     f"found by their attributes and names, here {' or '.join(observed.names_of(what))}. "
                     "Rename another one: data.rename(...)."
                 )
-        return observed
+        return _in_time(observed) if in_time else observed
     table = read_table(
         source,
         value=value,
@@ -125,29 +138,50 @@ def observe(
     )
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
-    fields = by_time_and_place(table)
+    fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
-    if fields.times is not None:
+    if fields.times is not None and not in_time:
         attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
         coordinates["time"] = xr.Variable("time", fields.times, attributes)
     own = cf_units(table.units) if table.units else ""
-    return ObservedObject(
+    observed = ObservedObject(
         Observations.from_points(
             fields.latitude_degrees,
             fields.longitude_degrees,
             fields.values,
             variable=replace(variable_named(table.name), name=table.name),
             stated_units=own,
-            times=fields.times,
+            times=None if in_time else fields.times,
             noise_variance=_noise_variance(noise, fields.noise_std, fields.latitude_degrees.shape),
             names=fields.names,
         ),
         name=table.name,
-        dimension=None if fields.times is None else "time",
+        dimension="time" if coordinates else None,
         coordinates=coordinates,
         attributes={"units": own} if own else {},
         missing=table.dropped_missing,
         static=fields.static,
+        moments=fields.times if in_time else None,
+    )
+    return _in_time(observed) if in_time else observed
+
+
+def _in_time(observed: ObservedObject) -> ObservedObject:
+    """Give each value as a point in space and time."""
+    moments = observed.moments
+    counted = None if moments is None else evenly_counted(moments, observed.calendar)
+    if moments is None or counted is None or np.isnat(counted).any():
+        some = "no times" if moments is None else "dates that are not known"
+        raise ArgumentError(
+            f"the observations have {some}, and maps at times were asked for; expected a column or "
+            'coordinate of times. Name it, time="...", or leave at= out.'
+        )
+    return replace(
+        observed,
+        points=observed.points.in_space_and_time(counted),
+        dimension=None,
+        coordinates={},
+        moments=np.unique(moments),
     )
 
 
@@ -218,6 +252,7 @@ def _from_xarray(
     noise: Noise,
     units: str | None,
     missing: Marks,
+    in_time: bool,
 ) -> ObservedObject:
     field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
     where = horizontal(source if isinstance(source, xr.Dataset) else field)
@@ -262,7 +297,8 @@ def _from_xarray(
     name = str(field.name) if field.name is not None else "value"
     attributes = _kept(field.attrs) | ({} if units is None else {"units": cf_units(units)})
     known = _noise(source, noise_std, where, str(field.attrs.get("units", "")))
-    n = values.shape[1]
+    n, moments = values.shape[1], _moments(coordinates, len(values))
+    calendar = "" if moments is None else calendar_of_dates(moments)
     return ObservedObject(
         _points(
             where,
@@ -270,7 +306,7 @@ def _from_xarray(
             noise_variance=_noise_variance(noise, known, (n,), where.shape),
             variable=replace(variable_named(name), name=name),
             stated_units=attributes.get("units", ""),
-            times=_dates(coordinates, len(values)),
+            times=None if in_time or moments is None else evenly_counted(moments, ""),
         ),
         name=name,
         dimension=dimension,
@@ -278,6 +314,8 @@ def _from_xarray(
         where=where,
         attributes=attributes,
         missing=int(np.isnan(values).sum()),
+        moments=moments,
+        calendar=calendar or str(source.attrs.get(SOURCE_CALENDAR, "")),
     )
 
 
@@ -290,15 +328,14 @@ def _points(where: Horizontal, values: Array, *, noise_variance: Array | None, *
     return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about)
 
 
-def _dates(coordinates: Mapping[str, xr.Variable], fields: int) -> Times | None:
+def _moments(coordinates: Mapping[str, xr.Variable], fields: int) -> NDArray[np.generic] | None:
     """Moments of the fields where they are dates, also of another calendar; else None."""
     for variable in coordinates.values():
-        if variable.size != fields:
-            continue
-        if variable.dtype.kind == "M":
-            return np.atleast_1d(variable.values)
-        if variable.dtype.kind == "O" and hasattr(variable.values.flat[0], "month"):
-            return np.atleast_1d(standard_dates(np.asarray(variable.values)))
+        is_date = variable.dtype.kind == "M"
+        if variable.size == fields and not is_date and variable.dtype.kind == "O":
+            is_date = hasattr(variable.values.flat[0], "month")
+        if variable.size == fields and is_date:
+            return np.atleast_1d(np.asarray(variable.values))
     return None
 
 

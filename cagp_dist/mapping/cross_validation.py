@@ -13,6 +13,7 @@ from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.integration import law_of_observations, predict_fields
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import outlook_of, plan_solves
+from cagp_dist.mapping.maps_at_times import predict_in_time
 from cagp_dist.mapping.narration import Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
@@ -22,7 +23,7 @@ from cagp_dist.solvers.interface import no_op
 
 
 class LeftOutFolds(NamedTuple):
-    """What the places of all other folds say of each place that a split holds out."""
+    """What the places (or points in space and time) of all other folds say of each that a split holds out."""
 
     split: Split
     mean: Array  # (T, k)
@@ -35,15 +36,15 @@ def cross_validate(
     observed: Observations,
     learned: FittedModel,
     *,
-    folds: int,
-    blocks_degrees: float | None,
-    seed: int,
+    split: Split,
+    causal: bool = False,
     solver: "str | Solver",
     resources: Resources,
     report: Callable[[float], None] = no_op,
 ) -> LeftOutFolds:
     """Predict each place from the places of all other folds."""
-    split = Split.into_folds(observed, count=folds, blocks_degrees=blocks_degrees, seed=seed)
+    assert split.folds is not None
+    folds = int(split.folds.max()) + 1
     places = split.held_out
     values = observed.values[:, places]
     mean, std, predictive = np.full((3, *values.shape), np.nan)
@@ -57,8 +58,13 @@ def cross_validate(
                 "blocks_degrees or raise folds."
             )
         targets, parts = MapPoints(observed.X[part.held_out]), len(learned.kernel.parts)
-        solves = plan_solves(kept, targets, solver=solver, resources=resources, kernel_parts=parts)
-        prediction = predict_fields(kept, learned, targets, solves=solves, resources=resources)
+        if observed.hours is None:
+            solves = plan_solves(kept, targets, solver=solver, resources=resources, kernel_parts=parts)
+            prediction = predict_fields(kept, learned, targets, solves=solves, resources=resources)
+        else:
+            prediction = predict_in_time(
+                kept, learned, targets, causal=causal, solver=solver, resources=resources
+            )
         mean[:, left], std[:, left] = prediction.mean, prediction.std
         noise = learned.noise_variance
         noise = noise if noise.ndim == 0 else noise[part.held_out]

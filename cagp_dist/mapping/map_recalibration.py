@@ -17,6 +17,7 @@ from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.split import Split
 from cagp_dist.predictive import Gaussian
 from cagp_dist.solvers import Solver
 from cagp_dist.text import alternatives
@@ -52,6 +53,7 @@ def recalibrate_map(
     targets: MapPoints,
     *,
     method: str,
+    causal: bool = False,
     solver: "str | Solver",
     resources: Resources,
     report: Callable[[float], None],
@@ -65,19 +67,23 @@ def recalibrate_map(
     errors = cross_validate(
         observed,
         learned,
-        folds=max(2, min(FOLDS, observed.there.size)),
-        blocks_degrees=None,
-        seed=0,
+        split=Split.into_folds(observed, count=_folds(observed), seed=0),
+        causal=causal,
         solver=solver,
         resources=resources,
         report=report,
     )
     places, law = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
     try:
-        fitted = RECALIBRATIONS[method]().fit(law, observed.values[:, places], observed.X[places])
+        fitted = RECALIBRATIONS[method]().fit(law, observed.values[:, places], observed.unit_vectors[places])
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
     noise = usual_noise_variance(learned, places)
     plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
-    found = corrected_laws(fitted, plain, targets.X, levels=QUANTILE_LEVELS)
+    found = corrected_laws(fitted, plain, targets.X[:, :3], levels=QUANTILE_LEVELS)
     return RecalibratedMap(found.std, found.quantiles, noise, places.size)
+
+
+def _folds(observed: Observations) -> int:
+    """Ten, or as many as there are places."""
+    return max(2, min(FOLDS, len(np.unique(observed.unit_vectors[observed.there], axis=0))))

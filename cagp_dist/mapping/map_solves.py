@@ -11,8 +11,8 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
-from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.exact_variance import is_known
+from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.mapping.defaults import (
@@ -343,7 +343,7 @@ def sample_fields(
 
 def _arguments(
     observed: Observations, learned: FittedModel, targets: MapPoints, solve: PlannedSolve
-) -> "tuple[Prior, Array | LatLonGrid, Array, Array | CellMeans | LatLonGrid]":
+) -> "tuple[Prior, Array | LatLonGrid, Array, Array | LinearFunctionals | LatLonGrid]":
     """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""
     places, fields = solve.places, solve.fields
     prior, values = learned.prior(observed, places, fields), observed.values[np.ix_(fields, places)]

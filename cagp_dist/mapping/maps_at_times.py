@@ -1,16 +1,19 @@
-"""Maps at given times from the observations of all times: space and time in one prior (math 21)."""
+"""Maps at given times from the observations of all times: space and time in one prior (math 21).
 
-from collections.abc import Callable, Sequence
+Observations and targets are points in space and time here, `Observations.in_space_and_time` and
+`MapPoints.at_hours`: one field, whose solves, folds and samples are those of any other.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices, Times
-from cagp_dist.budget import Demand
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, BudgetError
-from cagp_dist.gp import condition
-from cagp_dist.gram.neighbourhoods import metric
+from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
 from cagp_dist.likelihood.fit import fit
@@ -19,20 +22,17 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
-from cagp_dist.mapping.defaults import MOST_CERTIFIED, OFTEN_SWEEPS
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import NAMED_SOLVERS, PlannedSolve, Prediction, outlook_of
+from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, plan_solves, predict
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
-from cagp_dist.mapping.solver_order import solver_order
 from cagp_dist.means import LatitudePolynomial, mean_family
-from cagp_dist.posterior.result import Posterior, Progress
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.solvers import Cholesky, Neighbours, Solver, Status
-from cagp_dist.solvers.solver_choice import MOST_DENSE, NEIGHBOURS
+from cagp_dist.solvers import Solver, Status
+from cagp_dist.solvers.interface import no_op
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 
 COMPARED = 500
@@ -44,12 +44,8 @@ NUMBERS_MORE = 3
 FITS = 3.0
 """How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
 
-HOUR = np.timedelta64(3_600_000_000, "us")
-
-
-def hours_since(times: Times, origin: np.datetime64) -> Array:
-    """Hours from a moment near the data: an epoch would cost digits."""
-    return np.asarray((times.astype("datetime64[us]") - origin.astype("datetime64[us]")) / HOUR)
+FEWEST_TOGETHER = 64
+"""Targets of a solve that is not cut further where memory is short."""
 
 
 def fit_in_space_and_time(
@@ -67,21 +63,22 @@ def fit_in_space_and_time(
     likelihood of at most 500 values, and the best of them with the sum of two such kernels. A kernel of space
     and time with its numbers keeps them.
     """
-    known = known_noise(observed, observed.there, noise_std)
-    _, places, X = values_as_points(observed)
-    own = known if known.ndim == 0 else known[places]
-    least = float(own.min())
-    centre = _mean(observed, mean)
+    known, X = known_noise(observed, observed.there, noise_std), observed.X
+    least = float(known.min())
+    check_mean(mean)
     bounds: dict[str, Sequence[object]] = {} if least == 0.0 else {"noise_variance": (least, least)}
     if isinstance(kernel, Kernel):
         _check_kernel(kernel)
         bounds |= _held(kernel)
     held = dict.fromkeys(bounds, "it was given")
     if isinstance(kernel, Kernel) and least > 0.0:
-        return FittedModel(kernel, known, centre, held=held, known_noise=known)
-    y = observed.values[observed.present] - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0]
+        return FittedModel(kernel, known, mean, held=held, known_noise=known)
+    centre = mean_of(mean, observed, observed.there, np.arange(1))
+    y = observed.values[0]
+    if not is_estimated(centre):
+        y, centre = y - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0], 0.0
     candidates, few = _candidates(kernel), len(X) <= COMPARED
-    size = FitSize("dense" if few else "vecchia", len(X), 1, None, 0, deviating=own.ndim > 0)
+    size = FitSize("dense" if few else "vecchia", len(X), 1, None, 0, deviating=known.ndim > 0)
     narrator.expect(
         Outlook(
             "fit",
@@ -94,9 +91,10 @@ def fit_in_space_and_time(
     narrator.announce()
     fitted = partial(
         _fit,
+        mean=centre,
         bounds=bounds or None,
         resources=resources,
-        deviations=None if own.ndim == 0 else own - least,
+        deviations=None if known.ndim == 0 else known - least,
     )
     everything = np.arange(len(X))
     some = everything if few else spread_cells(in_extents(X, AXES), COMPARED, cell_size=NEIGHBOURS_CELL)
@@ -119,48 +117,171 @@ def fit_in_space_and_time(
             result = summed
         elif not few:
             result = fitted(family, X, y, everything)
-    where = f"{len(X):,} values at {observed.fields:,} times"
+    assert observed.hours is not None
+    where = f"{len(X):,} values at {np.unique(observed.hours).size:,} times"
     nugget = result.prior.noise_number - least
-    return FittedModel(result.prior.kernel, known + nugget, centre, result, where, held, known_noise=known)
-
-
-def map_at(
-    observed: Observations,
-    targets: MapPoints,
-    at: Times,
-    *,
-    prior: Prior | None,
-    kernel: KernelLike,
-    mean: MeanLike,
-    noise_std: float | None,
-    solver: "str | Solver",
-    resources: Resources,
-    narrator: Narrator,
-) -> tuple[FittedModel, Prediction]:
-    """Plan the solve, fit what is not given, and predict the field at targets at each time."""
-    parts = 1 if prior is None else len(prior.kernel.parts)
-    planned = plan_at(observed, targets, at.size, solver=solver, resources=resources, kernel_parts=parts)
-    narrator.expect(outlook_of([planned.solve], iterations=OFTEN_SWEEPS, times=planned.solves))
-    if prior is None:
-        learned = fit_in_space_and_time(
-            observed, kernel=kernel, mean=mean, noise_std=noise_std, resources=resources, narrator=narrator
-        )
-    else:
-        learned = model_of_prior(observed, prior)
-    narrator.announce()
-    with narrator.stage("solve") as report:
-        found = predict_at(
-            observed, learned, targets, at, planned=planned, resources=resources, report=report
-        )
-    return learned, found
+    return FittedModel(result.prior.kernel, known + nugget, mean, result, where, held, known_noise=known)
 
 
 def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
     """Take kernel, noise and mean as they are given."""
     _check_kernel(prior.kernel)
+    check_mean(prior.mean)
     own = observed.noise_variance
-    noise = np.asarray(prior.noise_variance) if own is None else own
-    return FittedModel(prior.kernel, noise, _mean(observed, prior.mean))
+    return FittedModel(prior.kernel, np.asarray(prior.noise_variance) if own is None else own, prior.mean)
+
+
+def outlook_in_time(
+    observed: Observations,
+    targets: MapPoints,
+    *,
+    causal: bool,
+    solver: "str | Solver",
+    resources: Resources,
+    kernel_parts: int,
+) -> tuple[list[PlannedSolve], int]:
+    """Plan the largest solve, and count how many there are of it."""
+    groups = _groups(observed, targets, causal=causal)
+    largest = targets.part(groups[-1])
+    pieces = list(_pieces(observed, largest, solver=solver, resources=resources, kernel_parts=kernel_parts))
+    return pieces[0][1], len(pieces) * len(groups)
+
+
+def predict_in_time(
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    *,
+    causal: bool,
+    solver: "str | Solver",
+    resources: Resources,
+    report: Callable[[float], None] = no_op,
+) -> Prediction:
+    """Predict the field at points in space and time, in as many parts as memory asks for.
+
+    Causal: each from the observations up to its own time, with a mean that is fitted to all of them. Without
+    any it is the prior.
+    """
+    q, parts = len(targets.X), len(learned.kernel.parts)
+    if causal and not is_estimated(learned.mean):
+        learned = replace(learned, mean=mean_of(learned.mean, observed, observed.there, np.arange(1)))
+    found: list[tuple[Indices, Prediction]] = []
+    done = 0
+    for group in _groups(observed, targets, causal=causal):
+        seen = observed
+        if causal:
+            seen = observed.only(np.flatnonzero(observed.X[:, -1] <= targets.X[group, -1].min()))
+        if not seen.count:
+            found.append((group, _prior(learned, targets.part(group), resources)))
+            done += group.size
+            continue
+        pieces = _pieces(seen, targets.part(group), solver=solver, resources=resources, kernel_parts=parts)
+        for some, solves in pieces:
+
+            def said(fraction: float, done: int = done, size: int = some.size) -> None:
+                report((done + fraction * size) / q)
+
+            prediction = predict(
+                seen,
+                learned,
+                targets.part(group[some]),
+                solves=solves,
+                resources=resources,
+                report=said,
+            )
+            found.append((group[some], prediction))
+            done += some.size
+    return _joined(found, q)
+
+
+def _groups(observed: Observations, targets: MapPoints, *, causal: bool) -> list[Indices]:
+    """Targets that see the same observations, those that see most last."""
+    if not causal:
+        return [np.arange(len(targets.X))]
+    known = np.sort(observed.X[observed.there, -1])
+    seen = np.searchsorted(known, targets.X[:, -1], side="right")
+    order = np.argsort(seen, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(seen[order])) + 1)
+
+
+def _pieces(
+    observed: Observations,
+    targets: MapPoints,
+    *,
+    solver: "str | Solver",
+    resources: Resources,
+    kernel_parts: int,
+) -> Iterator[tuple[Indices, list[PlannedSolve]]]:
+    """Plan the solve for all targets, or for as many after others as fit into memory."""
+    q = together = len(targets.X)
+    while True:
+        some = np.arange(min(together, q))
+        try:
+            solves = plan_solves(
+                observed,
+                targets.part(some),
+                solver=solver,
+                resources=resources,
+                kernel_parts=kernel_parts,
+            )
+        except BudgetError:
+            if together <= FEWEST_TOGETHER:
+                raise
+            together = -(-together // 2)
+        else:
+            break
+    for start in range(0, q, max(together, 1)):
+        yield np.arange(start, min(start + together, q)), solves
+
+
+def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Prediction:
+    """Give the prior, where nothing was observed."""
+    if is_estimated(learned.mean):
+        raise ArgumentError(
+            "there is no observation up to the time of some targets, from which coefficients of the drift "
+            "could be estimated; expected later times, or a mean that is known."
+        )
+    prior = Prior(learned.kernel, 1.0, cast("Mean", learned.mean))
+    mean = averaged(targets.wanted, prior.mean_at(target_points(targets.wanted))).T
+    variance = prior_variance(learned.kernel, targets.wanted)[None]
+    return Prediction(
+        mean=mean,
+        variance=variance,
+        computational_variance=np.zeros_like(variance),
+        computational_variance_known=True,
+        covariance=None,
+        status=Status.EXACT,
+        solvers=(),
+        plans=(),
+        executor=resources.executor.description,
+    )
+
+
+def _joined(parts: Sequence[tuple[Indices, Prediction]], q: int) -> Prediction:
+    """Put predictions of some targets together; coefficients of a drift are those of the last ones."""
+    predictions = [prediction for _, prediction in parts]
+    order = np.argsort(np.concatenate([chosen for chosen, _ in parts]))
+
+    def whole(of_parts: Sequence[Array | None]) -> Array | None:
+        if any(each is None for each in of_parts):
+            return None
+        return np.concatenate(cast("Sequence[Array]", of_parts), axis=1)[:, order]
+
+    mean, variance = (whole([getattr(each, name) for each in predictions]) for name in ("mean", "variance"))
+    assert mean is not None
+    assert variance is not None
+    return Prediction(
+        mean=mean,
+        variance=variance,
+        computational_variance=whole([each.computational_variance for each in predictions]),
+        computational_variance_known=all(each.computational_variance_known for each in predictions),
+        covariance=None,
+        status=Status.worst(each.status for each in predictions),
+        solvers=tuple(dict.fromkeys(name for each in predictions for name in each.solvers)),
+        plans=tuple(plan for each in predictions for plan in each.plans),
+        executor=predictions[-1].executor,
+        drift=predictions[-1].drift,
+    )
 
 
 def _check_kernel(kernel: Kernel) -> None:
@@ -183,144 +304,14 @@ def _held(kernel: Kernel) -> dict[str, Sequence[object]]:
     return {"lengthscale": lengthscales, "variance": variances}
 
 
-class PlannedMaps(NamedTuple):
-    """The solve of maps at times, so many of them together."""
-
-    solve: PlannedSolve
-    together: int
-    solves: int
-
-
-def plan_at(
-    observed: Observations,
-    targets: MapPoints,
-    times: int,
-    *,
-    solver: "str | Solver",
-    resources: Resources,
-    kernel_parts: int,
-) -> PlannedMaps:
-    """Plan the solve of all values for the targets at all times, or at as many as fit into memory."""
-    n, executor = observed.count, resources.executor
-    chosen, together = _solver(solver, n), times
-    while True:
-        demand = Demand(
-            n=n,
-            q=together * len(targets.X),
-            fields=1,
-            full_covariance=False,
-            workers=executor.workers,
-            shares_memory=executor.shares_memory,
-            memory_limit_bytes=resources.memory_bytes,
-            kernel_parts=kernel_parts,
-            bounds=True,
-        )
-        try:
-            solve = PlannedSolve(np.arange(n), np.arange(1), chosen, demand, chosen.plan(demand))
-            return PlannedMaps(solve, together, -(-times // together))
-        except BudgetError:
-            if together == 1:
-                raise
-            together = -(-together // 2)
-
-
-def predict_at(
-    observed: Observations,
-    learned: FittedModel,
-    targets: MapPoints,
-    at: Times,
-    *,
-    planned: PlannedMaps,
-    resources: Resources,
-    report: Callable[[float], None],
-) -> Prediction:
-    """Predict the field at targets at each time, from the observations of all times."""
-    origin, places, X = values_as_points(observed)
-    hours, (solve, together, solves) = hours_since(at, origin), planned
-    order = solver_order(X * metric(learned.kernel, X.shape[1]), solve.solver)
-    noise, values = learned.noise_variance, observed.values[observed.present][order]
-    prior = Prior(
-        learned.kernel,
-        float(noise) if noise.ndim == 0 else noise[places[order]],
-        cast("Mean", learned.mean),
-    )
-    mean, variance, unfinished = np.empty((3, hours.size, len(targets.X)))
-    certified = solve.demand.n * hours.size * len(targets.X) <= MOST_CERTIFIED
-    certified |= not isinstance(solve.solver, Neighbours)
-    found: list[Posterior] = []
-
-    def said(state: Progress) -> None:
-        report((len(found) + state.fraction) / solves)
-
-    for number in range(solves):
-        some = slice(number * together, (number + 1) * together)
-        posterior = condition(
-            prior,
-            X[order],
-            values,
-            np.column_stack(
-                [np.tile(targets.X, (hours[some].size, 1)), np.repeat(hours[some], len(targets.X))]
-            ),
-            solver=solve.solver,
-            executor=resources.executor,
-            memory_limit_bytes=resources.memory_limit_bytes,
-            computational_bounds=certified,
-            progress=said,
-        )
-        mean[some], variance[some] = (
-            part.reshape(-1, len(targets.X)) for part in (posterior.mean, posterior.variance)
-        )
-        if certified:
-            unfinished[some] = posterior.certificate.bounds(resources.executor)[1].reshape(-1, len(targets.X))
-        found.append(posterior)
-    return Prediction(
-        mean=mean,
-        variance=variance,
-        computational_variance=unfinished if certified else None,
-        computational_variance_known=all(posterior.certificate.known for posterior in found),
-        covariance=None,
-        status=Status.worst(posterior.status for posterior in found),
-        solvers=(repr(solve.solver),),
-        plans=(found[0].stats.plan,),
-        executor=found[0].stats.executor,
-    )
-
-
-def values_as_points(observed: Observations) -> tuple[np.datetime64, Indices, Array]:
-    """First time, place of each value, and its unit vector and hour (m, 4); time by time."""
-    dates = observed.dates()
-    if dates is None:
-        raise ArgumentError("the observations have no times; expected a date of each field.")
-    fields, places = np.nonzero(observed.present)
-    hours = hours_since(dates, dates.min())
-    return dates.min(), places, np.column_stack([observed.X[places], hours[fields]])
-
-
-def _mean(observed: Observations, mean: MeanLike) -> Mean:
-    """Give one prior mean for all times, fitted to all values."""
-    if is_estimated(mean) or (
-        isinstance(mean, str) and not isinstance(mean_family(mean), LatitudePolynomial)
-    ):
+def check_mean(mean: MeanLike) -> None:
+    """Refuse a mean that is fitted to each time by itself."""
+    if isinstance(mean, str) and not isinstance(mean_family(mean), LatitudePolynomial):
         raise ArgumentError(
             f"mean is {mean!r}; expected a number, a function of points (n, 4), or a mean that depends on "
             'latitude alone, such as "constant" or "quadratic-latitude", where maps at times are informed by '
             "all times."
         )
-    if not isinstance(mean, str):
-        return mean
-    _, places, _ = values_as_points(observed)
-    fitted = mean_family(mean).fit(
-        observed.latitude_degrees[places],
-        observed.longitude_degrees[places],
-        observed.values[observed.present][:, None],
-        times=None,
-    )
-    return partial(_in_space, fitted)
-
-
-def _in_space(mean: Callable[[Array], Array], X: Array) -> Array:
-    """Values (n,) of a mean that does not depend on time."""
-    return np.asarray(mean(X[:, :3])).reshape(len(X))
 
 
 def _candidates(kernel: KernelLike) -> list[tuple[SpaceTimeOf, ...]]:
@@ -351,6 +342,7 @@ def _fit(
     some: Indices,
     *,
     bounds: "dict[str, Sequence[object]] | None",
+    mean: Mean,
     resources: Resources,
     deviations: Array | None,
     start: Start | None = None,
@@ -361,7 +353,7 @@ def _fit(
         cast("Families", family),
         X[some],
         y[some],
-        mean=0.0,
+        mean=mean,
         bounds=bounds,
         method="dense" if some.size <= COMPARED + NEIGHBOURS_CELL else "auto",
         executor=resources.executor,
@@ -370,16 +362,3 @@ def _fit(
         start=start,
         starts=starts,
     )
-
-
-def _solver(solver: "str | Solver", values: int) -> Solver:
-    """Exact where that is cheap, else neighbours; or what was asked for."""
-    if solver == "auto":
-        return Cholesky() if values <= MOST_DENSE else NEIGHBOURS
-    found = NAMED_SOLVERS.get(solver) if isinstance(solver, str) else solver
-    if found is None or found.needs_grid:
-        raise ArgumentError(
-            f'solver is {solver!r}; expected "auto", "cholesky", "neighbours", "block-gauss-seidel" or a '
-            "solver of points, where maps at times are informed by all times."
-        )
-    return found

@@ -11,10 +11,12 @@ from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import is_pole, unit_sphere
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
+from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.mapping.solver_order import solver_order
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Solver
+from cagp_dist.space_time import AXES
 from cagp_dist.tables import Names
 from cagp_dist.variables import T2M, Variable
 
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 POLE_SPREAD = 5e-5
 """Part of the plausible range: copies of a pole that differ by more are cell averages, not copies. Of 2 metre
 temperature this is 0.01 K; ERA5 packs to about 0.002 K."""
+
+HOUR = np.timedelta64(3_600_000_000, "us")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,10 @@ class Observations:
     merged_pole_copies: int = 0  # points of a grid that are the same place as another
     missing_degrees: Array = field(default_factory=lambda: np.empty((0, 2)))  # (m, 2), dropped, no poles
     names: Names | None = None  # (n,), of stations
+    # (n,): of points in space and time, one for each value, so that T is 1; since a moment near them, as an
+    # epoch would cost digits
+    hours: Array | None = None
+    origin: np.datetime64 | None = None
 
     @classmethod
     def from_points(
@@ -142,9 +150,22 @@ class Observations:
         )
 
     @cached_property
-    def X(self) -> Array:
+    def unit_vectors(self) -> Array:
         """Unit vectors of the places, shape (n, 3)."""
         return unit_sphere(self.latitude_degrees, self.longitude_degrees)
+
+    @cached_property
+    def X(self) -> Array:
+        """Unit vectors (n, 3), or of points in space and time these and hours (n, 4)."""
+        return self.unit_vectors if self.hours is None else np.column_stack([self.unit_vectors, self.hours])
+
+    @property
+    def moments(self) -> Times:
+        """When, of points in space and time, shape (n,)."""
+        assert self.hours is not None
+        assert self.origin is not None
+        since = np.rint(self.hours * 3.6e9).astype("timedelta64[us]")
+        return np.asarray(self.origin.astype("datetime64[us]") + since)
 
     @cached_property
     def present(self) -> Mask:
@@ -177,7 +198,8 @@ class Observations:
 
     def patterns(self, solver: Solver | None = None) -> list[tuple[Indices, Indices]]:
         """Places observed, in solver order, and the fields observed there, for each pattern of gaps."""
-        places = self.there[solver_order(self.X[self.there], solver)]
+        X = self.X if self.hours is None else in_extents(self.X, AXES)
+        places = self.there[solver_order(X[self.there], solver)]
         return [(places[self.present[group[0], places]], group) for group in fields_by_pattern(self.present)]
 
     def at(self, chosen: Indices | Mask) -> Self:
@@ -188,6 +210,7 @@ class Observations:
             longitude_degrees=self.longitude_degrees[chosen],
             values=self.values[:, chosen],
             noise_variance=None if self.noise_variance is None else self.noise_variance[chosen],
+            hours=None if self.hours is None else self.hours[chosen],
             grid=None,
             source_index=self.source_index[chosen],
             names=None if self.names is None else self.names[chosen],
@@ -198,6 +221,22 @@ class Observations:
         values = np.full_like(self.values, np.nan)
         values[:, chosen] = self.values[:, chosen]
         return replace(self, values=values)
+
+    def in_space_and_time(self, moments: Times) -> Self:
+        """Take each value as a point in space and time, with the moments (T,) of the fields.
+
+        Of rows, which are one field, with those (n,) of the places.
+        """
+        fields, places = np.nonzero(self.present)
+        own = moments[places] if self.fields == 1 and moments.size == self.values.size else moments[fields]
+        origin = own.min()
+        return replace(
+            self.at(places),
+            values=self.values[fields, places][None],
+            times=_times(None, 1),
+            hours=hours_since(own, origin),
+            origin=origin,
+        )
 
     def without_gaps(self) -> Self:
         """Leave out the places that lack a value at any time; `DataError` if these are all of them."""
@@ -224,6 +263,11 @@ class Observations:
             dropped_missing=self.dropped_missing + len(left),
             missing_degrees=np.concatenate([self.missing_degrees, left[~is_pole(left[:, 0])]]),
         )
+
+
+def hours_since(times: Times, origin: np.datetime64) -> Array:
+    """Hours from a moment near the data: an epoch would cost digits."""
+    return np.asarray((times.astype("datetime64[us]") - origin.astype("datetime64[us]")) / HOUR)
 
 
 def _times(times: Times | None, fields: int) -> Times:

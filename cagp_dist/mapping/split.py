@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.calibration.verification.spatial_folds import block_folds
+from cagp_dist.calibration.verification.spatial_folds import block_folds, dealt
 from cagp_dist.mapping.observations import Observations
 
 
@@ -22,18 +22,33 @@ class Split:
 
     @classmethod
     def into_folds(
-        cls, observed: Observations, *, count: int, blocks_degrees: float | None, seed: int
+        cls,
+        observed: Observations,
+        *,
+        count: int | None,
+        blocks_degrees: float | None = None,
+        days: bool = False,
+        seed: int,
     ) -> Self:
-        """Hold out each place with a value once, in blocks; in the order of the source."""
+        """Hold out each place with a value once, in blocks, or by the days of points in space and time.
+
+        In the order of the source; without a count each block or day by itself.
+        """
         places = observed.there[np.argsort(observed.source_index[observed.there])]
-        folds = block_folds(
-            observed.latitude_degrees[places],
-            observed.longitude_degrees[places],
-            count=count,
-            blocks_degrees=blocks_degrees,
-            generator=np.random.default_rng(seed),
-            called="folds",
-        )
+        generator = np.random.default_rng(seed)
+        if days:
+            assert observed.hours is not None
+            day = observed.moments[places].astype("datetime64[D]")
+            folds = dealt(np.unique(day, return_inverse=True)[1], count, generator, what="day")
+        else:
+            folds = block_folds(
+                observed.latitude_degrees[places],
+                observed.longitude_degrees[places],
+                count=count,
+                blocks_degrees=blocks_degrees,
+                generator=generator,
+                called="folds",
+            )
         return cls(places, places, folds=folds)
 
     def parts(self) -> "Iterator[Split]":

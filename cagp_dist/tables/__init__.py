@@ -6,7 +6,7 @@ a text file its line; rows without a value are left out and counted.
 """
 
 from cagp_dist.tables.contents import MeasuredFields, Names, Places, Table
-from cagp_dist.tables.grouping import by_time_and_place
+from cagp_dist.tables.grouping import by_time_and_place, row_by_row
 from cagp_dist.tables.moments import IGNORED
 from cagp_dist.tables.number_cells import noise_in
 from cagp_dist.tables.reading import read_places, read_table
@@ -14,5 +14,5 @@ from cagp_dist.tables.table_files import DataFrameLike, TableLike
 
 __all__ = [
     "IGNORED", "DataFrameLike", "MeasuredFields", "Names", "Places", "Table", "TableLike",
-    "by_time_and_place", "noise_in", "read_places", "read_table"
+    "by_time_and_place", "noise_in", "read_places", "read_table", "row_by_row"
 ]  # fmt: skip

@@ -51,6 +51,19 @@ def by_time_and_place(table: Table) -> MeasuredFields:
     )
 
 
+def row_by_row(table: Table) -> MeasuredFields:
+    """Give each measurement a place of its own in one field, whose times (n,) are those of the places."""
+    return MeasuredFields(
+        latitude_degrees=table.latitude_degrees,
+        longitude_degrees=table.longitude_degrees,
+        values=table.values[None],
+        times=table.times,
+        noise_std=table.noise_std,
+        names=table.names,
+        static=table.static,
+    )
+
+
 def _check_size(rows: int, times: int, places: int) -> None:
     """Refuse fields of hardly more than one measurement, and what does not fit into memory."""
     single = times > MOST_SINGLE and rows < 2 * times and times * places > SPARSE * rows

@@ -12,6 +12,8 @@ from cagp_dist.errors import ArgumentError, BudgetError
 
 KERNEL = cagp.SpaceTime(cagp.Matern32(0.05, 4.0), lengthscale_time=10.0)
 HOURS = np.arange(12.0)
+KNOWN = {"kernel": KERNEL, "noise_std": 0.3, "mean": 15.0, "progress": False}
+SPACE = {"kernel": cagp.Matern32(0.05, 4.0), "noise_std": 0.3, "mean": 15.0, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -90,12 +92,10 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
     for settings, said in (
         ({"at": ["noon"]}, 'expected "observed", or times such as'),
         ({"at": []}, "or times such as"),
-        ({"at": at, "recalibration": "local-scale"}, "do not go together yet"),
+        ({"at": at, "hyperparameters": "integrate"}, "do not go together yet"),
         ({"at": at, "lengthscale_km": 300.0}, "kernel=cagp.SpaceTime"),
-        ({"at": at, "kind": "cells"}, "do not go together yet"),
         ({"at": at, "kernel": cagp.Matern32(0.1)}, "expected a kernel of space and time"),
-        ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "solver of points"),
-        ({"at": at, "drift": "constant"}, "do not go together yet"),
+        ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "no latitude-longitude grid"),
         ({"at": 12}, "or times such as"),  # hours
         ({"at": [3.0, 5.0]}, "or times such as"),
         ({"at": "01/07/2024"}, "in ISO 8601"),
@@ -108,8 +108,14 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
             cagp.krige(table, to=2.0, **settings)
     with pytest.raises(ArgumentError, match="the observations have no times"):
         cagp.krige(table[:25].drop(columns="time"), to=2.0, at=at, kernel=KERNEL, noise_std=0.3)
-    with pytest.raises(ArgumentError, match="same time"):
-        cagp.krige(table[:25], to=2.0, at=at, noise_std=0.3)
+    with pytest.raises(ArgumentError, match="arrays have no times"):
+        cagp.Kriging(at=at).fit(table[["lat", "lon"]].to_numpy(), table["temperature (degC)"])
+    with pytest.raises(ArgumentError, match=r'Kriging\(at="observed"\)'):
+        cagp.Kriging(**SPACE).fit(table).predict(2.0, at=at)
+    with pytest.raises(ArgumentError, match=r'Kriging\(at="observed"\)'):
+        cagp.Kriging(**SPACE).fit(table).cross_validate(by="day")
+    with pytest.raises(ArgumentError, match="1 day, which cannot be dealt to 10 folds"):
+        cagp.Kriging(at=at, **KNOWN).fit(table).cross_validate(by="day")
 
 
 def test_times_are_read_in_every_form(drawn):
@@ -162,3 +168,215 @@ def test_a_gap_in_a_series_is_filled_and_far_times_are_said(drawn):
     sweeps = cagp.BlockGaussSeidel(2, block_size=20)
     unfinished = cagp.krige(field, at="2024-07-01T02:00", solver=sweeps, **settings)
     assert (unfinished["std_computational"] > 0.0).all()
+
+
+def dense(X, y, targets, noise=0.09, mean=15.0, kernel=KERNEL):
+    """Mean and standard deviation of the dense posterior, (q,)."""
+    found = cagp.condition(cagp.Prior(kernel, noise, mean), X, y, targets, solver=cagp.Cholesky())
+    return found.mean, np.sqrt(found.variance)
+
+
+def placed(found, hours):
+    """Targets of a series of maps on a grid, (q, 4)."""
+    latitude, longitude = np.meshgrid(found.latitude, found.longitude, indexing="ij")
+    places = cagp.unit_sphere(latitude.ravel(), longitude.ravel())
+    return np.column_stack([np.tile(places, (len(hours), 1)), np.repeat(hours, len(places))])
+
+
+def test_rows_in_any_order_twice_and_with_zones_are_what_they_are(drawn):
+    """Zones are converted, a value that is there twice counts twice, each row has its own noise and time."""
+    table, X, *_ = drawn
+    at = ["2024-07-01T05:10"]
+    plain = cagp.krige(table, to=2.0, at=at, **KNOWN)
+    assert plain.time.attrs["comment"].startswith("UTC")
+    shuffled = table.sample(frac=1.0, random_state=0)
+    shuffled["time"] = shuffled["time"].dt.tz_localize("UTC").dt.tz_convert("Asia/Kolkata")
+    moved = cagp.krige(shuffled, to=2.0, at=at, **KNOWN)
+    np.testing.assert_allclose(moved["mean"], plain["mean"], rtol=0.0, atol=1e-9)
+    rng = np.random.default_rng(5)
+    twice = pd.concat([table, table[:50]], ignore_index=True)
+    minutes = np.append(some := rng.integers(0, 50, len(table)), some[:50])
+    twice["time"] += pd.to_timedelta(minutes, unit="min")  # a swath: no two rows need have one time
+    twice["noise_std"] = rng.uniform(0.2, 1.0, len(twice))
+    with pytest.warns(UserWarning, match="50 rows repeat place, time and value|noise"):
+        found = cagp.krige(twice, to=2.0, at=at, kernel=KERNEL, mean=15.0)
+    points = np.vstack([X, X[:50]])
+    points[:, 3] += minutes / 60.0
+    mean, std = dense(
+        points, twice["temperature (degC)"], placed(found, [31 / 6]), twice["noise_std"].to_numpy() ** 2
+    )
+    np.testing.assert_allclose(found["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(found["std"].values.ravel(), std, rtol=0.0, atol=1e-9)
+
+
+def test_days_are_those_of_the_calendar():
+    """From 28 February to 1 March it is three days in a year of twelve months of 30 days."""
+
+    class Date:
+        calendar = "360_day"
+
+        def __init__(self, year, month, day, hour=0, minute=0, second=0, microsecond=0):
+            self.parts = (year, month, day, hour, minute, second, microsecond)
+            self.year, self.month, self.day, self.hour, self.minute, self.second, self.microsecond = (
+                self.parts
+            )
+
+        def replace(self, **parts):
+            names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+            if parts.get("day", 1) > 30:
+                raise ValueError("day is out of range")
+            return Date(**(dict(zip(names, self.parts, strict=True)) | parts))
+
+        def __lt__(self, other):
+            return self.parts < other.parts
+
+        def __eq__(self, other):
+            return self.parts == other.parts
+
+        def __hash__(self):
+            return hash(self.parts)
+
+    rng = np.random.default_rng(4)
+    latitude, longitude, dates = [48.0, 50.0, 52.0], [6.0, 9.0], [Date(2001, 2, 28), Date(2001, 3, 1)]
+    field = xr.DataArray(
+        15.0 + rng.normal(size=(2, 3, 2)),
+        coords={"time": np.array(dates, dtype=object), "latitude": latitude, "longitude": longitude},
+        dims=("time", "latitude", "longitude"),
+    )
+    kernel = cagp.SpaceTime(cagp.Matern32(0.05, 4.0), lengthscale_time=60.0)
+    known = KNOWN | {"kernel": kernel}
+    found = cagp.krige(field, at=["2001-02-30", "2001-03-01T12:00"], **known)
+    X = np.vstack([placed(field, [hours]) for hours in (0.0, 72.0)])
+    mean, std = dense(X, field.values.ravel(), placed(field, [48.0, 84.0]), kernel=kernel)
+    np.testing.assert_allclose(found["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(found["std"].values.ravel(), std, rtol=0.0, atol=1e-9)
+    assert found.time.values[0] == Date(2001, 2, 30)
+    assert cagp.krige(field, at="observed", **known).time.values.tolist() == dates
+    with pytest.raises(ArgumentError, match="dates of the calendar '360_day'"):
+        cagp.krige(field, at="2001-02-31", **known)
+    days = np.array(["2004-02-28", "2004-03-01"], dtype="datetime64[D]")
+    named = field.assign_coords(time=days.astype("datetime64[ns]")).to_dataset(name="t2m")
+    between = cagp.krige(
+        named.assign_attrs(source_calendar="noleap"), to=field, at="2004-03-01", **known
+    )  # read from a file: dates have their names, and lie a day apart in each year
+    X = np.vstack([placed(field, [hours]) for hours in (0.0, 24.0)])
+    mean, _ = dense(X, field.values.ravel(), placed(field, [24.0]), kernel=kernel)
+    np.testing.assert_allclose(between["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
+
+
+def test_one_time_is_mapped_by_itself(drawn):
+    """With a kernel of space and time that has its numbers it is one field at any time."""
+    table, X, *_ = drawn
+    alone = table[:25]
+    with pytest.warns(UserWarning, match="all observations have the same time"):
+        found = cagp.krige(alone, to=2.0, at=["2024-07-01T05:00"], kernel="matern32", noise_std=0.3)
+    expected = cagp.krige(alone, to=2.0, kernel="matern32", noise_std=0.3)
+    xr.testing.assert_equal(found["mean"], expected["mean"])
+    assert found.time.values == np.datetime64("2024-07-01")
+    later = cagp.krige(alone, to=2.0, at=["2024-07-01T05:00"], **KNOWN)
+    mean, std = dense(X[:25], alone["temperature (degC)"], placed(later, [5.0]))
+    np.testing.assert_allclose(later["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(later["std"].values.ravel(), std, rtol=0.0, atol=1e-9)
+    assert later.evidence.values.tolist() == [1]
+
+
+def test_a_causal_map_does_not_look_ahead_and_says_what_it_has(drawn):
+    """That of the observations up to its time, for every solver; before the first one it is the prior."""
+    table, X, _, told = drawn
+    at = pd.to_datetime(["2024-07-01T06:30", "2024-06-30T00:00", "2024-07-01T06:00", "2024-07-01T20:00"])
+    y = table["temperature (degC)"].to_numpy()
+    for solver in ("cholesky", cagp.Neighbours(300)):
+        found = cagp.krige(table[told], to=2.0, at=at, causal=True, solver=solver, **KNOWN)
+        for number, hour in enumerate([6.5, -24.0, 6.0, 20.0]):
+            seen = told & (X[:, 3] <= hour)
+            mean, std = 15.0, 2.0
+            if seen.any():
+                mean, std = dense(X[seen], y[seen], placed(found, [hour]))
+            np.testing.assert_allclose(found["mean"][number].values.ravel(), mean, rtol=0.0, atol=1e-9)
+            np.testing.assert_allclose(found["std"][number].values.ravel(), std, rtol=0.0, atol=1e-9)
+        assert found.evidence.values.tolist() == [1, 2, 1, 1]
+    smoothed = cagp.krige(table[told], to=2.0, at=at, **KNOWN)
+    assert smoothed.evidence.values.tolist() == [0, 1, 0, 1]
+    assert (smoothed["std"][0] < found["std"][0]).all()
+
+
+def test_a_model_is_fitted_once_and_gives_maps_series_samples_and_scores(drawn):
+    """Scores of stations and days that are left out are those of the dense posterior without them."""
+    table, X, *_ = drawn
+    table = table.assign(time=table["time"] + pd.to_timedelta(20, unit="h"))  # over midnight
+    model = cagp.Kriging(at="observed", **KNOWN).fit(table)
+    places = table[["lat", "lon"]][:3]
+    hourly = pd.date_range("2024-07-01T20:00", periods=30, freq="30min", tz="UTC")
+    series = model.predict(places, at=hourly)
+    assert series["mean"].dims == ("time", "place")
+    mean, _ = dense(
+        X,
+        table["temperature (degC)"],
+        np.column_stack([np.tile(X[:3, :3], (30, 1)), np.repeat(np.arange(30) / 2.0, 3)]),
+    )
+    np.testing.assert_allclose(series["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
+    xr.testing.assert_equal(cagp.krige(table, to=places, at=hourly, **KNOWN)["mean"], series["mean"])
+    assert model.predict(places).sizes["time"] == 12
+    np.testing.assert_allclose(
+        model.predict(places.to_numpy(), at=hourly), series["mean"].values.T, atol=1e-12
+    )
+    draws = model.sample(places, 400, at=hourly[:4])
+    spread = draws["temperature"].std("sample") / series["std"][:4]
+    assert np.abs(spread - 1.0).max() < 5.0 / np.sqrt(800)
+    y, X = table["temperature (degC)"].to_numpy(), X + np.array([0.0, 0.0, 0.0, 20.0])
+    stations = np.unique(X[:, :3], axis=0, return_inverse=True)[1].ravel()
+    for by, group, count in (("station", stations, 25), ("day", X[:, 3] // 24, 2)):
+        scores = model.cross_validate(None, by=by)
+        assert scores.fold.max() == count - 1
+        for value in (0, 60, 299):
+            own = group == group[value]
+            mean, std = dense(X[~own], y[~own], X[[value]])
+            row = np.flatnonzero(np.isclose(scores.observed, y[value], rtol=0.0, atol=1e-12))
+            np.testing.assert_allclose(scores["mean"][row], mean, rtol=0.0, atol=1e-9)
+            np.testing.assert_allclose(scores["std"][row], std, rtol=0.0, atol=1e-9)
+            assert scores.time.values[row[0]] == table["time"].iloc[value]
+    assert model.cross_validate(4, blocks_degrees=2.0).fold.max() == 3
+
+
+def test_drifts_cells_and_recalibration_go_with_times(drawn):
+    """Universal kriging and means over cells against dense matrices; laws that are too narrow are widened."""
+    table, X, *_ = drawn
+    height = 10.0 * np.sin(3.0 * table["lat"]) + table["lon"]
+    raised = table.assign(elevation=height)
+    raised["temperature (degC)"] -= 0.65 * height
+    at, places = ["2024-07-01T05:30"], raised[["lat", "lon", "elevation"]][:5]
+    settings = {"kernel": KERNEL, "noise_std": 0.3, "progress": False}
+    found = cagp.krige(raised, to=places, at=at, drift="elevation", **settings)
+    H = np.column_stack([np.ones(300), height])
+    G, y = KERNEL(X, X) + 0.09 * np.eye(300), raised["temperature (degC)"].to_numpy()
+    Z = np.column_stack([X[:5, :3], np.full(5, 5.5)])
+    known = np.linalg.solve(G, np.column_stack([KERNEL(X, Z), H]))
+    weights, solved = known[:, :5], known[:, 5:]
+    square = H.T @ solved
+    coefficients = np.linalg.solve(square, solved.T @ y)
+    unseen = H[:5] - weights.T @ H
+    mean = weights.T @ y + unseen @ coefficients
+    variance = KERNEL.variance - np.einsum("ij,ij->j", KERNEL(X, Z), weights)
+    variance += np.einsum("ij,ji->i", unseen, np.linalg.solve(square, unseen.T))
+    np.testing.assert_allclose(found["mean"].values[0], mean, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(found["std"].values[0] ** 2, variance, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(found.drift_coefficient, coefficients, rtol=0.0, atol=1e-8)
+    fitted = cagp.krige(raised, to=places, at=at, drift="elevation", kernel="matern32", noise_std=0.3)
+    assert (
+        abs(fitted.drift_coefficient.sel(drift_term="elevation") + 0.65)
+        < 4.0 * fitted.drift_coefficient_std[1]
+    )
+
+    cells = cagp.krige(table, to=2.0, at=["2024-07-01T05:30", "2024-07-01T08:00"], kind="cells", **KNOWN)
+    side = round(cells.attrs["nodes_per_cell"] ** 0.5)
+    edges = (np.append(bounds[:, 0], bounds[-1, 1]) for bounds in (cells.latitude_bnds, cells.longitude_bnds))
+    nodes = cagp.cell_means(*edges, nodes_per_side=side)
+    shares = np.kron(np.eye(2), nodes.matrix().toarray())
+    Z = np.column_stack([np.tile(nodes.nodes, (2, 1)), np.repeat([5.5, 8.0], len(nodes.nodes))])
+    mean, std = dense(X, table["temperature (degC)"], cagp.LinearFunctionals(Z, shares))
+    np.testing.assert_allclose(cells["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(cells["std"].values.ravel(), std, rtol=0.0, atol=1e-9)
+
+    narrow = KNOWN | {"kernel": 0.1 * KERNEL, "noise_std": 0.1}
+    wide = cagp.krige(table, to=places, at=at, recalibration="kuleshov", **narrow)
+    assert (wide["predictive_std"] > 1.5 * np.hypot(wide["std"], 0.1)).all()

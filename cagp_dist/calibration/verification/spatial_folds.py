@@ -19,7 +19,7 @@ def block_folds(
     latitude_degrees: ArrayLike,
     longitude_degrees: ArrayLike,
     *,
-    count: int = 10,
+    count: int | None = 10,
     blocks_degrees: float | None = 5.0,
     generator: np.random.Generator,
     called: str = "count",
@@ -35,12 +35,13 @@ def block_folds(
             f"latitude_degrees has shape {latitude.shape}, longitude_degrees {longitude.shape}; expected two "
             "vectors of one length."
         )
-    check_count(called, count, least=2)
+    if count is not None:
+        check_count(called, count, least=2)
     if blocks_degrees is not None:
         check_positive("blocks_degrees", blocks_degrees, most=90.0)
     _, block = np.unique(_blocks(latitude, longitude, blocks_degrees), axis=0, return_inverse=True)
     sizes = np.bincount(block.reshape(-1))
-    if sizes.size < count:
+    if sizes.size < (count or 2):
         apart = _count(latitude, longitude, None)
         remedies = [f"lower {called} to {sizes.size}"] * (sizes.size > 1) + ["lower blocks_degrees"] * (
             sizes.size < apart
@@ -48,17 +49,30 @@ def block_folds(
         places = f"{latitude.size:,} places lie" if latitude.size != 1 else "one place lies"
         raise ArgumentError(
             f"the {places} in {counted(sizes.size, 'block')}, which cannot be dealt to "
-            f"{count} folds: {' or '.join(remedies) or 'observe more places'}."
+            f"{count or 2} folds: {' or '.join(remedies) or 'observe more places'}."
         )
+    return dealt(block.reshape(-1), count, generator, what="block")
+
+
+def dealt(group: Indices, count: int | None, generator: np.random.Generator, *, what: str) -> Indices:
+    """Fold of each place by its group (n,): groups from large to small, each to the emptiest fold."""
+    sizes = np.bincount(group)
+    if sizes.size < (count or 2):
+        raise ArgumentError(
+            f"the observations have {counted(sizes.size, what)}, which cannot be dealt to {count or 2} "
+            "folds; expected as many at least."
+        )
+    if count is None:
+        return group
     shuffled = generator.permutation(sizes.size)
     order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
-    fold_of_block = np.empty(sizes.size, dtype=np.intp)
+    fold_of_group = np.empty(sizes.size, dtype=np.intp)
     filled = np.zeros(count, dtype=np.intp)
     for index in order:
         fold = int(np.argmin(filled))
-        fold_of_block[index] = fold
+        fold_of_group[index] = fold
         filled[fold] += sizes[index]
-    return fold_of_block[block.reshape(-1)]
+    return fold_of_group[group]
 
 
 def blocks_of(latitude_degrees: Array, longitude_degrees: Array, *, blocks_degrees: float) -> Indices:
