@@ -256,12 +256,6 @@ def _plan_solve(
     return replace(found, sharp=sharp)
 
 
-def size_of_job(job: Job) -> Size:
-    """Count the points of a job; see `plan_job` for what is read and raised."""
-    job = resolved(job, report=lambda text: None, offline=True)
-    return _size(job, _seen(job))
-
-
 def _unseen_solver(table: AnySolverTable, observed: int) -> Solver:
     """Give the solver of a job whose points are drawn from a field that was not read yet: no whole grid."""
     named = table.build()

@@ -7,7 +7,7 @@ import xarray as xr
 
 from cagp_dist.errors import BudgetError, ConfigurationError, DataError, StoreError
 from cagp_dist.service.ingest import ingest, note_input, peek, stored_observations
-from cagp_dist.service.job_plan import plan_job, size_of_job
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_scheduler
 from cagp_dist.service.workers import scheduler_of
 from cagp_dist.store.ingested import append_times
@@ -156,11 +156,11 @@ def test_peek_never_asks_a_remote_source(make_job, tmp_path):
 
 
 def test_size_of_a_job_that_was_not_ingested_comes_from_its_counts(make_job, tmp_path):
-    before = size_of_job(make_job())
+    before = plan_job(make_job()).size
     assert (before.observed, before.tested, before.mapped, before.times) == (40, 9, 72, 2)
     assert not (tmp_path / "out").exists()
     ingest(make_job(), report=quiet)
-    assert size_of_job(make_job()) == before
+    assert plan_job(make_job()).size == before
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_size_of_a_job_that_was_not_ingested_comes_from_its_counts(make_job, tmp
 )
 def test_a_size_that_depends_on_an_unread_field_is_refused(make_job, changes):
     with pytest.raises(ConfigurationError, match=r"Run `cagp ingest` with the same job first"):
-        size_of_job(make_job(**changes))
+        plan_job(make_job(**changes))
     ingest(make_job(), report=quiet)
     if "train" in changes:
-        assert size_of_job(make_job(**changes)).tested == 9
+        assert plan_job(make_job(**changes)).size.tested == 9
 
 
 def test_solvers_that_follow_the_values_solve_once_for_each_time(make_job):

@@ -15,7 +15,7 @@ from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service.events import silent
 from cagp_dist.service.ingest import ingest, resolved
-from cagp_dist.service.job_plan import size_of_job
+from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.jobfile.times_key import MOST_TIMES, parse_short_times, times, written_times
 from cagp_dist.service.run import run
@@ -181,14 +181,14 @@ def test_a_plan_asks_no_remote_source_but_knows_what_was_ingested(store, tmp_pat
     with pytest.raises(
         ConfigurationError, match=r"was not read yet\. Run `cagp ingest` with the same job first"
     ):
-        size_of_job(wanted)
+        plan_job(wanted)
     ingest(
         resolved(job(f"zarr:{store}", '["2017-04-02", "2017-05-01"]', tmp_path / "out"), report=quiet),
         report=quiet,
     )
     monkeypatch.setattr(ingestion, "source_times", None)
-    assert size_of_job(wanted).times == 1
-    assert size_of_job(job(f"zarr:{store}", WINDOWS[0][0], tmp_path / "out")).times == 124
+    assert plan_job(wanted).size.times == 1
+    assert plan_job(job(f"zarr:{store}", WINDOWS[0][0], tmp_path / "out")).size.times == 124
 
 
 @pytest.mark.parametrize(

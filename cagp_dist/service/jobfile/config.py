@@ -124,27 +124,22 @@ def with_output(job: Job, root: str) -> Job:
 def with_times(job: Job, text: str) -> Job:
     """Replace the times of a job, as ``--times`` asks; its text says so."""
     try:
-        replaced = _with_times(job, parse_short_times(text))
+        return _noted(_with_times(job, parse_short_times(text)), job, f"--times {text}")
     except ValueError as error:
         raise ConfigurationError(f'--times "{text}": {error}.') from error
-    replaced._text = _noted(job.text, f"--times {text}")
-    return replaced
 
 
 def with_listed_times(job: Job, moments: Times) -> Job:
     """Put the times (T,) that a rule came to in its place; the text of the job says which."""
     listed = _written(moments)
-    replaced = _with_times(job, listed)
-    replaced._text = _noted(job.text, f"[observations] times = {written_times(listed)}")
-    return replaced
+    return _noted(_with_times(job, listed), job, f"[observations] times = {written_times(listed)}")
 
 
 def with_fit_times(job: Job, moments: Times) -> Job:
     """Put the times that a rule came to in the place of ``fit_times``; as `with_listed_times`."""
     listed = _written(moments)
-    replaced = changed(job, "prior", fit_times=listed)
-    replaced._text = _noted(job.text, f"[prior] fit_times = {written_times(listed)}")
-    return replaced
+    note = f"[prior] fit_times = {written_times(listed)}"
+    return _noted(changed(job, "prior", fit_times=listed), job, note)
 
 
 def job_of_fit_times(job: Job) -> Job | None:
@@ -161,7 +156,8 @@ def _with_times(job: Job, found: tuple[str, ...] | TimeRule | None) -> Job:
     return changed(job, "observations", times=found)
 
 
-def _noted(text: str, note: str) -> str:
-    """Add a comment to the text of a job, on lines of its own."""
+def _noted(replaced: Job, job: Job, note: str) -> Job:
+    """Give a job the text of the one that it was made of, with a comment on lines of its own."""
     lines = textwrap.wrap(note, 100, break_long_words=False, break_on_hyphens=False)
-    return "\n".join([text.rstrip("\n"), *(f"# {line}" for line in lines), ""])
+    replaced._text = "\n".join([job.text.rstrip("\n"), *(f"# {line}" for line in lines), ""])
+    return replaced

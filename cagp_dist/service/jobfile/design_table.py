@@ -8,11 +8,10 @@ from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area, key
+from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area, JobTable, key
 from cagp_dist.service.jobfile.regions_key import EXPECTED as EXPECTED_REGIONS
 from cagp_dist.service.jobfile.regions_key import regions as check_regions
 from cagp_dist.service.jobfile.regions_key import written_regions as written_regions
-from cagp_dist.service.jobfile.table_base import JobTable
 
 Regions = Annotated[
     tuple[Region, ...] | None, PlainValidator(check_regions), PlainSerializer(written_regions)
@@ -48,8 +47,8 @@ class StridePoints(JobTable):
 class BlockPoints(JobTable):
     """``{ kind = "blocks" }``: ``count`` points, by area, of blocks in which nothing is observed.
 
-    The globe is cut into blocks about ``blocks_degrees`` high and wide, and ``share`` of those that have
-    points are chosen at random. Points nearer than ``margin_degrees`` to one of them are not observed either.
+    Of the blocks that have points, ``share`` are chosen at random. Points nearer than ``margin_degrees`` to
+    one of them are not observed either.
     """
 
     kind: Literal["blocks"]
@@ -99,17 +98,13 @@ class MapGrid(JobTable):
     )
 
     @model_validator(mode="after")
-    def _error_bars_are_coarser(self) -> Self:
+    def _error_bars_can_be_made(self) -> Self:
         coarse = self.std_resolution_degrees
         if coarse is not None and coarse <= self.resolution_degrees:
             raise ValueError(
                 f"std_resolution_degrees = {coarse:g} is not above resolution_degrees = "
                 f"{self.resolution_degrees:g}; leave it out to have mean and error bars on one grid"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _samples_are_enough_and_for_one_map(self) -> Self:
         samples = self.std_samples
         if samples is not None and 0 < samples < FEWEST_SAMPLES:
             raise ValueError(

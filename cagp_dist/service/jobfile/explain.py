@@ -76,7 +76,9 @@ def _locate(
     for step in location:
         if isinstance(step, int) or not members:
             break  # an item of an array, or a kind of value: the key says enough
-        chosen = [member for member in members if step in _tags(member)]
+        chosen = [
+            member for member in members if any(step in _words(of) for of in member.model_fields.values())
+        ]
         if len(members) > 1 and chosen:  # pydantic names the chosen member of a union by its tag
             members = tuple(chosen)
             continue
@@ -90,10 +92,6 @@ def _locate(
 def _models(field: FieldInfo) -> tuple[type[BaseModel], ...]:
     options = get_args(field.annotation) or (field.annotation,)
     return tuple(item for item in options if isinstance(item, type) and issubclass(item, BaseModel))
-
-
-def _tags(member: type[BaseModel]) -> list[str]:
-    return [word for field in member.model_fields.values() for word in _words(field)]
 
 
 def _words(field: FieldInfo | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Kinds of values that several tables of a job file have.
+"""What tables of a job file have in common: their base, and kinds of values that several have.
 
 A field's ``description`` says what is expected and its first example is a valid value: the error
 messages are made from these two, so each fact about a key is stated once.
@@ -6,13 +6,19 @@ messages are made from these two, so each fact about a key is stated once.
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.times_key import TimeRule
 from cagp_dist.service.jobfile.times_key import times as check_times
 
 LARGEST_COUNT = 10**9
+
+
+class JobTable(BaseModel):
+    """A table of the job file: unknown keys, wrong types, NaN and infinity are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def key(default: Any, description: str, example: Any = None, **limits: Any) -> Any:

@@ -1,5 +1,6 @@
 """A job file as strict, frozen tables, and what its tables say of each other."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -16,15 +17,14 @@ from pydantic import (
 from cagp_dist.calibration.recalibration.fewest import fewest_of_split, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.mapping import SOLVERS, LinearMean
+from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints, MapGrid
-from cagp_dist.service.jobfile.fields import key
+from cagp_dist.service.jobfile.fields import JobTable, key
 from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
-from cagp_dist.service.jobfile.runtime_table import RuntimeTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
-from cagp_dist.service.jobfile.table_base import JobTable
 from cagp_dist.store.addresses import folder_of
 from cagp_dist.text import alternatives, counted
 
@@ -131,6 +131,33 @@ class ClusterTable(JobTable):
     insecure: bool = key(False, "true to allow plain TCP to other machines, or false", False)
 
 
+Seconds = Annotated[
+    float, Field(description="a number of seconds above 0", examples=[60.0], gt=0.0, le=10_000_000.0)
+]
+
+CHECKPOINT_SECONDS = 60.0
+"""Time between checkpoints: little is lost, and little is spent on them."""
+
+
+class RuntimeTable(JobTable):
+    """``[runtime]``: patience with a cluster, attempts, and how often a solve is kept. Changes no result."""
+
+    attempts: int = key(Deadlines.attempts, "an integer from 1 to 100", 3, ge=1, le=100)
+    silence_seconds: Seconds = Deadlines.silence_seconds
+    idle_seconds: Seconds = Deadlines.idle_seconds
+    stall_seconds: Seconds = Deadlines.stall_seconds
+    rejoin_seconds: Seconds = Deadlines.rejoin_seconds
+    queue_seconds: Seconds = Deadlines.queue_seconds
+    total_seconds: Seconds | None = Deadlines.total_seconds
+    checkpoint_seconds: float = key(
+        CHECKPOINT_SECONDS, "a number of seconds of at least 0", 60.0, ge=0.0, le=10_000_000.0
+    )
+
+    def deadlines(self) -> Deadlines:
+        """Make the deadlines; the time of the whole job begins."""
+        return Deadlines(**self.model_dump(exclude={"checkpoint_seconds"}))
+
+
 class OutputTable(JobTable):
     """``[output]``: where the results are, and whether weights of the targets are kept."""
 
@@ -203,58 +230,14 @@ class Job(JobTable):
 
     @field_validator("solver", mode="after")
     @classmethod
-    def _errors_go_through_the_solve(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
-        """Check that a map is there for the next run, and one matrix that makes it of the observations."""
+    def _gives_what_is_asked_for(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
         prior, design = info.data.get("prior"), info.data.get("design")
-        if prior is None or design is None or not prior.is_previous:
-            return solver
-        built, table, said = solver.build(), design.map, 'of [prior] mean = "previous"'
-        if table is None or table.kind != "grid" or table.std_resolution_degrees is not None:
-            raise ValueError(
-                f"the next run {said} reads mean and errors from the map of this one; expected [design] "
-                'map = { kind = "grid", resolution_degrees = 1.0 }, of one resolution'
-            )
-        if built is None:  # any that may be chosen is exactly calibrated
-            return solver
-        if built.calibrated != "exact" or getattr(built, "computational_share", None) is not None:
-            raise ValueError(
-                f"errors {said} go through the solve, whose matrix must not depend on the values, nor on the "
-                f"target; leave computational_share out, or use one of {_linear_names()}"
-            )
-        return solver
-
-    @field_validator("solver", mode="after")
-    @classmethod
-    def _the_mean_comes_by_itself(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
-        design = info.data.get("design")
-        table, built = None if design is None else design.map, solver.build()
-        if table is None or table.std_resolution_degrees is None:
-            return solver
-        if built is None or isinstance(built, LinearMean):
-            return solver
-        raise ValueError(
-            f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees "
-            f"of [design] map asks for; leave that out, or use one of {_linear_names()}"
-        )
-
-    @field_validator("solver", mode="after")
-    @classmethod
-    def _samples_are_of_one_matrix(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
-        design = info.data.get("design")
-        samples = 0 if design is None or design.map is None else design.map.std_samples
-        built = solver.build()
-        if not samples or built is None:
-            return solver
-        if not isinstance(built, LinearMean):
-            raise ValueError(
-                f"std_samples of [design] map asks for error bars from samples, which {solver.name} does not "
-                f"give; leave that out, or use one of {_linear_names()}"
-            )
-        if getattr(built, "computational_share", None) is not None:
-            raise ValueError(
-                "computational_share stops a solve by variances that samples, which std_samples of [design] "
-                "map asks for, do not have; leave one of the two out"
-            )
+        if design is not None:
+            for wrong, said in _unsuited(
+                solver, design.map, previous=prior is not None and prior.is_previous
+            ):
+                if wrong:
+                    raise ValueError(said)
         return solver
 
     @property
@@ -320,6 +303,38 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
 }
 
 
-def _linear_names() -> str:
-    """List the solvers whose mean comes by itself, of one matrix for all values, as job files name them."""
-    return ", ".join(name for name, known in SOLVERS.items() if issubclass(known, LinearMean))
+def _unsuited(solver: AnySolverTable, table: MapGrid | None, *, previous: bool) -> Iterator[tuple[bool, str]]:
+    """Yield why a solver does not suit the map of a job, or a mean that is the run before."""
+    built, of_previous = solver.build(), 'of [prior] mean = "previous"'
+    coarser = table is not None and table.std_resolution_degrees is not None
+    sampled = table is not None and bool(table.std_samples)
+    # any solver that may be chosen is exactly calibrated, and gives its mean by itself
+    shares = built is not None and getattr(built, "computational_share", None) is not None
+    linear = built is None or isinstance(built, LinearMean)
+    names = ", ".join(name for name, known in SOLVERS.items() if issubclass(known, LinearMean))
+    use = f"or use one of {names}"
+    yield (
+        previous and (table is None or table.kind != "grid" or coarser),
+        f"the next run {of_previous} reads mean and errors from the map of this one; expected [design] "
+        'map = { kind = "grid", resolution_degrees = 1.0 }, of one resolution',
+    )
+    yield (
+        previous and built is not None and (built.calibrated != "exact" or shares),
+        f"errors {of_previous} go through the solve, whose matrix must not depend on the values, nor on the "
+        f"target; leave computational_share out, {use}",
+    )
+    yield (
+        coarser and not linear,
+        f"the mean of {solver.name} does not come without its error bars, which std_resolution_degrees of "
+        f"[design] map asks for; leave that out, {use}",
+    )
+    yield (
+        sampled and not linear,
+        f"std_samples of [design] map asks for error bars from samples, which {solver.name} does not give; "
+        f"leave that out, {use}",
+    )
+    yield (
+        sampled and shares,
+        "computational_share stops a solve by variances that samples, which std_samples of [design] map asks "
+        "for, do not have; leave one of the two out",
+    )

@@ -8,8 +8,7 @@ from cagp_dist.era5.selection import GapPolicy
 from cagp_dist.era5.sources import SOURCES
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, Times, key
-from cagp_dist.service.jobfile.table_base import JobTable
+from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import TimeRule
 from cagp_dist.text import alternatives

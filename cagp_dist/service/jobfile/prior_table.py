@@ -1,5 +1,6 @@
 """``[prior]`` of a job file: kernel, mean, and the numbers that are given or fitted."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -10,8 +11,7 @@ from cagp_dist.mapping import NAMES, Hyperparameters, way_of
 from cagp_dist.means import MEANS
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, Times, key
-from cagp_dist.service.jobfile.table_base import JobTable
+from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.text import alternatives
 
@@ -107,100 +107,87 @@ class PriorTable(JobTable):
         return table
 
     @model_validator(mode="after")
-    def _all_numbers_or_none(self) -> Self:
-        given = {name: getattr(self, name) for name in ("lengthscale", "variance", "noise_variance")}
-        missing = [name for name, number in given.items() if number is None]
-        if 0 < len(missing) < len(given):
-            stated = [name for name, number in given.items() if number is not None]
-            raise ValueError(
-                f"{' and '.join(stated)} came without {' and '.join(missing)}; give all three "
-                "numbers, or none of them to have them fitted (`cagp fit` prints them). Values that suit "
-                "global 2 m temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 "
-                "(K^2), noise_variance = 0.5 (K^2)"
-            )
+    def _keys_suit_each_other(self) -> Self:
+        for wrong, said in self._mistakes():
+            if wrong:
+                raise ValueError(said)
         return self
 
-    @model_validator(mode="after")
-    def _kernel_of_the_numbers(self) -> Self:
-        if chosen_by(self.kernel) is not None and self.numbers is not None:
-            raise ValueError(
-                f'kernel = "{self.kernel}" came with lengthscale, variance and noise_variance; a kernel is '
-                "chosen where these are fitted. Write the kernel that they belong to, or leave them out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _times_of_a_fit(self) -> Self:
-        if self.fit_times is not None and self.numbers is not None:
-            raise ValueError(
-                "fit_times came with lengthscale, variance and noise_variance, which are not fitted then; "
-                "leave either out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _numbers_to_integrate_over(self) -> Self:
-        if self.hyperparameters == "integrate" and self.numbers is not None:
-            raise ValueError(
-                'hyperparameters = "integrate" came with lengthscale, variance and noise_variance, which are '
-                "known then; leave either out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _one_number_for_each_part(self) -> Self:
-        parts = self.parts
+    def _mistakes(self) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be, in the order in which it is looked at, and what is said of it."""
+        stated = [name for name in NAMES if getattr(self, name) is not None]
+        missing, known, previous = (
+            [name for name in NAMES if name not in stated],
+            self.numbers,
+            self.is_previous,
+        )
+        numbers, mean = "lengthscale, variance and noise_variance", f'mean = "{self.mean}"'
+        yield (
+            bool(stated and missing),
+            f"{' and '.join(stated)} came without {' and '.join(missing)}; give all three numbers, or none "
+            "of them to have them fitted (`cagp fit` prints them). Values that suit global 2 m temperature: "
+            "lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 (K^2), noise_variance = 0.5 "
+            "(K^2)",
+        )
+        yield (
+            chosen_by(self.kernel) is not None and known is not None,
+            f'kernel = "{self.kernel}" came with {numbers}; a kernel is chosen where these are fitted. Write '
+            "the kernel that they belong to, or leave them out",
+        )
+        yield (
+            self.fit_times is not None and known is not None,
+            f"fit_times came with {numbers}, which are not fitted then; leave either out",
+        )
+        yield (
+            self.hyperparameters == "integrate" and known is not None,
+            f'hyperparameters = "integrate" came with {numbers}, which are known then; leave either out',
+        )
         for name, example in (("lengthscale", [0.05, 0.5]), ("variance", [5.0, 20.0])):
-            numbers = getattr(self, name)
-            count = len(numbers) if isinstance(numbers, tuple) else None
-            if numbers is None or count == (None if parts == 1 else parts):
-                continue
-            came = f"a list of {count}" if count is not None else f"one number, {numbers:g}"
-            if parts == 1:
-                raise ValueError(
-                    f'{name} is {came}, but kernel = "{self.kernel}" is no sum; expected one number, or a '
-                    f'sum such as kernel = "{self.kernel} + {self.kernel}"'
-                )
-            raise ValueError(
-                f'{name} is {came}, but kernel = "{self.kernel}" has {parts} parts; expected a list of '
-                f"{parts} numbers, one for each part in the same order, for example {example} for two"
-            )
-        return self
+            yield self._wrong_count(name, example)
+        yield (
+            previous and self.persistence is None,
+            f"{mean} came without persistence, the correlation of the field about its mean with itself 24 "
+            "hours later; give it, for example persistence = 0.8",
+        )
+        yield (
+            not previous and self.persistence is not None,
+            f"persistence came with {mean}, which takes nothing from the run before; leave it out, or write "
+            'mean = "previous"',
+        )
+        yield (
+            previous and self.mean_estimate != "generalised",
+            f'mean_estimate = "{self.mean_estimate}" came with {mean}, whose mean by latitude is estimated '
+            "with the field; leave it out",
+        )
+        yield (
+            self.covariates_missing is not None and not self.covariates,
+            "covariates_missing came without covariates; leave it out",
+        )
+        yield (
+            bool(self.covariates) and self.reads_mean,
+            f"covariates came with {mean}, which has no coefficients; leave them out, or write "
+            'mean = "constant" or a mean by latitude',
+        )
+        yield (
+            bool(self.covariates) and previous,
+            f"covariates came with {mean}, the map of a run, which does not tell how they vary between its "
+            'cells; leave them out, or write mean = "quadratic-latitude"',
+        )
 
-    @model_validator(mode="after")
-    def _persistence_of_the_field(self) -> Self:
-        if self.is_previous and self.persistence is None:
-            raise ValueError(
-                'mean = "previous" came without persistence, the correlation of the field about its mean '
-                "with itself 24 hours later; give it, for example persistence = 0.8"
-            )
-        if not self.is_previous and self.persistence is not None:
-            raise ValueError(
-                f'persistence came with mean = "{self.mean}", which takes nothing from the run before; leave '
-                'it out, or write mean = "previous"'
-            )
-        if self.is_previous and self.mean_estimate != "generalised":
-            raise ValueError(
-                f'mean_estimate = "{self.mean_estimate}" came with mean = "previous", whose mean by latitude '
-                "is estimated with the field; leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _covariates_beside_coefficients(self) -> Self:
-        if self.covariates_missing is not None and not self.covariates:
-            raise ValueError("covariates_missing came without covariates; leave it out")
-        if self.covariates and self.reads_mean:
-            raise ValueError(
-                f'covariates came with mean = "{self.mean}", which has no coefficients; leave them out, or '
-                'write mean = "constant" or a mean by latitude'
-            )
-        if self.covariates and self.is_previous:
-            raise ValueError(
-                'covariates came with mean = "previous", the map of a run, which does not tell how they vary '
-                'between its cells; leave them out, or write mean = "quadratic-latitude"'
-            )
-        return self
+    def _wrong_count(self, name: str, example: list[float]) -> tuple[bool, str]:
+        """Compare how many numbers were given with the parts of the kernel."""
+        numbers, parts, kernel = getattr(self, name), self.parts, f'kernel = "{self.kernel}"'
+        count = len(numbers) if isinstance(numbers, tuple) else None
+        if numbers is None or count == (None if parts == 1 else parts):
+            return False, ""
+        came = f"{name} is " + (f"a list of {count}" if count is not None else f"one number, {numbers:g}")
+        if parts == 1:
+            again = f'kernel = "{self.kernel} + {self.kernel}"'
+            return True, f"{came}, but {kernel} is no sum; expected one number, or a sum such as {again}"
+        return True, (
+            f"{came}, but {kernel} has {parts} parts; expected a list of {parts} numbers, one for each part "
+            f"in the same order, for example {example} for two"
+        )
 
     @property
     def parts(self) -> int:

@@ -46,7 +46,12 @@ def _of_table(item: object) -> Region:
         edges = [edge for edge in EDGES if edge in item]
         if edges:
             raise ValueError(f'region "{name}" has polygon and {edges[0]}; expected a polygon or a box')
-        return Polygon(name, tuple(_corner(name, corner) for corner in _items(name, item["polygon"])))
+        ring = item["polygon"]
+        if not isinstance(ring, Sequence) or isinstance(ring, str):
+            raise ValueError(
+                f'polygon of region "{name}" is {ring!r}; expected a list of [longitude, latitude]'
+            )
+        return Polygon(name, tuple(_corner(name, corner) for corner in ring))
     given = {edge: item[edge] for edge in EDGES if edge in item}
     if not given:
         raise ValueError(
@@ -60,12 +65,6 @@ def _of_table(item: object) -> Region:
             f'region "{name}" has one of west and east; expected both, or none for all longitudes'
         )
     return Box(name, **{edge: float(degrees) for edge, degrees in given.items()})
-
-
-def _items(name: str, ring: object) -> Sequence[object]:
-    if not isinstance(ring, Sequence) or isinstance(ring, str):
-        raise ValueError(f'polygon of region "{name}" is {ring!r}; expected a list of [longitude, latitude]')
-    return ring
 
 
 def _corner(name: str, corner: object) -> tuple[float, float]:

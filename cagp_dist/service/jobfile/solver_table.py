@@ -10,7 +10,7 @@ from pydantic import SerializerFunctionWrapHandler, create_model, model_serializ
 
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping import SOLVERS, Solver
-from cagp_dist.service.jobfile.table_base import JobTable
+from cagp_dist.service.jobfile.fields import JobTable
 
 _PLAIN = (int, float, bool, str)
 _NOUNS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}

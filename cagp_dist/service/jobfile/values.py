@@ -86,7 +86,7 @@ def lengthscale(value: float | None) -> float | None:
     if value is None or value <= 2.0:
         return value
     readings = [
-        f"{value:g} {unit} are {chord(value / radius):.3g}"
+        f"{value:g} {unit} are {2.0 * sin(0.5 * value / radius):.3g}"
         for unit, radius in (("km", EARTH_RADIUS_KILOMETRES), ("degrees", 180.0 / pi))
         if value <= pi * radius
     ]
@@ -95,11 +95,6 @@ def lengthscale(value: float | None) -> float | None:
         "a lengthscale is a chord on the unit sphere, whose diameter is 2; expected a number above 0 and at "
         f"most 2{meant}"
     )
-
-
-def chord(angle_radians: float) -> float:
-    """Straight distance on the unit sphere of two points that are an angle apart."""
-    return 2.0 * sin(0.5 * angle_radians)
 
 
 def area(value: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
@@ -202,13 +197,6 @@ def scheduler(value: str | None) -> str | None:
     raise ValueError(f"expected {EXPECTED_SCHEDULER}{resembling(value, SCHEDULERS)}")
 
 
-def path(value: str) -> str:
-    """Check that the file system can hold a path."""
-    if "\0" in value:
-        raise ValueError("it holds a NUL character; expected the path of a folder")
-    return value
-
-
 def output(value: str) -> str:
     """Check that runs can be published at a path or address."""
     if in_object_store(value):
@@ -217,7 +205,9 @@ def output(value: str) -> str:
         raise ValueError(
             "it is an address of a kind that is not known here; expected a folder or s3://BUCKET/PATH"
         )
-    return path(value)
+    if "\0" in value:
+        raise ValueError("it holds a NUL character; expected the path of a folder")
+    return value
 
 
 def places(value: str | None) -> str | None:
