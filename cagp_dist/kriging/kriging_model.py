@@ -62,6 +62,7 @@ from cagp_dist.mapping.maps_at_times import (
     predict_in_time,
 )
 from cagp_dist.mapping.narration import Narrator
+from cagp_dist.mapping.neighbours_in_time import gain_of_other_times
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
@@ -126,7 +127,8 @@ def krige(
         likelihood; `SpaceTime` with its numbers is kept. The coordinate ``evidence`` says which times have
         observations on one side alone, and which are the prior. Observations of one time are mapped by
         themselves, with a warning. Without ``at`` there is a map for each time of the observations, from
-        those of this time alone. Numbers that are integrated over do not go together with ``at`` yet.
+        those of this time alone; the attribute ``other_times`` says where others would help, by the
+        likelihood of some values. Numbers that are integrated over do not go together with ``at`` yet.
     causal : bool
         With ``at``: each map has the observations up to its own time, as forecasts and honest hindcasts do.
         Kernel, noise and a mean that is fitted are those of all observations; a drift is not.
@@ -557,6 +559,8 @@ class Kriging:
             assert hours is not None
             about = evidence(targets.hours, hours, left > UNINFORMED, causal=self.causal)
             result = result.assign_coords(evidence=about)
+        elif (gain := gain_of_other_times(observed.points, learned)) is not None:
+            result.attrs["other_times"] = gain.text
         if self.recalibration == "none":
             return result
         with call.narrator.stage("recalibration") as report:

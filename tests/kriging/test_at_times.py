@@ -1,11 +1,13 @@
 """Maps at given times from the observations of all times, against the dense posterior and separate maps."""
 
 import datetime as dt
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
@@ -380,3 +382,23 @@ def test_drifts_cells_and_recalibration_go_with_times(drawn):
     narrow = KNOWN | {"kernel": 0.1 * KERNEL, "noise_std": 0.1}
     wide = cagp.krige(table, to=places, at=at, recalibration="kuleshov", **narrow)
     assert (wide["predictive_std"] > 1.5 * np.hypot(wide["std"], 0.1)).all()
+
+
+def test_separate_maps_say_where_other_times_would_help(drawn):
+    """By a likelihood that is the dense one; of fields without anything in common nothing is said."""
+    table, X, *_ = drawn
+    said = cagp.krige(table, to=2.0, **SPACE).attrs["other_times"]
+    gain = float(re.search(r"higher by (\d+) ", said)[1])
+    some = X[(X[:, 3] >= 2) & (X[:, 3] < 10)]
+    y = table["temperature (degC)"].to_numpy()[(X[:, 3] >= 2) & (X[:, 3] < 10)] - 15.0
+    in_space, apart = SPACE["kernel"](some[:, :3], some[:, :3]), np.abs(some[:, 3:] - some[:, 3])
+    laws = (
+        multivariate_normal(None, in_space * in_time + 0.09 * np.eye(200))
+        for in_time in (apart == 0.0, *(np.exp(-apart / hours) for hours in (1.0, 3.0, 10.0, 30.0)))
+    )
+    separate, *together = (law.logpdf(y) for law in laws)
+    assert abs(gain - (max(together) - separate)) <= 0.5
+    assert gain > 20.0
+    rng = np.random.default_rng(7)
+    table = table.assign(**{"temperature (degC)": 15.0 + rng.normal(size=300)})
+    assert "other_times" not in cagp.krige(table, to=2.0, **SPACE).attrs

@@ -1,0 +1,85 @@
+"""Whether fields that are mapped one by one would be mapped better with those around them in time."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.kernels import Matern12
+from cagp_dist.likelihood.kernel_choice import MARGIN
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.map_mean import is_estimated
+from cagp_dist.mapping.observations import Observations, hours_since
+
+TIMES, PLACES = 8, 50
+"""Times that follow each other, and places, of the values that decide: some milliseconds."""
+
+STEPS = (1.0, 3.0, 10.0, 30.0)
+"""Lengthscales in time that are tried, in steps from one time to the next."""
+
+
+class TimeGain(NamedTuple):
+    """By how much other times raise the log-likelihood of some values, at the best of a few lengthscales."""
+
+    log_likelihood: float
+    hours: float
+    values: int
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"Each map has the observations of its own time. The log-likelihood of {self.values} values is "
+            f"higher by {self.log_likelihood:.0f} if those around it in time count as well, over about "
+            f'{self.hours:.2g} hours: at="observed" maps them so.'
+        )
+
+
+def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGain | None:
+    """Compare some fields as draws that are independent with ones that go together, all else the same.
+
+    The kernel of space is multiplied with Matern 1/2 in time. None where it is not worth its number.
+    """
+    dates = observed.dates()
+    if dates is None or observed.hours is not None or np.unique(dates).size < 2:
+        return None
+    order = np.argsort(dates, kind="stable")
+    first = max(0, (order.size - TIMES) // 2)
+    fields = order[first : first + TIMES]
+    places = np.argsort(-observed.present[fields].sum(axis=0), kind="stable")[:PLACES]
+    rows, columns = np.nonzero(observed.present[np.ix_(fields, places)])
+    when, where = fields[rows], places[columns]
+    hours = hours_since(dates[when], dates.min())
+    if np.unique(hours).size < 2:
+        return None
+    residuals = np.concatenate(
+        [_residuals(observed, learned, field, where[when == field]) for field in np.unique(when)]
+    )
+    back = np.argsort(when, kind="stable")
+    hours, where = hours[back], where[back]
+    X, noise = observed.X[where], learned.noise_variance
+    in_space, noise = learned.kernel(X, X), noise if noise.ndim == 0 else noise[where]
+    step = float(np.median(np.diff(np.unique(hours))))
+
+    def log_likelihood(in_time: Array) -> float:
+        """But for a constant."""
+        factor = np.linalg.cholesky(in_space * in_time + noise * np.eye(hours.size))
+        white = np.linalg.solve(factor, residuals)
+        return float(-0.5 * white @ white - np.log(factor.diagonal()).sum())
+
+    apart = log_likelihood((hours[:, None] == hours).astype(np.float64))
+    tried = {
+        steps * step: log_likelihood(Matern12(steps * step)(hours[:, None], hours[:, None])) - apart
+        for steps in STEPS
+    }
+    best = max(tried, key=lambda length: tried[length])
+    return TimeGain(tried[best], best, hours.size) if tried[best] > MARGIN + 1.0 else None
+
+
+def _residuals(observed: Observations, learned: FittedModel, field: int, places: Indices) -> Array:
+    """Values (n,) of a field at places without their mean; with coefficients by least squares."""
+    prior, values = learned.prior(observed, places, np.array([field])), observed.values[field, places]
+    if not is_estimated(prior.mean):
+        return np.asarray(values - prior.mean_at(observed.X[places])[:, 0])
+    basis = prior.basis_at(observed.X[places])
+    return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0])
