@@ -18,7 +18,7 @@ from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension,
 from cagp_dist.kriging.named_sources import is_source, open_named
 from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
-from cagp_dist.tables import TableLike, by_time_and_place, noise_in, read_table, row_by_row
+from cagp_dist.tables import Table, TableLike, by_time_and_place, noise_in, read_table, row_by_row
 from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
 
@@ -138,13 +138,19 @@ def observe(
     )
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
+    observed = _from_table(table, noise=noise, in_time=in_time)
+    return _in_time(observed) if in_time else observed
+
+
+def _from_table(table: Table, *, noise: Noise, in_time: bool) -> ObservedObject:
+    """Take rows as they are, or by time and place."""
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
     if fields.times is not None and not in_time:
         attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
         coordinates["time"] = xr.Variable("time", fields.times, attributes)
     own = cf_units(table.units) if table.units else ""
-    observed = ObservedObject(
+    return ObservedObject(
         Observations.from_points(
             fields.latitude_degrees,
             fields.longitude_degrees,
@@ -163,7 +169,6 @@ def observe(
         static=fields.static,
         moments=fields.times if in_time else None,
     )
-    return _in_time(observed) if in_time else observed
 
 
 def _in_time(observed: ObservedObject) -> ObservedObject:
