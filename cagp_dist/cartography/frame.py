@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
+from cagp_dist.cartography.raster import half_cell
 from cagp_dist.geometry import widest_gap
 
 FULL_CIRCLE_GAP_DEGREES = 90.0
@@ -138,9 +139,13 @@ class Frame:
         )
 
 
-def frame_of(longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margin_degrees: float) -> Frame:
-    """Choose projection and extent for a set of points."""
+def frame_of(
+    longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margin_degrees: float | None = None
+) -> Frame:
+    """Choose projection and extent for a set of points; without a margin it is 4 % of their height."""
     latitude = np.asarray(latitude_degrees, dtype=np.float64)
+    if margin_degrees is None:
+        margin_degrees = 0.04 * max(float(np.ptp(latitude)), 1.0)
     south = max(-90.0, float(latitude.min()) - margin_degrees)
     north = min(90.0, float(latitude.max()) + margin_degrees)
     start, gap = widest_gap(longitude_degrees)
@@ -155,6 +160,16 @@ def frame_of(longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margi
     centre = (start + half + 180.0) % 360.0 - 180.0
     reach = min(180.0, half + margin_degrees)
     return Frame(PlateCarree(shrink), centre, -reach, reach, south, north)
+
+
+def frame_of_cells(east: Array, north: Array, longitude: ArrayLike = (), latitude: ArrayLike = ()) -> Frame:
+    """Choose them for a grid by its axes, to the edges of its cells, and for points beside it; degrees."""
+    across, up = half_cell(east), half_cell(north)
+    return frame_of(
+        np.concatenate([longitude, east - across, east + across]),
+        np.clip(np.concatenate([latitude, north - up, north + up]), -90.0, 90.0),
+        margin_degrees=0.0,
+    )
 
 
 def coastlines(frame: Frame) -> tuple[Array, Array]:

@@ -57,12 +57,6 @@ _NUMBERS = {
     "variance": (True, "of the field about its mean"),
     "noise_variance": (True, "of a single observation"),
 }
-_SCORES = (
-    ("rmse", "RMSE", "error at held-out points"),
-    ("crps", "CRPS", "error with error bar"),
-    ("nll", "NLL", "smaller is better"),
-    ("ks_statistic", "KS distance", "of PIT from uniform"),
-)
 
 
 @contextmanager
@@ -213,6 +207,8 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
 
 def _score_table(scores: "xr.Dataset") -> Table:
     """Scores by point and by area; of a recalibrated run in a third column what they were before, by area."""
+    from cagp_dist.report.wording import SCORES
+
     recalibrated = "nll_plain" in scores
     keys = ["{}", "{}_area_weighted", *(["{}_area_weighted_plain"] if recalibrated else [])]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -230,7 +226,7 @@ def _score_table(scores: "xr.Dataset") -> Table:
         )
         table.add_row(title, *cells, meaning)
 
-    for name, title, meaning in _SCORES:
+    for name, title, _, meaning in SCORES[:-1]:  # a p-value of dependent points means little
         add(title, name, meaning)
     for index, level in enumerate(scores["level"].values):
         add(f"coverage at {level:.0%}", "coverage", "of observations inside", index, share=True)

@@ -12,8 +12,8 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import dots, empty_map, shade
-from cagp_dist.cartography.frame import Frame, frame_of
-from cagp_dist.cartography.raster import half_cell, resample
+from cagp_dist.cartography.frame import Frame, frame_of, frame_of_cells
+from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.pages import templates
@@ -66,12 +66,7 @@ class Maps:
         import matplotlib.pyplot as plt
 
         names = [variables] if isinstance(variables, str) else list(variables)
-        absent = [name for name in names if name not in self._dataset.data_vars]
-        if absent or not names:
-            there = ", ".join(map(repr, self._dataset.data_vars))
-            raise ArgumentError(
-                f"there is no variable {(absent or names)!r} to draw; the dataset has {there}."
-            )
+        self._check_there(names, "draw")
         where = horizontal(self._dataset)
         frame = _frame(where)
         left, right, bottom, top = frame.extent()
@@ -136,9 +131,7 @@ class Maps:
 
     def to_geotiff(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
         """Write one variable as GeoTIFF: north up, EPSG:4326, float32, a band for each time."""
-        if variable not in self._dataset.data_vars:
-            there = ", ".join(map(repr, self._dataset.data_vars))
-            raise ArgumentError(f"there is no variable {variable!r} to write; the dataset has {there}.")
+        self._check_there([variable], "write")
         where, values = horizontal(self._dataset), self._dataset[variable]
         others = [dim for dim in values.dims if str(dim) not in where.dims]
         timed = [dim for dim in others if dim in values.coords and values[dim].dtype.kind == "M"]
@@ -159,6 +152,13 @@ class Maps:
         )
         grid = grid.sortby(["latitude", "longitude"])
         return write_geotiff(grid, variable, Path(path))
+
+    def _check_there(self, names: list[str], what: str) -> None:
+        """Raise `ArgumentError` where a variable is not there, or none is asked for."""
+        absent = next((name for name in names or [""] if name not in self._dataset.data_vars), None)
+        if absent is not None:
+            there = ", ".join(map(repr, self._dataset.data_vars))
+            raise ArgumentError(f"there is no variable {absent!r} to {what}; the dataset has {there}.")
 
 
 def _draw(
@@ -229,15 +229,9 @@ def _coloured(values: xr.DataArray, where: Horizontal, frame: Frame, *, width: i
 def _frame(where: Horizontal) -> Frame:
     """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
     if where.axes is None:
-        latitude, longitude = where.points
-        return frame_of(longitude, latitude, margin_degrees=0.04 * max(float(np.ptp(latitude)), 1.0))
+        return frame_of(*where.points[::-1])
     north, east = where.axes
-    up, across = half_cell(north), half_cell(east)
-    return frame_of(
-        np.concatenate([east - across, east, east + across]),
-        np.clip(np.concatenate([north - up, north + up]), -90.0, 90.0),
-        margin_degrees=0.0,
-    )
+    return frame_of_cells(east, north)
 
 
 def _one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.DataArray, str]:

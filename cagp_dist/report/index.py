@@ -79,13 +79,17 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     found = {run.key: picture_of(run.path) for run in runs if not run.fault}
     pictures = {key: picture for key, picture in found.items() if picture is not None}
     scales = thumbnail_scales(list(pictures.values()))
+    ranges = [
+        f"{name} from {scale.low:.4g} (dark) to {scale.high:.4g} {scale.units} (bright)".replace(" )", ")")
+        for name, scale in scales.items()
+    ]
     shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
     text = fill(
         "index",
         title=f"Runs in {Path(root).absolute().name}",
         lede=_lede(runs),
         chart=_chart(runs),
-        scale=_legend(scales),
+        scale=f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else "",
         cards=[_card(run, pictures.get(run.key), scales) for run in shown],
     )
     with whole_file(page) as temporary:
@@ -100,14 +104,6 @@ def _lede(runs: Sequence[RunEntry]) -> str:
         return f"{count}."
     times = np.unique(np.concatenate(dated))
     return f"{count}, {when_all(times)}."
-
-
-def _legend(scales: Mapping[str, ThumbnailScale]) -> str:
-    ranges = [
-        f"{name} from {scale.low:.4g} (dark) to {scale.high:.4g} {scale.units} (bright)".replace(" )", ")")
-        for name, scale in scales.items()
-    ]
-    return f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else ""
 
 
 def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ThumbnailScale]) -> Card:

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.cartography.basemap import clipping_rim, dots, graticule, shade
-from cagp_dist.cartography.frame import Frame, frame_of
-from cagp_dist.cartography.raster import half_cell
+from cagp_dist.cartography.frame import Frame, frame_of, frame_of_cells
 from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
 from cagp_dist.report.wording import when
@@ -49,7 +47,7 @@ def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, Colo
     There is none for ``computational`` where nothing is left to compute.
     """
     variable, unit = run.variable, spoken(run.variable.units)
-    label = f"{variable.long_name} {bracketed(unit)}"
+    label = f"{variable.long_name} [{unit}]" if unit else f"{variable.long_name} "
     if variable.is_temperature:
         label = "degrees Celsius (above: kelvin)"
     redder = f"{unit} (red: {variable.comparatives[0]} than predicted)".strip()
@@ -180,25 +178,13 @@ def value_range(values: Array, units: str, digits: int) -> str:
     return f"{values.min():{form}} to {values.max():{form}} {spoken(units)}".strip()
 
 
-def bracketed(unit: str) -> str:
-    """Put a unit in brackets, if there is one."""
-    return f"[{unit}]" if unit else ""
-
-
 def map_frame(run: PublishedRun) -> Frame:
     """Frame of all maps of a run: grid cells to their edges and all test points, or these with a margin."""
     grid, points = run.grid, run.points
     longitude, latitude = points.longitude_degrees, points.latitude_degrees
     if grid is None:
-        return frame_of(longitude, latitude, margin_degrees=0.04 * max(float(np.ptp(latitude)), 1.0))
-    east, north = half_cell(grid.longitude_degrees), half_cell(grid.latitude_degrees)
-    return frame_of(
-        np.concatenate([longitude, grid.longitude_degrees - east, grid.longitude_degrees + east]),
-        np.clip(
-            np.concatenate([latitude, grid.latitude_degrees - north, grid.latitude_degrees + north]), -90, 90
-        ),
-        margin_degrees=0.0,
-    )
+        return frame_of(longitude, latitude)
+    return frame_of_cells(grid.longitude_degrees, grid.latitude_degrees, longitude, latitude)
 
 
 def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> ColourScale:
@@ -287,14 +273,7 @@ def _colour_bar(
     bar.ax.tick_params(length=2.5, pad=2)
     bar.set_label(scale.label, fontsize=8, labelpad=2)
     if kelvin_above:
-        upper = bar.ax.secondary_xaxis("top", functions=(_to_kelvin, _to_celsius))
+        kelvin = (lambda celsius: celsius + ZERO_CELSIUS_KELVIN), (lambda of: of - ZERO_CELSIUS_KELVIN)
+        upper = bar.ax.secondary_xaxis("top", functions=kelvin)
         upper.tick_params(length=2.5, pad=1, labelsize=7, labelcolor=MUTED)
     return bar
-
-
-def _to_kelvin(celsius: ArrayLike) -> Array:
-    return np.asarray(celsius, dtype=np.float64) + ZERO_CELSIUS_KELVIN
-
-
-def _to_celsius(kelvin: ArrayLike) -> Array:
-    return np.asarray(kelvin, dtype=np.float64) - ZERO_CELSIUS_KELVIN

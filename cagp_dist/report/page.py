@@ -52,6 +52,8 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     several = len(run.times) > 1
     count = f"{run.points.latitude_degrees.size:,} test points"
     before = ["not recalibrated"] if run.calibration.recalibrated else []
+    left = [attributes.text(f"{name}_statement") for name in ("computational", "sampling")]
+    stopped = [computed(attributes.text("status"), int(run.trace.iteration[-1])), *left]
     return fill(
         "page",
         scripts=("player.js", "times.js") if every_time is not None else (),
@@ -61,7 +63,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         tiles=_tiles(run),
         pills=_pills(run),
         noun=run.variable.noun,
-        stopped=_stopped(run),
+        stopped=" ".join(filter(None, stopped)),
         believed=_believed(run),
         note=NOT_EXACTLY_CALIBRATED.get(run.solver_calibration, ""),
         several=_several(run) if several else None,
@@ -212,17 +214,6 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
     return tiles
 
 
-def _stopped(run: PublishedRun) -> str:
-    """Say how much of the computational part is left, and by which argument."""
-    attributes = run.attributes
-    said = (
-        computed(attributes.text("status"), int(run.trace.iteration[-1])),
-        attributes.text("computational_statement"),
-        attributes.text("sampling_statement"),
-    )
-    return " ".join(filter(None, said))
-
-
 def _believed(run: PublishedRun) -> str:
     """Say what the error bars presume and how far it holds, for readers who are not statisticians."""
     attributes = run.attributes
@@ -343,4 +334,5 @@ def _fit(run: PublishedRun) -> dict[str, object] | None:
     rows = tables.prior_rows(run)
     if not rows:
         return None
-    return {"rows": rows, "caption": tables.fit_caption(run), "note": tables.fit_note(run)}
+    where = run.attributes.table("fit").get("where")
+    return {"rows": rows, "caption": f"Prior, fitted to {where}", "note": tables.fit_note(run)}

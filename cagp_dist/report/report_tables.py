@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, scores
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.report.published import PublishedRun, Simulation
-from cagp_dist.report.wording import percent, signed, when
+from cagp_dist.report.wording import SCORES, percent, signed, when
 from cagp_dist.store.published_variables import PLAIN
 from cagp_dist.variables.units import amount, decimals, squared, symbol
 
@@ -22,13 +22,6 @@ _UNITS = {
     "variance": "{squared}of the field about its mean",
     "noise_variance": "{squared}of one observation; in a reanalysis mostly what varies between the points",
 }
-_SCORES = (
-    ("rmse", "RMSE", "", "typical size of an error"),
-    ("crps", "CRPS", "", "error and error bar in one number"),
-    ("nll", "NLL", "{:.3f}", "surprise per observation, nats"),
-    ("ks_statistic", "KS statistic", "{:.4f}", "largest distance of the PIT from uniform"),
-    ("ks_pvalue", "KS p-value", "{:.2g}", "means little here, see the note"),
-)
 _OF_THE_PRIOR = ("rmse", "crps", "nll")
 
 _STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Scores")
@@ -73,7 +66,7 @@ def score_rows(run: PublishedRun) -> list[Row]:
     """
     rows: list[Row] = []
     units, scored = run.variable.units, run.calibration
-    for name, title, form, meaning in _SCORES:
+    for name, title, form, meaning in SCORES:
         for suffix, by in scored.weightings.items():
             key = f"{name}{suffix}"
             value, before = scored.measures[key], scored.measures.get(f"{key}{PLAIN}")
@@ -280,11 +273,6 @@ def _each(numbers: object) -> list[object]:
     return numbers if isinstance(numbers, list) else [numbers]
 
 
-def fit_caption(run: PublishedRun) -> str:
-    """Say what the prior was fitted to."""
-    return f"Prior, fitted to {run.attributes.table('fit').get('where')}"
-
-
 def fit_note(run: PublishedRun) -> str:
     """Say how the prior was fitted and how the fit ended."""
     fit = run.attributes.table("fit")
@@ -319,7 +307,10 @@ def record_rows(run: PublishedRun) -> list[Row]:
         "Copies of a pole merged": attributes.count("merged_pole_copies"),
     }
     versions = {name: value for name, value in origin.items() if _VERSION.fullmatch(str(value))}
-    prior = {_spoken(name): _summed(value) for name, value in attributes.table("prior").items()}
+    prior = {
+        _spoken(name): " + ".join(map(_joined, value)) if isinstance(value, list) else value
+        for name, value in attributes.table("prior").items()
+    }
     rest = {_spoken(name).capitalize(): value for name, value in origin.items() if name not in versions}
     rows = [
         ("Run", run.key),
@@ -338,11 +329,6 @@ def record_rows(run: PublishedRun) -> list[Row]:
 def _spoken(name: str) -> str:
     """``noise_variance`` as people read it."""
     return name.replace("_", " ")
-
-
-def _summed(value: object) -> object:
-    """Write the numbers of the parts of a sum as a sum."""
-    return " + ".join(map(_joined, value)) if isinstance(value, list) else value
 
 
 def _joined(value: object) -> str:

@@ -132,9 +132,9 @@ def _picture(group: "xr.Dataset") -> Picture | None:
     if "point" in first.dims:
         values = np.asarray(first.values, dtype=np.float64)
         known = np.isfinite(values)
-        frame = frame_of(longitude, latitude, margin_degrees=0.04 * max(float(np.ptp(latitude)), 1.0))
-        x, y = frame.project(longitude[known], latitude[known])
-        return Picture(name, units, frame, values[known], places=(x, y))
+        frame = frame_of(longitude, latitude)
+        places = frame.project(longitude[known], latitude[known])
+        return Picture(name, units, frame, values[known], places=places)
     field = np.asarray(first.transpose("latitude", "longitude").values, dtype=np.float64)
     frame = frame_of(longitude, latitude, margin_degrees=0.5 * _spacing(latitude))
     pixels = nearest_cells(latitude, longitude, field, *frame.pixels(PIXELS_WIDE))

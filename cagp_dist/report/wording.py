@@ -14,6 +14,15 @@ MONTHS = (
 )  # fmt: skip
 """Spelled out here because strftime follows the locale of whoever runs it."""
 
+# name, title, form (empty: the unit of the variable) and meaning
+SCORES = (
+    ("rmse", "RMSE", "", "typical size of an error"),
+    ("crps", "CRPS", "", "error and error bar in one number"),
+    ("nll", "NLL", "{:.3f}", "surprise per observation, nats"),
+    ("ks_statistic", "KS statistic", "{:.4f}", "largest distance of the PIT from uniform"),
+    ("ks_pvalue", "KS p-value", "{:.2g}", "means little here, see the note"),
+)
+
 NOTICEABLE_RATIO = 0.15
 NOTICEABLE_STANDARD_ERRORS = 3.0
 
