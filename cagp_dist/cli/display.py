@@ -43,14 +43,10 @@ if TYPE_CHECKING:
     from cagp_dist.service.run import Outcome
 
 UNEXPECTED = 1
+# What a shell reports of a program that was interrupted or terminated: 128 + SIGINT, 128 + SIGTERM
 INTERRUPTED, TERMINATED = 130, 143
-"""What a shell reports of a program that was interrupted or terminated: 128 + SIGINT, 128 + SIGTERM."""
-
-KEY_DIGITS = 8
-"""Of a key in a list; `cagp_dist.service.run.find_run` takes the first digits of a key."""
-
-WIDTH_LEVEL = 0.9
-"""The level of the error bars whose width is shown."""
+KEY_DIGITS = 8  # Of a key in a list; `cagp_dist.service.run.find_run` takes the first digits of a key
+WIDTH_LEVEL = 0.9  # The level of the error bars whose width is shown
 
 _NUMBERS = {
     "lengthscale": (False, "chord on the unit sphere"),

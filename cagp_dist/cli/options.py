@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+# Takes precedence over the job file, which has the default
 _setting = partial(typer.Option, show_default=False)
-"""Takes precedence over the job file, which has the default."""
 
 JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.", show_default=False)]
 Times = Annotated[

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import typer
 
+# Loggers of the cluster's libraries. Where a scheduler is lost they say so many times, with tracebacks.
 OTHERS = ("distributed", "tornado", "asyncio", "bokeh")
-"""Loggers of the cluster's libraries. Where a scheduler is lost they say so many times, with tracebacks."""
 
 
 def timestamp(timespec: str = "seconds") -> str:

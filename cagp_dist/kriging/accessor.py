@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 WIDTH_INCHES = 6.4
 LETTERS_PER_INCH = 13
 ANIMATED_DPI = 150
-BESIDE_ASPECT = 1.6
-"""Maps that are less wide, in units of their height, stand side by side."""
+BESIDE_ASPECT = 1.6  # Maps that are less wide, in units of their height, stand side by side
 
 MUTED = "#5d6975"
 COLOURS = {"mean": "RdYlBu_r", "std": "viridis", "std_computational": "viridis"}

@@ -16,8 +16,8 @@ from cagp_dist.errors import ArgumentError, DataError
 XarrayObject = xr.DataArray | xr.Dataset
 
 TIMES = ("time", "valid_time", "date", "datetime")
+# Names of dimensions along which fields are told apart like times
 MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "replicate", "sample")
-"""Names of dimensions along which fields are told apart like times."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,14 +33,9 @@ Term: TypeAlias = str | xr.DataArray | CovariateField
 DriftLike: TypeAlias = Term | Iterable[Term] | EstimatedMean | None
 
 REGIONAL_LINEAR = "regional_linear"
-WIDEST_REGION = 180.0
-"""Degrees of longitude over which a linear function of it can be meant."""
-
-SAME_PLACE = 1e-9
-"""Chord of places that are the same: 6 mm."""
-
-SAME_VALUE = 1e-6
-"""Relative difference of values of one place that are the same."""
+WIDEST_REGION = 180.0  # Degrees of longitude over which a linear function of it can be meant
+SAME_PLACE = 1e-9  # Chord of places that are the same: 6 mm
+SAME_VALUE = 1e-6  # Relative difference of values of one place that are the same
 
 TRENDS = {name: family for name, family in MEANS.items() if isinstance(family, LatitudePolynomial)}
 _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")

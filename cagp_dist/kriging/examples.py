@@ -20,11 +20,8 @@ from cagp_dist.space_time import SpaceTime
 from cagp_dist.text import alternatives
 
 STATIONS = 250
-NOISE_STD = (0.3, 1.0)
-"""Kelvin; what a station differs from the field, least and most."""
-
-CLOUDY = 0.35
-"""Part of the grid that has no values."""
+NOISE_STD = (0.3, 1.0)  # Kelvin; what a station differs from the field, least and most
+CLOUDY = 0.35  # Part of the grid that has no values
 
 DAYS = 30
 PLACES = {"Lisbon": (38.7, -9.1), "Munich": (48.1, 11.6), "Kiruna": (67.9, 20.2), "Athens": (38.0, 23.7)}
@@ -32,8 +29,7 @@ PLACES = {"Lisbon": (38.7, -9.1), "Munich": (48.1, 11.6), "Kiruna": (67.9, 20.2)
 FILES = ("stations.csv", "places.csv", "hours.csv", "era5.nc", "month.nc")
 HOURS, HOURLY_STATIONS = 48, 40
 JOB = "job.toml"
-JOB_FILES = (JOB, "stations.csv", "places.csv")
-"""The job on stations, and the tables that it names."""
+JOB_FILES = (JOB, "stations.csv", "places.csv")  # The job on stations, and the tables that it names
 
 STATIONS_JOB = """\
 [observations]

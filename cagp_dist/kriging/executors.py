@@ -7,9 +7,9 @@ from typing import TypeAlias, cast
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime import Executor, ThreadExecutor, open_executor
 
+# An object is a ``distributed.Client`` or a Dask cluster, whose module only `cagp_dist.runtime.dask` may
+# import
 Workers: TypeAlias = Executor | str | object | None
-"""An object is a ``distributed.Client`` or a Dask cluster, whose module only `cagp_dist.runtime.dask` may
-import."""
 
 
 @contextmanager

@@ -10,11 +10,8 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 
-LONGEST_CHORD = 2.0
-"""That of two antipodes."""
-
-LONGEST_OF_A_FIT = 35.0
-"""Ten times the diagonal of a cube around the sphere, where every fit ends."""
+LONGEST_CHORD = 2.0  # That of two antipodes
+LONGEST_OF_A_FIT = 35.0  # Ten times the diagonal of a cube around the sphere, where every fit ends
 
 Numbers: TypeAlias = float | Sequence[float] | None
 

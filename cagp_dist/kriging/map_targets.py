@@ -27,14 +27,10 @@ from cagp_dist.text import counted
 
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
 
-CELLS_ACROSS = 100
-"""Cells along the longer side of a region for which no resolution was given, about."""
-
-AROUND_DEGREES = 90.0
-"""Places without a wider gap in longitude lie around the globe."""
-
+CELLS_ACROSS = 100  # Cells along the longer side of a region for which no resolution was given, about
+AROUND_DEGREES = 90.0  # Places without a wider gap in longitude lie around the globe
+# A region is called area in jobs and by the Climate Data Store; here either word does
 GRID_KEYS = {"resolution", "region", "area"}
-"""A region is called area in jobs and by the Climate Data Store; here either word does."""
 
 
 @dataclass(frozen=True, eq=False)

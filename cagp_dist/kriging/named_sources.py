@@ -13,8 +13,8 @@ from cagp_dist.era5.sources import SOURCES, open_source
 from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.missing import Marks
 
+# What can be asked of any source; other keys choose a value along a dimension of it
 PARTS = ("times", "area", "grid_degrees", "level")
-"""What can be asked of any source; other keys choose a value along a dimension of it."""
 
 
 def is_source(observations: object) -> TypeGuard[str]:

@@ -70,29 +70,22 @@ Item = TypeVar("Item")
 
 _log = logging.getLogger(__name__)
 
+# Targets of a region, at most and at least; fewer than the most where there are few, so that all workers have
+# some
 REGION, FEWEST_OF_REGION, REGIONS = 16_384, 4096, 32
-"""Targets of a region, at most and at least; fewer than the most where there are few, so that all workers
-have some."""
-
-ROWS_OF_REGION = 2**19
-"""Observations that a region has around its targets, at most, if they lie evenly."""
-
+ROWS_OF_REGION = 2**19  # Observations that a region has around its targets, at most, if they lie evenly
+# Observations of a block, at least and at most: from small blocks, a region reads many that are far away
 FEWEST_OF_BLOCK, BLOCK = 2**17, 2**20
-"""Observations of a block, at least and at most: from small blocks, a region reads many that are far away."""
-
+# How many times the observations among the targets of a region are read for it, with those around it
 WIDER = 4
-"""How many times the observations among the targets of a region are read for it, with those around it."""
-
+# How often a task has the rows that it works on: as they were read, some of them, sorted, and apart
 ROW_COPIES = 5
-"""How often a task has the rows that it works on: as they were read, some of them, sorted, and apart."""
-
+# What sorting an observation takes, and reading it for a region, in flops
 SORT_FLOPS, READ_FLOPS = 60_000, 35_000
-"""What sorting an observation takes, and reading it for a region, in flops."""
 
 NAMES = ("mean", "std")
 
-MEANS_OF_KEY = 65_536
-"""Targets whose prior means tell one mean from another."""
+MEANS_OF_KEY = 65_536  # Targets whose prior means tell one mean from another
 MAP = "map.zarr"
 
 AXES = {

@@ -1,62 +1,31 @@
 """Numbers that decide where nobody says: one of each, with its reason."""
 
+# Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's
 MOST_DENSE = 2_000
-"""Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's."""
-
+# Points times times of a fit: beyond, evenly spread times are fitted to, which say nearly as much
 MOST_VALUES = 5_000_000
-"""Points times times of a fit: beyond, evenly spread times are fitted to, which say nearly as much."""
-
-NO_NUGGET = 1e-6
-"""Nugget in units of the least known noise where none was found beside it."""
-
-LEAST_FILLED = 0.5
-"""Part of a grid that must be observed; with less, its points are better taken one by one."""
-
-QUICK_SECONDS = 5.0
-"""Work up to which nothing is said."""
-
-HOUR_SECONDS = 3600.0
-"""Planned work above which a map is refused, unless another limit is given."""
-
+NO_NUGGET = 1e-6  # Nugget in units of the least known noise where none was found beside it
+LEAST_FILLED = 0.5  # Part of a grid that must be observed; with less, its points are better taken one by one
+QUICK_SECONDS = 5.0  # Work up to which nothing is said
+HOUR_SECONDS = 3600.0  # Planned work above which a map is refused, unless another limit is given
+# Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds
 MOST_CERTIFIED = 5e7
-"""Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds."""
-
+# Of block Gauss-Seidel, where nothing was said: it stops when the share of unfinished computation in every
+# variance is below the last
 MOST_SWEEPS, BLOCK_SIZE, SHARE = 200, 1024, 0.05
-"""Of block Gauss-Seidel, where nothing was said: it stops when the share of unfinished computation in every
-variance is below the last."""
-
-USUAL_SWEEPS = 10
-"""By which its time is estimated."""
-
-OFTEN_SWEEPS = 50
-"""By which the time of sweeps that stop early is planned before anything is fitted."""
-
-FEW_SWEEPS = 20
-"""That a refusal proposes."""
-
+USUAL_SWEEPS = 10  # By which its time is estimated
+OFTEN_SWEEPS = 50  # By which the time of sweeps that stop early is planned before anything is fitted
+FEW_SWEEPS = 20  # That a refusal proposes
+# Of bounds of the computational variance, for each observed point and target, on one core
 BOUND_SECONDS = 70e-9
-"""Of bounds of the computational variance, for each observed point and target, on one core."""
-
-TRIED_POINTS, TRIED_TARGETS = 1500, 16
-"""Points and targets of a trial of how many sweeps are needed."""
-
+TRIED_POINTS, TRIED_TARGETS = 1500, 16  # Points and targets of a trial of how many sweeps are needed
+# Targets from whose full covariance samples are drawn: 130 MB, and 20 s. More are drawn pathwise.
 MOST_SAMPLED = 4_000
-"""Targets from whose full covariance samples are drawn: 130 MB, and 20 s. More are drawn pathwise."""
-
-JITTER = 1e-10
-"""Of the prior variance, added to a covariance so that rounding leaves it positive definite."""
-
-FOLDS = 10
-"""Of a cross-validation: each place is predicted from nine tenths of the others."""
-
-MOST_FIELDS = 30
-"""Times by which numbers are integrated over, evenly spread."""
-
+JITTER = 1e-10  # Of the prior variance, added to a covariance so that rounding leaves it positive definite
+FOLDS = 10  # Of a cross-validation: each place is predicted from nine tenths of the others
+MOST_FIELDS = 30  # Times by which numbers are integrated over, evenly spread
+# Of published quantiles: the median, and the ends of central intervals of 50, 90 and 95 %
 QUANTILE_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
-"""Of published quantiles: the median, and the ends of central intervals of 50, 90 and 95 %."""
-
-INTERVAL = (0.05, 0.95)
-"""Quantiles of the numbers of a prior that are said where these are integrated over."""
-
+INTERVAL = (0.05, 0.95)  # Quantiles of the numbers of a prior that are said where these are integrated over
+# Part of the prior variance that is left at targets about which the observations say nothing
 UNINFORMED = 0.99
-"""Part of the prior variance that is left at targets about which the observations say nothing."""

@@ -25,8 +25,7 @@ from cagp_dist.solvers.engine.kept_weights import WeightStore
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.solvers.interface import LinearMean
 
-SAMPLES_OF_MAP = 0x6D6170
-"""Names the stream of random numbers of samples of maps."""
+SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of maps
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -12,7 +12,9 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, families_of
+from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.duration import FitCourse, FitSize, fit_seconds
+from cagp_dist.likelihood.exact.integrated import Integrated
 from cagp_dist.likelihood.fit_result import FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.negligible import noise_is_negligible
@@ -27,14 +29,9 @@ from cagp_dist.mapping.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.space_time import SpaceTime
 
-if TYPE_CHECKING:
-    from cagp_dist.likelihood.bounds import Given
-    from cagp_dist.likelihood.exact.integrated import Integrated
-
 KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
 
-GIVEN = "Every number was given."
-"""Said of the numbers of a prior that needs no fit."""
+GIVEN = "Every number was given."  # Said of the numbers of a prior that needs no fit
 
 
 class NumberError(NamedTuple):
@@ -56,7 +53,7 @@ class FittedModel:
     fitted_to: str = ""  # what decided, for people
     held: Mapping[str, str] = field(default_factory=dict)  # numbers held in the fit, and why
     known_noise: Array = field(default_factory=lambda: np.asarray(0.0))  # () or (n,); 0 where none was
-    integrated: "Integrated | None" = None  # the posterior of the numbers, where they are integrated over
+    integrated: Integrated | None = None  # the posterior of the numbers, where they are integrated over
     numbers: str = GIVEN  # whether they are, and why, for people
 
     @property
@@ -187,7 +184,7 @@ def fit_model(
             mean=mean_of(mean, observed, sites.chosen, sites.times),
             known=known,
             least=least,
-            held=cast("Given", bounds),
+            held=cast(Given, bounds),
             resources=resources,
             progress=lambda state: report(course.fraction(state.points)),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,19 +10,20 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import is_pole
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.likelihood.bounds import Given
+from cagp_dist.likelihood.fit import Method, few_gaps, fit
+from cagp_dist.likelihood.fit_result import FitProgress, FitResult
+from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
+from cagp_dist.likelihood.numbering import Families
+from cagp_dist.likelihood.replicates import effective_fields
+from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS, conditionals_text
 from cagp_dist.mapping.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
 from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import EstimatedMean, Mean, Prior
-
-if TYPE_CHECKING:
-    from cagp_dist.likelihood.bounds import Given
-    from cagp_dist.likelihood.fit import Method
-    from cagp_dist.likelihood.fit_result import FitProgress, FitResult
-    from cagp_dist.likelihood.numbering import Families
-    from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Sites:
 
     chosen: Indices  # (n,) ascending; all of them have a value at all of these times
     times: Indices  # (T,)
-    method: "Method"  # how their likelihood is worked out, as in `cagp_dist.fit`
+    method: Method  # how their likelihood is worked out, as in `cagp_dist.fit`
     grid: LatLonGrid | None = None  # which they form, but for a few points perhaps, if it is that of rings
     places: Indices | None = None  # (n,) where in the grid each of them lies
     where: str = ""  # what they are, for people
@@ -54,8 +55,6 @@ class Sites:
         if self.method == "dense":
             return "exact"
         if self.method == "vecchia":
-            from cagp_dist.likelihood.vecchia.conditionals import conditionals_text
-
             return f"Vecchia's, by {conditionals_text(self.chosen.size)}"
         gaps = f", {self.missing:,} points of which are missing" if self.missing else ""
         return f"exact, by the rings of the grid{gaps}"
@@ -64,7 +63,7 @@ class Sites:
 class FittedNumbers(NamedTuple):
     """What was fitted: the result, and the noise variance beside the known one."""
 
-    result: "FitResult"
+    result: FitResult
     nugget: float
 
 
@@ -80,8 +79,6 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
     All of these give the same bits for every executor. With gaps, some times decide and the points at which
     all of these were observed (`cagp_dist.posterior.patterns.shared_places`).
     """
-    from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS
-
     chosen, times, present = places, np.arange(observed.fields), observed.present[:, places]
     if not present.all():
         shared, times = shared_places(present)
@@ -111,8 +108,6 @@ def grid_of_most(
 
     Returns the grid, which points are in it, and where.
     """
-    from cagp_dist.likelihood.fit import few_gaps
-
     chosen = np.flatnonzero(~is_pole(latitude_degrees))
     latitude, longitude = latitude_degrees[chosen], longitude_degrees[chosen]
     found = grid_if_any(latitude, longitude) if chosen.size else None
@@ -136,23 +131,21 @@ def residuals_at(sites: Sites, observed: Observations, mean: Mean) -> Array:
 
 def effective_times(kernel: Kernel, noise: Array, sites: Sites, observed: Observations, mean: Mean) -> float:
     """How many independent fields those at sites, with noise (n,), are worth."""
-    from cagp_dist.likelihood.replicates import effective_fields
-
     return effective_fields(kernel, noise, observed.X[sites.chosen], residuals_at(sites, observed, mean).T)
 
 
 def fit_numbers(
-    kernel: "Families",
+    kernel: Families,
     observed: Observations,
     sites: Sites,
     *,
     mean: Mean,
     known: Array,
     least: float,
-    held: "Given | None" = None,
+    held: Given | None = None,
     resources: Resources,
-    progress: "Callable[[FitProgress], None]",
-    checkpoints: "SolveCheckpoints | None" = None,
+    progress: Callable[[FitProgress], None],
+    checkpoints: SolveCheckpoints | None = None,
 ) -> FittedNumbers:
     """Fit what is not held of kernel and noise, with a mean of the fields at the sites' times.
 
@@ -162,12 +155,9 @@ def fit_numbers(
     estimated count as unknown (REML); the values are centred by least squares before, which changes rounding
     alone.
     """
-    from cagp_dist.likelihood.fit import fit
-    from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
-
     values, bounds = residuals_at(sites, observed, mean), dict(held or {})
 
-    def fitted(bounds: "Given | None", kernel: "Families" = kernel) -> "FitResult":
+    def fitted(bounds: Given | None, kernel: Families = kernel) -> FitResult:
         return fit(
             kernel,
             observed.X[sites.chosen] if sites.grid is None else sites.grid,

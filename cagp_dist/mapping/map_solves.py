@@ -44,13 +44,13 @@ from cagp_dist.solvers.interface import check_solver, no_op
 from cagp_dist.solvers.solver_choice import NEIGHBOURS, chosen_solver
 from cagp_dist.text import alternatives
 
+# Solvers by their names, beside "auto"; any other is given as an object
 NAMED_SOLVERS: dict[str, Solver] = {
     "cholesky": Cholesky(),
     "rings": Rings(),
     "neighbours": NEIGHBOURS,
     "block-gauss-seidel": BlockGaussSeidel(MOST_SWEEPS, block_size=BLOCK_SIZE, computational_share=SHARE),
 }
-"""Solvers by their names, beside "auto"; any other is given as an object."""
 
 
 class DriftCoefficients(NamedTuple):

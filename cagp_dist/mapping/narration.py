@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0
-"""From one look at the progress to the next, on a screen and in a log."""
-
-NEARLY = 0.99
-"""Part of a stage that is shown at most before it has ended."""
+SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0  # From one look at the progress to the next, on a screen and in a log
+NEARLY = 0.99  # Part of a stage that is shown at most before it has ended
 
 
 @dataclass(frozen=True)

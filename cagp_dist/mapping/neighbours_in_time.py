@@ -11,11 +11,9 @@ from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import is_estimated
 from cagp_dist.mapping.observations import Observations, hours_since
 
+# Times that follow each other, and places, of the values that decide: some milliseconds
 TIMES, PLACES = 8, 50
-"""Times that follow each other, and places, of the values that decide: some milliseconds."""
-
-STEPS = (1.0, 3.0, 10.0, 30.0)
-"""Lengthscales in time that are tried, in steps from one time to the next."""
+STEPS = (1.0, 3.0, 10.0, 30.0)  # Lengthscales in time that are tried, in steps from one time to the next
 
 
 class TimeGain(NamedTuple):

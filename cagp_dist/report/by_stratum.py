@@ -20,8 +20,7 @@ from cagp_dist.store.published_variables import (
 from cagp_dist.variables import T2M
 from cagp_dist.variables.units import amount
 
-HEADLINE = 0.9
-"""The level of which the table speaks."""
+HEADLINE = 0.9  # The level of which the table speaks
 
 KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness"}
 

@@ -32,17 +32,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# The prior gets an arrow instead of a point when it lies further off than this many ranges of the rest
 PRIOR_BEYOND = 0.8
-"""The prior gets an arrow instead of a point when it lies further off than this many ranges of the rest."""
-
-FEWEST_STEPS = 3
-"""Points of a convergence chart, the prior included; the table of scores says all of fewer."""
-
-MOST_REGIONS = 6
-"""Regions whose means over time are drawn."""
-
+FEWEST_STEPS = 3  # Points of a convergence chart, the prior included; the table of scores says all of fewer
+MOST_REGIONS = 6  # Regions whose means over time are drawn
+# Room beyond the data, in ranges: for the label of the last value, for the note on the prior
 LABEL_ROOM, NOTE_ROOM = 0.2, 0.36
-"""Room beyond the data, in ranges: for the label of the last value, for the note on the prior."""
 
 
 def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Drawing]:

@@ -24,17 +24,11 @@ from cagp_dist.variables.units import amount
 
 Raster = NDArray[np.float32]
 
-PIXELS = 20_000_000
-"""Of all pictures together, about 0.1 bytes each in the page."""
-
-WIDEST, NARROWEST = 1000, 120
-"""Pixels across a picture."""
-
-MOST_SAMPLED = 400_000
-"""Values that decide the colour scale of the standard deviations."""
-
+PIXELS = 20_000_000  # Of all pictures together, about 0.1 bytes each in the page
+WIDEST, NARROWEST = 1000, 120  # Pixels across a picture
+MOST_SAMPLED = 400_000  # Values that decide the colour scale of the standard deviations
+# Colours of dots that are kept, one byte and a third each; with more the dots show the first time alone
 MOST_DOTS = 2_000_000
-"""Colours of dots that are kept, one byte and a third each; with more the dots show the first time alone."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,7 @@ from cagp_dist.store.outputs import readable
 from cagp_dist.text import counted
 from cagp_dist.variables.units import amount
 
-FEWEST_DATES = 2
-"""Dates with scores from which a chart is drawn."""
+FEWEST_DATES = 2  # Dates with scores from which a chart is drawn
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-ERRORS = ("std", "computational")
-"""Maps of error bars, which may be the same at all times."""
+ERRORS = ("std", "computational")  # Maps of error bars, which may be the same at all times
 
 ZERO_CELSIUS_KELVIN = 273.15
 TALLEST_MAP_INCHES = 4.3
+# Room around the map, inches: labels of the parallels, edge, headline, colour bar
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
-"""Room around the map, inches: labels of the parallels, edge, headline, colour bar."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from cagp_dist.text import duration
 from cagp_dist.variables.units import amount
 
 BROKEN_DOWN = {status.value for status in Status if not status.ok}
+# Statuses of solves without computational uncertainty
 LEAVES_NOTHING = {Status.EXACT.value, Status.SOLVED.value}
-"""Statuses of solves without computational uncertainty."""
 
 
 _ALIKE = "The test points were drawn in proportion to area: counting them alike weights by area."

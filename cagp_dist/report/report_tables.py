@@ -33,17 +33,11 @@ _METHODS = {
     "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
 }
 
-HEADLINE = 0.9
-"""The level of which the page speaks in words."""
-
+HEADLINE = 0.9  # The level of which the page speaks in words
+# What stands in place of the scores of a time at which no test point has a value
 UNSCORED = "nothing to score"
-"""What stands in place of the scores of a time at which no test point has a value."""
-
-MOST_PLACES = 20
-"""Rows of the table of places."""
-
-MOST_TIMES = 8
-"""Rows of the table by time; the chart beside it shows all of them."""
+MOST_PLACES = 20  # Rows of the table of places
+MOST_TIMES = 8  # Rows of the table by time; the chart beside it shows all of them
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
@@ -15,16 +15,13 @@ from cagp_dist.store.published_variables import table
 from cagp_dist.store.zarr_arrays import opened
 from cagp_dist.variables import T2M, Variable
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 @dataclass(frozen=True, eq=False)
 class OpenGroup:
     """A group that is open, of a run of a variable."""
 
     name: str
-    dataset: "xr.Dataset"
+    dataset: xr.Dataset
     variable: Variable = T2M
 
     def __contains__(self, name: str) -> bool:

@@ -5,9 +5,9 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import clipping_rim
@@ -16,14 +16,8 @@ from cagp_dist.errors import StoreError
 from cagp_dist.report.drawing import MUTED, PANEL, drawing_style
 from cagp_dist.store.zarr_arrays import open_group
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-PIXELS_WIDE = 360
-"""Of a thumbnail: enough for screens with two pixels to a point."""
-
-SHAPE = (0.5, 0.75)
-"""Height over width, at least and at most; a map that is taller leaves its sides empty."""
+PIXELS_WIDE = 360  # Of a thumbnail: enough for screens with two pixels to a point
+SHAPE = (0.5, 0.75)  # Height over width, at least and at most; a map that is taller leaves its sides empty
 
 _SHOWN_PERCENTILES = (0.5, 99.5)
 
@@ -121,7 +115,7 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
     return f"data:image/png;base64,{base64.b64encode(_fewer_colours(buffer)).decode('ascii')}"
 
 
-def _picture(group: "xr.Dataset") -> Picture | None:
+def _picture(group: xr.Dataset) -> Picture | None:
     means = [name for name in group.data_vars if str(name).endswith("_mean")]
     if not means:
         return None

@@ -8,11 +8,11 @@ from cagp_dist.solvers.status import Status
 from cagp_dist.text import counted
 from cagp_dist.variables.units import symbol
 
+# Spelled out here because strftime follows the locale of whoever runs it
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
-"""Spelled out here because strftime follows the locale of whoever runs it."""
 
 # name, title, form (empty: the unit of the variable) and meaning
 SCORES = (
@@ -26,12 +26,10 @@ SCORES = (
 NOTICEABLE_RATIO = 0.15
 NOTICEABLE_STANDARD_ERRORS = 3.0
 
-LARGEST_SCALE = 5.0
-"""Points that would miss error bars this many times too narrow tell nothing of a shape."""
-
+LARGEST_SCALE = 5.0  # Points that would miss error bars this many times too narrow tell nothing of a shape
+# Standard normal errors beyond this, of either sign, are the outer tenth of a PIT histogram
 OUTER_TENTH = 1.6448536269514722
-"""Standard normal errors beyond this, of either sign, are the outer tenth of a PIT histogram."""
-
+# The verdict on a run (`cagp_dist.calibration.verification.verdict`) in a few words
 COVERAGE_WORDS = {
     "consistent": "no fault found in the error bars",
     "undecided": "too few test points to judge",
@@ -39,8 +37,7 @@ COVERAGE_WORDS = {
     "too-wide": "error bars too wide",
     "wrong-shape": "error bars of the wrong shape",
 }
-"""The verdict on a run (`cagp_dist.calibration.verification.verdict`) in a few words."""
-
+# The verdict on simulated fields (`cagp_dist.calibration.simulation.simulated_verdict`) in a few words
 SIMULATION_WORDS = {
     "consistent": "no fault found in the error bars",
     "undecided": "too few fields to judge",
@@ -49,8 +46,7 @@ SIMULATION_WORDS = {
     "wrong-shape": "errors of another law",
     "biased": "errors lean to one side",
 }
-"""The verdict on simulated fields (`cagp_dist.calibration.simulation.simulated_verdict`) in a few words."""
-
+# What a reader has to know of error bars that are not exactly calibrated, by `solver_calibration`
 NOT_EXACTLY_CALIBRATED = {
     "approximate": "This solver looks at the observations when it chooses its steps, so that no theorem says "
     "how wide its error bars have to be. Those of conjugate gradients are usually too wide, sometimes too "
@@ -58,7 +54,6 @@ NOT_EXACTLY_CALIBRATED = {
     "conservative": "The error bars of this solver are never narrower than its errors call for, and may be "
     "wider, if the prior is right.",
 }
-"""What a reader has to know of error bars that are not exactly calibrated, by `solver_calibration`."""
 
 
 def when(time: np.datetime64) -> str:

@@ -10,12 +10,11 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.kernels import Kernel
 from cagp_dist.means import latitude_of
 
+# How far beyond the outermost centres a map holds the field, in half cells: to the edge of its cells
 _REACH = 1.0 + 1e-6
-"""How far beyond the outermost centres a map holds the field, in half cells: to the edge of its cells."""
 
 
-FEWEST_CELLS = 2
-"""Of a map, along each axis: what interpolation needs."""
+FEWEST_CELLS = 2  # Of a map, along each axis: what interpolation needs
 
 
 class _Nodes(NamedTuple):

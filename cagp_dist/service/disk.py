@@ -14,15 +14,13 @@ from cagp_dist.runtime import Executor
 from cagp_dist.store.checkpoints import KEPT
 from cagp_dist.text import bytes_text
 
+# A run without its values, and its report: some hundred files, most smaller than a block of the disk
 RUN_BYTES = 8 * 2**20
-"""A run without its values, and its report: some hundred files, most smaller than a block of the disk."""
-
+# Numbers that a run has for each value that is predicted, about: means, standard deviations, scores
 VALUE_ARRAYS = 8
-"""Numbers that a run has for each value that is predicted, about: means, standard deviations, scores."""
 
 
-DRAW_BYTES = 4
-"""A value of a draw, which is kept in single precision."""
+DRAW_BYTES = 4  # A value of a draw, which is kept in single precision
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,8 @@ from cagp_dist.store import series
 from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.text import counted
 
-FEWEST_TIMES = 12
-"""Two in each batch of `cagp_dist.calibration.verification.calibration_drift`."""
-
-LAST = 30
-"""How many times are looked at, unless asked otherwise."""
+FEWEST_TIMES = 12  # Two in each batch of `cagp_dist.calibration.verification.calibration_drift`
+LAST = 30  # How many times are looked at, unless asked otherwise
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.recalibration_plan import NOT_ASKED
 from cagp_dist.service.task import PreparedJob, fit_mean
 
+# Observed places up to which each fold has a fit of its own: a second for all of them, or two
 FEW_PLACES = 400
-"""Observed places up to which each fold has a fit of its own: a second for all of them, or two."""
 
 
 def numbers_of_folds(places: int, folds: int) -> list[Indices]:

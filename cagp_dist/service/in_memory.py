@@ -1,9 +1,10 @@
 """Observations of a job that are in memory: written down once, under a name that is a digest of them."""
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
@@ -12,13 +13,8 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.zarr_arrays import content_sha256
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
 
-    import xarray as xr
-
-
-def with_observations(job: Job, observations: "xr.DataArray | xr.Dataset") -> Job:
+def with_observations(job: Job, observations: xr.DataArray | xr.Dataset) -> Job:
     """Give a job observations of xarray in place of those of its source, as a file in its output folder."""
     dataset = _plain(observations, job.observations.variable)
     attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
@@ -31,10 +27,8 @@ def with_observations(job: Job, observations: "xr.DataArray | xr.Dataset") -> Jo
     return changed(job, "observations", source=f"file:{path}")
 
 
-def _plain(observations: "xr.DataArray | xr.Dataset", variable: str) -> "xr.Dataset":
+def _plain(observations: xr.DataArray | xr.Dataset, variable: str) -> xr.Dataset:
     """Give the variable in memory, with what a file can hold, and not packed as the file it came from."""
-    import xarray as xr
-
     if not isinstance(observations, xr.DataArray | xr.Dataset):
         raise ArgumentError(
             f"observations is of type {type(observations).__name__}; expected an object of xarray with the "
@@ -63,7 +57,7 @@ def _plain(observations: "xr.DataArray | xr.Dataset", variable: str) -> "xr.Data
     return kept
 
 
-def _writable(attributes: "Mapping[Hashable, object]") -> "dict[Hashable, object]":
+def _writable(attributes: Mapping[Hashable, object]) -> dict[Hashable, object]:
     """Leave out attributes that a NetCDF file cannot hold."""
     simple = (str, int, float, np.number, np.ndarray)
     return {

@@ -7,13 +7,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
+from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
+from cagp_dist.era5.synthetic import DEFAULT_TIMES, Synthetic
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.config import job_of_fit_times, with_fit_times, with_listed_times
@@ -21,26 +24,29 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.observations_table import ObservationsTable, SyntheticTable
 from cagp_dist.service.jobfile.times_key import Newest, TimeRule
 from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.batches import DamagedStoreError, preliminary_times
+from cagp_dist.store.ingested import append_times, open_observations, stored_times
+from cagp_dist.store.set_aside import (
+    remove_old_preliminary,
+    set_aside,
+    set_aside_preliminary,
+    times_set_aside,
+)
 from cagp_dist.text import counted, without_secrets
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from cagp_dist.era5.synthetic import Synthetic
-
+# How long a source may take to say whether it has a final field: a job does not wait for it
 FINAL_WAIT_SECONDS = 10.0
-"""How long a source may take to say whether it has a final field: a job does not wait for it."""
 
 RECORD = "inputs.json"
 
+# The Climate Data Store has ERA5 up to about five days ago; with six, whole days are there
 CDS_DELAY_DAYS = 6
-"""The Climate Data Store has ERA5 up to about five days ago; with six, whole days are there."""
 
 Report = Callable[[str], None]
 T = TypeVar("T")
 
 
-def ingest_all(job: Job, *, report: Report) -> "tuple[Job, xr.Dataset, xr.Dataset | None]":
+def ingest_all(job: Job, *, report: Report) -> tuple[Job, xr.Dataset, xr.Dataset | None]:
     """Bring in the field of a job, and that of ``fit_times`` if it has them; the job lists its times then."""
     job = resolved(job, report=report)
     field, other = ingest(job, report=report), job_of_fit_times(job)
@@ -49,7 +55,7 @@ def ingest_all(job: Job, *, report: Report) -> "tuple[Job, xr.Dataset, xr.Datase
     return job, field, ingest(other, report=lambda text: report(f"times of the fit: {text}"))
 
 
-def ingest(job: Job, *, report: Report) -> "xr.Dataset":
+def ingest(job: Job, *, report: Report) -> xr.Dataset:
     """Bring the observations of a job into their store and return them; a second time adds nothing.
 
     Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked, and a synthetic field
@@ -60,11 +66,7 @@ def ingest(job: Job, *, report: Report) -> "xr.Dataset":
     return _healed(lambda: _ingest(job, report), report)
 
 
-def _ingest(job: Job, report: Report) -> "xr.Dataset":
-    from cagp_dist.store.batches import preliminary_times
-    from cagp_dist.store.ingested import append_times, open_observations
-    from cagp_dist.store.set_aside import remove_old_preliminary, set_aside_preliminary
-
+def _ingest(job: Job, report: Report) -> xr.Dataset:
     table = job.observations
     stored = stored_observations(job)
     field = None
@@ -97,14 +99,12 @@ def _ingest(job: Job, report: Report) -> "xr.Dataset":
     return found
 
 
-def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Dataset | None":
+def _with_final_fields(job: Job, stored: xr.Dataset, report: Report) -> xr.Dataset | None:
     """Ask the source for the final fields of times of which the store has preliminary ones.
 
     Returns what is stored, with those that it has in their places; None if it has none by now, or does not
     say within `FINAL_WAIT_SECONDS`: what is there will do.
     """
-    from cagp_dist.store.batches import preliminary_times
-
     age = np.datetime64(time.time_ns(), "ns") - (left := preliminary_times(stored))
     due = left[age / np.timedelta64(1, "D") > SOURCES[job.observations.kind].final_after_days]
     if not due.size:
@@ -125,21 +125,16 @@ def _with_final_fields(job: Job, stored: "xr.Dataset", report: Report) -> "xr.Da
     return _joined(stored, found, times=final)
 
 
-def _with_times_beside(store: Path, field: "xr.Dataset") -> "xr.Dataset":
+def _with_times_beside(store: Path, field: xr.Dataset) -> xr.Dataset:
     """Add the stored times that share a batch with a preliminary field that is replaced."""
-    from cagp_dist.store.ingested import open_observations
-    from cagp_dist.store.set_aside import times_set_aside
-
     times = np.setdiff1d(times_set_aside(store, field), field["time"].values)
     if not times.size:
         return field
     return _joined(open_observations(store, times=times), field)
 
 
-def _joined(stored: "xr.Dataset", field: "xr.Dataset", times: Mask | slice = slice(None)) -> "xr.Dataset":
+def _joined(stored: xr.Dataset, field: xr.Dataset, times: Mask | slice = slice(None)) -> xr.Dataset:
     """Put some of the times of a field, whose source is said, beside or in place of those that are stored."""
-    from cagp_dist.era5.canonical import joined_times
-
     found = joined_times([stored, field.isel(time=times)])
     digests = [str(part.attrs["source_sha256"]) for part in (stored, field)]
     found.attrs |= {"source": field.attrs["source"], "source_sha256": joint_sha256(digests)}
@@ -148,9 +143,6 @@ def _joined(stored: "xr.Dataset", field: "xr.Dataset", times: Mask | slice = sli
 
 def _healed(read: Callable[[], T], report: Report) -> T:
     """Read from a store; if it is damaged, set aside what is, and read once more."""
-    from cagp_dist.store.batches import DamagedStoreError
-    from cagp_dist.store.set_aside import set_aside
-
     try:
         return read()
     except DamagedStoreError as damage:
@@ -165,7 +157,7 @@ def _healed(read: Callable[[], T], report: Report) -> T:
             raise
 
 
-def peek(job: Job, *, report: Report) -> "xr.Dataset | None":
+def peek(job: Job, *, report: Report) -> xr.Dataset | None:
     """Look at the observations of a job without writing anything: None if they are far away."""
     stored = stored_observations(job)
     if stored is not None or is_remote(job.observations):
@@ -179,15 +171,11 @@ def is_remote(table: ObservationsTable) -> bool:
     return SOURCES[table.kind].remote
 
 
-def stored_observations(job: Job) -> "xr.Dataset | None":
+def stored_observations(job: Job) -> xr.Dataset | None:
     """Observations that are in the store, if all times of the job are, whatever the source holds now."""
-    from cagp_dist.store.ingested import open_observations
-
     table, content = job.observations, None
     times = table.listed_times
     if table.source == "synthetic":
-        from cagp_dist.era5.synthetic import DEFAULT_TIMES
-
         content, times = _synthetic(table).sha256(table.grid_degrees), times or DEFAULT_TIMES
     elif not is_remote(table):
         return None
@@ -218,8 +206,6 @@ def available_times(job: Job, *, report: Report) -> Times:
 
 def ingested_times(job: Job) -> Times | None:
     """Return the times of a remote source that were ingested before, ascending; None if there are none."""
-    from cagp_dist.store.ingested import stored_times
-
     path = _store_path(job.root, job.observations, content=None)
     found = stored_times(path) if path.exists() else np.empty(0, dtype="datetime64[ns]")
     return found if found.size else None
@@ -227,7 +213,7 @@ def ingested_times(job: Job) -> Times | None:
 
 def _open(
     table: ObservationsTable, *, cache: Path, report: Report, wait_seconds: float | None = None
-) -> "xr.Dataset":
+) -> xr.Dataset:
     return open_source(
         table.source,
         variable=table.variable,
@@ -249,10 +235,8 @@ def _open(
     )
 
 
-def _synthetic(table: ObservationsTable) -> "Synthetic":
+def _synthetic(table: ObservationsTable) -> Synthetic:
     """Build the settings of the source ``synthetic``."""
-    from cagp_dist.era5.synthetic import Synthetic
-
     settings = table.synthetic or SyntheticTable()
     kernel = KERNELS[settings.kernel](lengthscale=settings.lengthscale, variance=settings.variance)
     return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed, mean=settings.mean)
@@ -266,7 +250,7 @@ def _store_path(root: Path, table: ObservationsTable, *, content: str | None) ->
     return root / "observations" / f"{table.kind}-{digest}.zarr"
 
 
-def note_input(store: Path, field: "xr.Dataset", *, reading: str, report: Report) -> None:
+def note_input(store: Path, field: xr.Dataset, *, reading: str, report: Report) -> None:
     """Record the digest of what was read, and say so if it is another one than that of the last time."""
     path = store.parent / RECORD
     known = _records(path)
@@ -288,10 +272,8 @@ def note_input(store: Path, field: "xr.Dataset", *, reading: str, report: Report
         draft.write_text(json.dumps({**known, reading: now}, indent=1, sort_keys=True) + "\n")
 
 
-def _compared(before: Path, field: "xr.Dataset") -> str:
+def _compared(before: Path, field: xr.Dataset) -> str:
     """Say how the values of a field differ from those of a store at the times that both have."""
-    from cagp_dist.store.ingested import open_observations
-
     try:
         old = open_observations(before)
     except CagpError:

@@ -40,14 +40,9 @@ from cagp_dist.service.job_solution import JobSolution, MixedLaws
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.store.schema import PublishedLaw
 
-GIVEN = "given"
-"""Said of numbers that need no fit."""
-
-INTERVAL = (0.05, 0.95)
-"""Quantiles of the numbers that a run says."""
-
-UNIT = Matern32(1.0)
-"""Stands in priors whose mean alone is used."""
+GIVEN = "given"  # Said of numbers that need no fit
+INTERVAL = (0.05, 0.95)  # Quantiles of the numbers that a run says
+UNIT = Matern32(1.0)  # Stands in priors whose mean alone is used
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,10 @@
 """The three numbers of a prior, fitted to the observations of a job by maximum likelihood."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,7 +12,15 @@ from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding
 from cagp_dist.kernels import name_of
-from cagp_dist.mapping import NAMES, Numbering, Observations, each, noise_is_negligible
+from cagp_dist.mapping import (
+    NAMES,
+    FitProgress,
+    FitResult,
+    Numbering,
+    Observations,
+    each,
+    noise_is_negligible,
+)
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.mapping.fitting import Sites, choose_sites, effective_times, fit_numbers
 from cagp_dist.mapping.map_mean import mean_of
@@ -22,14 +31,9 @@ from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
 from cagp_dist.service.task import PreparedJob, fit_mean
 from cagp_dist.text import counted
 
-if TYPE_CHECKING:
-    from cagp_dist.mapping import FitProgress, FitResult
-
-
 T = TypeVar("T")
 
-LEVEL = 0.95
-"""Of the intervals that are shown of the numbers."""
+LEVEL = 0.95  # Of the intervals that are shown of the numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,7 @@ class FittedPrior:
 
     prior: Prior  # kernel, noise and the mean of the job
     # estimates, standard errors, log-likelihood and status, as `cagp_dist.fit` gives them
-    result: "FitResult"
+    result: FitResult
     fit_to: FitTo  # what the job asked for
     where: str  # what they were fitted to, for people
     units: str = "K"  # of the values
@@ -176,7 +180,7 @@ def fit_prior(
     )
 
 
-def _shown(state: "FitProgress") -> str:
+def _shown(state: FitProgress) -> str:
     lengthscale, variance = (
         " + ".join(f"{number:.3g}" for number in each(numbers))
         for numbers in (state.lengthscale, state.variance)
@@ -273,6 +277,4 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
 
 def _quoted(text: str) -> str:
     """Write text as TOML does."""
-    import json
-
     return json.dumps(text, ensure_ascii=False)

@@ -46,8 +46,7 @@ from cagp_dist.text import counted, rough_duration, without_secrets
 
 _GLOBE = (90.0, 0.0, -90.0, 360.0)
 
-LONG_SECONDS = 3600.0
-"""Of a cross-validation, above which a plan names what takes less."""
+LONG_SECONDS = 3600.0  # Of a cross-validation, above which a plan names what takes less
 
 
 @dataclass(frozen=True)

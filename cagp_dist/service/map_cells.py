@@ -11,14 +11,9 @@ from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_pe
 from cagp_dist.mapping import Affine, Solver
 from cagp_dist.service.jobfile.design_table import MapGrid
 
-NEARER = 1e-6
-"""Points whose distances differ by less, relatively, are equally near."""
-
-DEFAULT_SAMPLES = 400
-"""Of a fine map: a standard error of 3.5 % of its error bars."""
-
-MOST_COLUMNS = 8_000
-"""Cells up to which each has a column of the solve, where the job does not say."""
+NEARER = 1e-6  # Points whose distances differ by less, relatively, are equally near
+DEFAULT_SAMPLES = 400  # Of a fine map: a standard error of 3.5 % of its error bars
+MOST_COLUMNS = 8_000  # Cells up to which each has a column of the solve, where the job does not say
 
 
 @dataclass(frozen=True, eq=False)

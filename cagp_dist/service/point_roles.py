@@ -35,17 +35,11 @@ from cagp_dist.service.jobfile.design_table import (
 from cagp_dist.service.map_cells import MapCells, cells_of
 from cagp_dist.text import counted
 
-STREAMS = {"train": 0, "test": 1, "calibration": 2}
-"""Spawn keys of the draws, which keep equal seeds apart."""
-
-BLOCK_STREAM = 3
-"""Added to the stream of a draw for the choice of its blocks."""
-
+STREAMS = {"train": 0, "test": 1, "calibration": 2}  # Spawn keys of the draws, which keep equal seeds apart
+BLOCK_STREAM = 3  # Added to the stream of a draw for the choice of its blocks
+# Most of the points for calibration, where the job does not say and would have observed them
 SPARED_OF_ALL = 0.1
-"""Most of the points for calibration, where the job does not say and would have observed them."""
-
-LEAST_LEFT = 1e-12
-"""Chance of being left by the other draws, at least: rounding takes none of it."""
+LEAST_LEFT = 1e-12  # Chance of being left by the other draws, at least: rounding takes none of it
 
 
 @dataclass(frozen=True, eq=False)

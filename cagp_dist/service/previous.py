@@ -37,17 +37,12 @@ from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
 
-DRAWS = 100
-"""Of the error of each run: a standard error of 7 % of the standard deviation that they stand for."""
-
+DRAWS = 100  # Of the error of each run: a standard error of 7 % of the standard deviation that they stand for
+# Of a prior, what may differ from one run to the next, as fitted numbers do
 _NUMBERS = ("persistence", "fit_to", "fit_times", "lengthscale", "variance", "noise_variance")
-"""Of a prior, what may differ from one run to the next, as fitted numbers do."""
-
+# Purposes of random numbers: what interpolation misses at points and at cells, and errors of a solve
 AT_POINTS, AT_CELLS, OWN = 0, 1, 2
-"""Purposes of random numbers: what interpolation misses at points and at cells, and errors of a solve."""
-
-_STREAM = 0x70726576
-"""Names the streams of random numbers of these draws."""
+_STREAM = 0x70726576  # Names the streams of random numbers of these draws
 
 
 @dataclass(frozen=True, eq=False)

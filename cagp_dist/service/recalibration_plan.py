@@ -32,17 +32,11 @@ from cagp_dist.text import counted
 
 Errors = Literal["none", "points", "folds", "leave-one-out"]
 
-MOST_DRAWN = 2_000
-"""Calibration points that are drawn where the job does not say."""
-
-OBSERVED_FOR_EACH = 5
-"""Observed points for each of them, at least."""
-
-FEWEST_ERRORS = 500
-"""Places with errors, below which a job that does not ask for a recalibration has none."""
-
+MOST_DRAWN = 2_000  # Calibration points that are drawn where the job does not say
+OBSERVED_FOR_EACH = 5  # Observed points for each of them, at least
+FEWEST_ERRORS = 500  # Places with errors, below which a job that does not ask for a recalibration has none
+# Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn.
 MOST_LEFT_OUT_FLOPS = 2 * 10**12
-"""Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn."""
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
@@ -40,22 +41,18 @@ from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
 from cagp_dist.versions import version
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-
+# Said of a run as a whole, where it applies
 _STATEMENTS = (
     "computational_statement",
     "sampling_statement",
     "recalibration",
     "recalibration_statement",
 )
-"""Said of a run as a whole, where it applies."""
 
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
-def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> "dict[str, xr.Dataset]":
+def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[str, xr.Dataset]:
     """Score a solution and arrange everything for publication."""
     found = _Predicted.of(task, prior, solution)
     groups = {**_of_test_points(found), "observations": _of_observed_points(task)}
@@ -127,7 +124,7 @@ class _Predicted:
         )
 
 
-def _of_test_points(found: _Predicted) -> "dict[str, xr.Dataset]":
+def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
     """Arrange what was predicted at test points, its scores, and how these came about."""
     task, solution, laws, noise = found.task, found.solution, found.laws, found.noise
     points, design, columns, mixed = task.points, task.design, task.columns.test, solution.mixed
@@ -202,7 +199,7 @@ def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
     return rough
 
 
-def _of_observed_points(task: PreparedJob) -> "xr.Dataset":
+def _of_observed_points(task: PreparedJob) -> xr.Dataset:
     """Arrange what was observed."""
     points, train = task.points, task.design.train
     return schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
@@ -219,7 +216,7 @@ def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
     }
 
 
-def _of_maps(found: _Predicted, cells: MapCells) -> "dict[str, xr.Dataset]":
+def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
     """Arrange the map with error bars, the fine one of the mean if there is one, and draws of its error."""
     task, solution, points = found.task, found.solution, found.task.points
     sampled, fine, columns = solution.sampled, task.design.mean_cells, task.columns.cells
@@ -272,7 +269,7 @@ def _map_group(
     mean: Array,
     std: Array | None = None,
     **others: Any,
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Arrange a map, of means over its cells where these are asked for."""
     group = schema.prediction_group(
         "map",
@@ -291,7 +288,7 @@ def _map_group(
     return group
 
 
-def _of_places(found: _Predicted, wanted: Places) -> "xr.Dataset":
+def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
     """Arrange what is predicted at the places of a table."""
     solution, columns = found.solution, found.task.columns.places
     mean, std = found.mean(columns), found.std(columns)
@@ -316,7 +313,7 @@ def _of_places(found: _Predicted, wanted: Places) -> "xr.Dataset":
     )
 
 
-def simulation_group_of(points: Observations, found: Simulated) -> "xr.Dataset":
+def simulation_group_of(points: Observations, found: Simulated) -> xr.Dataset:
     """Arrange what simulated fields found for publication."""
     group = evaluation.simulation_group(
         latitude_degrees=points.latitude_degrees[found.points],
@@ -331,7 +328,7 @@ def simulation_group_of(points: Observations, found: Simulated) -> "xr.Dataset":
     )
 
 
-def _simulation_said(groups: "Mapping[str, xr.Dataset]") -> dict[str, object]:
+def _simulation_said(groups: Mapping[str, xr.Dataset]) -> dict[str, object]:
     """Give the verdict on simulated fields, if there are any."""
     if "simulation" not in groups:
         return {}
@@ -396,7 +393,7 @@ def attributes_of(
     prior: Prior,
     solution: JobSolution,
     *,
-    groups: "Mapping[str, xr.Dataset]",
+    groups: Mapping[str, xr.Dataset],
     fitted: FittedPrior | None,
     numbers: Mapping[str, object],
     executor: str,
@@ -458,13 +455,13 @@ def attributes_of(
 
 
 def self_contained(
-    groups: "Mapping[str, xr.Dataset]",
+    groups: Mapping[str, xr.Dataset],
     attributes: Mapping[str, object],
     points: Observations,
     *,
     source: str,
     run_key: str,
-) -> "dict[str, xr.Dataset]":
+) -> dict[str, xr.Dataset]:
     """Give each group what the root says of origin, rights and noise, so that it can stand alone."""
     units, software = points.variable.units, f"cagp_dist {version('cagp-dist')}"
     rights = rights_of(source, points.times)

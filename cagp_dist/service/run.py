@@ -8,9 +8,10 @@ from functools import partial
 from glob import escape
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
@@ -62,9 +63,6 @@ from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -90,10 +88,10 @@ class Outcome:
 
     path: Path | None
     status: Status
-    calibration: "xr.Dataset"
+    calibration: xr.Dataset
     already_done: bool
-    simulation: "xr.Dataset | None" = None
-    regions: "xr.Dataset | None" = None
+    simulation: xr.Dataset | None = None
+    regions: xr.Dataset | None = None
     published_as: str = ""
 
 
@@ -101,7 +99,7 @@ class Outcome:
 def run(
     job: Job | Path | str,
     *,
-    observations: "xr.DataArray | xr.Dataset | None" = None,
+    observations: xr.DataArray | xr.Dataset | None = None,
     simulations: Simulations | None = None,
     publish_unconverged: bool = False,
     observe: Observer = silent,
@@ -217,7 +215,7 @@ def run(
 
 
 def _outcome(
-    path: Path, status: Status, groups: "Mapping[str, xr.Dataset]", output: Output, *, done: bool = False
+    path: Path, status: Status, groups: Mapping[str, xr.Dataset], output: Output, *, done: bool = False
 ) -> Outcome:
     return Outcome(
         path,
@@ -425,7 +423,7 @@ def _compilation_noted(stage: JobStage) -> Iterator[None]:
         yield
 
 
-def _described(field: "xr.Dataset") -> str:
+def _described(field: xr.Dataset) -> str:
     if "point" in field.sizes:
         name = next(iter(field.data_vars))
         values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
@@ -444,7 +442,7 @@ def _simulated(
     stage: JobStage,
     checkpoints: Checkpoints,
     executor: Executor,
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Group ``simulation``: the job on fields of its prior."""
     size, seconds = task.size, task.job.runtime.checkpoint_seconds
     of_run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)

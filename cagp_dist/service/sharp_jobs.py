@@ -32,11 +32,8 @@ from cagp_dist.service.laws import known_errors
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.text import bytes_text, counted, rough_duration
 
-MUCH_LONGER = 3.0
-"""Times the solve of a job, above which a plan names what takes less."""
-
-FACTORS = 17
-"""Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45."""
+MUCH_LONGER = 3.0  # Times the solve of a job, above which a plan names what takes less
+FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45
 
 
 class SharpPoints(NamedTuple):

@@ -13,8 +13,7 @@ from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.prior import Prior
 from cagp_dist.service.task import PreparedJob, Simulations
 
-MOST_POINTS = 2000
-"""Test points at which errors are looked at; of more, as many are drawn at random."""
+MOST_POINTS = 2000  # Test points at which errors are looked at; of more, as many are drawn at random
 
 
 @dataclass(frozen=True, eq=False)

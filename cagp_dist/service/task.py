@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices
@@ -51,9 +52,6 @@ from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.tables import Places, read_places
 from cagp_dist.versions import version
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -271,8 +269,8 @@ class PreparedJob(ChosenPoints):
 
 def prepare_job(
     job: Job,
-    field: "xr.Dataset",
-    fit_field: "xr.Dataset | None" = None,
+    field: xr.Dataset,
+    fit_field: xr.Dataset | None = None,
     *,
     earlier: EarlierRuns | None = None,
 ) -> PreparedJob:
@@ -438,7 +436,7 @@ def wanted_places(address: str | None) -> Places | None:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
 
-def choose_points(job: Job, field: "xr.Dataset") -> ChosenPoints:
+def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
     wanted, map_table = wanted_places(job.design.targets), job.design.map

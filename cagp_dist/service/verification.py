@@ -3,9 +3,10 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
@@ -25,11 +26,7 @@ from cagp_dist.store.published_variables import ERROR_DRAWS
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-TOLERANCE = 1e-6
-"""Of the standard deviation of the prior: what a solve on another machine may differ by."""
+TOLERANCE = 1e-6  # Of the standard deviation of the prior: what a solve on another machine may differ by
 
 
 class NotSolvedAgainError(ConfigurationError):
@@ -79,7 +76,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     return largest
 
 
-def _job_of(run: Path, attributes: dict[str, Any], posterior: "xr.Dataset") -> Job:
+def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job:
     """Job of a run, at the times and with the numbers of the prior that it came to."""
     try:
         job = parse_job(str(attributes["job"]), name="its job")
@@ -164,6 +161,6 @@ def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:
     return replace(part, design=design, wanted=None, recalibration=NOT_ASKED)
 
 
-def _by_time(values: "xr.DataArray") -> Array:
+def _by_time(values: xr.DataArray) -> Array:
     """Give values a first axis of times; a standard deviation that all times share has none."""
     return np.atleast_2d(values.values)

@@ -17,11 +17,10 @@ from cagp_dist.service.jobfile.observations_table import ObservationsTable
 from cagp_dist.service.jobfile.times_key import TimeRule, parse_short_times, written_times
 from cagp_dist.text import without_secrets
 
+# A job file that lists ten thousand times is smaller; a larger file is something else
 MOST_BYTES = 256 * 2**10
-"""A job file that lists ten thousand times is smaller; a larger file is something else."""
-
+# Parts of a dotted key: no key of a job has more than four, and parsing takes the square of their number
 DEEPEST_KEY = 16
-"""Parts of a dotted key: no key of a job has more than four, and parsing takes the square of their number."""
 
 _DEEP_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*+((?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){16})""", re.MULTILINE

@@ -17,8 +17,7 @@ Regions = Annotated[
     tuple[Region, ...] | None, PlainValidator(check_regions), PlainSerializer(written_regions)
 ]
 _COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le=LARGEST_COUNT)
-FEWEST_SAMPLES = 50
-"""Of error bars from samples: a standard error of a tenth of them."""
+FEWEST_SAMPLES = 50  # Of error bars from samples: a standard error of a tenth of them
 
 
 class RandomPoints(JobTable):

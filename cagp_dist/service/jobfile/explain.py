@@ -12,8 +12,7 @@ from cagp_dist.text import without_secrets
 
 _MOST_ERRORS = 8
 
-_OTHER_WORDS = {"region": "area"}
-"""Words for keys that are spelled otherwise here."""
+_OTHER_WORDS = {"region": "area"}  # Words for keys that are spelled otherwise here
 
 
 def explain_mistakes(

@@ -135,8 +135,7 @@ Seconds = Annotated[
     float, Field(description="a number of seconds above 0", examples=[60.0], gt=0.0, le=10_000_000.0)
 ]
 
-CHECKPOINT_SECONDS = 60.0
-"""Time between checkpoints: little is lost, and little is spent on them."""
+CHECKPOINT_SECONDS = 60.0  # Time between checkpoints: little is lost, and little is spent on them
 
 
 class RuntimeTable(JobTable):

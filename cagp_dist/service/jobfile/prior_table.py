@@ -15,11 +15,9 @@ from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, ke
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.text import alternatives
 
+# Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field
 FitTo = Literal["observed", "field"]
-"""Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field."""
-
-KEPT = "matern32"
-"""The kernel of numbers that are given without one."""
+KEPT = "matern32"  # The kernel of numbers that are given without one
 
 if TYPE_CHECKING:
     KernelSum = str

@@ -14,8 +14,8 @@ from cagp_dist.service.jobfile.fields import JobTable
 
 _PLAIN = (int, float, bool, str)
 _NOUNS = {int: "an integer", float: "a number", bool: "true or false", str: "a text"}
+# The words of `cagp_dist.solvers.setting_metadata` and those of pydantic
 _LIMITS = {"least": "ge", "above": "gt", "most": "le", "below": "lt"}
-"""The words of `cagp_dist.solvers.setting_metadata` and those of pydantic."""
 
 
 class SolverTable(JobTable):

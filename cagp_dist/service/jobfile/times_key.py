@@ -16,15 +16,13 @@ from cagp_dist.arrays import Times
 from cagp_dist.service.jobfile.values import instant_of, resembling
 from cagp_dist.text import counted
 
-MOST_TIMES = 100_000
-"""Times that a rule may come to: eleven years of hours."""
+MOST_TIMES = 100_000  # Times that a rule may come to: eleven years of hours
 
 EXPECTED = (
     'a list of ISO 8601 times, UTC, or of months (["2017-04-27T12:00"], "2017-04"), "latest", or a table: '
     '{ from = "2017-01-01", to = "2017-01-31", every = "6h" } or { last = "5d", at = "12:00" }'
 )
-LATEST = "latest"
-"""The newest time of the source, alone."""
+LATEST = "latest"  # The newest time of the source, alone
 KEYS = ("from", "to", "last", "every", "at")
 
 _MINUTES = {"min": 1, "h": 60, "d": 1440, "w": 10080}

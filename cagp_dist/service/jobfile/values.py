@@ -23,8 +23,7 @@ from cagp_dist.variables import canonical_name
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
-PREVIOUS = "previous"
-"""The mean of a job that is the posterior of its run before."""
+PREVIOUS = "previous"  # The mean of a job that is the posterior of its run before
 
 EXPECTED_MEAN = alternatives((*SPELLINGS, PREVIOUS))
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
