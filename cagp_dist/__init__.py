@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         UnitVectors,
     )
     from cagp_dist.space_time import SpaceTime
+    from cagp_dist.time_factors import Gneiting, Periodic
 
 __version__ = version("cagp-dist")
 
@@ -98,6 +99,7 @@ _HOMES = {
         "TwoLevelBlockJacobi UnitVectors"
     ),
     "space_time": "SpaceTime",
+    "time_factors": "Gneiting Periodic",
 }
 """Public names by the modules they are in."""
 
@@ -106,16 +108,17 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 __all__ = [
     "MEANS", "SOR", "SSOR", "BasisMean", "BlockGaussSeidel", "BlockJacobi", "Box", "Calibration",
     "CellMeans", "Chebyshev", "Cholesky", "ConjugateGradient", "DenseGram", "Eigenvectors", "FitResult",
-    "FitStatus", "GaussSeidel", "Hybrid", "Jacobi", "Kriging", "KrylovActions", "LatLonGrid", "LatLonWindow",
-    "LatitudeMean", "LatitudePolynomial", "LeaveOneOut", "LinearFunctionals", "MaskedRings", "Matern",
-    "Matern12", "Matern32", "Matern52", "MixedActions", "Neighbours", "Polygon", "Posterior",
-    "PosteriorOverTimes", "Prior", "Progress", "PseudoInputs", "RandomActions", "Richardson", "RingGram",
-    "Rings", "SampledPosterior", "SpaceTime", "SparseActions", "SquaredExponential", "StandardErrors",
-    "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram", "TwoLevelBlockGaussSeidel",
-    "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights", "calibrate", "cell_means",
-    "condition", "condition_over_times", "covariate", "fit", "gradients", "krige", "krige_store",
-    "log_likelihood_over_times", "mean_family", "open_executor", "posterior_by_samples", "posterior_mean",
-    "run", "sample_posterior", "space_filling_order", "unit_sphere"
+    "FitStatus", "GaussSeidel", "Gneiting", "Hybrid", "Jacobi", "Kriging", "KrylovActions", "LatLonGrid",
+    "LatLonWindow", "LatitudeMean", "LatitudePolynomial", "LeaveOneOut", "LinearFunctionals", "MaskedRings",
+    "Matern", "Matern12", "Matern32", "Matern52", "MixedActions", "Neighbours", "Periodic", "Polygon",
+    "Posterior", "PosteriorOverTimes", "Prior", "Progress", "PseudoInputs", "RandomActions", "Richardson",
+    "RingGram", "Rings", "SampledPosterior", "SpaceTime", "SparseActions", "SquaredExponential",
+    "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
+    "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights",
+    "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit", "gradients",
+    "krige", "krige_store", "log_likelihood_over_times", "mean_family", "open_executor",
+    "posterior_by_samples", "posterior_mean", "run", "sample_posterior", "space_filling_order",
+    "unit_sphere"
 ]  # fmt: skip
 
 

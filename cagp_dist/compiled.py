@@ -42,9 +42,12 @@ SCALE, FIRST_COEFFICIENT, TERMS = 4, 5, 4
 PIECES = 3
 EDGE, FIRST_POWER, FIRST_PIECE = 4, 5, 9
 FIRST_OCTAVE, PIECES_OF_OCTAVE, DEGREE = -40, 64, 4
-# A product of two profiles, of the coordinates before and from a split; where they begin.
+# A product of two profiles, of the coordinates before and from a split: where they begin, the period around
+# which the second are bent, or 0, and the power of w = 1 + their distance that divides squares of the first.
 PRODUCT = 4
-SPLIT, SECOND_FACTOR, FIRST_FACTOR = 4, 5, 6
+SPLIT, SECOND_FACTOR, PERIOD, POWER, FIRST_FACTOR = 4, 5, 6, 7, 8
+# Powers of that w, with their exponent in place of a scale.
+ALGEBRAIC = 5
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
 # variance, one over its lengthscale, and from OWN on the same for each coordinate if each has its own.
@@ -210,6 +213,9 @@ def _profile(numbers, inverse_lengthscale, variance, row):
     if kind == PIECES:
         _piecewise(numbers, inverse_lengthscale * inverse_lengthscale, variance, row)
         return
+    if kind == ALGEBRAIC:
+        _algebraic(numbers, variance, row)
+        return
     c0, c1 = variance * numbers[FIRST_COEFFICIENT], variance * numbers[FIRST_COEFFICIENT + 1]
     c2, c3 = variance * numbers[FIRST_COEFFICIENT + 2], variance * numbers[FIRST_COEFFICIENT + 3]
     scale, linear = numbers[SCALE] * inverse_lengthscale, c2 == 0.0 and c3 == 0.0
@@ -256,6 +262,33 @@ def _piecewise(numbers, factor, variance, row):
             row[j] = variance * _near_zero(numbers, s)
         else:
             row[j] = variance * _piece_at(numbers, s, last)
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _algebraic(numbers, variance, row):
+    """Turn squared distances into ``(c0 + c1 (w - 1) / w) w^-decay``, w = 1 + distance, in place."""
+    c0, c1 = variance * numbers[FIRST_COEFFICIENT], variance * numbers[FIRST_COEFFICIENT + 1]
+    decay = numbers[SCALE]
+    for j in range(row.size):
+        distance = math.sqrt(row[j])
+        w = 1.0 + distance
+        row[j] = (c0 + c1 * (distance / w)) * _exp_minus(min(decay * math.log(w), _FAR))
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _bend(period, row):
+    """Turn squared distances along a circle of this length into squares of its chords, in place."""
+    for j in range(row.size):
+        turns = math.sqrt(row[j]) / period
+        chord = period / math.pi * math.sin(math.pi * (turns - math.floor(turns)))
+        row[j] = chord * chord
+
+
+@compiled(nogil=True, fastmath=CONTRACT)
+def _stretch(power, squared, row):
+    """Divide by a power of one more than the roots of ``squared``, in place."""
+    for j in range(row.size):
+        row[j] *= _exp_minus(min(power * math.log(1.0 + math.sqrt(squared[j])), _FAR))
 
 
 @compiled(nogil=True)
@@ -423,6 +456,10 @@ def _scaled_subtile(profiles, parts, near, X, first, Z, start, width, out):
                 for i in range(last - group):
                     row = other[i * width : (i + 1) * width]
                     _scaled_squared_distances(scales, X, first + group + i, Z, start, split, X.shape[0], row)
+                if numbers[PERIOD] > 0.0:
+                    _bend(numbers[PERIOD] * scales[split], other)
+                if numbers[POWER] > 0.0:
+                    _stretch(numbers[POWER], other, part)
                 _profile(numbers[FIRST_FACTOR:second], 1.0, parts[k, VARIANCE], part)
                 _profile(numbers[second:], 1.0, 1.0, other)
                 for j in range(target.size):

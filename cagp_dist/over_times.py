@@ -28,6 +28,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.prior import Prior
 from cagp_dist.solvers.status import Status
 from cagp_dist.space_time import SpaceTime, check_space_time
+from cagp_dist.time_factors import Gneiting, Periodic
 
 if TYPE_CHECKING:
     from cagp_dist.gram.targets import Targets
@@ -249,7 +250,7 @@ class Modes(NamedTuple):
     """Fields of places as modes in time, ``U' y``."""
 
     in_space: Elementary
-    in_time: Elementary
+    in_time: Elementary | Periodic
     where: Array  # (n, 3): unit vectors
     times: Array  # (T,): hours
     lam: Array  # (T,): eigenvalues of ``k_t(times, times)``, ascending
@@ -260,7 +261,7 @@ class Modes(NamedTuple):
 def _modes(prior: Prior, X: "ArrayLike | LatLonGrid", hours: ArrayLike, y: ArrayLike) -> Modes:
     """Check a complete series of fields and rotate it."""
     kernel = prior.kernel
-    if not isinstance(kernel, SpaceTime) or kernel.time is None:
+    if not isinstance(kernel, SpaceTime) or kernel.time is None or isinstance(kernel.time, Gneiting):
         raise ArgumentError(
             f"the kernel is {kernel!r}; expected a product, cagp.SpaceTime(in_space, in_time). With "
             "other kernels of space and time condition on points X (n, 4)."

@@ -25,6 +25,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.compiled import (
+    ALGEBRAIC,
     AT_ZERO,
     COORDINATE,
     DEGREE,
@@ -36,8 +37,10 @@ from cagp_dist.compiled import (
     FIRST_PIECE,
     FIRST_POWER,
     KIND,
+    PERIOD,
     PIECES,
     PIECES_OF_OCTAVE,
+    POWER,
     PRODUCT,
     REACH,
     RECIPROCAL,
@@ -140,16 +143,34 @@ def closed_form(
 
 
 @lru_cache(maxsize=256)
-def product(first: CompiledProfile, second: CompiledProfile, split: int) -> CompiledProfile:
-    """Profile of a product: ``first`` of the coordinates before ``split``, ``second`` of the others."""
+def product(
+    first: CompiledProfile, second: CompiledProfile, split: int, period: float = 0.0, power: float = 0.0
+) -> CompiledProfile:
+    """Profile of a product: ``first`` of the coordinates before ``split``, ``second`` of the others.
+
+    The others are bent around a circle if there is a period, in their unit. The squared distances of the
+    first ones are divided by a power of ``w``, one and the scaled distance of the others.
+    """
     factors = [np.frombuffer(factor, dtype=np.float64) for factor in (first, second)]
     head = np.zeros(FIRST_FACTOR)
     head[KIND], head[COORDINATE], head[SPLIT] = PRODUCT, -1, split
     head[SECOND_FACTOR] = FIRST_FACTOR + factors[0].size
+    head[PERIOD], head[POWER] = period, power
     # where both together are so far away, one of them is
-    head[REACH] = math.sqrt(2.0) * max(factor[REACH] for factor in factors)
+    head[REACH] = math.sqrt(2.0) * max(factor[REACH] for factor in factors) if period == 0.0 else math.inf
     head[AT_ZERO] = factors[0][AT_ZERO] * factors[1][AT_ZERO]
-    return CompiledProfile.of(np.concatenate([head, *factors]), product, first, second, split)
+    numbers = np.concatenate([head, *factors])
+    return CompiledProfile.of(numbers, product, first, second, split, period, power)
+
+
+@lru_cache(maxsize=16)
+def algebraic(level: float, rising: float, decay: float) -> CompiledProfile:
+    """Give the profile of ``level w^-decay + rising (w - 1) w^(-decay - 1)``, w = 1 + distance."""
+    numbers = np.zeros(FIRST_COEFFICIENT + TERMS)
+    numbers[KIND], numbers[REACH], numbers[COORDINATE], numbers[AT_ZERO] = ALGEBRAIC, math.inf, -1, level
+    numbers[SCALE] = decay
+    numbers[FIRST_COEFFICIENT : FIRST_COEFFICIENT + 2] = level, rising
+    return CompiledProfile.of(numbers, algebraic, level, rising, decay)
 
 
 @lru_cache(maxsize=64)

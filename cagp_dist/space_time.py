@@ -20,6 +20,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import LARGEST, check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import CLASSES, Elementary, Family, Lengthscales, Parameters
+from cagp_dist.time_factors import Gneiting, GneitingOf, Periodic, PeriodicOf, TimeTerm
 
 if TYPE_CHECKING:
     from cagp_dist.profiles import CompiledProfile, Part
@@ -42,8 +43,9 @@ class SpaceTime(Elementary):
     ----------
     space : Kernel
         In space, with its lengthscale (chord of the unit sphere) and the variance of the field.
-    time : Kernel, optional
-        In time, with its lengthscale in hours and variance 1.
+    time : Kernel, Periodic or Gneiting, optional
+        In time, with its lengthscale in hours and variance 1. A cycle is periodic. With `Gneiting` it is no
+        product: correlations in space reach further at longer lags.
     lengthscale_time : float, optional
         Hours, in place of ``time``.
 
@@ -66,7 +68,7 @@ class SpaceTime(Elementary):
     """
 
     space: Elementary
-    time: Elementary | None = None
+    time: Elementary | Periodic | Gneiting | None = None
     _: KW_ONLY
     lengthscale_time: float | None = None
 
@@ -74,7 +76,7 @@ class SpaceTime(Elementary):
 
     def __post_init__(self) -> None:
         for name, kernel in (("space", self.space), ("time", self.time)):
-            if kernel is None and name == "time":
+            if name == "time" and (kernel is None or isinstance(kernel, Periodic | Gneiting)):
                 continue
             if not isinstance(kernel, Elementary) or isinstance(kernel.lengthscale, tuple):
                 raise ArgumentError(
@@ -119,17 +121,35 @@ class SpaceTime(Elementary):
 
     def profile(self, part: "Part", coordinate: int | None = None) -> "CompiledProfile":
         """Give that of one kernel, or of two that are multiplied."""
-        from cagp_dist.profiles import Part, product
+        from cagp_dist.profiles import Part
 
         if self.time is None:
             return self.space.profile(part, coordinate)
         if part is Part.SHARE:
             raise ArgumentError("actions are not learned with a product of kernels; expected a metric one.")
-        return product(self.space.profile(part), self.time.profile(Part.VALUE), AXES.index(TIME))
+        (_, profile), *_ = self._terms(part, Part.VALUE)
+        return profile
+
+    def _terms(self, of_space: "Part", of_time: "Part") -> "list[tuple[float, CompiledProfile]]":
+        """Weights and profiles of the terms of a product or of a derivative."""
+        from cagp_dist.profiles import product
+
+        assert self.time is not None
+        if isinstance(self.time, Elementary):
+            terms: tuple[TimeTerm, ...] = (TimeTerm(of_space, self.time.profile(of_time)),)
+        else:
+            terms = self.time.terms(of_space, of_time)
+        return [
+            (
+                weight,
+                product(self.space.profile(own), in_time, AXES.index(TIME), period, power),
+            )
+            for own, in_time, weight, period, power in terms
+        ]
 
     def coordinate_slope_parameters(self, coordinate: int) -> Parameters:
         """Give ``dk / d log(lengthscale)``, in space or in time, as compiled functions take kernels."""
-        from cagp_dist.profiles import Part, product
+        from cagp_dist.profiles import Part
 
         inverse, variance = self.inverse_lengthscales(len(AXES)), float(self.variance)
         if self.time is None:  # the derivatives by each coordinate add up
@@ -138,8 +158,8 @@ class SpaceTime(Elementary):
             return shares, (inverse,) * len(own), (variance,) * len(own)
         parts = [Part.VALUE, Part.VALUE]
         parts[coordinate] = Part.SLOPE
-        slope = product(self.space.profile(parts[SPACE]), self.time.profile(parts[TIME]), AXES.index(TIME))
-        return (slope,), (inverse,), (variance,)
+        weights, slopes = zip(*self._terms(parts[SPACE], parts[TIME]), strict=True)
+        return slopes, (inverse,) * len(slopes), tuple(variance * weight for weight in weights)
 
     def inverse_lengthscales(self, coordinates: int) -> tuple[float, ...]:
         """One over the lengthscale of each column of X."""
@@ -162,7 +182,7 @@ class SpaceTimeOf:
     ----------
     space : family of kernels
         `Matern32`, for example.
-    time : family of kernels, optional
+    time : family of kernels, PeriodicOf or GneitingOf, optional
         In time, for a product; None: a metric kernel.
 
     Examples
@@ -173,7 +193,7 @@ class SpaceTimeOf:
     """
 
     space: Family
-    time: Family | None = None
+    time: Family | PeriodicOf | GneitingOf | None = None
 
     def __call__(self, lengthscale: Lengthscales, variance: float = 1.0) -> SpaceTime:
         """Make the kernel from its lengthscales in space and time and its variance."""

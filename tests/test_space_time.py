@@ -10,6 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.compiled import evaluate
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import point_columns
+from cagp_dist.likelihood.fit_result import each
 from cagp_dist.likelihood.numbering import Model
 from cagp_dist.space_time import SpaceTimeOf
 
@@ -23,6 +24,8 @@ def points(n, seed=0, hours=240.0):
 
 PRODUCT = cagp.SpaceTime(cagp.Matern32(0.05, 2.0), cagp.Matern12(20.0))
 METRIC = cagp.SpaceTime(cagp.Matern52(0.05, 2.0), lengthscale_time=20.0)
+CYCLE = cagp.SpaceTime(cagp.Matern32(0.3, 3.0), cagp.Periodic(cagp.Matern52(8.0), period=24.0))
+STRETCHED = cagp.SpaceTime(cagp.Matern32(0.05, 2.0), cagp.Gneiting(20.0, interaction=0.7))
 
 
 def test_values_are_those_of_the_formulae():
@@ -39,11 +42,28 @@ def test_values_are_those_of_the_formulae():
     space, time = cagp.Matern(0.8, 0.05, 2.0), cagp.Matern(1.1, 20.0)
     tables = space(X[:, :3], Z[:, :3]) * time(X[:, 3:], Z[:, 3:])
     np.testing.assert_allclose(cagp.SpaceTime(space, time)(X, Z), tables, rtol=0.0, atol=1e-14)
-    assert pickle.loads(pickle.dumps(PRODUCT)) == PRODUCT
+    lag = np.abs(X[:, 3:] - Z[:, 3])
+    around = np.sqrt(5.0) * np.abs(24.0 / np.pi * np.sin(np.pi * lag / 24.0)) / 8.0
+    cycle = np.sqrt(3.0) * by_place * 0.05 / 0.3
+    of_cycle = 3.0 * (1.0 + cycle) * np.exp(-cycle) * (1.0 + around + around**2 / 3.0) * np.exp(-around)
+    np.testing.assert_allclose(CYCLE(X, Z), of_cycle, rtol=0.0, atol=1e-13)
+    np.testing.assert_allclose(CYCLE.time(X[:, 3:], Z[:, 3:]) * CYCLE.space(X[:, :3], Z[:, :3]), of_cycle)
+    w = 1.0 + lag / 20.0
+    near = np.sqrt(3.0) * by_place / w**0.35
+    stretched = 2.0 * w**-1.5 * (1.0 + near) * np.exp(-near)
+    np.testing.assert_allclose(STRETCHED(X, Z), stretched, rtol=0.0, atol=1e-14)
+    for kernel in (PRODUCT, CYCLE, STRETCHED):
+        assert pickle.loads(pickle.dumps(kernel)) == kernel
+        np.testing.assert_array_equal(np.diag(kernel(X, X)), kernel.variance)
+        assert np.linalg.eigvalsh(kernel(X, X))[0] > -1e-12
     assert (3.0 * PRODUCT).variance == 6.0
 
 
-@pytest.mark.parametrize("family", [SpaceTimeOf(cagp.Matern32, cagp.Matern12), SpaceTimeOf(cagp.Matern52)])
+@pytest.mark.parametrize(
+    "family",
+    [SpaceTimeOf(cagp.Matern32, cagp.Matern12), SpaceTimeOf(cagp.Matern52), CYCLE.family, STRETCHED.family],
+    ids=lambda family: family.__name__,
+)
 def test_slopes_are_those_of_differences(family):
     model, numbers, X = Model.of((family, family)), np.array([0.05, 20.0, 0.2, 90.0, 0.4, 0.1]), points(60)
     for number, slope in enumerate(model.derivatives(numbers)):
@@ -54,7 +74,7 @@ def test_slopes_are_those_of_differences(family):
         np.testing.assert_allclose(out, (ends[0] - ends[1]) / 2e-5, rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kernel", [PRODUCT, METRIC, PRODUCT + METRIC])
+@pytest.mark.parametrize("kernel", [PRODUCT, METRIC, PRODUCT + METRIC, CYCLE + STRETCHED])
 def test_solvers_agree_with_the_dense_posterior(kernel):
     """Factor, sweeps to convergence and all neighbours; far tiles in time are left out without a trace."""
     X, targets = points(200, hours=5000.0), points(30, seed=1, hours=5000.0)
@@ -64,7 +84,8 @@ def test_solvers_agree_with_the_dense_posterior(kernel):
     K = kernel(targets, X)
     mean = K @ np.linalg.solve(G, y)
     variance = kernel.variance - np.einsum("ij,ji->i", K, np.linalg.solve(G, K.T))
-    solvers = (cagp.Cholesky(), cagp.BlockGaussSeidel(40, block_size=50), cagp.Neighbours(200))
+    sweeps = 40 if kernel.parts[0].time is not CYCLE.time else 2000  # what lasts links all blocks
+    solvers = (cagp.Cholesky(), cagp.BlockGaussSeidel(sweeps, block_size=50), cagp.Neighbours(200))
     for solver in solvers:
         found = cagp.condition(prior, X, y, targets, solver=solver, executor=None)
         np.testing.assert_allclose(found.mean, mean, rtol=0.0, atol=1e-9)
@@ -106,6 +127,23 @@ def test_fits_find_both_lengthscales():
         assert np.all(spread[:3] < 0.2)
 
 
+@pytest.mark.parametrize(("kernel", "n", "hours"), [(STRETCHED, 400, 40.0), (CYCLE + PRODUCT, 250, 120.0)])
+def test_cycles_and_gneitings_class_are_fitted(kernel, n, hours):
+    """Every number within four standard errors of the truth, which are finite."""
+    X = points(n, hours=hours)
+    factor = np.linalg.cholesky(kernel(X, X) + 0.2 * np.eye(n))
+    y = factor @ np.random.default_rng(1).normal(size=n)
+    result = cagp.fit(tuple(part.family for part in kernel.parts), X, y, mean=0.0)
+    found, errors = result.prior.kernel, result.standard_errors
+    truth = [[*each(part.lengthscale), part.variance] for part in kernel.parts]
+    ours = [[*each(part.lengthscale), part.variance] for part in found.parts]
+    lengthscales = np.reshape(each(errors.lengthscale), (-1, 2))
+    spread = np.column_stack([lengthscales, each(errors.variance)]) / ours
+    assert result.status.ok
+    assert np.isfinite(errors.noise_variance)
+    assert np.all(np.abs(np.log(ours) - np.log(truth)) < 4.0 * spread)
+
+
 def gram_of_a_grid():
     return cagp.RingGram(cagp.LatLonGrid([-30.0, 30.0], 4), PRODUCT, noise_variance=0.1)
 
@@ -122,6 +160,12 @@ def test_what_is_no_kernel_of_space_and_time_is_refused():
         lambda: cagp.SpaceTime(space, cagp.Matern12(7.5, 3.0)): "the variance of the field is that of",
         lambda: cagp.SpaceTime(space + space, time): "Sums are sums of SpaceTime kernels",
         lambda: cagp.SpaceTime(space, lengthscale_time=-1.0): "lengthscale_time is -1",
+        lambda: cagp.Periodic(cagp.Matern52(8.0, 2.0), 24.0): "variance 1",
+        lambda: cagp.Periodic(cagp.Matern52(8.0), -24.0): "period is -24",
+        lambda: cagp.Gneiting(8.0, interaction=1.5): "a number from 0 to 1",
+        lambda: cagp.condition_over_times(
+            cagp.Prior(STRETCHED, 0.1), X[:, :3], [0.0], X[:, :1].T, X[:, :3], solver=cagp.Cholesky()
+        ): "expected a product",
         lambda: PRODUCT + space: "no kernel of space and time",
         lambda: PRODUCT(X[:, :3], X[:, :3]): "X has 3 columns",
         lambda: PRODUCT(2.0 * X, X): "length 2",
