@@ -244,12 +244,7 @@ def _in_lengthscales(
     parts = first.prior.kernel.parts
     dominant = max(parts, key=lambda part: part.variance)
     scales = tuple(1.0 / inverse for inverse in dominant.inverse_lengthscales(data.X.shape[1]))
-    start = asked.start or {
-        "lengthscale": tuple(part.lengthscale for part in parts) if len(parts) > 1 else parts[0].lengthscale,
-        "variance": tuple(part.variance for part in parts) if len(parts) > 1 else parts[0].variance,
-        "noise_variance": first.prior.noise_number,
-    }
-    return replace(model, scales=scales), replace(asked, start=start, starts=1)
+    return replace(model, scales=scales), replace(asked, start=asked.start or start_of(first), starts=1)
 
 
 @dataclass(frozen=True)
@@ -419,7 +414,7 @@ def _search(
 ) -> tuple[Place, Uncertainty]:
     """Climb from every start on the first level, then from the best place on each further one."""
     place = _ordered(levels[0], best_climb(levels[0], starts), model)
-    curvature = _curvature(levels[0], place)
+    curvature, there = _curvature(levels[0], place), False
     for before, profile in pairwise(levels):
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
         if isinstance(profile.likelihood, PathwiseLikelihood):
@@ -431,8 +426,8 @@ def _search(
                 curvature = place.evaluation.expected_information()
                 continue
         place = _ordered(profile, climb(profile, place.x, curvature), model)
-        curvature = profile.information(place)
-    if model.parts > 1:
+        curvature = _curvature(profile, place)
+    if model.parts > 1 and not there:
         for _ in range(MOST_ROOTS):
             refined = refine(levels[-1], place, curvature)
             if refined is place:

@@ -101,10 +101,11 @@ CHOICES: dict[str, Callable[..., FitResult]] = {AUTO: choose_kernel, FITTED: fit
 
 def start_of(result: FitResult) -> Start:
     """Give the numbers of a fit as a start of another."""
-    kernel = result.prior.kernel.parts[0]
+    parts = result.prior.kernel.parts
+    one = len(parts) == 1
     return {
-        "lengthscale": kernel.lengthscale,
-        "variance": kernel.variance,
+        "lengthscale": parts[0].lengthscale if one else [part.lengthscale for part in parts],
+        "variance": parts[0].variance if one else [part.variance for part in parts],
         "noise_variance": result.prior.noise_number,
     }
 

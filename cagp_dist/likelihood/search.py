@@ -152,9 +152,11 @@ def score(profile: ProfileLikelihood, start: Array, variance: float | None = Non
         if arrived(2.0 * step[free], inverse, np.zeros_like(inverse)):
             return place, True
         reach = np.full(x.size, LONGEST_STEP)
-        if -slope[-1] > level and chart.information(place)[-1, -1] < ARRIVED**2:
-            # within a tenth of a standard error of none the slope is in proportion to the noise
-            step[-1], reach[-1] = -np.inf, max(LONGEST_STEP, float(np.log(-2.0 * slope[-1] / level)))
+        if -slope[-1] > level:  # the slope is in proportion to a noise that is hardly to be found
+            if chart.information(place)[-1, -1] < ARRIVED**2:  # within a tenth of a standard error of none
+                step[-1] = -np.inf
+            least = float(np.log(-2.0 * slope[-1] / level))
+            reach[-1] = max(LONGEST_STEP, min(-step[-1], least))
         step[free] = _within(reach[free], step[free], slope[free], inner)
         for _ in range(MOST_HALVINGS):
             following = _at(chart, np.clip(x + step, low, high))

@@ -38,6 +38,9 @@ from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 COMPARED = 500
 """Values by which kernels are compared, exactly: seven fits of a second or less."""
 
+SUMMED = 20_000
+"""Values to which a sum of kernels is fitted, at most: a likelihood of it takes six times as long."""
+
 NUMBERS_MORE = 3
 """Of a sum of two kernels: two lengthscales and a variance, each of which has to be worth the margin."""
 
@@ -97,7 +100,10 @@ def fit_in_space_and_time(
         deviations=None if known.ndim == 0 else known - least,
     )
     everything = np.arange(len(X))
-    some = everything if few else spread_cells(in_extents(X, AXES), COMPARED, cell_size=NEIGHBOURS_CELL)
+    some, more = (
+        everything if len(X) <= most else spread_cells(in_extents(X, AXES), most, cell_size=NEIGHBOURS_CELL)
+        for most in (COMPARED, SUMMED)
+    )
     with narrator.stage("fit"):
         results = [fitted(candidates[0], X, y, some)]
         if len(candidates) > 1:
@@ -112,7 +118,7 @@ def fit_in_space_and_time(
             if likelihood_of(summed) <= likelihood_of(result) + NUMBERS_MORE * MARGIN:
                 summed = None
             elif not few:
-                summed = fitted(2 * family, X, y, everything)
+                summed = fitted(2 * family, X, y, more, start=start_of(summed), starts=1)
         if summed is not None and usable(summed):
             result = summed
         elif not few:

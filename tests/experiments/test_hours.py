@@ -14,6 +14,8 @@ def test_hours_inform_each_other_on_real_fields(capsys):
     script("hours").main(["--quick", "--data", str(FIELDS)])
     _, *rows = printed_rows(capsys.readouterr().out)
     crps = {(row[0], row[1]): float(row[3]) for row in rows}
-    for what in ("a fifth of all hours", "a day at half of the stations"):
-        assert crps[what, "all hours"] < 0.75 * crps[what, "each hour"]
-    assert crps["a fifth of the stations", "all hours"] < 1.02 * crps["a fifth of the stations", "each hour"]
+    for how in ("neighbours", "exactly"):
+        for what in ("a fifth of all hours", "a day at half of the stations"):
+            assert crps[what, f"all hours, {how}"] < 0.75 * crps[what, "each hour"]
+        held_out = "a fifth of the stations"
+        assert crps[held_out, f"all hours, {how}"] < 1.02 * crps[held_out, "each hour"]
