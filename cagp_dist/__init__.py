@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cagp_dist.gram.cell_means import CellMeans, cell_means
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.gradients import gradients
+    from cagp_dist.gram.ring_filter import RingFilter, RingState
     from cagp_dist.kernels import Matern, Matern12, Matern32, Matern52, SquaredExponential, Sum
     from cagp_dist.kriging import Kriging, krige, krige_store
     from cagp_dist.latlon import LatLonGrid, LatLonWindow
@@ -78,6 +79,7 @@ _HOMES = {
     "gram.cell_means": "cell_means CellMeans",
     "gram.functionals": "LinearFunctionals",
     "gram.gradients": "gradients",
+    "gram.ring_filter": "RingFilter RingState",
     "kernels": "Matern Matern12 Matern32 Matern52 SquaredExponential Sum",
     "kriging": "krige krige_store Kriging",
     "latlon": "LatLonGrid LatLonWindow",
@@ -112,8 +114,8 @@ __all__ = [
     "LatLonWindow", "LatitudeMean", "LatitudePolynomial", "LeaveOneOut", "LinearFunctionals", "MaskedRings",
     "Matern", "Matern12", "Matern32", "Matern52", "MixedActions", "Neighbours", "Periodic", "Polygon",
     "Posterior", "PosteriorOverTimes", "Prior", "Progress", "PseudoInputs", "RandomActions", "Richardson",
-    "RingGram", "Rings", "SampledPosterior", "SpaceTime", "SparseActions", "SquaredExponential",
-    "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
+    "RingFilter", "RingGram", "RingState", "Rings", "SampledPosterior", "SpaceTime", "SparseActions",
+    "SquaredExponential", "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
     "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights",
     "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit", "gradients",
     "krige", "krige_store", "log_likelihood_over_times", "mean_family", "open_executor",

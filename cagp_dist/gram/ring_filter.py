@@ -1,0 +1,306 @@
+"""Fields of a whole grid, one time after another: filter and smoother of kernels that are Markov in time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import as_numbers
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import is_pole
+from cagp_dist.gram.few_missing import batches
+from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
+from cagp_dist.gram.targets import prior_variance, seen_from
+from cagp_dist.kernels import Elementary, Matern12, Matern32
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.ring_states import (
+    RangeModes,
+    SeriesStep,
+    explained_range,
+    field_range,
+    forecast_states,
+    modes_range,
+    smooth_range,
+    update_range,
+    variance_range,
+)
+from cagp_dist.latlon.views import Views
+from cagp_dist.runtime import Executor, Handle
+from cagp_dist.space_time import SpaceTime
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class RingState:
+    """What is known of the fields of a grid after the observations up to an hour.
+
+    Attributes
+    ----------
+    hour : float
+        When.
+    weights : array, shape (m, P, Q)
+        Of the kernel in space: the mean at a place is ``k(place, grid)`` times the first of them. m is 1 for
+        Matern 1/2 in time and 2 for Matern 3/2, of which the second belongs to the rate of change.
+    covariance : array, shape (m, m, Q // 2 + 1, P)
+        Of the state of each mode of each wavenumber, in units of its prior variance.
+    """
+
+    hour: float
+    weights: Array
+    covariance: Array
+
+
+class RingFilter:
+    """The posterior of today's field on a grid from that of yesterday, exactly.
+
+    For fields that are observed at all points each time, with the same noise, and a product kernel that is
+    Markov in time. A further time costs a few products of the grid in place of a solve with all times.
+
+    Parameters
+    ----------
+    grid : LatLonGrid
+        Full-circle grid. The copies of a pole are one observation, their mean.
+    kernel : SpaceTime
+        A product with `Matern12` or `Matern32` in time.
+    noise_variance : float or array_like, shape (P,)
+        Noise variance of each value, for all points or by latitude; above zero.
+    executor : Executor, optional
+        Where modes are made and kept; by default all cores of this process.
+    memory_limit_bytes : int, optional
+        What the modes may take.
+
+    Raises
+    ------
+    ArgumentError
+        If the kernel is none of these, or another argument has the wrong type or shape.
+    BudgetError
+        On the first use, if the modes do not fit into memory.
+
+    Notes
+    -----
+    Modes cost an eigendecomposition of each wavenumber once, 9 P^3 Q / 2 flops (a quarter on a mirrored
+    grid), and 4 P^2 Q bytes; each time 4 P^2 Q flops for the mean, P^2 Q for the variance. A state
+    has m P Q weights and m^2 P Q / 2 variances. Source: math 21.3.
+
+    Examples
+    --------
+    >>> import numpy as np, cagp_dist as cagp
+    >>> grid = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 5), 8)
+    >>> kernel = cagp.SpaceTime(cagp.Matern32(0.5, 2.0), cagp.Matern12(24.0))
+    >>> days = cagp.RingFilter(grid, kernel, noise_variance=0.5)
+    >>> state, fields = None, np.random.default_rng(0).normal(size=(3, *grid.shape))
+    >>> for hour, field in zip([0.0, 24.0, 72.0], fields):      # a day is missing
+    ...     state = days.updated(state, hour, field)
+    >>> mean, variance = days.on_grid(days.forecast(state, 96.0))
+    >>> mean.shape, variance.round(2)
+    ((5, 8), array([1.77, 1.78, 1.78, 1.78, 1.77]))
+    """
+
+    def __init__(
+        self,
+        grid: LatLonGrid,
+        kernel: SpaceTime,
+        *,
+        noise_variance: float | ArrayLike,
+        executor: Executor | None = None,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        if not isinstance(kernel, SpaceTime) or not isinstance(kernel.time, MARKOV):
+            raise ArgumentError(
+                f"the kernel is {kernel!r}; expected a product whose kernel in time is Markov, such as "
+                "cagp.SpaceTime(cagp.Matern32(0.3), cagp.Matern12(24.0)): Matern12 or Matern32."
+            )
+        self.time: Elementary = kernel.time
+        rings = RingGram(grid, kernel.space, noise_variance=noise_variance)
+        noise = rings.noise_by_latitude.copy()
+        self.poles = np.flatnonzero(is_pole(grid.latitude_degrees))
+        noise[self.poles] *= grid.n_longitudes  # so many observations of one place, each with that noise
+        self.rings = RingGram(
+            grid, kernel.space, noise_variance=noise, executor=executor, memory_limit_bytes=memory_limit_bytes
+        )
+        self._modes: Sequence[Handle[RangeModes] | RangeModes] = []
+
+    def updated(self, state: RingState | None, hour: float, field: ArrayLike) -> RingState:
+        """State after the field (P, Q) of an hour, without its prior mean; of the first hour from None."""
+        before = self._prior(hour) if state is None else state
+        transition = self._transition(hour - before.hour)
+        values = self._checked(field, self.rings.grid.shape)[None]
+        columns, weights = self._split(values), self._split(before.weights)
+        covariances = self._by_sector(before.covariance)
+        found = self._each(
+            update_range,
+            lambda first, last: (
+                [part[first:last] for part in weights],
+                [part[:, :, first:last] for part in covariances],
+                [part[first:last] for part in columns],
+                transition,
+            ),
+        )
+        wavenumbers = self.rings.wavenumbers
+        sectors = range(len(wavenumbers.sizes))
+        new = wavenumbers.join([np.concatenate([part[i][0] for part in found]) for i in sectors])
+        covariance = [np.concatenate([part[i][1] for part in found], axis=2) for i in sectors]
+        return RingState(hour, new, np.concatenate(covariance, axis=3))
+
+    def forecast(self, state: RingState, hour: float) -> RingState:
+        """State of a later hour from the same observations."""
+        weights, covariance = forecast_states(
+            state.weights, state.covariance, self._transition(hour - state.hour)
+        )
+        return RingState(hour, weights, covariance)
+
+    def on_grid(self, state: RingState) -> tuple[Array, Array]:
+        """Mean (P, Q) of the field and its variance by latitude (P,)."""
+        weights, sectors = self._split(state.weights[:1]), self._by_sector(state.covariance[0, 0])
+        wavenumbers, count = self.rings.wavenumbers, self.rings.wavenumbers.weights
+        fields = self._each(field_range, lambda first, last: ([part[first:last] for part in weights],))
+        variances = self._each(
+            variance_range,
+            lambda first, last: ([part[first:last] for part in sectors], count[first:last]),
+        )
+        mean = wavenumbers.join([np.concatenate(sector) for sector in zip(*fields, strict=True)])[0]
+        by_row = [np.sum(sector, axis=0) for sector in zip(*variances, strict=True)]
+        return mean, wavenumbers.to_rings(by_row) / self.rings.grid.n_longitudes
+
+    def at(self, state: RingState, points: Array) -> tuple[Array, Array]:
+        """Mean and variance (q,) of the field at unit vectors (q, 3) anywhere."""
+        grid, kernel = self.rings.grid, self.rings.kernel
+        columns = state.weights[0].reshape(-1, 1)
+        with self.rings.workers() as executor:
+            mean = cross_on_grid(
+                self.rings,
+                grid,
+                points,
+                columns,
+                lambda: self.on_grid(state)[0].reshape(-1, 1),
+                lambda: columns.T,
+                executor=executor,
+            )[:, 0]
+        views = Views.of(points, grid)
+        explained = np.concatenate(
+            [
+                self._explained(state, seen_from(kernel, views.points[group], grid.points))
+                for group in batches(len(views.points))
+            ]
+        )
+        return mean, np.maximum(prior_variance(kernel, points) - explained[views.view], 0.0)
+
+    def _explained(self, state: RingState, seen: Array) -> Array:
+        """Part (v,) of the variance of places that is known, by their covariances (v, P Q) with the grid."""
+        columns = self._split(seen.reshape(-1, *self.rings.grid.shape))
+        sectors = self._by_sector(state.covariance[0, 0])
+        count = self.rings.wavenumbers.weights
+        parts = self._each(
+            explained_range,
+            lambda first, last: (
+                [part[first:last] for part in sectors],
+                count[first:last],
+                [part[first:last] for part in columns],
+            ),
+        )
+        return np.asarray(np.sum(parts, axis=0))
+
+    def smoothed(self, hours: ArrayLike, fields: ArrayLike, at: ArrayLike) -> tuple[Array, Array]:
+        """Mean (A, P, Q) and variance by latitude (A, P) at hours, from the fields (T, P, Q) of all hours.
+
+        Modes are not kept: memory is that of the fields, the means, and a range of wavenumbers by worker.
+        """
+        times, wanted = np.asarray(hours, dtype=np.float64), np.asarray(at, dtype=np.float64)
+        for name, each in (("hours", times), ("at", wanted)):
+            if each.ndim != 1 or not each.size or np.unique(each).size < each.size:
+                raise ArgumentError(f"{name} is {each!r}; expected numbers (T,), no two the same.")
+        columns = self._split(self._checked(fields, (times.size, *self.rings.grid.shape)))
+        steps = self._steps(times, wanted)
+        rings, spans = self.rings, self.rings.wavenumbers.ranges()
+        parts: list[list[tuple[Array, Array]]] = []
+        with rings.workers() as executor:
+            for start in range(0, len(spans), executor.workers):
+                parts += executor.gather(
+                    [
+                        executor.submit(
+                            smooth_range,
+                            rings.kernel.parameters,
+                            rings.wavenumbers,
+                            (first, last),
+                            rings.noise_by_latitude,
+                            [part[first:last] for part in columns],
+                            steps,
+                        )
+                        for first, last in spans[start : start + executor.workers]
+                    ]
+                )
+        sectors = range(len(rings.wavenumbers.sizes))
+        mean = rings.wavenumbers.join([np.concatenate([part[i][0] for part in parts]) for i in sectors])
+        by_row = [np.sum([part[i][1] for part in parts], axis=0) for i in sectors]
+        variance = [rings.wavenumbers.to_rings(list(rows)) for rows in zip(*by_row, strict=True)]
+        return mean, np.stack(variance) / rings.grid.n_longitudes
+
+    def _steps(self, times: Array, wanted: Array) -> list[SeriesStep]:
+        """All hours in order: what was observed then, and which result it is."""
+        hours = np.union1d(times, wanted)
+        column, out = (dict(zip(each.tolist(), range(each.size), strict=True)) for each in (times, wanted))
+        gaps = np.diff(hours, prepend=hours[:1])
+        return [
+            SeriesStep(self._transition(gap), column.get(hour), out.get(hour))
+            for gap, hour in zip(gaps.tolist(), hours.tolist(), strict=True)
+        ]
+
+    def _transition(self, hours: float) -> Array:
+        """Matrix that carries a state so many hours on."""
+        if hours < 0.0:
+            raise ArgumentError(f"the hour lies {-hours:g} hours before the state; expected a later one.")
+        if isinstance(self.time, Matern12):
+            return np.exp([[-hours / self.time.common_lengthscale]])
+        lag = np.sqrt(3.0) * hours / self.time.common_lengthscale
+        return np.asarray(np.exp(-lag) * np.array([[1.0 + lag, lag], [-lag, 1.0 - lag]]))
+
+    def _prior(self, hour: float) -> RingState:
+        """State before anything was observed."""
+        m, grid = self._transition(0.0).shape[0], self.rings.grid
+        covariance = np.zeros((m, m, self.rings.wavenumbers.count, grid.shape[0]))
+        covariance[range(m), range(m)] = 1.0
+        return RingState(hour, np.zeros((m, *grid.shape)), covariance)
+
+    def _checked(self, fields: ArrayLike, shape: tuple[int, ...]) -> Array:
+        """Fields without gaps; the copies of a pole are replaced by their mean."""
+        values = as_numbers("field", fields)
+        if values.shape != shape or not np.isfinite(values).all():
+            raise ArgumentError(
+                f"fields have shape {values.shape} and {np.count_nonzero(~np.isfinite(values)):,} values "
+                f"that are not finite; expected {shape}, without gaps."
+            )
+        values = values.astype(np.float64)
+        values[..., self.poles, :] = values[..., self.poles, :].mean(axis=-1, keepdims=True)
+        return values
+
+    def _split(self, fields: Array) -> list[Array]:
+        """Columns of each sector."""
+        return self.rings.wavenumbers.split(fields)
+
+    def _by_sector(self, covariance: Array) -> list[Array]:
+        """Parts (..., wavenumbers, size) of what is kept of all modes (..., wavenumbers, P)."""
+        return np.split(covariance, np.cumsum(self.rings.wavenumbers.sizes)[:-1], axis=-1)
+
+    def _each(
+        self, function: Callable[..., T], arguments: Callable[[int, int], tuple[object, ...]]
+    ) -> list[T]:
+        """Call a function of the modes of each range, which are made at first."""
+        if not self._modes:
+            self._modes = self.rings.make(modes_range, self.rings.noise_by_latitude, copies=2.0)
+        with self.rings.workers() as executor:
+            return executor.gather(
+                [
+                    executor.submit(function, modes, *arguments(first, last), home=home)
+                    for home, (modes, (first, last)) in enumerate(
+                        zip(self._modes, self.rings.wavenumbers.ranges(), strict=True)
+                    )
+                ]
+            )
+
+
+MARKOV = Matern12, Matern32
+"""Kernels whose present tells of their past all that the future needs."""

@@ -1,0 +1,102 @@
+"""Filter and smoother of fields of a grid against solves with all times."""
+
+import numpy as np
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
+
+HOURS = np.array([0.0, 24.0, 30.0, 96.0, 97.5])
+SPACE = cagp.Matern32(0.4, 3.0)
+MIRRORED = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 6), 9)
+WITH_A_POLE = cagp.LatLonGrid(np.array([-90.0, -50.0, -10.0, 5.0, 60.0]), 8)
+IN_TIME = [cagp.Matern12(40.0), cagp.Matern32(40.0)]
+
+
+def days(grid, in_time, executor=None):
+    kernel = cagp.SpaceTime(SPACE, in_time)
+    noise = 0.2 + 0.3 * np.cos(np.deg2rad(grid.latitude_degrees)) ** 2
+    fields = np.random.default_rng(0).normal(size=(HOURS.size, *grid.shape))
+    found = cagp.RingFilter(grid, kernel, noise_variance=noise, executor=executor)
+    prior = cagp.Prior(kernel, np.repeat(noise, grid.n_longitudes).reshape(grid.shape))
+    return found, prior, fields
+
+
+def batch(prior, grid, hours, fields, to, at):
+    """Solve by solves in space with all times, none of which knows of states."""
+    X = grid.points if not np.isclose(np.abs(grid.latitude_degrees), 90.0).any() else grid
+    if X is not grid:
+        prior = cagp.Prior(prior.kernel, np.asarray(prior.noise_variance).ravel())
+        fields = fields.reshape(len(fields), -1)
+    solver = cagp.Rings() if X is grid else cagp.Cholesky()
+    found = cagp.condition_over_times(prior, X, hours, fields, to, at=at, solver=solver)
+    return found.mean, found.variance
+
+
+@pytest.mark.parametrize("in_time", IN_TIME, ids=["matern12", "matern32"])
+@pytest.mark.parametrize("grid", [MIRRORED, WITH_A_POLE], ids=["mirrored", "pole"])
+def test_the_filter_is_the_batch_of_the_hours_up_to_now(grid, in_time):
+    """To 1e-10, after each hour, on the grid, between its points, and ahead."""
+    found, prior, fields = days(grid, in_time)
+    elsewhere = cagp.unit_sphere([12.0, -48.0, -88.0], [1.0, 100.0, 300.0])
+    state = None
+    for t, hour in enumerate(HOURS):
+        state = found.updated(state, hour, fields[t])
+        upto = (HOURS[: t + 1], fields[: t + 1])
+        mean, variance = batch(prior, grid, *upto, grid.points, [hour])
+        on_grid, by_latitude = found.on_grid(state)
+        np.testing.assert_allclose(on_grid.ravel(), mean[0], rtol=0.0, atol=1e-10)
+        np.testing.assert_allclose(
+            np.repeat(by_latitude, grid.n_longitudes), variance[0], rtol=0.0, atol=1e-10
+        )
+    for hour, known in ((HOURS[-1], state), (150.0, found.forecast(state, 150.0))):
+        mean, variance = batch(prior, grid, HOURS, fields, elsewhere, [hour])
+        for ours, theirs in zip(found.at(known, elsewhere), (mean[0], variance[0]), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("in_time", IN_TIME, ids=["matern12", "matern32"])
+@pytest.mark.parametrize("grid", [MIRRORED, WITH_A_POLE], ids=["mirrored", "pole"])
+def test_the_smoother_is_the_batch_of_all_hours(grid, in_time):
+    """At observed and other hours, before the first one and after the last, in no order."""
+    found, prior, fields = days(grid, in_time)
+    at, order = np.array([60.0, -5.0, 24.0, 97.5, 130.0]), np.array([3, 0, 4, 1, 2])
+    mean, variance = found.smoothed(HOURS[order], fields[order], at)
+    theirs = batch(prior, grid, HOURS, fields, grid.points, at)
+    np.testing.assert_allclose(mean.reshape(at.size, -1), theirs[0], rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(
+        np.repeat(variance, grid.n_longitudes, axis=1), theirs[1], rtol=0.0, atol=1e-10
+    )
+
+
+def test_threads_and_a_cluster_give_the_bits_of_the_series(two_dask_workers):
+    results = []
+    with ThreadExecutor(2) as threads:
+        for executor in (SerialExecutor(), threads, DaskExecutor(two_dask_workers)):
+            found, _, fields = days(MIRRORED, IN_TIME[1], executor)
+            state = found.updated(found.updated(None, 0.0, fields[0]), 30.0, fields[1])
+            results.append(
+                (
+                    *found.on_grid(state),
+                    *found.at(state, cagp.unit_sphere([12.0], [1.0])),
+                    *found.smoothed(HOURS, fields, [60.0]),
+                )
+            )
+    for other in results[1:]:
+        for ours, theirs in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_what_is_no_series_of_complete_fields_is_refused():
+    found, _, fields = days(MIRRORED, IN_TIME[0])
+    state = found.updated(None, 10.0, fields[0])
+    with pytest.raises(ArgumentError, match="before the state"):
+        found.updated(state, 9.0, fields[1])
+    with pytest.raises(ArgumentError, match="1 values that are not finite"):
+        found.updated(state, 20.0, np.where(np.arange(9) + np.arange(6)[:, None] == 0, np.nan, fields[1]))
+    with pytest.raises(ArgumentError, match="no two the same"):
+        found.smoothed([0.0, 0.0], fields[:2], [1.0])
+    with pytest.raises(ArgumentError, match="Markov"):
+        days(MIRRORED, cagp.Matern52(3.0))
