@@ -4,7 +4,7 @@ A cycle is a kernel of the chord of a circle as long as the period (math 21)::
 
     k(period / pi |sin(pi (t - t') / period)|)
 
-Gneiting's class [Gneiting 2002, eq. 14] lets correlations in space reach further at
+Gneiting's class [Gneiting 2002] lets correlations in space reach further at
 longer lags, where a product has the same at all; with ``w = 1 + |t - t'| / lengthscale`` and M a kernel::
 
     k(h, t) = w^(-3/2) M(h w^(-interaction / 2))

@@ -6,7 +6,7 @@ metric of the kernel. Nothing here looks at values before the weights are fixed.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,10 +36,29 @@ RELIABLE = 1e-3  # Part of the prior variance below which noise makes no differe
 IDENTIFIED = 1e-8  # Part of a column of a local drift that must be left beside the others
 
 
+ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared, and distances that are tried
+
+
+@lru_cache(maxsize=64)
 def metric(kernel: Kernel, columns: int) -> Array:
-    """Factors (p,) of the coordinates by which points near each other are alike."""
+    """Factors (p,) of the coordinates by which points near each other are alike.
+
+    One over lengthscales, the shortest of a sum. Where these differ between coordinates in a sum, and in
+    space and time, one over the distance along each at which the correlation has fallen to `ALIKE`.
+    """
     own = np.array([part.inverse_lengthscales(columns) for part in kernel.parts])
-    return np.asarray(own.max(axis=0))
+    factors: Array = own.max(axis=0)
+    if kernel.coordinates is not None and (len(own) > 1 or kernel.parts[0].of_space_and_time):
+        for axis, inverse in enumerate(own.T):
+            along = np.geomspace(1e-6 / inverse.max(), 100.0 / inverse.min(), STEPS_ALONG)
+            points = np.zeros((columns, STEPS_ALONG))
+            points[axis] = along
+            correlation = _evaluated(kernel.parameters, np.zeros((columns, 1)), points)[0] / kernel.variance
+            end = int(np.argmax(correlation < ALIKE)) or -1  # the furthest where it falls to no less
+            pair = slice(end - 1, end + 1 or None)
+            factors[axis] = 1.0 / np.interp(-ALIKE, -correlation[pair], along[pair])
+    factors.flags.writeable = False
+    return factors
 
 
 class Cell(NamedTuple):

@@ -8,6 +8,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
@@ -74,9 +75,13 @@ def law_of(weights, targets=TARGETS, prior=PRIOR):
 
 
 def test_a_target_by_itself_has_the_posterior_of_its_nearest_points_t40():
-    """In the metric of the kernel: lengthscales that differ by coordinate decide who is near."""
+    """By the distances along the coordinates at which the correlation has fallen to 0.7."""
     found = belief(cagp.Neighbours(12, group=1))
-    scale = np.array([1 / 0.1, 1 / 0.1])  # of the shortest part
+
+    def correlation(distance, axis):
+        return PRIOR.kernel(distance * np.eye(2)[[axis]], np.zeros((1, 2)))[0, 0] / PRIOR.kernel.variance
+
+    scale = [1.0 / brentq(lambda d, axis=axis: correlation(d, axis) - 0.7, 1e-3, 1.0) for axis in range(2)]
     for target in (0, 77, 155):
         near = np.argsort(np.linalg.norm((X - TARGETS[target]) * scale, axis=1))[:12]
         prior = dataclasses.replace(PRIOR, noise_variance=PRIOR.noise_variance[near])
