@@ -84,7 +84,7 @@ class RingFilter:
     -----
     Modes cost an eigendecomposition of each wavenumber once, 9 P^3 Q / 2 flops (a quarter on a mirrored
     grid), and 4 P^2 Q bytes; each time 4 P^2 Q flops for the mean, P^2 Q for the variance. A state
-    has m P Q weights and m^2 P Q / 2 variances. Source: math 21.3.
+    has m P Q weights and m^2 P Q / 2 variances. Source: math 21.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Tasks of fields of a grid that are Markov in time: each wavenumber falls apart into modes (math 21.3).
+"""Tasks of fields of a grid that are Markov in time: each wavenumber falls apart into modes (math 21).
 
 With the noise D the same at all times, ``D^-1/2 K_k D^-1/2 = V diag(mu) V'`` makes the modes ``V' D^-1/2 y``
 of fields y independent of each other: each is a state of one or two numbers, of unit variance times mu, that

@@ -37,7 +37,7 @@ def batch(prior, grid, hours, fields, to, at):
 
 @pytest.mark.parametrize("in_time", IN_TIME, ids=["matern12", "matern32"])
 @pytest.mark.parametrize("grid", [MIRRORED, WITH_A_POLE], ids=["mirrored", "pole"])
-def test_the_filter_is_the_batch_of_the_hours_up_to_now(grid, in_time):
+def test_the_filter_is_the_batch_of_the_hours_up_to_now_t45(grid, in_time):
     """To 1e-10, after each hour, on the grid, between its points, and ahead."""
     found, prior, fields = days(grid, in_time)
     elsewhere = cagp.unit_sphere([12.0, -48.0, -88.0], [1.0, 100.0, 300.0])
@@ -59,7 +59,7 @@ def test_the_filter_is_the_batch_of_the_hours_up_to_now(grid, in_time):
 
 @pytest.mark.parametrize("in_time", IN_TIME, ids=["matern12", "matern32"])
 @pytest.mark.parametrize("grid", [MIRRORED, WITH_A_POLE], ids=["mirrored", "pole"])
-def test_the_smoother_is_the_batch_of_all_hours(grid, in_time):
+def test_the_smoother_is_the_batch_of_all_hours_t45(grid, in_time):
     """At observed and other hours, before the first one and after the last, in no order."""
     found, prior, fields = days(grid, in_time)
     at, order = np.array([60.0, -5.0, 24.0, 97.5, 130.0]), np.array([3, 0, 4, 1, 2])
