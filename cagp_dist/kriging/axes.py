@@ -22,10 +22,7 @@ MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "re
 
 @dataclass(frozen=True, eq=False)
 class Horizontal:
-    """Where on the globe the values of an object lie.
-
-    Latitude and longitude are in degrees, of a grid along one dimension each, else along the same dimensions.
-    """
+    """Where the values of an object lie, in degrees: axes of a grid, or along the same dimensions."""
 
     latitude: xr.Variable
     longitude: xr.Variable
@@ -47,10 +44,7 @@ class Horizontal:
 
     @property
     def points(self) -> tuple[Array, Array]:
-        """Latitude and longitude of every point, last dimension fastest, shape (n,).
-
-        Points that have none are put to one that has both: nothing can have been observed there.
-        """
+        """Latitude and longitude (n,) of every point; one that has none is put to one that has both."""
         latitude, longitude = np.clip(self._flat(self.latitude), -90.0, 90.0), self._flat(self.longitude)
         nowhere = self.nowhere
         if nowhere.any():
@@ -145,8 +139,7 @@ def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
     if len(fields) != 1:
         raise ArgumentError(
             f"the dataset has {len(fields)} variables on its latitudes and longitudes "
-            f"({', '.join(map(repr, fields)) or listed}); say which "
-            'one is meant: value="NAME".'
+            f"""({", ".join(map(repr, fields)) or listed}); say which one is meant: value="NAME"."""
         )
     return given[fields[0]]
 

@@ -27,9 +27,8 @@ def fixed_numbers(
         if chord > LONGEST_CHORD:
             raise ArgumentError(
                 f"lengthscale is {chord:g}, a chord of the unit sphere, whose diameter is 2; expected a "
-                f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a field "
-                "that varies like a trend, comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, "
-                "variance=1.0)."
+                f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a trend, "
+                "comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
             )
     chords += [chord_of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
     found = {"lengthscale": chords, "variance": _each("variance", variance)}
@@ -55,8 +54,7 @@ def numbers_of(kernel: Kernel, given: Mapping[str, object]) -> dict[str, list[fl
     """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
     if given:
         raise ArgumentError(
-            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given; "
-            "expected one or the other."
+            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it."
         )
     check_chords("kernel", kernel)
     return {

@@ -762,8 +762,7 @@ class Kriging:
             )
         if in_time:
             raise ArgumentError(
-                f"at is {self.at!r}, and arrays have no times; expected a table or an object of xarray that "
-                "has some."
+                f"at is {self.at!r}, and arrays have no times; expected a table or an object of xarray."
             )
         X, static = observations, cast("Mapping[str, Array]", {})
         if isinstance(X, DataFrameLike):
@@ -834,8 +833,7 @@ class Kriging:
         others += ["drift"] if self.drift is not None else []
         if others:
             raise ArgumentError(
-                f"prior and {' and '.join(others)} were both given; a prior fixes every number. "
-                "Leave one out."
+                f"prior and {' and '.join(others)} were both given; a prior fixes every number."
             )
 
     def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:

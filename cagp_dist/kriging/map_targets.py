@@ -183,10 +183,7 @@ def of_grid(resolution_degrees: float, region: tuple[float, float, float, float]
 
 
 def region_of(observed: ObservedObject) -> tuple[float, float, float, float]:
-    """North, west, south and east edge of what the observations cover, longitudes in their convention.
-
-    Whole degrees, outward; the globe where they lie around it.
-    """
+    """North, west, south and east of the observations in whole degrees, or those of the globe."""
     latitude, longitude = observed.source_degrees
     start, gap = widest_gap(longitude)
     eastern = bool((longitude > 180.0).any())  # 0..360
@@ -245,10 +242,7 @@ def _static_of_object(
 
 
 def as_cells(targets: Targets, observed: ObservedObject) -> Targets:
-    """Means over the cells of a grid, with edges half way between its points, in place of values at these.
-
-    Cells end at the poles. They have one node more along a side than observed places, two to eight.
-    """
+    """Means over the cells of a grid, which end half way between its points and at the poles."""
     if targets.axes is None:
         raise ArgumentError(
             'kind is "cells", but the targets are places, which have no cells; expected a resolution, a '

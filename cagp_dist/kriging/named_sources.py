@@ -28,10 +28,7 @@ def is_source(observations: object) -> TypeGuard[str]:
 def open_named(
     source: str, *, value: str | None, units: str | None, missing: Marks, where: Mapping[str, object] | None
 ) -> xr.DataArray:
-    """Fetch the field of a source, or what ``where`` chooses of it.
-
-    Downloads are kept below ``~/.cache``, or ``XDG_CACHE_HOME``; nothing else is.
-    """
+    """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
     asked: dict[str, Any] = dict(where or {})
     if "time" in asked:
         raise ArgumentError('where has "time"; expected "times", dates in ISO 8601: ["2017-04-27T12:00"].')

@@ -87,10 +87,7 @@ def observe(
     static: Collection[str] = (),
     in_time: bool = False,
 ) -> ObservedObject:
-    """Take observations from an xarray object, or from a table by `cagp_dist.tables.read_table`.
-
-    In time each value is a point of its own, with its moment; else there is a field for each time.
-    """
+    """Take observations of an xarray object, table or source; in time each value is a point."""
     if is_source(source):
         if isinstance(noise_std, str):
             raise ArgumentError(
@@ -104,8 +101,7 @@ def observe(
     if isinstance(source, (xr.DataArray, xr.Dataset)):
         if where is not None:
             raise ArgumentError(
-                f"where is {where!r}, which chooses rows of a table; of xarray objects select before: "
-                "data.sel(...)."
+                f"where is {where!r}, which chooses rows of a table; of xarray select before: data.sel(...)."
             )
         observed = _from_xarray(
             source,
@@ -229,8 +225,7 @@ def check_every_field(observed: Observations) -> None:
         dates = observed.dates(empty)
         which = f"field {empty[0]}" if dates is None else f"the field of {shown_time(dates[0])}"
         raise ArgumentError(
-            f"{which} has no observation ({empty.size} of {observed.fields} have none); expected one at "
-            "least. Leave these fields out."
+            f"{which} has no observation ({empty.size} of {observed.fields} have none); leave these out."
         )
 
 
@@ -357,13 +352,8 @@ def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:
 def _noise(
     source: xr.DataArray | xr.Dataset, noise_std: str | float | None, where: Horizontal, units: str
 ) -> Array | None:
-    """Noise of each place in the units of the values, if it is a variable of the dataset.
-
-    A number is the same everywhere.
-    """
-    if noise_std is None:
-        return None
-    if not isinstance(noise_std, str):
+    """Noise of each place in the units of the values, if it is a variable of the dataset."""
+    if not isinstance(noise_std, str):  # a number is the same everywhere
         return None
     if not isinstance(source, xr.Dataset) or noise_std not in source.data_vars:
         there = ", ".join(map(repr, getattr(source, "data_vars", ()))) or "none"

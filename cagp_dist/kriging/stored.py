@@ -4,8 +4,7 @@
 
     observations  --blocks-->  sorted by place  --regions-->  map, chunk by chunk  --rename-->  output
 
-Blocks and regions are tasks of executors, which read and write the stores themselves. Beside the output lies
-``.NAME.work`` until the map is there; the same call goes on from what that has.
+Blocks and regions are tasks, which read and write the stores. The same call goes on from ``.NAME.work``.
 """
 
 import datetime as dt
@@ -202,7 +201,8 @@ def krige_store(
     started = time.perf_counter()
     with open_workers(executor) as workers:
         limit = workers.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        size = Sizes(n, shape, cells, source.columns, _stored_chunk(opened), solver, workers.workers, limit)
+        chunk = max((each.encoding.get("chunks") or each.shape)[0] for each in opened.variables.values())
+        size = Sizes(n, shape, cells, source.columns, chunk, solver, workers.workers, limit)
         plan = size.plan(shares_memory=workers.shares_memory)
         if on_plan is not None:
             on_plan(plan)
@@ -351,10 +351,9 @@ class Sizes:
         peak = self.workers * task + boxes
         disk = 8 * self.n * (self.columns + 3)
         method = (
-            f"{self.solver.neighbours:,} nearest neighbours from store to store, "
-            f"{counted(blocks, 'block')} of observations, {counted(regions, 'region')} of "
-            f"{' x '.join(map(str, self.cells))} cells, {bytes_text(task)} a task, "
-            f"{bytes_text(disk)} of disk meanwhile"
+            f"{self.solver.neighbours:,} nearest neighbours from store to store, {counted(blocks, 'block')} "
+            f"of observations, {counted(regions, 'region')} of {' x '.join(map(str, self.cells))} cells, "
+            f"{bytes_text(task)} a task, {bytes_text(disk)} of disk meanwhile"
         )
         if peak > self.limit:
             raise BudgetError(
@@ -367,13 +366,6 @@ class Sizes:
         )
         entries = self.solver.work(self.n, q)[0]
         return plan_without_tiles(demand, method, None, peak, entries, self._flops, blocks + regions)
-
-
-def _stored_chunk(opened: xr.Dataset) -> int:
-    """Observations of the largest chunk of the variables."""
-    return max(
-        (variable.encoding.get("chunks") or variable.shape)[0] for variable in opened.variables.values()
-    )
 
 
 def _key(
@@ -399,8 +391,7 @@ def _there(output: Path, key: str, observations: str) -> xr.Dataset:
             return found
         found.close()
     raise ArgumentError(
-        f"output {output} is there already, and not what this call makes of these observations. Remove it, "
-        "or choose another."
+        f"output {output} is there already, and not what this call makes of these observations. Remove it."
     )
 
 

@@ -4,81 +4,49 @@
 
     Observations --fit_model--> FittedModel --plan_solves, predict_fields--> Prediction --> recalibrate_map
 
-- `observations`: places, values with gaps, noise; unit vectors and patterns of gaps. `grid_places`: the
-  latitude-longitude grid that points are most of. `map_points`: where a map is wanted.
-- `split`: which places are observed, and which are held out.
-- `fitting`: which places and times decide kernel and noise, and the fit of these. `fitted_model`: all that
-  is known or fitted of a prior; `map_mean`: its mean. `integration`: numbers integrated over.
-- `field_solves`: solves of all times at points of all kinds, as jobs have them; `solve_plans`: which solver,
-  and plans of solves that are not done now.
-- `map_solves`: a planned solve for each pattern of gaps, and what they predict. `map_samples`: draws.
-- `cross_validation`: each place predicted from other folds. `map_recalibration`: errors correct error bars.
-- `resources`: an executor and its memory. `narration`: what is said meanwhile. `defaults`: the numbers that
-  decide where nobody says, with reasons.
+- `observations`, `grid_places`, `map_points`, `split`: places, values, gaps and noise; the grid that points
+  are most of; where a map is wanted; what is held out.
+- `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of numbers; the prior; its mean; laws
+  whose numbers are integrated over. `maps_at_times`, `neighbours_in_time`: all times together.
+- `field_solves`, `solve_plans`: solves of all times at once, as jobs have them, and plans of solves to come.
+- `map_solves`, `map_samples`: a planned solve for each pattern of gaps, what it predicts, and draws.
+- `cross_validation`, `map_recalibration`: places predicted from other folds; errors correct error bars.
+- `resources`, `narration`, `defaults`: workers and memory; what is said meanwhile; numbers that decide.
 
-Nothing here knows of job files, tables, xarray or published runs. `cagp_dist.kriging` and
-`cagp_dist.service` bring the observations, and give what comes out the form that their users asked for. What
-they need of solvers, likelihoods and posteriors they have from here.
+Nothing here knows of job files, tables, xarray or published runs: `cagp_dist.kriging` and `cagp_dist.service`
+bring the observations. What these need of solvers, likelihoods and posteriors they have from here.
 """
 
-from cagp_dist.likelihood.exact.integrated import (
-    MOST_FLAT,
-    Held,
-    Hyperparameters,
-    Integrated,
-    SharedFields,
-    integrate,
-    reason,
-    way_of,
-    why_not,
-)
-from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
-from cagp_dist.likelihood.negligible import noise_is_negligible
-from cagp_dist.likelihood.numbering import NAMES, Model, Numbering
-from cagp_dist.mapping.grid_places import GridPlaces
-from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
-from cagp_dist.mapping.split import Split
-from cagp_dist.posterior.coefficients import check_estimable
-from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.posterior.result import Progress
-from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
-from cagp_dist.solvers.engine.affine import Affine
-from cagp_dist.solvers.interface import LinearMean
-from cagp_dist.solvers.registry import SOLVERS, solver_name
-
-__all__ = [
-    "MOST_FLAT",
-    "NAMES",
-    "SOLVERS",
-    "Affine",
-    "BlockGaussSeidel",
-    "Cholesky",
-    "FitProgress",
-    "FitResult",
-    "GridPlaces",
-    "Held",
-    "Hyperparameters",
-    "Integrated",
-    "LinearMean",
-    "Model",
-    "Neighbours",
-    "Numbering",
-    "Observations",
-    "Progress",
-    "Resources",
-    "Rings",
-    "SharedFields",
-    "Solver",
-    "Split",
-    "Status",
-    "check_estimable",
-    "each",
-    "fields_by_pattern",
-    "integrate",
-    "noise_is_negligible",
-    "reason",
-    "solver_name",
-    "way_of",
-    "why_not",
-]
+from cagp_dist.likelihood.exact.integrated import MOST_FLAT as MOST_FLAT
+from cagp_dist.likelihood.exact.integrated import Held as Held
+from cagp_dist.likelihood.exact.integrated import Hyperparameters as Hyperparameters
+from cagp_dist.likelihood.exact.integrated import Integrated as Integrated
+from cagp_dist.likelihood.exact.integrated import SharedFields as SharedFields
+from cagp_dist.likelihood.exact.integrated import integrate as integrate
+from cagp_dist.likelihood.exact.integrated import reason as reason
+from cagp_dist.likelihood.exact.integrated import way_of as way_of
+from cagp_dist.likelihood.exact.integrated import why_not as why_not
+from cagp_dist.likelihood.fit_result import FitProgress as FitProgress
+from cagp_dist.likelihood.fit_result import FitResult as FitResult
+from cagp_dist.likelihood.fit_result import each as each
+from cagp_dist.likelihood.negligible import noise_is_negligible as noise_is_negligible
+from cagp_dist.likelihood.numbering import NAMES as NAMES
+from cagp_dist.likelihood.numbering import Model as Model
+from cagp_dist.likelihood.numbering import Numbering as Numbering
+from cagp_dist.mapping.grid_places import GridPlaces as GridPlaces
+from cagp_dist.mapping.observations import Observations as Observations
+from cagp_dist.mapping.resources import Resources as Resources
+from cagp_dist.mapping.split import Split as Split
+from cagp_dist.posterior.coefficients import check_estimable as check_estimable
+from cagp_dist.posterior.patterns import fields_by_pattern as fields_by_pattern
+from cagp_dist.posterior.result import Progress as Progress
+from cagp_dist.solvers import BlockGaussSeidel as BlockGaussSeidel
+from cagp_dist.solvers import Cholesky as Cholesky
+from cagp_dist.solvers import Neighbours as Neighbours
+from cagp_dist.solvers import Rings as Rings
+from cagp_dist.solvers import Solver as Solver
+from cagp_dist.solvers import Status as Status
+from cagp_dist.solvers.engine.affine import Affine as Affine
+from cagp_dist.solvers.interface import LinearMean as LinearMean
+from cagp_dist.solvers.registry import SOLVERS as SOLVERS
+from cagp_dist.solvers.registry import solver_name as solver_name

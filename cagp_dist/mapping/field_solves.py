@@ -29,20 +29,13 @@ SAMPLES_OF_MAP = 0x6D6170  # Names the stream of random numbers of samples of ma
 
 
 @dataclass(frozen=True)
-class Execution:
+class Execution(Resources):
     """Where and within what a solve is done, and who hears of it."""
 
-    executor: Executor
-    memory_limit_bytes: int | None = None
     checkpoints: SolveCheckpoints | None = None
     weights: WeightStore | None = None  # where the weights of targets are kept
     on_plan: Callable[[Plan], None] = lambda plan: None
     progress: Callable[[float | None, str], None] = lambda fraction, text: None
-
-    @property
-    def resources(self) -> Resources:
-        """Where, and with how much memory."""
-        return Resources(self.executor, self.memory_limit_bytes)
 
     def within(self, name: str) -> "Execution":
         """Give a part of the solve checkpoints of its own."""
@@ -156,12 +149,15 @@ def solve(
     fine_mean = None
     if X_mean is not None and isinstance(solver, LinearMean):
         progress(1.0, f"mean at {len(X_mean):,} more points")
+        done: Solver = solver
+        if isinstance(solver, Affine):
+            done = replace(solver, iterations=steps[-1].iteration, computational_share=None)
         fine_mean = posterior_mean(
             prior,
             X,
             y,
             X_mean,
-            solver=_all_iterations(solver, steps[-1].iteration),
+            solver=done,
             iterations_by_target=_iterations(posteriors[0], mean_like),
             executor=execution.executor,
             memory_limit_bytes=execution.memory_limit_bytes,
@@ -219,13 +215,6 @@ def _said(state: Progress, **counts: tuple[int, int]) -> str:
         "iteration": (state.iteration, state.iterations),
     }
     return ", ".join(f"{name} {i} of {n}" for name, (i, n) in counted.items() if n > 1)
-
-
-def _all_iterations(solver: Solver, iterations: int) -> Solver:
-    """Give a solver that does so many iterations, where it has any."""
-    if not isinstance(solver, Affine):
-        return solver
-    return replace(solver, iterations=iterations, computational_share=None)
 
 
 def sampled_map(

@@ -109,10 +109,7 @@ class FittedModel:
 
 
 def families(kernel: KernelLike) -> tuple[Family, ...]:
-    """Families of the parts of a kernel that is given by its name, by classes, or with its numbers.
-
-    One that is to be chosen stands for the one that is kept where nothing is fitted.
-    """
+    """Families of the parts of a kernel; of one that is to be chosen, those kept without a fit."""
     if chosen_by(kernel) is not None:
         return CANDIDATES[:1]
     if isinstance(kernel, str):
@@ -140,10 +137,7 @@ def fit_model(
     resources: Resources,
     narrator: Narrator,
 ) -> FittedModel:
-    """Fit what is not known of kernel and noise to the observed places, by maximum likelihood.
-
-    ``fixed`` has the "lengthscale" and "variance" of each part of the kernel, where these are known.
-    """
+    """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood."""
     parts = families(kernel)
     known = known_noise(observed, split.observed, noise_std)
     least = float(known.min())
@@ -173,7 +167,15 @@ def fit_model(
         deviating=known.ndim > 0,
         kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
     )
-    narrator.expect(_outlook(size, resources.executor.workers))
+    narrator.expect(
+        Outlook(
+            "fit",
+            f"kernel and noise by {size.points:,} observations",
+            fit_seconds(size, workers=resources.executor.workers),
+            0,
+            "Give lengthscale_km, variance and noise_std, which are then not fitted, or fewer observations.",
+        )
+    )
     narrator.announce()
     with narrator.stage("fit") as report:
         course = FitCourse(size, resources.executor.workers)
@@ -195,17 +197,6 @@ def fit_model(
         reasons["noise_variance"] = "no nugget was found beside the known noise"
     return FittedModel(
         result.prior.kernel, known + nugget, mean, result, fitted_to, reasons, known_noise=known
-    )
-
-
-def _outlook(size: FitSize, workers: int) -> Outlook:
-    """Say what a fit is going to take."""
-    return Outlook(
-        "fit",
-        f"kernel and noise by {size.points:,} observations",
-        fit_seconds(size, workers=workers),
-        0,
-        "Give lengthscale_km, variance and noise_std, which are then not fitted, or fewer observations.",
     )
 
 

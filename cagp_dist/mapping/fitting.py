@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -60,24 +59,11 @@ class Sites:
         return f"exact, by the rings of the grid{gaps}"
 
 
-class FittedNumbers(NamedTuple):
-    """What was fitted: the result, and the noise variance beside the known one."""
-
-    result: FitResult
-    nugget: float
-
-
 def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> Sites:
     """Choose of some places (ascending) and all times those that decide, and how their likelihood is found.
 
-    - A whole latitude-longitude grid (its pole rows are left out): exactly, by its rings.
-    - Up to `MOST_DENSE` points: exactly, by a dense factor.
-    - A grid of up to 300,000 points of which at most 5,000, and half of all, are missing: exactly, by its
-      rings.
-    - More: by Vecchia's likelihood, of a sample of whose conditionals if the points are very many.
-
-    All of these give the same bits for every executor. With gaps, some times decide and the points at which
-    all of these were observed (`cagp_dist.posterior.patterns.shared_places`).
+    Exactly by rings where a grid is whole or nearly so, exactly by a dense factor up to `MOST_DENSE` points,
+    else by Vecchia's likelihood. With gaps, some times decide, and the points that all of these have.
     """
     chosen, times, present = places, np.arange(observed.fields), observed.present[:, places]
     if not present.all():
@@ -104,10 +90,7 @@ def _spread(times: Indices, points: int) -> Indices:
 def grid_of_most(
     latitude_degrees: Array, longitude_degrees: Array
 ) -> tuple[LatLonGrid, Indices, Indices] | None:
-    """Find the full-circle grid of which points (n,) are all or nearly all, pole rows left out.
-
-    Returns the grid, which points are in it, and where.
-    """
+    """Find the full-circle grid that points but poles nearly fill: it, which are in it, and where."""
     chosen = np.flatnonzero(~is_pole(latitude_degrees))
     latitude, longitude = latitude_degrees[chosen], longitude_degrees[chosen]
     found = grid_if_any(latitude, longitude) if chosen.size else None
@@ -146,14 +129,11 @@ def fit_numbers(
     resources: Resources,
     progress: Callable[[FitProgress], None],
     checkpoints: SolveCheckpoints | None = None,
-) -> FittedNumbers:
+) -> tuple[FitResult, float]:
     """Fit what is not held of kernel and noise, with a mean of the fields at the sites' times.
 
-    All times are replicates of one prior. Where the noise of the measurements is known, ``known`` () or of
-    each place (n,), what is fitted of the noise variance is ``least``, the known one of the least noisy
-    place, with a nugget on top; that place may not be among the sites. Coefficients of a mean that is
-    estimated count as unknown (REML); the values are centred by least squares before, which changes rounding
-    alone.
+    Where noise is known, ``known`` () or (n,), what is fitted is ``least``, its least, with a nugget on top,
+    which comes with the result.
     """
     values, bounds = residuals_at(sites, observed, mean), dict(held or {})
 
@@ -174,7 +154,7 @@ def fit_numbers(
 
     if least == 0.0 or NOISE in bounds:
         result = fitted(bounds or None)
-        return FittedNumbers(result, result.prior.noise_number - least)
+        return result, result.prior.noise_number - least
     most = 2.0 * least + 4.0 * float(np.var(values))
     result = fit_beside_known_noise(fitted, known=least, most=most, others=bounds)
-    return FittedNumbers(result, max(result.prior.noise_number - least, NO_NUGGET * least))
+    return result, max(result.prior.noise_number - least, NO_NUGGET * least)

@@ -42,10 +42,7 @@ class GridPlaces(NamedTuple):
         return found.reshape(self.grid.shape)
 
     def size(self, there: Mask, targets: Array | LinearFunctionals | None = None) -> GridSize:
-        """Size of the grid that a solver works on, where some of the points (n,) were observed.
-
-        With targets on the unit sphere (q, 3) it says how many of them are points of the grid.
-        """
+        """Size of the grid that a solver works on; targets (q, 3) that are points of it are counted."""
         observed = self.mask(there)
         rows = np.asarray(observed.any(axis=1))
         kept = self.grid.of_rows(rows)

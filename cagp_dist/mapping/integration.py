@@ -74,8 +74,7 @@ def with_numbers_integrated(
     if (obstacle := why_not(learned.kernel, patterns, held, solver=solver, exact=exact)) is not None:
         if asked == "integrate":
             raise ArgumentError(
-                f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in", or '
-                "change that."
+                f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in".'
             )
         return replace(learned, numbers=f"plugged in: {obstacle}")
     narrator.expect(
@@ -159,10 +158,7 @@ def law_of_observations(
     targets: MapPoints,
     noise_variance: Array,
 ) -> Predictive:
-    """Law (T, q) of observations at targets whose known noise, or all noise, is ``noise_variance``.
-
-    Shapes: ``noise_variance`` () or (q,).
-    """
+    """Law (T, q) of observations at targets, whose noise variance, or what is known of it, is () or (q,)."""
     found = learned.integrated
     if found is None:
         return Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise_variance))

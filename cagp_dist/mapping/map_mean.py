@@ -26,7 +26,7 @@ def is_estimated(mean: MeanLike) -> bool:
 def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
     """Prior mean of fields that were observed at the same places."""
     if callable(mean):
-        return partial(_columns, mean, fields)
+        return partial(columns_of, mean, fields)
     if not isinstance(mean, str):
         return mean
     family = mean_family(mean, variable=observed.variable.name)
@@ -38,7 +38,7 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     return fitted if (factor, offset) == (1.0, 0.0) else partial(_converted, fitted, factor, offset)
 
 
-def _columns(mean: Callable[[Array], ArrayLike], columns: Indices, X: Array) -> Array:
+def columns_of(mean: Callable[[Array], ArrayLike], columns: Indices, X: Array) -> Array:
     """Give some columns at unit vectors X (n, 3) of a mean that differs between fields: (n,) or (n, T)."""
     values = np.asarray(mean(X))
     return values if values.ndim == 1 or values.shape[1] == 1 else values[:, columns]
@@ -58,8 +58,7 @@ def _into_units_of(family: MeanFamily, observed: Observations) -> tuple[float, f
     if found is None:
         raise ArgumentError(
             f"the mean is in {family.units!r} and the observations are in {observed.units!r}; expected units "
-            'that convert. Name those of the observations, units="...", convert one of them, or take another '
-            "mean."
+            'that convert. Name those of the observations, units="...", or take another mean.'
         )
     low, high = float(np.nanmin(observed.values)), float(np.nanmax(observed.values))
     unstated = not observed.units and not variable.is_temperature

@@ -115,7 +115,6 @@ def _root(covariance: Array, variance: float) -> Array:
         return np.asarray(np.linalg.cholesky(jittered))
     except np.linalg.LinAlgError as error:
         raise NumericalError(
-            "the covariance of the targets is not positive definite, so that no samples can be drawn: "
-            "targets nearly coincide, or the noise is too small. Take a coarser "
-            "resolution, or a larger noise_std."
+            "the covariance of the targets is not positive definite, so that none can be drawn: targets "
+            "nearly coincide, or the noise is too small. Take a coarser resolution, or a larger noise_std."
         ) from error

@@ -119,10 +119,7 @@ def plan_solves(
     full_covariance: bool = False,
     samples: int = 1,
 ) -> list[PlannedSolve]:
-    """Choose the solver of each pattern of gaps, and plan it; of so many right-hand sides for each field.
-
-    ``kernel_parts`` are the terms of the kernel.
-    """
+    """Choose the solver of each pattern of gaps, and plan it for so many right-hand sides of each field."""
     if isinstance(solver, str) and solver != "auto" and solver not in NAMED_SOLVERS:
         raise ArgumentError(
             f"solver is {solver!r}; expected {alternatives(['auto', *NAMED_SOLVERS])}, or a solver such as "
@@ -168,10 +165,7 @@ def _grid(observed: Observations) -> GridPlaces | None:
 def outlook_of(
     solves: Sequence[PlannedSolve], *, iterations: int | None = None, times: int = 1, stage: str = "solve"
 ) -> Outlook:
-    """Say what solves are going to take, one after the other; all of them so many ``times``.
-
-    ``iterations`` is about how many those take that stop early, where that is known.
-    """
+    """Say what solves take, all of them ``times``; those that stop early about ``iterations``."""
     seconds = times * sum(solve.seconds(iterations if solve.stops_early else None) for solve in solves)
     longest = max(solves, key=lambda solve: solve.seconds())
     plan = longest.plan
@@ -198,8 +192,8 @@ def expected_sweeps(
 ) -> int | None:
     """Find out about how many sweeps are needed where solves stop early; None where none does.
 
-    The largest one is tried at few targets with its blocks thinned, and the noise with them: what links the
-    blocks to each other is then much the same. As fine structure is lost, the number is doubled.
+    By few targets and thinned blocks, with the noise thinned: what links blocks is then much the same. Fine
+    structure is lost, and the number doubled.
     """
     early = [solve for solve in solves if solve.stops_early and solve.demand.q > 0]
     if not early:
@@ -238,11 +232,7 @@ def predict(
     iterations: int | None = None,
     report: Callable[[float], None] = no_op,
 ) -> Prediction:
-    """Condition each field on its observations, at the targets, by solves that were planned.
-
-    Fields with the same gaps share a solve. Each has an observation at least. ``report`` is called with the
-    part that is done; ``iterations`` is about how many of them are needed, where that is known.
-    """
+    """Condition each field on its observations, at the targets; ``report`` gets the part that is done."""
     T, q = observed.fields, len(targets.X)
     mean, variance = np.empty((T, q)), np.empty((T, q))
     computational: Array | None = np.empty((T, q))
@@ -314,12 +304,9 @@ def sample_fields(
     solves: Sequence[PlannedSolve],
     resources: Resources,
 ) -> tuple[Array, Status, tuple[str, ...]]:
-    """Draw each field at the targets, pathwise, a right-hand side for each draw (math 1.5).
+    """Draw each field at the targets, pathwise (math 1.5): draws (size, T, q), status, and solvers.
 
-    Returns draws (size, T, q), how the solves ended, and the solvers that were used.
-
-    Block Gauss-Seidel that was not asked for with its settings does `USUAL_SWEEPS` sweeps: where to stop
-    follows from variances, which are not worked out here.
+    Block Gauss-Seidel that was asked for by its name does `USUAL_SWEEPS`: no variances say where to stop.
     """
     T, q, names = observed.fields, len(targets.X), []
     draws = np.empty((size, T, q))

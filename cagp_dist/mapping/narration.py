@@ -38,11 +38,7 @@ class Outlook:
 
 @dataclass
 class _Now:
-    """The stage that is being worked on, when it began, and which part of it is done, as far as it says.
-
-    ``shown`` is the part that was shown last: a fit that begins again elsewhere steps back, what is shown
-    does not.
-    """
+    """The stage that is worked on; ``shown`` is the part that was shown last, which does not step back."""
 
     stage: str
     started: float = field(default_factory=monotonic)
@@ -51,11 +47,7 @@ class _Now:
 
 
 class Narrator:
-    """Says what is going to be done and how far it is; a context manager, for one call.
-
-    Planned work above a time limit is refused. ``workers`` are the threads of this process that the work is
-    planned for.
-    """
+    """Says what is going to be done and how far it is; refuses what is planned to take too long."""
 
     def __init__(self, *, shown: bool, time_limit_seconds: float | None, workers: int) -> None:
         if not isinstance(shown, bool):

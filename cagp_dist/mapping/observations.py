@@ -108,12 +108,7 @@ class Observations:
     ) -> Self:
         """Take fields (T, P, Q) on axes (P,) and (Q,) of any order, with noise (P, Q) where it is known.
 
-        The Q points of a pole row are one place; kept as Q observations they would make the Gram matrix
-        singular up to the noise and weigh that place Q times. They are replaced by their mean. In a
-        reanalysis all copies are equal and the mean is that value. In a conservatively regridded field they
-        are averages over the sectors of the polar cap, all of equal area, so that the mean is the average
-        over the cap; this is no error, and is noted in the log. A component of a vector has no one value
-        there.
+        The points of a pole row are one place, the mean of them; of a component of a vector, no value.
         """
         rows, columns = latitude_degrees.size, longitude_degrees.size
         latitude = np.repeat(latitude_degrees, columns)
@@ -223,10 +218,7 @@ class Observations:
         return replace(self, values=values)
 
     def in_space_and_time(self, moments: Times) -> Self:
-        """Take each value as a point in space and time, with the moments (T,) of the fields.
-
-        Of rows, which are one field, with those (n,) of the places.
-        """
+        """Take each value as a point in space and time, with moments (T,) of the fields, or (n,) of rows."""
         fields, places = np.nonzero(self.present)
         own = moments[places] if self.fields == 1 and moments.size == self.values.size else moments[fields]
         origin = own.min()

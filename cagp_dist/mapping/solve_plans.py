@@ -60,10 +60,7 @@ def choose_solver(
     *,
     folds: Indices | None = None,
 ) -> Solver:
-    """Choose a solver for the observed points (n,): an exact one where that is cheap, else neighbours.
-
-    ``folds`` (n,) are those of a cross-validation, in the order of ``train``.
-    """
+    """Choose an exact solver where it is cheap, else neighbours; ``folds`` (n,) in the order of ``train``."""
     times = points.fields
     places = grid_if_any(points.latitude_degrees[train], points.longitude_degrees[train])
     if places is None:

@@ -17,7 +17,6 @@ class Split:
 
     observed: Indices  # (n,)
     held_out: Indices = field(default_factory=lambda: np.arange(0))  # (q,), scored
-    calibration: Indices = field(default_factory=lambda: np.arange(0))  # whose errors correct error bars
     folds: Indices | None = None  # (q,): the fold of each held-out place, if all of these are observed
 
     @classmethod
@@ -30,10 +29,7 @@ class Split:
         days: bool = False,
         seed: int,
     ) -> Self:
-        """Hold out each place with a value once, in blocks, or by the days of points in space and time.
-
-        In the order of the source; without a count each block or day by itself.
-        """
+        """Hold out each place with a value once, by blocks or days; without a count one by one."""
         places = observed.there[np.argsort(observed.source_index[observed.there])]
         generator = np.random.default_rng(seed)
         if days:

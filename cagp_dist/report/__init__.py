@@ -87,9 +87,6 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
 
 
 def report_page(run_path: Path) -> Path:
-    """Where the report of a run is written unless one says otherwise.
-
-    ``OUT/report/<run_key>/report.html`` for ``OUT/runs/<run_key>.zarr``; beside a run that was moved.
-    """
+    """Where the report of a run is written by itself: below ``OUT``, or beside a moved run."""
     folder = run_path.absolute().parent
     return (folder.parent if folder.name == "runs" else folder) / "report" / run_path.stem / "report.html"

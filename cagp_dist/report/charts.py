@@ -41,10 +41,7 @@ LABEL_ROOM, NOTE_ROOM = 0.2, 0.36
 
 
 def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Drawing]:
-    """Draw ``pit``, as tall as the map beside it, and what else the run has.
-
-    These are ``reliability`` and ``strata``, ``simulation``, ``convergence``, ``times`` and ``regions``.
-    """
+    """Draw ``pit``, as tall as the map beside it, and what else the run has."""
     scored = run.calibration
     by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
     heading = "Are the error bars honest? PIT histogram"
@@ -104,10 +101,7 @@ def _histogram(
 
 
 def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
-    """RMSE and negative log likelihood after each iteration, iteration 0 being the prior.
-
-    They are those of the Gaussian laws, also of a run whose published ones are ``recalibrated``.
-    """
+    """RMSE and NLL of the Gaussian laws after each iteration; iteration 0 is the prior."""
     which = (
         f"Scores at the test points{', not recalibrated' if recalibrated else ''}; iteration 0 is the prior. "
     )
@@ -120,9 +114,8 @@ def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: b
         "convergence",
         figure,
         f"RMSE from {_plain(trace.rmse[0], units)} {spoken(units)} of the prior to "
-        f"{_plain(trace.rmse[-1], units)} after "
-        f"{int(trace.iteration[-1])} iterations; negative log likelihood from {trace.nll[0]:.2f} to "
-        f"{trace.nll[-1]:.2f}.",
+        f"{_plain(trace.rmse[-1], units)} after {int(trace.iteration[-1])} iterations; negative log "
+        f"likelihood from {trace.nll[0]:.2f} to {trace.nll[-1]:.2f}.",
     )
 
 
@@ -210,12 +203,7 @@ def _plain(value: float, units: str) -> str:
 
 
 def window(values: Array) -> tuple[float, float, int]:
-    """Limits of the ordinate, and where the prior (the first value) lies: 1 above them, -1 below, 0 inside.
-
-    The prior is often ten times worse than the first iteration; on a common axis the iterations would
-    be one flat line. It is left out if it lies further from the rest than 0.8 of their range, and room
-    is made at its side for a note that names it.
-    """
+    """Limits of the ordinate; a prior, the first, that is far off is above (1) or below them (-1)."""
     rest = values[1:] if len(values) > 1 else values
     low, high = float(rest.min()), float(rest.max())
     span = max(high - low, 1e-3 * max(abs(high), 1e-6))

@@ -112,10 +112,7 @@ def save_png(drawing: Drawing, directory: Path) -> Path:
 
 
 def inline_svg(drawing: Drawing) -> Markup:
-    """Figure as an ``<svg>`` element: as wide as its box, readable aloud, coloured by CSS variables.
-
-    Matplotlib escapes the text that it draws. The one rule of its style sheet is in that of the page.
-    """
+    """Figure as an ``<svg>`` element: as wide as its box, readable aloud, coloured by CSS variables."""
     import matplotlib as mpl
 
     buffer = io.StringIO()

@@ -41,10 +41,7 @@ class ColourScale:
 
 
 def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, ColourScale]:
-    """Colours of the maps, for values of the time that is drawn or of all times; units as published.
-
-    There is none for ``computational`` where nothing is left to compute.
-    """
+    """Colours of the maps by values of the times that are drawn; no ``computational`` where it is nothing."""
     variable, unit = run.variable, spoken(run.variable.units)
     label = f"{variable.long_name} [{unit}]" if unit else f"{variable.long_name} "
     if variable.is_temperature:
@@ -67,15 +64,9 @@ def shown_mean(run: PublishedRun, mean: Array) -> Array:
 def draw_maps(
     run: PublishedRun, scales: Mapping[str, ColourScale] | None = None, *, varying: Container[str] = ERRORS
 ) -> list[Drawing]:
-    """Draw the maps of the first time: ``mean``, ``std``, ``residual``, ``computational`` and ``scale``.
+    """Draw the maps of the first time: mean, std and residual; computational and scale if there.
 
-    The last two are there if the run has them. With a grid, all but the residual are shaded bilinearly
-    between its points; without one they are dots at the test points, and nothing is interpolated.
-
-    ``scales`` are those of all times, see `map_scales`; without them the colours are for the first time.
-    ``varying`` says which of the error bars, ``std`` and ``computational``, are not one map for all times.
-
-    Cost: one raster of 1,200 pixels across for each shaded map, whatever the size of the grid.
+    ``scales`` are those of all times; ``varying`` says which error bars are not one map for all of these.
     """
     points, grid, frame = run.points, run.grid, map_frame(run)
     stamp = when(run.times[0])

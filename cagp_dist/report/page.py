@@ -152,10 +152,7 @@ def _shape(run: PublishedRun) -> str:
 
 
 def _pills(run: PublishedRun) -> list[tuple[str, str, str]]:
-    """How the solve ended and what the test points say of the error bars; no green beside a fault.
-
-    Each is a colour, a word and a sentence.
-    """
+    """Colour, word and sentence on the solve and on the error bars; no green beside a fault."""
     attributes = run.attributes
     status, verdict = attributes.text("status"), attributes.text("calibration_status")
     judged = {"consistent": "good", "undecided": "", "": ""}.get(verdict, "bad")
@@ -282,8 +279,7 @@ def _several(run: PublishedRun) -> dict[str, object]:
         "pooled": f"Not every place was observed at every time, and times with different gaps were solved "
         f"{apart}; scores and PIT pool all of them."
         if _has_gaps(run)
-        else "All times were observed at the same places and solved together; scores and PIT pool all of "
-        "them.",
+        else "All times were observed at the same places and solved together; scores and PIT pool them.",
         "caption": which,
         "inside": f"inside {tables.HEADLINE:.0%}",
         "rows": rows,

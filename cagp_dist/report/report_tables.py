@@ -54,10 +54,7 @@ class ByTime:
 
 
 def score_rows(run: PublishedRun) -> list[Row]:
-    """Name, value of this run, value of the prior, meaning; each again by area if that is not the same.
-
-    Of a recalibrated run, the value without recalibration comes second.
-    """
+    """Name, value of this run, before recalibration, of the prior, and meaning; by area if that differs."""
     rows: list[Row] = []
     units, scored = run.variable.units, run.calibration
     for name, title, form, meaning in SCORES:
@@ -152,10 +149,7 @@ def headline_coverage(run: PublishedRun) -> tuple[float, float, float]:
 
 
 def by_time(run: PublishedRun) -> ByTime:
-    """Score every time by itself; the predictive standard deviation includes the noise (math 10.3).
-
-    Scores of a time at which no test point has a value are NaN.
-    """
+    """Score every time by itself, noise included (math 10.3); NaN where no test point has a value."""
     found = np.full((4, len(run.times)), np.nan)
     for index, observed in enumerate(run.points.observed):
         there = ~np.isnan(observed)

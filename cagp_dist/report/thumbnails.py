@@ -48,10 +48,7 @@ class ThumbnailScale:
 
 
 def picture_of(run_path: Path) -> Picture | None:
-    """Take the map of a run, or its test points; None if it has neither or cannot be read.
-
-    Cost: one read of the mean at one time.
-    """
+    """Take the map of a run, or its test points; None if it has neither or cannot be read."""
     for group in ("map", "posterior"):
         if (run_path / group / "zarr.json").is_file():
             try:
@@ -138,10 +135,7 @@ def _picture(group: xr.Dataset) -> Picture | None:
 def nearest_cells(
     latitude_degrees: Array, longitude_degrees: Array, field: Array, longitude: Array, latitude: Array
 ) -> Array:
-    """Value of the cell that each place lies in, NaN outside all cells; the cells are equal.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (P,) and (Q,), ``field`` (P, Q).
-    """
+    """Value of the cell of a field (P, Q) that each place lies in, NaN outside; the cells are equal."""
     dy, dx = _spacing(latitude_degrees), _spacing(longitude_degrees)
     rows = np.floor((latitude - latitude_degrees[0]) / dy + 0.5)
     columns = np.floor(((longitude - longitude_degrees[0] + 0.5 * dx) % 360.0) / dx)

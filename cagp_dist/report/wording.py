@@ -97,15 +97,9 @@ def reading(
 ) -> str:
     """Say in one line what the shape of a PIT histogram means.
 
-    The outer tenth and the middle half are compared with a uniform histogram, and the outer intervals
-    with their neighbours. A difference counts when it is both larger than three binomial standard
-    errors and larger than 15 % (of the outer tenth), or a third of that (of the middle half): with many
-    points even a harmless difference is significant. Of a flat one, the smallest fault is named that so many
-    points would have shown. ``comparatives`` are what more of the quantity and less of it are called.
-
-    Errors of neighbours agree: ``design_effect`` is how many times more points there are than independent
-    ones that tell as much, at the level of coverage where that is most, and standard errors are larger by
-    its root.
+    A difference counts beyond three standard errors and 15 % (of the outer tenth; a third of that of the
+    middle half): with many points even a harmless one is significant. ``design_effect`` is how many times
+    more points there are than independent ones, as errors of neighbours agree.
     """
 
     def excess(count: float, of: float, share: float, noticeable: float) -> int:
@@ -147,11 +141,7 @@ def reading(
 
 
 def noticed_scale(points: int) -> float:
-    """Smallest factor by which error bars are too narrow that `reading` sees in 95 % of histograms.
-
-    Errors s times as large as stated put ``2 Phi(-1.645 / s)`` of the values into the outer tenth. Infinite
-    if not even a histogram of outer values alone would count.
-    """
+    """Smallest factor of too narrow error bars that `reading` sees in 95 % of histograms, or infinity."""
     from scipy.optimize import brentq
     from scipy.stats import binom, norm
 

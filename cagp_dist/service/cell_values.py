@@ -65,10 +65,7 @@ class CellGrid:
         return found
 
     def missed(self, X: Array, kernel: Kernel) -> Array:
-        """Variance of what is missed of a field with this kernel, at unit vectors X (n, 3), shape (n,).
-
-        ``k(x, x) - 2 w' k(C, x) + w' k(C, C) w``, with the four cells C around x and their weights w.
-        """
+        """Variance (n,) missed at X: ``k(x, x) - 2 w' k(C, x) + w' k(C, C) w``, cells C of weights w."""
         nodes = self._nodes(X)
         cells = unit_sphere(nodes.latitude_degrees.ravel(), nodes.longitude_degrees.ravel()).reshape(-1, 4, 3)
         together = np.concatenate([X[:, None, :], cells], axis=1)

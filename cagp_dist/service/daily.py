@@ -78,9 +78,8 @@ def _times(job: Job, observe: Observer) -> Times:
         )
         if times.size > 1 and isinstance(job.prior.fit_times, Newest):
             raise ConfigurationError(
-                f"[prior] fit_times are the newest ones, and there are {times.size} times: the prior of all "
-                'of them would change each day. Take times = "latest", or give fit_times as a window (from, '
-                "to), or the numbers of the prior."
+                f"[prior] fit_times are the newest ones, and there are {times.size} times, whose prior would "
+                'change each day. Take times = "latest", fit_times from and to, or the numbers of the prior.'
             )
         stage.summary = counted(times.size, "time")
     return times

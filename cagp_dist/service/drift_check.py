@@ -41,9 +41,8 @@ class DriftOfSeries:
             said = f"drift: the error bars are too {'narrow' if found.ratio > 1.0 else 'wide'}"
         return (
             f"{said}: over {count} times, {shown_time(self.times[0])} to {shown_time(self.times[-1])}, "
-            "errors are "
-            f"{found.ratio:.3f} times as large as the error bars say; chance explains {found.low:.3f} to "
-            f"{found.high:.3f} ({found.values:,} observations)"
+            f"errors are {found.ratio:.3f} times as large as the error bars say; chance explains "
+            f"{found.low:.3f} to {found.high:.3f} ({found.values:,} observations)"
         )
 
 
@@ -51,14 +50,12 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     """Compare the errors at held-out observations of the last times of a series with their error bars."""
     if last < FEWEST_TIMES:
         raise ConfigurationError(
-            f"{counted(last, 'time')} cannot decide whether error bars have drifted; expected --last "
-            f"{FEWEST_TIMES} or more."
+            f"{counted(last, 'time')} cannot decide on a drift; expected --last {FEWEST_TIMES} or more."
         )
     version = series.current_version(root)
     if version is None:
         raise ConfigurationError(
-            f"there is no time series in {root}; expected the output folder of a job that "
-            "`python -m pipelines.daily` does."
+            f"there is no time series in {root}; expected the output folder of `python -m pipelines.daily`."
         )
     scores = read_group(version, series.SCORES)
     runs = [root / "runs" / f"{key}.zarr" for key in scores[series.RUN_KEY].values]

@@ -1,9 +1,8 @@
 """Cross-validation: numbers and a solve for each fold, and one with all points for what else is asked.
 
-A fold that has a part in the numbers that predict it is not held out. Fits take longer than most solves, so
-that the folds are halved: each half is predicted with numbers that were fitted to the other. Blocks of places
-stay together, and so the points of a half are as dense as all of them. Where places are few, each fold has a
-fit of its own.
+A fold that has a part in the numbers that predict it is not held out. Fits take long: each half of the folds
+is predicted with numbers that were fitted to the other, whose blocks are as dense as all; of few places each
+fold has a fit of its own.
 """
 
 from collections.abc import Sequence
@@ -28,22 +27,14 @@ from cagp_dist.service.task import PreparedJob, fit_mean
 FEW_PLACES = 400
 
 
-def numbers_of_folds(places: int, folds: int) -> list[Indices]:
-    """Group the folds: those of a group are predicted with numbers fitted to all other groups."""
-    groups = folds if places <= FEW_PLACES else 2
-    return np.array_split(np.arange(folds), groups)
-
-
 def fit_folds(task: PreparedJob, execution: Execution) -> tuple[Prior, ...]:
-    """Fit the numbers of the prior for each fold, the mean of the prior among them.
-
-    Whatever a search has reached is taken: a number on its bound, or one that few places do not determine, is
-    no worse a guess for having been found without the fold.
-    """
+    """Fit the numbers of the prior for each fold; whatever a search has reached is taken."""
     design = task.design
     if design.folds is None:
         return ()
-    groups = numbers_of_folds(design.test.size, count_folds(design))
+    # the folds of a group are predicted with numbers fitted to all other groups
+    count = design.count_folds if design.test.size <= FEW_PLACES else 2
+    groups = np.array_split(np.arange(design.count_folds), count)
     priors: list[Prior] = []
     for number, group in enumerate(groups):
 
@@ -58,14 +49,9 @@ def fit_folds(task: PreparedJob, execution: Execution) -> tuple[Prior, ...]:
     return tuple(priors)
 
 
-def count_folds(design: Design) -> int:
-    """How many folds a cross-validation has; 0 without one."""
-    return 0 if design.folds is None else int(design.folds.max()) + 1
-
-
 def parts_of(task: PreparedJob) -> list[PreparedJob]:
     """Give the jobs of a cross-validation, one for each fold."""
-    return [part_of(task, fold) for fold in range(count_folds(task.design))]
+    return [part_of(task, fold) for fold in range(task.design.count_folds)]
 
 
 def part_of(task: PreparedJob, fold: int) -> PreparedJob:
@@ -93,12 +79,8 @@ def without_test(task: PreparedJob) -> PreparedJob:
 def solve_task(
     task: PreparedJob, prior: Prior, execution: Execution, *, fold_priors: Sequence[Prior] = ()
 ) -> JobSolution:
-    """Predict test points, map cells and places of a job.
-
-    With folds, each test point is predicted from the points of the other folds, with a prior mean fitted to
-    them; kernel and noise are those of ``fold_priors``, or of ``prior`` in all folds.
-    """
-    folds, test, total = count_folds(task.design), task.design.test.size, len(task.new_inputs)
+    """Predict test points, cells and places of a job; with folds, each test point from the other folds."""
+    folds, test, total = task.design.count_folds, task.design.test.size, len(task.new_inputs)
     names = [f"fold {fold + 1} of {folds}" for fold in range(folds)]
     columns = [np.flatnonzero(task.design.folds == fold) for fold in range(folds)]
     everywhere = without_test(task) if folds else task
@@ -215,6 +197,7 @@ def _together(task: PreparedJob, solutions: list[Solution], columns: list[Indice
 
 
 def _placed(parts: list[Array], columns: list[Indices], total: int) -> Array:
+    """Put values (T, q) of several solves into their columns."""
     values = np.empty((len(parts[0]), total))
     for part, at in zip(parts, columns, strict=True):
         values[:, at] = part

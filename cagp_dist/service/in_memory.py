@@ -40,8 +40,7 @@ def _plain(observations: xr.DataArray | xr.Dataset, variable: str) -> xr.Dataset
     if variable not in dataset:
         there = ", ".join(map(repr, dataset.data_vars))
         raise ArgumentError(
-            f"observations have no variable {variable!r}, that of the job; they have {there}. Rename it, "
-            "or the variable in [observations] of the job."
+            f"observations have no variable {variable!r}, that of the job; they have {there}. Rename one."
         )
     kept = dataset[[variable]].compute().drop_encoding()
     others = [name for name, held in kept.coords.items() if held.dtype.kind not in "fiubMU"]

@@ -58,10 +58,7 @@ def ingest_all(job: Job, *, report: Report) -> tuple[Job, xr.Dataset, xr.Dataset
 def ingest(job: Job, *, report: Report) -> xr.Dataset:
     """Bring the observations of a job into their store and return them; a second time adds nothing.
 
-    Call it inside `cagp_dist.store.publish.output_lock`. A remote source is asked, and a synthetic field
-    drawn, only for times that are not in the store yet, or are there as preliminary ones (ERA5T), which the
-    final field replaces; a file is always read, so that one that was replaced is noticed: its observations go
-    into a store of their own. A table is read and not stored, nor are places without a grid in a file.
+    Call it inside an output lock. A file is always read, so that one that was replaced is noticed.
     """
     return _healed(lambda: _ingest(job, report), report)
 
@@ -100,11 +97,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
 
 
 def _with_final_fields(job: Job, stored: xr.Dataset, report: Report) -> xr.Dataset | None:
-    """Ask the source for the final fields of times of which the store has preliminary ones.
-
-    Returns what is stored, with those that it has in their places; None if it has none by now, or does not
-    say within `FINAL_WAIT_SECONDS`: what is there will do.
-    """
+    """Ask the source for final fields of times that are preliminary; None if it has none, or does not say."""
     age = np.datetime64(time.time_ns(), "ns") - (left := preliminary_times(stored))
     due = left[age / np.timedelta64(1, "D") > SOURCES[job.observations.kind].final_after_days]
     if not due.size:

@@ -27,9 +27,9 @@ from cagp_dist.mapping import (
     reason,
     why_not,
 )
-from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.mapping.field_solves import Execution, LeftOut, SolveStep
-from cagp_dist.means import FieldMean
+from cagp_dist.mapping.map_mean import columns_of
 from cagp_dist.predictive import Mixture
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import Mean, Prior
@@ -41,8 +41,6 @@ from cagp_dist.service.task import PreparedJob
 from cagp_dist.store.schema import PublishedLaw
 
 GIVEN = "given"  # Said of numbers that need no fit
-INTERVAL = (0.05, 0.95)  # Quantiles of the numbers that a run says
-UNIT = Matern32(1.0)  # Stands in priors whose mean alone is used
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,15 +238,10 @@ def _patterns(task: PreparedJob) -> list[tuple[SharedFields, Indices]]:
     found = []
     for times in fields_by_pattern(present):
         places = present[times[0]]
-        own: Mean = partial(_columns, mean, times) if callable(mean) else mean
-        prior = Prior(UNIT, 1.0, own)
+        own: Mean = partial(columns_of, mean, times) if callable(mean) else mean
+        prior = Prior(Matern32(1.0), 1.0, own)  # whose mean alone is used
         found.append((SharedFields(X[places], values[np.ix_(places, times)], prior, noise[places]), times))
     return found
-
-
-def _columns(mean: FieldMean, times: Indices, X: Array) -> Array:
-    """Mean of some of the times."""
-    return mean(X)[:, times]
 
 
 def _obstacle(task: PreparedJob) -> str | None:
@@ -270,7 +263,6 @@ def _plugged_in(asked: str, why: str) -> str:
     """Say why numbers are plugged in; refuse where a job asks for something else."""
     if asked == "integrate":
         raise ConfigurationError(
-            f'[prior] hyperparameters = "integrate" cannot be done here: {why}. Change that, or write '
-            '"plug-in".'
+            f'[prior] hyperparameters = "integrate" cannot be done here: {why}. Write "plug-in".'
         )
     return f"plugged in: {why}"

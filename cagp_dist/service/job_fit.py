@@ -160,7 +160,7 @@ def fit_prior(
         mean=own,
         known=known,
         least=least,
-        resources=execution.resources,
+        resources=execution,
         progress=lambda state: execution.progress(None, _shown(state)),
         checkpoints=execution.checkpoints,
     )
@@ -201,8 +201,7 @@ def values_of_fit(task: PreparedJob) -> tuple[Observations, Indices, FieldMean |
     train = found[found >= 0]
     if train.size == 0:
         raise DataError(
-            f"[prior] fit_times: none of the {chosen.size:,} observed places has a value at these "
-            "times; choose others."
+            f"[prior] fit_times: none of the {chosen.size:,} observed places has a value then; choose others."
         )
     return points, train, fit_mean(task.job.prior, task.family, points, train)
 

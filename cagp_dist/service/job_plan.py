@@ -167,8 +167,7 @@ def _demands(
 ) -> list[Demand]:
     """Give the demand of each pattern of gaps; of a solver that takes a field at a time, that of the fullest.
 
-    On a grid the points of a fold are missing, too; of others the solve with all points stands for all, as
-    does one without gaps for a field that was not seen yet.
+    On a grid the points of a fold are missing, too; of others the solve with all points stands for all.
     """
     of_all = Demand(
         n=size.observed,
@@ -296,9 +295,8 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
         or not isinstance(design.test, RandomPoints | BlockPoints)
     ):
         raise ConfigurationError(
-            f"the plan depends on the field, and {without_secrets(table.source)} was not read yet. "
-            "Run `cagp ingest` with the same job first, or give observations.times and choose train and test "
-            "at random, by count."
+            f"the plan depends on the field, and {without_secrets(table.source)} was not read yet. Run `cagp "
+            "ingest` with the same job first, or give observations.times and draw train and test by count."
         )
     solver, mapped, samples = _unseen_solver(job.solver, design.train.count), [0, 0], 0
     calibrated, left_out = _errors_unseen(job, observed=design.train.count, solver=solver)

@@ -82,22 +82,16 @@ def known_errors(
             law = Gaussian(last.mean[:, at], predictive_std(noise, last.std[:, at]))
             return KnownErrors(law, values[:, design.test], task.points.X[design.test], design.folds)
         case "leave-one-out" if solution.left_out is not None:
-            found = solution.left_out
-            law, observed = _without_gaps(found.mean, found.std, values[:, design.train])
-            return KnownErrors(law, observed, task.inputs)
+            mean, std = solution.left_out.mean, solution.left_out.std
+            known = ~np.isnan(mean)  # nothing was observed elsewhere
+            law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
+            return KnownErrors(law, np.where(known, values[:, design.train], np.nan), task.inputs)
     return None
 
 
 def predictive_std(noise_variance: float | Array, std: Array) -> Array:
     """Add the noise of an observation to standard deviations of the latent field."""
     return np.asarray(np.sqrt(std**2 + noise_variance), dtype=np.float64)
-
-
-def _without_gaps(mean: Array, std: Array, observed: Array) -> tuple[Gaussian, Array]:
-    """Gaussian laws (T, N) of predictions that are NaN where nothing was observed, and the observations."""
-    known = ~np.isnan(mean)
-    law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
-    return law, np.where(known, observed, np.nan)
 
 
 @dataclass(frozen=True, eq=False)

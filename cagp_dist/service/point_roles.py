@@ -1,9 +1,8 @@
 """Which points are observed, calibrate, are scored and are mapped: pure functions of coordinates.
 
-What is drawn is in proportion to the area of the cells, so that averages over it are averages over the
-ground; or, if the job says so, each point has an equal probability. The chances are kept: a test point counts
-in area-weighted scores with its area over its chance of being chosen. Every draw has a stream of random
-numbers of its own, and the calibration points come last, so that they change neither of the others.
+Draws are in proportion to the area of the cells, or equally likely, and a test point counts by area with its
+area over its chance. Each draw has random numbers of its own; calibration points come last and change no
+others.
 """
 
 from collections.abc import Mapping
@@ -63,6 +62,11 @@ class Design:
     # which block each of them lies in, where nothing is observed in whole blocks
     calibration_blocks: Indices | None = None
 
+    @property
+    def count_folds(self) -> int:
+        """How many folds a cross-validation has; 0 without one."""
+        return 0 if self.folds is None else int(self.folds.max()) + 1
+
 
 def places_on_grid(solver: Solver, points: Observations, design: Design) -> GridPlaces | None:
     """Grid and places of the observed points for a solver that needs them, else None."""
@@ -86,9 +90,8 @@ def design_points(
         latitude_degrees, longitude_degrees, areas, table, spare_calibration=spare_calibration
     )
     train, test = choices["train"].points, choices["test"].points
-    folds = isinstance(table.test, FoldPoints)
     shared = np.intersect1d(train, test)
-    if shared.size and not folds:
+    if shared.size and not isinstance(table.test, FoldPoints):
         raise ConfigurationError(
             f"[design] train and test share {shared.size} of {test.size} test points; a score on observed "
             "points says nothing. Give the two strides one step and different offsets, or a random test."
@@ -116,9 +119,7 @@ def design_points(
         mean_cells=mean_cells,
         regions=table.regions or (),
         region_means=table.region_means,
-        folds=_folds(table.test, latitude_degrees[test], longitude_degrees[test])
-        if isinstance(table.test, FoldPoints)
-        else None,
+        folds=_folds(table.test, latitude_degrees[test], longitude_degrees[test]),
         calibration=kept,
         calibration_blocks=blocks,
     )
@@ -140,7 +141,10 @@ def count_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> int
     return max(2, min(wanted.count, len(np.unique(places, axis=0))))
 
 
-def _folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> Indices:
+def _folds(wanted: object, latitude: Array, longitude: Array) -> Indices | None:
+    """Give the fold of each test point; None where no folds are wanted."""
+    if not isinstance(wanted, FoldPoints):
+        return None
     try:
         return block_folds(
             latitude,
@@ -154,10 +158,9 @@ def _folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> Indices:
 
 
 def cell_areas(latitude_degrees: Array) -> Array:
-    """Area of the cell of each point of a latitude-longitude grid, in units of a cell at the equator.
+    """Area of the cell of each point of a grid, in units of a cell at the equator: ``cos(latitude)``.
 
-    ``cos(latitude)``. A pole, whose copies were merged into one point, has the cap that reaches half way to
-    the next row, ``Q tan(D / 4) / 2`` for a row of Q points at a distance D.
+    A pole has the cap half way to the next row of Q points at a distance D, ``Q tan(D / 4) / 2``.
     """
     areas = np.asarray(np.cos(np.deg2rad(latitude_degrees)), dtype=np.float64)
     for pole in np.flatnonzero(is_pole(latitude_degrees)):
@@ -172,10 +175,7 @@ def cell_areas(latitude_degrees: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Chosen points, ascending, and the chance that each point of the field had, shape (N,).
-
-    Of points that were chosen by blocks, the height of these too.
-    """
+    """Chosen points, ascending, the chance (N,) of all points, and the height of the blocks if by such."""
 
     points: Indices
     chance: Array
@@ -195,11 +195,8 @@ def split_points(
 ) -> dict[str, Choice]:
     """Choose train, test and, if any are wanted, calibration points.
 
-    Blocks in which nothing is observed come first and then strides, for they say which points; then draws,
-    that of the calibration points last; then all the rest. In a cross-validation test is train. Calibration
-    points that the table does not choose follow the test: where that is by blocks they have blocks of their
-    own, unless too few points are left to be observed; for errors next to observed points say nothing of
-    those in a gap.
+    Gaps come first and then strides, for they say which points; then draws, the calibration points last; then
+    all the rest. Calibration points that the table does not choose lie in blocks where the test does.
     """
     tables = {"train": table.train, "test": table.test}
     gaps = _gaps(latitude, longitude, table, spare=spare_calibration)
@@ -318,10 +315,9 @@ def _draw(
     others: Mapping[str, Choice],
     allowed: Mask | None,
 ) -> Choice:
-    """Draw allowed points that the others left; the stream keeps equal seeds of two draws apart.
+    """Draw allowed points that the others left, in proportion to size altogether.
 
-    A point is left with probability ``1 - chance`` of the others; what is drawn from the rest is in
-    proportion to size over that, so that altogether it is in proportion to size.
+    One is left with probability ``1 - chance`` of the others, by which its size is divided.
     """
     total = areas.size
     taken, chance_taken = _taken(others, total)
@@ -379,11 +375,9 @@ def inclusion_probabilities(sizes: Array, count: int) -> Array:
 
 
 def systematic_sample(probability: Array, generator: np.random.Generator) -> Indices:
-    """Draw each item with exactly its probability, as many items as the probabilities sum to.
+    """Draw each item with exactly its probability: systematic sampling [Madow 1949].
 
-    The items are laid end to end in random order, each as long as its probability, and those are taken in
-    which one of the points ``u, u + 1, u + 2, ...`` falls, u uniform on [0, 1): systematic sampling
-    [Madow 1949].
+    Those are taken in which one of the points ``u, u + 1, ...`` falls, laid end to end in random order.
     """
     order = generator.permutation(probability.size)
     count = round(float(probability.sum()))

@@ -125,10 +125,7 @@ class Previous:
         return np.random.default_rng(np.random.SeedSequence(DRAWS, spawn_key=(_STREAM, moment, purpose)))
 
     def columns(self, X: Array, observed: Array, kernel: Kernel) -> Array:
-        """Observations without the mean of the run before, and draws of its errors there: (n, 1 + N).
-
-        Shapes: ``X`` (n, 3), ``observed`` (n, 1).
-        """
+        """Observations (n, 1) without the mean of the run before, and draws of its errors: (n, 1 + N)."""
         if self.earlier is None:
             return observed
         missed = np.sqrt(self.earlier.missed_at(X, kernel))[:, None]
@@ -204,19 +201,15 @@ def check_one_time(count: int) -> None:
     """Raise `ConfigurationError` if a job has several times in one run."""
     if count != 1:
         raise ConfigurationError(
-            f'[prior] mean = "previous" is for one time after another, and the job has {count} times in '
-            "one run. Start `python -m pipelines.daily`, which does each by itself in order, or give times = "
-            '"latest" or a list of one time.'
+            f'[prior] mean = "previous" is for one time after another, and the job has {count} times in one '
+            'run. Start `python -m pipelines.daily`, which does each in order, or give times = "latest".'
         )
 
 
 def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Variable) -> Previous:
-    """Find the run whose posterior is the prior mean of a job.
+    """Find the run whose posterior is the prior mean of a job: of the latest time before it.
 
-    It is that of the latest time before the job's, among the runs with draws of their errors, which those
-    with this mean have, and of several of one time the last that was made. Runs of another variable, kernel,
-    mean or solver are passed over, so that two jobs in one folder do not become one chain. Numbers of the
-    prior may differ, as fitted ones do: each run counts its own errors.
+    Runs of another variable, kernel, mean or solver are passed over; fitted numbers may differ.
     """
     check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")
@@ -230,8 +223,7 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
             return Previous(time, _earlier(path, time, variable, persistence=job.prior.persistence))
     if other:
         raise ConfigurationError(
-            f'[prior] mean = "previous": the run before, {other}. Give this job an [output] root of its own, '
-            "or the settings of that one."
+            f'[prior] mean = "previous": the run before, {other}. Give this job an [output] root of its own.'
         )
     return Previous(time)
 
@@ -298,20 +290,15 @@ def check_map_of_errors(
         maps[f"the run before, {before.run} of {shown_time(before.time)},"] = before.cells
     for of, cells in maps.items():
         for latitude, longitude in places:
-            _check_covers(cells, latitude, longitude, of=of)
-
-
-def _check_covers(cells: CellGrid, latitude_degrees: Array, longitude_degrees: Array, *, of: str) -> None:
-    """Raise `ConfigurationError` if a point (n,) is in no cell of a map; the message says ``of`` what run."""
-    outside = cells.outside(latitude_degrees, longitude_degrees)
-    if outside.any():
-        first = int(np.flatnonzero(outside)[0])
-        raise ConfigurationError(
-            f'[prior] mean = "previous": the map of {of} does not hold {np.count_nonzero(outside):,} of '
-            f"{outside.size:,} points, such as {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} "
-            "E. Give [design] map an area with all points and targets; where runs with a smaller one are "
-            "there already, with an [output] root of its own."
-        )
+            outside = cells.outside(latitude, longitude)
+            if outside.any():
+                first = int(np.flatnonzero(outside)[0])
+                raise ConfigurationError(
+                    f'[prior] mean = "previous": the map of {of} does not hold {np.count_nonzero(outside):,} '
+                    f"of {outside.size:,} points, such as {latitude[first]:g} N, {longitude[first]:g} E. "
+                    "Give [design] map an area with all points and targets; where runs with a smaller one "
+                    "are there already, with an [output] root of its own."
+                )
 
 
 def _earlier(path: Path, time: np.datetime64, variable: Variable, *, persistence: float) -> Earlier:

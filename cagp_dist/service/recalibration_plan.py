@@ -1,17 +1,10 @@
 """Which errors correct the predictive laws of a job: decided from its points, before anything is solved.
 
-Errors must be of predictions that did not use the value that they are compared with. In this order:
-
-points that the job kept for it
-    ``[design] calibration``: columns of the solve like the test points.
-folds of a cross-validation
-    the law of a place is corrected by the errors of the other folds, that of a map by those of all.
-leave-one-out
-    of all observed points, where the solver is exact and that costs no more than the solve; not where test
-    points lie in blocks without observed ones, which are further from them than these are from each other.
-points that are drawn
-    by area from those that are neither observed nor scored, or from blocks of their own where the test is by
-    blocks; at most one for five observed ones, so that the solve has few columns more.
+Errors must be of predictions that did not use the value that they are compared with. In this order: points
+that the job kept, ``[design] calibration``; folds of a cross-validation, those of others for a place; leave
+one out, where the solver is exact and that costs no more than the solve, but not beside test points in
+blocks, which are further away; points that are drawn by area, in blocks of their own where the test has
+blocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -123,7 +116,13 @@ def with_errors(
         check_enough(found.method, places)
     if found.asked or places >= FEWEST_ERRORS:
         return chosen, found
-    return design, too_few(found)
+    told = "could be kept as calibration points" if errors == "points" else "have errors"
+    why_not = (
+        f"The error bars are those of the prior as it is: {counted(places, 'place')} {told}, and "
+        f"{found.method} is not used by itself with fewer than {FEWEST_ERRORS}. [recalibration] method = "
+        f'"{found.method}" asks for it all the same.'
+    )
+    return design, Recalibrating(asked=False, why_not=why_not)
 
 
 def _of_points(table: RecalibrationTable, places: int) -> Recalibrating:
@@ -158,17 +157,6 @@ def drawn_points(table: RecalibrationTable, *, observed: int) -> int:
         return 0
     spare = observed // OBSERVED_FOR_EACH
     return min(MOST_DRAWN, max(spare, FEWEST_ERRORS) if table.asked else spare)
-
-
-def too_few(found: Recalibrating) -> Recalibrating:
-    """Leave out a method that nobody asked for, and say why."""
-    told = "could be kept as calibration points" if found.errors == "points" else "have errors"
-    return Recalibrating(
-        asked=False,
-        why_not=f"The error bars are those of the prior as it is: {counted(found.places, 'place')} "
-        f"{told}, and {found.method} is not used by itself with fewer than {FEWEST_ERRORS}. "
-        f'[recalibration] method = "{found.method}" asks for it all the same.',
-    )
 
 
 def has_left_out(solver: Solver, points: Observations, design: Design) -> bool:

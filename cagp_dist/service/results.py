@@ -49,25 +49,28 @@ _STATEMENTS = (
     "recalibration_statement",
 )
 
+_SIMULATED = ("simulation_status", "simulation_statement", "simulations")
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
 
 
 def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[str, xr.Dataset]:
     """Score a solution and arrange everything for publication."""
     found = _Predicted.of(task, prior, solution)
-    groups = {**_of_test_points(found), "observations": _of_observed_points(task)}
+    points, train = task.points, task.design.train
+    observed = schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
+    groups = {**_of_test_points(found), "observations": observed}
     if task.design.cells is not None:
         groups |= _of_maps(found, task.design.cells)
     if task.wanted is not None:
         groups["targets"] = _of_places(found, task.wanted)
     if task.design.regions:
         groups["regions"] = schema.regions_group(
-            times=task.points.times,
+            times=points.times,
             regions=task.design.regions,
             mean=found.mean(task.columns.regions),
             std=found.std(task.columns.regions),
             computational_std=found.unfinished(task.columns.regions),
-            variable=task.points.variable,
+            variable=points.variable,
             resolution_degrees=task.job.design.regions_resolution_degrees,
         )
     return groups
@@ -185,10 +188,7 @@ def strata_of_test(task: PreparedJob) -> list[Strata]:
 
 
 def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
-    """Roughness at the test points (T, q); of a cross-validation from the other folds alone.
-
-    Shapes: ``values`` (T, N), ``X`` (N, 3).
-    """
+    """Roughness (T, q) at test points by values (T, N) at X; of folds from the others alone."""
     if design.folds is None:
         return roughness_of(values[:, design.train], X[design.train], X[design.test])
     rough = np.empty((len(values), design.test.size))
@@ -197,12 +197,6 @@ def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
         others = design.test[~mine]
         rough[:, mine] = roughness_of(values[:, others], X[others], X[design.test[mine]])
     return rough
-
-
-def _of_observed_points(task: PreparedJob) -> xr.Dataset:
-    """Arrange what was observed."""
-    points, train = task.points, task.design.train
-    return schema.values_group("observations", **_placed(points, train), values=points.values[:, train])
 
 
 def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
@@ -328,14 +322,6 @@ def simulation_group_of(points: Observations, found: Simulated) -> xr.Dataset:
     )
 
 
-def _simulation_said(groups: Mapping[str, xr.Dataset]) -> dict[str, object]:
-    """Give the verdict on simulated fields, if there are any."""
-    if "simulation" not in groups:
-        return {}
-    attributes = groups["simulation"].attrs
-    return {name: attributes[name] for name in ("simulation_status", "simulation_statement", "simulations")}
-
-
 def _computational_statement(std: Array, unfinished: Array | None, units: str) -> dict[str, str]:
     """Say how much of the error bars at the test points is unfinished computation, if that is known."""
     if unfinished is None:
@@ -403,6 +389,7 @@ def attributes_of(
     calibration = groups["calibration"]
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
+    gaps, simulated = task.gaps, groups["simulation"].attrs if "simulation" in groups else {}
     attributes: dict[str, object] = {
         "job": without_secrets(job.text, job.observations.source),
         "status": solution.status.value,
@@ -410,7 +397,7 @@ def attributes_of(
         "calibration_status": calibration.attrs["calibration_status"],
         "calibration_statement": calibration.attrs["calibration_statement"],
         **{name: said for name, said in calibration.attrs.items() if name in _STATEMENTS},
-        **_simulation_said(groups),
+        **{name: simulated[name] for name in _SIMULATED if name in simulated},
         "solver": _solver_said(task, solution),
         "solver_calibrated": task.solver.calibrated == "exact",
         "solver_calibration": task.solver.calibrated,
@@ -420,7 +407,7 @@ def attributes_of(
         **_known_noise(points),
         **_cross_validation(task),
         **_blocks(task),
-        **_gaps(task),
+        **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(solution),
         "prior": {
             "kernel": name_of(prior.kernel),
@@ -484,12 +471,6 @@ def _known_noise(points: Observations) -> dict[str, object]:
     return {"known_noise_std": {"smallest": float(std.min()), "largest": float(std.max())}}
 
 
-def _gaps(task: PreparedJob) -> dict[str, object]:
-    """Count the values and the solves where observed points lack values at some times."""
-    gaps = task.gaps
-    return {} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}
-
-
 def _sharp(solution: JobSolution) -> dict[str, object]:
     """Give the lengthscales of the quantiles of a sharp GP, as multiples of those of the prior, and beta."""
     if solution.sharp is None:
@@ -511,13 +492,14 @@ def _mean_estimate(table: PriorTable) -> dict[str, object]:
 
 
 def _cross_validation(task: PreparedJob) -> dict[str, object]:
-    folds, wanted = task.design.folds, task.job.design.test
-    if folds is None or not isinstance(wanted, FoldPoints):
+    """Say which part the folds of a cross-validation have in the numbers that predict them."""
+    wanted = task.job.design.test
+    if not isinstance(wanted, FoldPoints):
         return {}
     where, test = task.points, task.design.test
     height = blocks_of_folds(wanted, where.latitude_degrees[test], where.longitude_degrees[test])
     said = (
-        f"{int(folds.max()) + 1} folds: each observed place was predicted from the other folds, with the "
+        f"{task.design.count_folds} folds: each observed place was predicted from the other folds, with the "
         "prior mean fitted to them"
     )
     if task.job.prior.numbers is not None:
@@ -556,12 +538,7 @@ def _blocks(task: PreparedJob) -> dict[str, object]:
 def _solver_said(task: PreparedJob, solution: JobSolution) -> str:
     """Say which solver a job names, or what was chosen: ``auto: neighbours, 64 nearest neighbours``."""
     table = task.job.solver
-    if table.build() is not None:
-        return _described(table.model_dump())
-    return f"auto: {solver_name(task.solver)}, {solution.plan[0].partition(':')[0]}"
-
-
-def _described(solver: Mapping[str, object]) -> str:
-    """Write a solver as the job names it: ``block-gauss-seidel, iterations 5, block size 1024``."""
-    settings = [f"{key.replace('_', ' ')} {value}" for key, value in solver.items() if key != "name"]
-    return ", ".join([str(solver["name"]), *settings])
+    if table.build() is None:
+        return f"auto: {solver_name(task.solver)}, {solution.plan[0].partition(':')[0]}"
+    settings = table.model_dump(exclude={"name"}).items()
+    return ", ".join([table.name, *(f"{key.replace('_', ' ')} {value}" for key, value in settings)])

@@ -260,25 +260,7 @@ def _numbers_of(task: PreparedJob, clock: Clock, workers: Workers, checkpoints: 
 
 @in_words_of_the_job()
 def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
-    """Fit the numbers of a job's prior, whether it states them or not, and publish nothing.
-
-    Parameters
-    ----------
-    job : Job
-        A checked job file. Its observations are brought into its output folder, as by `ingest_only`.
-    observe : callable
-        Gets an `Event` for everything worth showing.
-
-    Returns
-    -------
-    FittedPrior
-        Also where the fit did not end well: see ``result.status``.
-
-    Raises
-    ------
-    CagpError
-        As `run`, but for `FitError`.
-    """
+    """Fit the numbers of a job's prior, whether it states them or not, also where that does not end well."""
     clock = Clock(observe)
     with workers_of(job.cluster, job.runtime.deadlines()) as workers:
         with output_lock(job.root):
@@ -482,9 +464,7 @@ def ingest_only(job: Job, *, observe: Observer = silent) -> None:
 def find_run(output: Path | str) -> Path:
     """Find the run that a path means: itself, the current one of an output folder, or that of a key in it.
 
-    ``out`` is the current run of ``out``; ``out/runs/KEY.zarr`` and ``out/KEY`` are the run of a key, of
-    which the second needs only as many digits as no other run begins with. Of ``s3://BUCKET/PATH`` and
-    ``s3://BUCKET/PATH/KEY`` a copy is made, or found, on this machine.
+    Of ``OUT/KEY`` some digits are enough. Of ``s3://BUCKET/PATH`` a copy is made, or found, on this machine.
     """
     name, output = output, readable(output)
     if output.suffix == ".zarr" and output.is_dir():
@@ -497,9 +477,10 @@ def find_run(output: Path | str) -> Path:
         )
     found = of_key[0] if of_key else current_run(output)
     if found is None and (output.parent / "runs").is_dir():
+        above = os.path.dirname(name) or "."
         raise ConfigurationError(
-            f"there is no published run in {_above(name)} whose key begins with {output.name}. "
-            f"`cagp list {_above(name)}` shows those that are there."
+            f"there is no published run in {above} whose key begins with {output.name}. `cagp list {above}` "
+            "shows those that are there."
         )
     if found is None:
         raise ConfigurationError(
@@ -507,10 +488,6 @@ def find_run(output: Path | str) -> Path:
             "Run `cagp run JOB.toml` first."
         )
     return found
-
-
-def _above(output: Path | str) -> str:
-    return os.path.dirname(output) or "."
 
 
 def verify_runs(output: Path | str) -> list[Path]:
@@ -522,10 +499,5 @@ def verify_runs(output: Path | str) -> list[Path]:
         runs = sorted((folder / "runs").glob("*.zarr")) or [found]
         if not (left := [run for run in runs if run not in verified]):
             break
-        verified += [run for run in left if read_unless_removed(run, partial(_verified, run)) is not None]
+        verified += [run for run in left if read_unless_removed(run, partial(verify_run, run)) is not None]
     return sorted(verified)
-
-
-def _verified(run: Path) -> Path:
-    verify_run(run)
-    return run

@@ -37,9 +37,7 @@ def simulate_task(
 ) -> Simulated:
     """Draw fields from the prior of a job, observe them where the job does, and solve for each.
 
-    Each is observed at the points that the first time of the job has, with their noise. A prior mean that is
-    known moves all values, and with them no error; the coefficients of one that is not are estimated for each
-    field. Of folds all points are observed, and errors looked at in all of them.
+    A known mean has no part in errors. Of folds all points are observed, and errors looked at in all.
     """
     train = task.design.train[~np.isnan(task.points.values[0, task.design.train])]
     generator = np.random.default_rng([asked.seed, 2025])

@@ -36,7 +36,7 @@ from cagp_dist.mapping import (
 from cagp_dist.mapping.solve_plans import choose_solver
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
-from cagp_dist.prior import EstimatedMean, Mean, Prior
+from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
@@ -169,7 +169,7 @@ class ChosenPoints:
             mapped=0 if cells is None else cells.size,
             times=self.points.times.size,
             mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
-            folds=0 if design.folds is None else int(design.folds.max()) + 1,
+            folds=design.count_folds,
             places=0 if self.wanted is None else self.wanted.latitude_degrees.size,
             nodes_per_cell=0 if cells is None else cells.nodes_per_side(self.spacing) ** 2,
             gaps=self.gaps,
@@ -219,11 +219,6 @@ class PreparedJob(ChosenPoints):
         asked = self.job.prior.hyperparameters
         return self.prior is None and asked == "auto" and self.design.train.size <= MOST_FLAT
 
-    @property
-    def chooses_for_folds(self) -> bool:
-        """Whether a solver that the job does not name is that of a cross-validation."""
-        return self.job.solver.build() is None and self.design.folds is not None
-
     @cached_property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
@@ -232,6 +227,8 @@ class PreparedJob(ChosenPoints):
         """
         blank = 0 if self.design.cells is None else self.design.cells.blank
         gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
+        # of folds with gaps the solver was chosen by another order of the points
+        chosen = gaps and self.job.solver.build() is None and self.design.folds is not None
         names = (
             "content_sha256",
             "climatology_sha256",
@@ -251,8 +248,7 @@ class PreparedJob(ChosenPoints):
                 "smallest_row_tile": tiling.SMALLEST_ROW_TILE,
                 **({} if blank == 0 else {"blank_cells": blank}),
                 **({"gaps": "kept"} if gaps else {}),  # they were dropped once
-                # of folds with gaps the solver was chosen by another order of the points
-                **({"chosen": solver_name(self.solver)} if gaps and self.chooses_for_folds else {}),
+                **({"chosen": solver_name(self.solver)} if chosen else {}),
                 **self.recalibration.key(),
                 **({} if self.simulations is None else {"simulations": asdict(self.simulations)}),
                 # of fine maps each cell had a column once
@@ -288,6 +284,11 @@ def prepare_job(
             family.check_covers(*cells.covered())
     family.check_covers(points.latitude_degrees, points.longitude_degrees)
     mean = fit_mean(job.prior, family, points, design.train)
+    prior = None  # where its numbers are to be fitted
+    if (numbers := job.prior.numbers) is not None:
+        model = Model(families_of(job.prior.kernel))
+        kernel = model.kernel(each(numbers.lengthscale), each(numbers.variance))
+        prior = Prior(kernel, numbers.noise_variance, mean)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
@@ -320,7 +321,7 @@ def prepare_job(
         job=job,
         family=family,
         mean=mean,
-        prior=_prior_of(job.prior, mean),
+        prior=prior,
         provenance=provenance,
         fit_points=None if fit_field is None else observation_points(fit_field, gaps=job.observations.gaps),
         previous=previous,
@@ -331,15 +332,6 @@ def noise_at(points: Observations, chosen: Indices, nugget: float | Array) -> fl
     """Noise variance of observations at some points (n,): what is known of it, and the nugget."""
     known = points.noise_variance
     return nugget if known is None else known[chosen] + nugget
-
-
-def _prior_of(table: PriorTable, mean: Mean) -> Prior | None:
-    """Build the prior of a job, or None if its numbers are to be fitted."""
-    numbers = table.numbers
-    if numbers is None:
-        return None
-    kernel = Model(families_of(table.kernel)).kernel(each(numbers.lengthscale), each(numbers.variance))
-    return Prior(kernel, noise_variance=numbers.noise_variance, mean=mean)
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,8 +369,7 @@ def fit_mean(
         if not places.any():
             raise DataError(
                 f"nothing was observed at {shown_time(points.times[fields[0]])} at the {chosen.size:,} "
-                "points "
-                "that predict the others; leave this time out, or use fewer folds or smaller blocks."
+                "points that predict the others; leave this time out, or use fewer folds or smaller blocks."
             )
         if estimated:
             continue

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.mapping import Neighbours
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import open_executor
-from cagp_dist.service.folds import count_folds, part_of, solve_part
+from cagp_dist.service.folds import part_of, solve_part
 from cagp_dist.service.ingest import peek
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
@@ -32,12 +32,16 @@ TOLERANCE = 1e-6  # Of the standard deviation of the prior: what a solve on anot
 class NotSolvedAgainError(ConfigurationError):
     """What a run was made from is not there as it was, so that there is nothing to compare it with."""
 
+    def __init__(self, run: Path, why: object) -> None:
+        super().__init__(f"{run} is not solved again: {why}")
 
-def verify_run(run: Path) -> None:
+
+def verify_run(run: Path) -> Path:
     """Check a published run: every file, that no chunk is missing, and that the values are plausible."""
     verify_files(run)
     for path in sorted(run.glob("*/zarr.json")):
         check_group(path.parent.name, read_group(run, path.parent.name))
+    return run
 
 
 def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
@@ -45,7 +49,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     attributes, posterior = read_group(run).attrs, read_group(run, "posterior")
     job = _job_of(run, attributes, posterior)
     task = _task_of(run, job, attributes)
-    part = part_of(task, 0) if count_folds(task.design) else task
+    part = part_of(task, 0) if task.design.count_folds else task
     rng = np.random.default_rng(seed)
     drawn = np.sort(rng.choice(part.design.test.size, size=min(points, part.design.test.size), replace=False))
     places = np.searchsorted(task.design.test, part.design.test[drawn])
@@ -61,7 +65,8 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     largest = 0.0
     for said, found in ((f"{name}_mean", last.mean), (f"{name}_std", last.std)):
         found = found[:, : part.design.test.size][:, drawn if together else slice(None)]
-        published = np.broadcast_to(_by_time(posterior[said])[:, places], found.shape)
+        # a standard deviation that all times share has no axis of them
+        published = np.broadcast_to(np.atleast_2d(posterior[said].values)[:, places], found.shape)
         differences = np.abs(published - found).max(axis=0) / scale
         worst = int(np.argmax(differences))
         if not differences[worst] <= TOLERANCE:
@@ -81,15 +86,13 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     try:
         job = parse_job(str(attributes["job"]), name="its job")
     except ConfigurationError as error:  # of an earlier version, with what has been removed since
-        raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
+        raise NotSolvedAgainError(run, error) from error
     said = json.loads(attributes["prior"])
     if "integrated_intervals" in json.loads(attributes.get("fit", "{}")):
-        raise NotSolvedAgainError(f"{run} is not solved again: its numbers are integrated over.")
+        raise NotSolvedAgainError(run, "its numbers are integrated over.")
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: each of its folds has a fitted prior of its own."
-        )
+        raise NotSolvedAgainError(run, "each of its folds has a fitted prior of its own.")
     names = ("lengthscale", "variance", "noise_variance")
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
     job = with_listed_times(job, posterior["time"].values)
@@ -100,40 +103,31 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     try:
         field = peek(job, report=lambda text: None)
     except (ConfigurationError, DataError) as error:
-        raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
+        raise NotSolvedAgainError(run, error) from error
     if field is None:
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: its observations are not in {run.parents[1] / 'observations'}."
-        )
+        raise NotSolvedAgainError(run, f"its observations are not in {run.parents[1] / 'observations'}.")
     key, made_from = "content_sha256", json.loads(attributes["provenance"])
     if content_sha256(field) != made_from[key]:
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: {without_secrets(job.observations.source)} holds other "
-            "observations than those that it was made from."
-        )
+        source = without_secrets(job.observations.source)
+        raise NotSolvedAgainError(run, f"{source} holds other observations than those that it was made from.")
     named = json.loads(attributes.get("previous", "{}")).get("run")
     before = None if named is None else run.with_name(f"{named}.zarr")
+    before_it = f"the run before, {named}, whose posterior is its mean"
     try:
         found = [] if before is None else [run_at(before, ERROR_DRAWS)]
         task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
-        raise NotSolvedAgainError(f"{run} is not solved again: {error}") from error
+        raise NotSolvedAgainError(run, error) from error
     except StoreError as error:
         if before is None or before.is_dir():
             raise
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: the run before, {named}, whose posterior is its mean, is not there."
-        ) from error
+        raise NotSolvedAgainError(run, f"{before_it}, is not there.") from error
     if getattr(task.solver, "computational_share", None) is not None:
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: its computational_share chose the iterations for all points "
-            "together."
-        )
+        why = "its computational_share chose the iterations for all points together."
+        raise NotSolvedAgainError(run, why)
     key = "previous_sha256"
     if task.provenance.get(key) != made_from.get(key):
-        raise NotSolvedAgainError(
-            f"{run} is not solved again: the run before, {named}, whose posterior is its mean, was replaced."
-        )
+        raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
     return task
 
 
@@ -159,8 +153,3 @@ def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:
         samples=0,
     )
     return replace(part, design=design, wanted=None, recalibration=NOT_ASKED)
-
-
-def _by_time(values: xr.DataArray) -> Array:
-    """Give values a first axis of times; a standard deviation that all times share has none."""
-    return np.atleast_2d(values.values)

@@ -36,8 +36,7 @@ def load_job(path: Path | str) -> Job:
         text = content.decode("utf-8").replace("\r\n", "\n")
     except FileNotFoundError:
         raise ConfigurationError(
-            f"there is no job file at {path}; expected the path of a TOML file. "
-            "`cagp example` prints one to start from."
+            f"there is no job file at {path}; expected a TOML file. `cagp example` prints one to start from."
         ) from None
     except (OSError, ValueError) as error:
         raise ConfigurationError(

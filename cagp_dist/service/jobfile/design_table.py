@@ -44,11 +44,7 @@ class StridePoints(JobTable):
 
 
 class BlockPoints(JobTable):
-    """``{ kind = "blocks" }``: ``count`` points, by area, of blocks in which nothing is observed.
-
-    Of the blocks that have points, ``share`` are chosen at random. Points nearer than ``margin_degrees`` to
-    one of them are not observed either.
-    """
+    """``{ kind = "blocks" }``: ``count`` points, by area, in blocks in which nothing is observed."""
 
     kind: Literal["blocks"]
     count: Annotated[int, _COUNT]
@@ -74,14 +70,7 @@ class AllPoints(JobTable):
 
 
 class MapGrid(JobTable):
-    """``{ kind = "grid" }``: cell centres about ``resolution_degrees`` apart, over ``area``.
-
-    With ``kind = "cells"`` not the field at the centres is wanted but its mean over each cell.
-
-    With ``std_resolution_degrees``, which is coarser, the error bars have cells of their own. Of fine maps
-    the error bars come from samples, ``std_samples`` of them, 400 if it is left out and there are more than
-    8,000 cells; see `cagp_dist.service.map_cells.samples_of_map`.
-    """
+    """``{ kind = "grid" }``: the field at cell centres over ``area``; of ``"cells"`` its means over them."""
 
     kind: Literal["grid", "cells"]
     resolution_degrees: Annotated[float, DEGREES]
@@ -160,8 +149,7 @@ class DesignTable(JobTable):
         if self.calibration is not None and isinstance(self.test, FoldPoints):
             raise ValueError(
                 "calibration came with a cross-validation, which has an error of every observed place to "
-                "calibrate with; leave calibration out, or hold points out for the test: "
-                'test = { kind = "random", count = 1000 }'
+                'calibrate with; leave calibration out, or hold points out: test = { kind = "random", count = 1000 }'
             )
         return self
 

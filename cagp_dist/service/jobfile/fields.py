@@ -1,7 +1,6 @@
 """What tables of a job file have in common: their base, and kinds of values that several have.
 
-A field's ``description`` says what is expected and its first example is a valid value: the error
-messages are made from these two, so each fact about a key is stated once.
+Error messages are made of a field's ``description`` and its first example, a valid value.
 """
 
 from typing import Annotated, Any

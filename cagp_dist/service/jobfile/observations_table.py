@@ -152,8 +152,7 @@ class ObservationsTable(JobTable):
             )
         if self.missing is not None and not SOURCES[self.kind].marks_missing:
             raise ValueError(
-                f'missing is for files, Zarr stores and tables, and the source is "{self.source}"; leave it '
-                "out"
+                f'missing is for files, Zarr stores and tables, and source is "{self.source}"; leave it out'
             )
         if self.select is not None and not SOURCES[self.kind].selects:
             raise ValueError(

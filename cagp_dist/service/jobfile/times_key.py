@@ -1,7 +1,6 @@
 """Which times a job takes: a list, a window with a step, the newest ones, or months.
 
-A rule comes to a list of times once the times of the source are known, or at once where it needs none of
-them. From then on the job is the one that lists them, with the same run key.
+A rule comes to a list of times, if need be with those of the source; the job is then the one that lists them.
 """
 
 import datetime as dt

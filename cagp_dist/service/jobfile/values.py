@@ -1,8 +1,7 @@
 """Single values of the job file: instants, areas, sources, schedulers and amounts of memory.
 
-Each function takes what the file says and returns its canonical form, or raises `ValueError` with the
-sentence that follows ``key = value:`` in the error message. What is of the wrong type altogether is
-passed on unchanged, for the model to refuse.
+Each function returns the canonical form of what the file says, or raises `ValueError` with the sentence that
+follows ``key = value:`` in the error message. What is of the wrong type is passed on for the model to refuse.
 """
 
 import datetime as dt
