@@ -149,7 +149,7 @@ class DesignTable(JobTable):
         if self.calibration is not None and isinstance(self.test, FoldPoints):
             raise ValueError(
                 "calibration came with a cross-validation, which has an error of every observed place to "
-                'calibrate with; leave calibration out, or hold points out: test = { kind = "random", count = 1000 }'
+                'calibrate with; leave it out, or hold points out: test = { kind = "random", count = 1000 }'
             )
         return self
 
