@@ -26,11 +26,7 @@ def plan_ring_sweeps(
     projections: int = 0,
     work_matrices: int = 0,
 ) -> Plan:
-    """Plan stages over bands of whole rings of a complete grid; ``shuffled`` in another order.
-
-    ``block_size`` is None where points are solved one by one. A cycle has so many ``stages``, all of them
-    together ``projections`` on ``coarse`` columns; ``work_matrices`` are kept from one to the next.
-    """
+    """Plan stages over bands of whole rings; without ``block_size`` points are solved one by one."""
     width = min(max(1, (block_size or 1) // grid.longitudes), grid.latitudes)
     tasks_of_a_sweep = range_count(grid.wavenumbers, grid.block_bytes)
     on_grid = grid.targets_are_grid and not demand.full_covariance

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
-from cagp_dist.budget.plan import Cycle, Plan, check_peak, common_bytes, plan_without_tiles, rough_seconds
+from cagp_dist.budget.plan import Cycle, Plan, check_peak, common_bytes, plan_without_tiles
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
 from cagp_dist.text import bytes_text
@@ -24,11 +24,7 @@ TASK_TILE_BYTES = 300
 
 
 class ActionCost(NamedTuple):
-    """What making actions in advance takes: bytes while they are made, evaluations, flops, tasks.
-
-    ``sparse`` says that they are unit vectors, whose products with G are entries of it; ``has_images`` that
-    their products with G are made on the way.
-    """
+    """What making actions in advance takes: bytes while they are made, evaluations, flops, tasks."""
 
     memory_bytes: int = 0
     entries: int = 0
@@ -122,24 +118,15 @@ def plan_sweeps(
     tasks = iterations * sweeps.stages * blocks * (1 + panels + sweeps.at_once)
     tasks += sweeps.projections * (2 * panels + 2)
     tasks = tasks * len(groups) + cycle.products * (STRIPS + blocks) + blocks * alike // 2 if groups else 0
-    return Plan(
-        method=method,
-        n=n,
-        q=q,
-        fields=demand.fields,
-        iterations=iterations,
+    peak = fixed + together * group_bytes + stored * DOUBLE * size * size
+    work = (entries, flops, tasks) if groups else (0, 0, tasks)
+    return replace(
+        plan_without_tiles(demand, method, iterations, peak, *work),
         block_size=size,
         batches=batches,
         panels=panels,
         keep_factors=keep_factors,
         stored_rows=stored_rows,
-        tasks=tasks,
-        gram_entries=entries if groups else 0,
-        flops=flops if groups else 0,
-        peak_bytes=fixed + together * group_bytes + stored * DOUBLE * size * size,
-        workers=workers,
-        seconds=rough_seconds(demand, entries, flops, tasks) if groups else 0.0,
-        kernel_parts=demand.kernel_parts,
         cycle=cycle,
     )
 
@@ -210,10 +197,7 @@ def _work(
     factored: int,
     alike: int,
 ) -> tuple[int, int]:
-    """Count evaluations and flops of sweeps over blocks of a size, of which ``stored`` tiles are kept.
-
-    Each block has so many factors made (``factored``), and ``alike`` blocks of its colour.
-    """
+    """Count evaluations and flops, with ``factored`` factors of a block and ``alike`` ones of its colour."""
     n, q, coarse = demand.n, demand.q, cycle.coarse
     fresh = 1.0 - stored / max(blocks * (blocks + 1) / 2, 1)
     # the last sweep leaves out the rows it has visited; blocks that are solved at once leave out none
@@ -246,12 +230,7 @@ def plan_actions(
     at_once: int | None = None,
     beside: ActionCost | None = None,
 ) -> Plan:
-    """Plan a solver of the action family that holds ``stored_vectors`` vectors per action.
-
-    At most n actions are used. ``products`` counts products with G in units of n^2 / 2 evaluations: as many
-    as actions where they are taken one by one, and two for all of them at once. ``at_once`` is the largest
-    number of columns of a product, ``beside`` what making the actions takes.
-    """
+    """Plan a solver of the action family; ``products`` with G are in units of n^2 / 2 evaluations."""
     n, q, used = demand.n, demand.q, min(iterations, demand.n)
     made = ActionCost() if beside is None else beside
     peak = common_bytes(demand, used) + DOUBLE * (n * (stored_vectors * used + 24) + 3 * q * used)

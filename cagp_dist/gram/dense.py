@@ -1,6 +1,5 @@
 """The Gram matrix as a plain array: the oracle of the tests and the core of the exact solver."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -31,38 +30,18 @@ class DenseGram:
 
     def __init__(self, kernel: Kernel, X: Array, *, noise_variance: Array) -> None:
         check_noise(noise_variance, n=len(X))
-        self._kernel, self._X, self._noise_variance = kernel, X, noise_variance
-        self._matrix = kernel(X, X)
-        self._matrix[np.diag_indices(len(X))] += noise_variance
+        self.kernel, self.X, self.noise_variance = kernel, X, noise_variance
+        self.matrix = kernel(X, X)  # G itself, not to be changed
+        self.matrix[np.diag_indices(len(X))] += noise_variance
 
     @property
     def shape(self) -> tuple[int, int]:
         """(n, n)."""
-        return self._matrix.shape[0], self._matrix.shape[1]
-
-    @property
-    def matrix(self) -> Array:
-        """G itself, shape (n, n); not to be changed."""
-        return self._matrix
-
-    @property
-    def kernel(self) -> Kernel:
-        """Covariance of the field."""
-        return self._kernel
-
-    @property
-    def X(self) -> Array:
-        """Observed points, shape (n, p)."""
-        return self._X
-
-    @property
-    def noise_variance(self) -> Array:
-        """Added to the diagonal, shape (n,)."""
-        return self._noise_variance
+        return self.matrix.shape[0], self.matrix.shape[1]
 
     def __matmul__(self, columns: Array) -> Array:
         """``G @ columns``, 2 n^2 r flops."""
-        return np.asarray(self._matrix @ columns)
+        return np.asarray(self.matrix @ columns)
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
         """``G @ columns``, in this process, whatever the executor."""
@@ -78,18 +57,18 @@ class DenseGram:
 
     def diagonal(self) -> Array:
         """Diagonal of G, shape (n,)."""
-        return self._matrix.diagonal().copy()
+        return self.matrix.diagonal().copy()
 
     @cached_property
     def factor(self) -> Array:
         """Lower Cholesky factor of G, n^3 / 3 flops once."""
-        return cholesky_lower(self._matrix)
+        return cholesky_lower(self.matrix)
 
     @cached_property
     def condition_number(self) -> float:
         """Estimate of the condition number of G in the 1-norm (LAPACK's dpocon), n^2 flops."""
         # row by row: the matrix is symmetric, and no copy of it is made
-        norm = max((float(np.abs(row).sum()) for row in self._matrix), default=0.0)
+        norm = max((float(np.abs(row).sum()) for row in self.matrix), default=0.0)
         return condition_number(self.factor, norm=norm)
 
     def solve(self, columns: Array) -> Array:
@@ -111,44 +90,25 @@ class DenseGram:
 
     def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
         """Draws of ``N(0, K)`` as columns, shape (n, draws); by eigenvectors of K, 9 n^3 flops."""
-        K = self._matrix - np.diag(self.noise_variance)
+        K = self.matrix - np.diag(self.noise_variance)
         values, vectors = np.linalg.eigh(K)
         white = generator.standard_normal((draws, len(K))).T
         return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * white))
 
     def exact(self, *, executor: Executor) -> ExactSolve:
-        """Solves by the Cholesky factor, in this process whatever the executor."""
-        return CholeskySolve(self)
+        """Solves by the Cholesky factor, in this process whatever the executor: its own."""
+        return self
 
-
-@dataclass(frozen=True, eq=False)
-class CholeskySolve:
-    """Exact solves with a dense Gram matrix."""
-
-    gram: DenseGram
-
+    weights = solve
     relative_residual: ClassVar[None] = None  # nothing is iterated
-
-    @property
-    def condition_number(self) -> float:
-        """Estimate of the condition number of G."""
-        return self.gram.condition_number
-
-    def weights(self, residuals: Array) -> Array:
-        """``G^-1 b``, shape (n, T)."""
-        return self.gram.solve(residuals)
-
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of ``G^-1``, shape (n,)."""
-        return self.gram.inverse_diagonal()
 
     def logdet(self) -> float:
         """Logarithm of the determinant of G."""
-        return 2.0 * float(np.log(np.diag(self.gram.factor)).sum())
+        return 2.0 * float(np.log(np.diag(self.factor)).sum())
 
     def downdate(self, targets: Targets, *, full: bool) -> Array:
         """``V G^-1 V'``, shape (q,) or (q, q); n^2 q flops."""
-        half = self.gram.half_solve(covariance_with(self.gram.kernel, self.gram.X, targets))
+        half = self.half_solve(covariance_with(self.kernel, self.X, targets))
         return half.T @ half if full else np.asarray(np.einsum("ij,ij->j", half, half))
 
 

@@ -43,16 +43,11 @@ ENTRIES = 2**20  # Kernel values that a task holds at a time, 8 MB
 
 
 class ExactVariance:
-    """The exact posterior variance of the field at targets: itself, or bounds of it.
+    """The exact posterior variance of the field at targets, or bounds of it from observed points near by.
 
-    Itself for up to 1,024 observed points, by Cholesky, and on complete latitude-longitude grids where the
-    noise does not vary along a latitude, by rings.
-    Elsewhere bounds from the observed points near each target.
-
-    Bounds take 50 n q nanoseconds on one core, up to 130 where targets are few and far from each other: a
-    tenth to a third of a sweep over 10,000 points, and a tenth of that over 100,000. Each task that runs at
-    once takes 25 MB, up to 46 MB where at most 1,024 points were observed, and 8 MB more for means over cells
-    (measured); and there are the observed points and the targets.
+    Itself for up to 1,024 observed points, by Cholesky, and on complete grids with even noise, by rings.
+    Bounds take 50 n q nanoseconds on one core, up to 130 where targets are far from each other; each task 25
+    to 54 MB (measured).
     """
 
     def __init__(self, gram: Gram, targets: Targets) -> None:

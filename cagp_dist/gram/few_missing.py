@@ -113,11 +113,9 @@ class FewMissing:
         return np.asarray(inverse_diagonals(np.ascontiguousarray(self.factor)[None])[0])
 
     def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
-        """``k*' G_o^-1 k*``, (q,) or (q, q).
+        """``k*' G_o^-1 k*``, (q,) or (q, q): at points of the grid from the inverse, else by solves.
 
-        The variance at points of the grid follows from the inverse: ``B_ii - N`` at missing points, and
-        ``N - N^2 [G_o^-1]_ii`` at observed ones, with the noise N. All else is a whole-grid solve for each
-        view.
+        ``B_ii - N`` at missing points, and ``N - N^2 [G_o^-1]_ii`` at observed ones, with the noise N.
         """
         quiet = self.rings.noise_by_latitude.max() <= QUIET * self.rings.kernel.variance
         if full or isinstance(targets, LinearFunctionals) or not quiet:

@@ -278,10 +278,7 @@ def _columns(weights: "ArrayLike | sparray | spmatrix", points: int) -> "csc_arr
 def views_of_functionals(
     functionals: LinearFunctionals, grid: LatLonGrid
 ) -> tuple[LinearFunctionals, Indices, Indices]:
-    """Functionals that see a grid differently up to rotation by whole grid steps, as `Views` are of points.
-
-    Returns shape (k,).
-    """
+    """Functionals that see a grid differently up to rotation by whole grid steps; see `Views` of points."""
     places, starts = functionals.places, functionals.starts
     turns = Views.of(places[starts], grid).steps
     latitude, longitude = degrees(places)

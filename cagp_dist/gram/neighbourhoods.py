@@ -165,10 +165,9 @@ def nearest_points(X: Array, targets: Array, k: int) -> Indices:
 def groups(
     X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None
 ) -> "Iterator[Shared]":
-    """Targets that share their neighbours, these, and leaves: indices into targets (q, p), X (n, p), means.
+    """Targets that share their neighbours, these, and leaves of which neighbours do not have all points.
 
-    Points are scaled. The neighbours of a group are those of all its targets, and so are the leaves, but for
-    those that neighbours have all points of.
+    Indices into scaled targets (q, p), points (n, p), means.
     """
     from scipy.spatial import cKDTree
 
@@ -192,16 +191,7 @@ def groups(
 
 
 class LeafMeans:
-    """Means of the observations in each leaf of a k-d tree: what a neighbourhood has beyond its nearest ones.
-
-    Observations count by their precision, as far as their noise is above a part of the prior variance.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    X, noise : array of float64, shape (m, p) and (m,)
-        Observed points and their noise variances.
-    """
+    """Means of the observations in leaves of a k-d tree, by precision: what is beyond the nearest ones."""
 
     def __init__(self, kernel: Kernel, X: Array, noise: Array) -> None:
         from scipy.spatial import cKDTree

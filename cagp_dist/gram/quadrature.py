@@ -32,13 +32,11 @@ WIDTH = 64  # Columns that are worked on at a time; a constant, so that their su
 def quadrature_bounds(
     product: Callable[[Array], Array], diagonal: Array, noise_variance: Array, columns: Array
 ) -> Iterator[Array]:
-    """Yield bounds of ``y' G^-1 y`` after no Lanczos step, one step, and so on, without end.
+    """Yield bounds (2, c) of ``y' G^-1 y`` of columns (n, c) after no Lanczos step, one step, and so on.
 
-    The Lanczos vectors are orthogonalised against all earlier ones, twice. What rounding does to the rest is
-    counted: T is that of a matrix that differs from A by at most ``ROUNDING`` times its trace, the shift that
-    is added to T for the lower bound, and taken from T and from the node for the upper one.
-
-    Shapes: ``diagonal, noise_variance`` (n,), ``columns`` (n, c); returns (2, c).
+    Vectors are orthogonalised twice. T is that of a matrix that differs from A by at most ``ROUNDING`` times
+    its trace: that shift is added to T for the lower bound, and taken from T and from the node for the upper
+    one.
     """
     if not noise_variance.min() > 0.0:
         raise ArgumentError("a noise variance is zero; Lanczos quadrature needs every one to be above zero.")
@@ -79,11 +77,7 @@ def quadrature_bounds(
 
 
 class _Pivots:
-    """Pivots of T plus a multiple of the identity, and the first entry of its inverse, row by row.
-
-    ``pivot_k = a_k - b_(k-1)^2 / pivot_(k-1)``,  ``(T^-1)_11 = sum_k share_k / pivot_k``,
-    ``share_(k+1) = share_k (b_k / pivot_k)^2``.
-    """
+    """Pivots of T plus a multiple of the identity, and the first entry of its inverse, row by row."""
 
     def __init__(self, columns: int, shift: float) -> None:
         self._shift = shift

@@ -188,10 +188,7 @@ def rows_product(kernel: Parameters, rows: Array, points: Array, columns: Array,
 def lower_strip_product(
     kernel: Parameters, points: Array, column: Array, tiles: Sequence[Range], strip: Range
 ) -> Array:
-    """Contribution of the tile rows ``strip`` of the lower triangle to ``G @ column``, used on both sides.
-
-    Returns shape (last row of the strip,).
-    """
+    """Contribution of tile rows ``strip`` of the lower triangle to ``G @ column``, up to the last of them."""
     from cagp_dist.compiled import add_product_vector, add_symmetric_product_vector
 
     out = np.zeros(tiles[strip[1] - 1][1])
@@ -207,10 +204,7 @@ def lower_strip_product(
 
 
 def stored_tile_row(kernel: Parameters, blocks: Sequence[Array], columns: int) -> Array:
-    """Evaluate the tiles left of and on the diagonal in one row, to be multiplied many times.
-
-    Shapes: ``blocks`` (p, points of the block); returns (entries,).
-    """
+    """Evaluate the tiles left of and on the diagonal in one row, to be multiplied many times."""
     from cagp_dist.compiled import evaluate_tile
 
     X = blocks[-1]
@@ -235,10 +229,7 @@ def kernel_panel(kernel: Parameters, points: Array, Z: Array) -> Array:
 def add_tile_product(
     kernel: Parameters, X: Array, Z: Array, columns: Array, *, above: bool, stored: Array, out: Array
 ) -> None:
-    """``out += k(X, Z) @ columns``, in the one way every executor computes this tile.
-
-    Shapes: ``X, Z`` (p, n) and (p, m), ``columns`` (m, r), ``out`` (n, r).
-    """
+    """``out += k(X, Z) @ columns``, X (p, n) and Z (p, m), in the one way every executor computes it."""
     from cagp_dist.compiled import add_product, add_product_vector
 
     shape = subtile_shape(columns.shape[1])

@@ -125,10 +125,7 @@ def _needed(points: Array, noise: Array, near: Indices, span: Range) -> tuple[Ar
 def conditional_weights(
     kernel: Parameters, points: Array, noise: Array, members: Indices
 ) -> tuple[Array, Array]:
-    """Weights (m, k) and conditional variances (m,) of points on their neighbours.
-
-    ``members`` (m, k + 1) are places of the neighbours, -1 for none, then of the point itself.
-    """
+    """Weights (m, k) and variances (m,) on neighbours; ``members`` (m, k + 1): -1 for none, own last."""
     from cagp_dist.compiled import evaluate_subsets
 
     (m, size), missing = members.shape, members < 0

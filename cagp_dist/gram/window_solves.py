@@ -93,11 +93,7 @@ class WindowSolve:
         return np.asarray(0.5 * (own + own.T) - at_missing.T @ at_missing)
 
     def inverse_diagonal(self) -> Array:
-        """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing where nothing was observed.
-
-        That of the complete window less ``[G^-1]_im ([G^-1]_mm)^-1 [G^-1]_mi``, from a solve for each missing
-        point, or for each other if these are fewer.
-        """
+        """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing where nothing was observed."""
         from scipy.linalg import solve_triangular
 
         diagonal = self._gram.inverse_diagonal()

@@ -15,11 +15,7 @@ NOISE = "noise_variance"
 def fit_beside_known_noise(
     search: "Callable[..., FitResult]", *, known: float, most: float, others: "Given | None" = None
 ) -> FitResult:
-    """Fit a noise variance of at least the known one; where no more than that is found, it is held there.
-
-    Without the second fit the other numbers would have the status and the standard errors of one that ended
-    on a bound, which says nothing against them.
-    """
+    """Fit a noise variance of at least the known one; where no more than that is found, it is held there."""
     bounds = dict(others or {})
     result = search({**bounds, NOISE: (known, most)})
     if NOISE in result.at_bound and result.prior.noise_number < 0.5 * (known + most):

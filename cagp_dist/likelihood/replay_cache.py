@@ -6,7 +6,7 @@ from a checkpoint in their order, as long as they are at the very same numbers; 
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -56,32 +56,20 @@ class Evaluations:
         return found
 
 
-@dataclass(frozen=True)
 class ReplayCache:
     """A likelihood whose evaluations are kept; otherwise the same."""
 
-    likelihood: Likelihood
-    evaluations: Evaluations
-    level: int
-
-    @property
-    def points(self) -> int:
-        """Number of points, n."""
-        return self.likelihood.points
-
-    @property
-    def fields(self) -> int:
-        """Number of fields, T."""
-        return self.likelihood.fields
-
-    @property
-    def difference(self) -> float:
-        """Step in log parameters with which differences of its gradient are taken."""
-        return self.likelihood.difference
+    def __init__(self, likelihood: Likelihood, evaluations: Evaluations, level: int) -> None:
+        self._likelihood, self._evaluations, self._level = likelihood, evaluations, level
+        self.points, self.fields, self.difference = (
+            likelihood.points,
+            likelihood.fields,
+            likelihood.difference,
+        )
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at these numbers, or recall what was found there."""
-        return self.evaluations.next(self.likelihood, [float(number) for number in numbers], level=self.level)
+        return self._evaluations.next(self._likelihood, [*map(float, numbers)], level=self._level)
 
 
 def _about(found: Evaluation) -> CheckpointMetadata:

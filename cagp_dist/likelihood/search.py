@@ -49,10 +49,7 @@ def best_climb(profile: ProfileLikelihood, starts: Sequence[Array]) -> Place:
 
 
 def climb(profile: ProfileLikelihood, start: Array, curvature: Array | None = None) -> Place:
-    """Maximise the profile likelihood by L-BFGS-B from one start, within `REACH` at a time.
-
-    Shapes: ``start`` (k,), ``curvature`` (k + 1, k + 1).
-    """
+    """Maximise the profile likelihood by L-BFGS-B from one start (k,), within `REACH` at a time."""
     values = profile.likelihood.points * profile.likelihood.fields
     unit = np.ones(start.size)
     if curvature is not None and (expected := np.diag(profile_information(profile, curvature))).min() > 0.0:
@@ -73,7 +70,7 @@ def climb(profile: ProfileLikelihood, start: Array, curvature: Array | None = No
 
 
 def refine(profile: ProfileLikelihood, place: Place, curvature: Array) -> Place:
-    """Take Newton steps with this curvature while they rise. Shapes: ``curvature`` (k + 1, k + 1)."""
+    """Take Newton steps with this curvature while they rise; in a narrow valley a climb ends early."""
     matrix = profile_information(profile, curvature)
     if not np.isfinite(matrix).all() or np.linalg.eigvalsh(matrix).min() <= 0.0:
         return place
@@ -243,19 +240,13 @@ def profile_information(profile: ProfileLikelihood, information: Array) -> Array
 
 
 def arrived(step: Array, inverse: Array, noise: Array) -> bool:
-    """Whether a step is small beside what the estimates are uncertain by anyway.
-
-    Shapes: ``step`` (k,), ``inverse`` (k, k), ``noise`` (k, k).
-    """
+    """Whether a step (k,) is small beside what the estimates are uncertain by anyway."""
     scale = ARRIVED**2 * inverse + ARRIVED_SAMPLED**2 * inverse @ noise @ inverse
     return bool(step @ np.linalg.solve(scale, step) <= 1.0)
 
 
 def settle_parameters(profile: ProfileLikelihood, start: Array, curvature: Array) -> Place:
-    """Find where the estimated gradient vanishes: quasi-Newton steps with symmetric rank-one updates.
-
-    Shapes: ``start`` (k,), ``curvature`` (k + 1, k + 1).
-    """
+    """Find where the estimated gradient vanishes: quasi-Newton steps with symmetric rank-one updates."""
     low, high = profile.box
     place = profile.at(start)
     matrix = profile_information(profile, curvature)

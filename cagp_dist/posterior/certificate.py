@@ -28,11 +28,7 @@ class Certificate:
         return self.exact_variance is None or (self.exact_variance.known and self.of_mean is not None)
 
     def bounds(self, executor: Executor) -> Array:
-        """Lower and upper bound, shape (2, q), at least zero; worked out on the first call.
-
-        What rounding makes of a difference of nearly equal variances, about 1e-15 of that of the prior, is
-        in neither bound.
-        """
+        """Lower and upper bound, shape (2, q), at least zero up to rounding; worked out on the first call."""
         if self.exact_variance is None:
             return np.zeros((2, len(self.variance)))
         demand = self.demand

@@ -114,11 +114,7 @@ def solve_pattern(
     checkpoints: SolveCheckpoints | None,
     progress: Callable[[Progress], None] | None,
 ) -> tuple[SolvedPattern, Fitted | None, bool]:
-    """Solve one pattern of gaps.
-
-    Returns what was found, the coefficients of the mean where they are estimated, and whether all downdates
-    are positive semidefinite.
-    """
+    """Solve one pattern: what was found, coefficients of its mean, whether all downdates are semidefinite."""
     prior, solver, executor = planned.prior, planned.solver, planned.executor
     part, demand, plan, estimate, kept = planned.solves[number]
     plans = [each.plan for each in planned.solves]

@@ -162,10 +162,7 @@ def _merged_poles(fields: Array, present: Mask, grid: LatLonGrid) -> tuple[Array
 
 
 def noise_of(noise_variance: float | Array, seen: Observed) -> Array:
-    """Noise variance of every observation (n,), from one number, or one for each point that was given.
-
-    A pole of which several copies were observed has the mean of their noise variances.
-    """
+    """Noise variance of every observation (n,); of a pole the mean of those of its observed copies."""
     if not isinstance(noise_variance, np.ndarray):
         return np.full(len(seen.X), float(noise_variance))
     if noise_variance.shape != seen.given.shape:
@@ -205,11 +202,7 @@ def make_problem(
     memory_limit_bytes: int,
     like: Problem | None = None,
 ) -> Problem:
-    """Remove the prior mean of one pattern of fields, where it is known, and choose its Gram matrix.
-
-    That of a problem ``like`` it, a whole grid of rings with the same noise, is taken from there: its factors
-    are made once.
-    """
+    """Remove a known prior mean of one pattern, and choose its Gram matrix, or that of one ``like`` it."""
     seen = pattern.observed()
     # coefficients of a mean that are estimated need the Gram matrix first
     values = seen.values if prior.estimates_mean else seen.values - pattern.mean_at(prior, seen.X)
@@ -338,10 +331,7 @@ def grid_size(
     noise_by_latitude: Array | None = None,
     noise_spread: float = 1.0,
 ) -> GridSize:
-    """Say in numbers what a solve needs to know of a grid, and of targets that are a grid.
-
-    Without ``noise_by_latitude`` (P,) the noise is the same everywhere.
-    """
+    """Say in numbers what a solve needs to know of a grid, and of targets that are one."""
     grid = layout.grid
     # poles that were observed once may make equal noise uneven
     rows = layout.row_noise(np.ones(grid.shape[0]) if noise_by_latitude is None else noise_by_latitude)

@@ -119,11 +119,7 @@ def plans_of_draws(
     draw_bytes: Callable[[int], int],
     held_bytes: int = 0,
 ) -> list[Plan]:
-    """Plan the solve of each group of draws, the first of which has the fields too.
-
-    ``draw_bytes`` says what so many draws of the prior take, as `PriorDraws.bytes` does, and ``held_bytes``
-    what is kept beside all groups.
-    """
+    """Plan the solve of each group of draws, the first with the fields too, beside ``held_bytes``."""
     n, q, plans = demand.n, demand.q, []
     for number, (first, last) in enumerate(groups):
         draws = last - first
@@ -149,10 +145,7 @@ def plans_of_draws(
 
 
 def joint_plan_of_draws(plans: Sequence[Plan], demand: Demand, *, draws: int, sums: int) -> Plan:
-    """Make one plan of those of all groups of draws, with what values at the targets take.
-
-    ``sums`` says how many columns of sums over draws are kept, of all patterns of gaps and fields.
-    """
+    """Make one plan of those of all groups of draws, of which ``sums`` columns of sums are kept."""
     points = demand.n + demand.target_points
     # plans of direct solvers have their targets; those of sweeps are of columns alone
     pairs = 0 if plans[0].direct else demand.n * demand.target_points

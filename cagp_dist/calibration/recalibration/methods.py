@@ -30,10 +30,7 @@ class Fitted(Protocol):
 
 
 class Recalibration(Protocol):
-    """Settings of a method; ``law`` and ``observed`` have shape (N,) or (T, N), ``X`` (N, p).
-
-    Observed values that are NaN are left out. `LocalScale` alone is also given training points and groups.
-    """
+    """Settings of a method; ``law``, ``observed`` (NaN: left out) are (N,) or (T, N), ``X`` (N, p)."""
 
     def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> Fitted: ...
 

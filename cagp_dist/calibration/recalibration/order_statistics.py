@@ -63,10 +63,7 @@ def between(levels: ArrayLike, count: int) -> tuple[Indices, Array]:
 
 
 def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> None:
-    """Raise `ArgumentError` unless ``count`` calibration points resolve every level.
-
-    ``shared``: they are one part of those that were given, and the text says so.
-    """
+    """Raise `ArgumentError` unless ``count`` calibration points (``shared``: a part) resolve every level."""
     chosen = np.asarray(levels, dtype=np.float64).ravel()
     if not chosen.size or not bool(np.all((chosen > 0.0) & (chosen < 1.0))):
         raise ArgumentError(
@@ -115,13 +112,7 @@ def check_not_constant(predicted: Array, observed: Array) -> None:
 def knots_through(
     scores: Array, *, evenly: int, smallest_level: float = SMALLEST_LEVEL
 ) -> tuple[Array, Array]:
-    """Give some order statistics and their levels ``l / (N + 1)``, for a curve through them.
-
-    Up to ``evenly`` of them are spread evenly, and beside these the l-th from each end with l = 1, 2, 4,
-    8, ...; of equal scores one is left, with the middle of their levels.
-
-    Shapes: ``scores`` (N,); returns two arrays (K,).
-    """
+    """Give order statistics of scores (N,), more towards the ends, and their levels ``l / (N + 1)``."""
     check_resolved(smallest_level, scores.size)
     count = scores.size
     chosen = np.linspace(0.0, count - 1.0, min(evenly, count)).round().astype(np.intp)

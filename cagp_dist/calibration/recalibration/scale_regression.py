@@ -90,10 +90,7 @@ def regress_scale(features: Array, errors: Array, *, lean: Array | None = None) 
 def gain_elsewhere(
     features: Array, errors: Array, group: Indices, *, lean: Array | None = None
 ) -> tuple[float, float]:
-    """Rise of the mean log score in groups that the numbers were not fitted to, and its standard error.
-
-    Shapes: ``group`` (n,).
-    """
+    """Rise of the mean log score in fifths of the groups (n,) that were left out of a fit, and its error."""
     names, number = np.unique(group, return_inverse=True)
     part_of_group = np.random.default_rng(0).permutation(names.size) % min(_PARTS, names.size)
     part, gain = part_of_group[number], 0.5 * (np.log(2.0 * np.pi) + errors**2)

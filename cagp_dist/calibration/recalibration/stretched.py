@@ -197,10 +197,7 @@ class DenseVariances(Variances):
 
     @cached_property
     def _profiles(self) -> tuple[Array, Array]:
-        """``h = (dk / d log l) / u^2`` between observed points and from targets to them: (n, n), (N, n).
-
-        The slope by the lengthscale of one coordinate is h times its scaled squared difference.
-        """
+        """``h = (dk / d log l) / u^2``: times squared differences they are slopes; (n, n), (N, n)."""
         from scipy.spatial.distance import cdist
 
         from cagp_dist.compiled import evaluate

@@ -19,10 +19,7 @@ STRIP_ROWS = 256  # Rows of the slope matrix that exist at a time
 
 
 class DenseLikelihood(ModelLikelihood):
-    """Exact likelihood and gradient of points anywhere.
-
-    Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations`` (n,), ``basis`` (n, k).
-    """
+    """Exact likelihood and gradient of points X (n, p), residuals (n, T), deviations (n,), basis (n, k)."""
 
     def __init__(
         self,
@@ -83,12 +80,7 @@ def dense_sums(
     scale: float,
     coefficients: int,
 ) -> Array:
-    """Give log|R|, q, the traces and the slopes of some points, shape (2 + 2 k,), or (4 + 2 k,).
-
-    With coefficients of a mean what `cagp_dist.likelihood.exact.restricted.restrict` takes.
-
-    Shapes: ``points`` (p, n), ``residuals`` (n, T), ``deviations`` (n,).
-    """
+    """Give log|R|, q, traces and slopes of points (p, n), or what `restrict` takes: (2 + 2 k,), or 2 more."""
     from scipy.linalg.lapack import dpotri
 
     from cagp_dist.compiled import evaluate
@@ -125,13 +117,7 @@ def dense_sums(
 def _derivative_sums(
     derivative: Parameters, points: Array, inverse: Array, weights: Array, coefficients: int
 ) -> tuple[float, float | Array]:
-    """``tr(R^-1 dR)`` and ``tr(v' dR v)``, dR given by the parameters of a slope or of a kernel.
-
-    Of weights with coefficients among them ``v' dR v``.
-
-    Only the lower triangle of the inverse is there: strips end at the diagonal, and what they hold
-    beyond it counts for nothing.
-    """
+    """``tr(R^-1 dR)`` and ``v' dR v``, from the lower triangle of the inverse: strips end at the diagonal."""
     from cagp_dist.compiled import evaluate
 
     trace: float = 0.0

@@ -41,10 +41,7 @@ if TYPE_CHECKING:
 
 
 class MaskedRingLikelihood(ModelLikelihood):
-    """Exact likelihood and gradient of fields on a full-circle grid that lack some points, all the same ones.
-
-    Shapes: ``residuals`` (T, P, Q), ``missing`` (P, Q), ``basis`` (k, P, Q).
-    """
+    """Exact likelihood of fields (T, P, Q) on a full-circle grid that lack the same points."""
 
     def __init__(
         self,
@@ -147,10 +144,7 @@ def observed_sums(
     model: UnitModel,
     part: WavenumberRange,
 ) -> Array:
-    """Contribution of a range of wavenumbers, as of `cagp_dist.likelihood.exact.ring_likelihood.range_sums`.
-
-    Shapes: ``blocks`` (l_s, l_s, span), ``rows`` (l_s,), ``extra, columns`` (span, size, 2 T).
-    """
+    """Contribution of a range of wavenumbers; blocks are (l_s, l_s, span), columns (span, size, 2 T)."""
     heads, inverses, solutions = [], [], []
     for (log_determinants, _), inverse, solved, block, chosen, wrong, right in zip(
         inverted.heads, inverted.inverses, inverted.solutions, blocks, rows, extra, columns, strict=True

@@ -33,8 +33,5 @@ def log_prior_of_lengthscale(lengthscale: Array, extent: float) -> Array:
 
 
 def log_prior_of_ratio(ratio: Array) -> Array:
-    """Logarithm of the density of the logarithm of noise variance over variance, up to a constant.
-
-    With the uniform share ``u = sqrt(g / (1 + g))`` of the ratio g it is ``du / dlog(g) = u (1 - u^2) / 2``.
-    """
+    """Logarithm of the density of log(g), with ``u = sqrt(g / (1 + g))`` uniform, up to a constant."""
     return np.asarray(0.5 * np.log(ratio) - 1.5 * np.log1p(ratio))

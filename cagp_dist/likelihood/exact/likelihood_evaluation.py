@@ -73,11 +73,7 @@ class Evaluation:
         return np.insert(by_numbers, self.numbering.lengthscales, by_variance)
 
     def expected_information(self) -> Array:
-        """Covariance of the gradient under the model, (k + 1, k + 1): what differences give on average.
-
-        ``T / 2 tr(G^-1 dG G^-1 dG')`` by log (lengthscales, variance, weights, ratio) [Rasmussen & Williams
-        2006, 5.9]; of a restricted likelihood without what its few coefficients take.
-        """
+        """Covariance of the gradient under the model, (k + 1, k + 1) [Rasmussen & Williams 2006, 5.9]."""
         assert self.squares is not None
         values = float(self.points - self.coefficients)
         return information_of(self.squares, self.traces, self.own_trace, values, self.fields, self.numbering)
@@ -161,10 +157,7 @@ def information(
     step: float,
     along_variance: Callable[[float], Evaluation] | None = None,
 ) -> Array:
-    """Observed information: minus second derivatives of L by log (lengthscales, variance, weights, ratio).
-
-    Shapes: ``x`` (k,); returns (k + 1, k + 1).
-    """
+    """Minus second derivatives of L by log (lengthscales, variance, weights, ratio): 2 k evaluations."""
     columns, quadratic, first = [], 0.0, 0
     for direction in np.eye(x.size):
         up, down = evaluate(x + step * direction), evaluate(x - step * direction)

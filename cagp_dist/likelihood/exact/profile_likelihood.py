@@ -63,11 +63,7 @@ class Place:
 
 
 class Counter:
-    """Counts evaluations and tells the caller of each.
-
-    Its ``hint`` is where the last search for a best variance ended: the logarithm, and how fast the slope
-    falls there for each value.
-    """
+    """Counts evaluations and tells of each; ``hint``: log of the last best variance, and its steepness."""
 
     def __init__(self, progress: Callable[[FitProgress], None] | None) -> None:
         self._progress = progress

@@ -35,10 +35,7 @@ def sum_of_products(left: Array, right: Array, coefficients: int) -> float | Arr
 
 
 def restrict(total: Array, *, fields: int, coefficients: int) -> Array:
-    """Give log determinant, quadratic form, traces and slopes of the restricted likelihood.
-
-    Shapes: ``total`` (1 + m + (1 + m); returns (2 + 2 m,).
-    """
+    """Give log determinant, quadratic form, traces and slopes (2 + 2 m,) of the restricted likelihood."""
     columns = fields + coefficients
     m = (total.size - 1 - columns**2) // (1 + columns**2)
     log_determinant, traces = total[0], total[1 : 1 + m]

@@ -119,12 +119,7 @@ def ranges_of(wavenumbers: Wavenumbers, coefficients: int) -> list[WavenumberRan
 
 
 def range_sums(model: UnitModel, part: WavenumberRange, columns: list[Array], curved: bool) -> Array:
-    """Contribution of a range of wavenumbers: log|R|, q, the traces, the slopes, shape (2 + 2 k,).
-
-    With coefficients of a mean what `cagp_dist.likelihood.exact.restricted.restrict` takes.
-
-    Shapes: ``columns`` (span, size, 2 T).
-    """
+    """Contribution of a range: log|R|, q, traces, slopes, (2 + 2 k,), or what `restrict` takes."""
     return derivative_sums(inverted_range(model, part, columns), model, part, curved)
 
 
@@ -201,10 +196,7 @@ def derivative_sums(
 
 
 def _squares_of(inverse: Array, slopes: Sequence[Array], ratio: float) -> Array:
-    """``tr(R^-1 dR R^-1 dR')`` for every two numbers, from ``R^-1`` and dR by all but the ratio.
-
-    One for each matrix of the stacks (w, n, n): (w, k, k).
-    """
+    """``tr(R^-1 dR R^-1 dR')`` for every two numbers, the last of them the ratio: (w, k, k)."""
     products = [inverse @ slope for slope in slopes]
     products.append(ratio * inverse)
     squares = np.empty((*inverse.shape[:-2], len(products), len(products)))
@@ -240,10 +232,7 @@ def _symmetric_inner(left: Array, right: Array) -> Array:
 
 
 def _symmetric_form(lower: Array, columns: Array, coefficients: int) -> Array:
-    """``sum over columns of v' A v`` for stacks of symmetric matrices given by their lower triangles.
-
-    With coefficients all products of fields, as `ring_inner_products`.
-    """
+    """``v' A v`` for stacks of symmetric matrices given by lower triangles; see `ring_inner_products`."""
     whole = ring_inner_products(lower @ columns, columns, coefficients)
     if coefficients == 0:
         return np.asarray(2.0 * whole - np.einsum("kii,kir->k", lower, columns**2))

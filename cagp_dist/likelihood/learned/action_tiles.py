@@ -30,19 +30,11 @@ class ActionTiles:
     def __init__(self, X: Array, layout: BlockLayout, *, executor: Executor) -> None:
         self._layout, self._executor = layout, executor
         self._tiles = layout.tiles
-        self._rows = [layout.rows(tile) for tile in self._tiles]
-        self._edges = [layout.edges_within(tile) for tile in self._tiles]
+        # places in the order of the blocks that each tile has, and where its blocks begin and end there
+        self.rows = [layout.rows(tile) for tile in self._tiles]
+        self.edges = [layout.edges_within(tile) for tile in self._tiles]
         ordered = X[layout.order]
-        self._points = [point_columns(ordered[rows]) for rows in self._rows]
-
-    @property
-    def rows(self) -> list[slice]:
-        """Places in the order of the blocks that each tile has."""
-        return self._rows
-
-    def edges(self, tile: int) -> Indices:
-        """Where the blocks of a tile begin and end, counted from its first place."""
-        return self._edges[tile]
+        self._points = [point_columns(ordered[rows]) for rows in self.rows]
 
     def forward(self, kernel: Kernel, values: Array) -> Array:
         """``U = k(X, X) S``, rows in the order of the blocks, shape (n, i), for entries in that order."""
@@ -54,10 +46,10 @@ class ActionTiles:
                 kernel.parameters,
                 self._points[a],
                 self._points[b],
-                values[self._rows[a]],
-                self._edges[a],
-                values[self._rows[b]],
-                self._edges[b],
+                values[self.rows[a]],
+                self.edges[a],
+                values[self.rows[b]],
+                self.edges[b],
                 a != b,
                 home=a,
             )
@@ -65,21 +57,18 @@ class ActionTiles:
         for group in self._groups():
             found = self._executor.gather([submit(a, b) for a, b in group])
             for (a, b), (product, mirrored) in zip(group, found, strict=True):
-                out[self._rows[a], slice(*self._tiles[b])] = product
+                out[self.rows[a], slice(*self._tiles[b])] = product
                 if a != b:
-                    out[self._rows[b], slice(*self._tiles[a])] = mirrored.T
+                    out[self.rows[b], slice(*self._tiles[a])] = mirrored.T
         return out
 
     def backward(self, kernel: KernelArrays, values: Array, weights: Array) -> tuple[Array, Array]:
-        """Differentiate ``<W, k(X, X) S>``.
-
-        Shapes: ``values`` (n,), ``weights`` (n, i); returns (m, p + 1), (n,).
-        """
+        """Differentiate ``<W, k(X, X) S>`` for values (n,), weights (n, i): (m, p + 1) and (n,)."""
         by_kernel = np.zeros((len(kernel.families), kernel.inverse_lengthscales.shape[1] + 1))
         by_value = np.zeros(len(values))
 
         def submit(a: int, b: int) -> Handle[tuple[Array, Array, Array]]:
-            rows, others = self._rows[a], self._rows[b]
+            rows, others = self.rows[a], self.rows[b]
             across = np.ascontiguousarray(weights[others, slice(*self._tiles[a])].T)
             return self._executor.submit(
                 tile_gradients,
@@ -87,9 +76,9 @@ class ActionTiles:
                 self._points[a],
                 self._points[b],
                 values[rows],
-                self._edges[a],
+                self.edges[a],
                 values[others],
-                self._edges[b],
+                self.edges[b],
                 np.ascontiguousarray(weights[rows, slice(*self._tiles[b])]),
                 across if a != b else across[:0],
                 home=a,
@@ -99,8 +88,8 @@ class ActionTiles:
             found = self._executor.gather([submit(a, b) for a, b in group])
             for (a, b), (part, by_row, by_other) in zip(group, found, strict=True):
                 by_kernel += part
-                by_value[self._rows[a]] += by_row
-                by_value[self._rows[b]] += by_other
+                by_value[self.rows[a]] += by_row
+                by_value[self.rows[b]] += by_other
         return by_kernel, by_value
 
     def _groups(self) -> Iterator[list[Range]]:

@@ -71,10 +71,7 @@ def fit_bound(
     seed: int,
     checkpoints: SolveCheckpoints | None,
 ) -> BoundFit:
-    """Maximise the bound by hyperparameters and actions, which begin as means of blocks; then look around.
-
-    Shapes: ``information`` (k, k).
-    """
+    """Maximise the bound by hyperparameters and actions, which begin as means of blocks; then look around."""
     seen = ProjectedData(
         model,
         data.X,

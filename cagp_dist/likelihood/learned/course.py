@@ -105,7 +105,7 @@ class Course:
         stopping: Stopping,
         callback: Callable[[OptimiserStep], None] | None,
     ) -> None:
-        self.objective, self.stopping = objective, stopping
+        self.objective, self.names, self.stopping = objective, objective.names, stopping
         self.low, self.high = _box(objective, bounds)
         self.start = _within(objective, np.asarray(start, dtype=np.float64), self.low, self.high)
         self.trace: list[OptimiserStep] = []
@@ -115,11 +115,6 @@ class Course:
         self._callback = callback
         self._tops: list[float] = []
         self._before, self._started = 0.0, time.perf_counter()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the hyperparameters."""
-        return self.objective.names
 
     @property
     def seconds(self) -> float:

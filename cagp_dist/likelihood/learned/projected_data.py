@@ -116,7 +116,7 @@ class ProjectedData:
         image = self.tiles.forward(kernel, values)
         matrix = np.concatenate(
             [
-                block_sums(values[rows, None] * image[rows], self.tiles.edges(tile))
+                block_sums(values[rows, None] * image[rows], self.tiles.edges[tile])
                 for tile, rows in enumerate(self.tiles.rows)
             ]
         )
@@ -168,10 +168,7 @@ class ProjectedData:
         by_prior: float = 0.0,
         with_residual: bool = False,
     ) -> Array:
-        """Carry derivatives of a function of the small matrices back to the vector.
-
-        Shapes: ``by_matrix, by_inverted`` (i, i), ``by_projected`` (i, T).
-        """
+        """Carry derivatives by the small matrices (i, i), (i, i) and (i, T) back to the vector."""
         noise, inverse = seen.noise_variance, seen.inverse
         inverted = np.einsum("ji,jk,ki->i", inverse, by_inverted, inverse, optimize=True)
         by_lengths = noise * inverted - self.fields / seen.lengths
@@ -264,11 +261,7 @@ def piece_weights(
     solution: Array,
     scale: float,
 ) -> tuple[Array, Array]:
-    """Give derivatives by rows of ``K S``, and by S where A has it beside them.
-
-    The first are ``(scale (r w' + T W) + S by_own) L^-1``. Shapes: image W (n, i), residual r (n, T), values
-    and block_of (n,), by_own and L^-1 (i, i), solution w (i, T).
-    """
+    """Give ``(scale (r w' + T W) + S by_own) L^-1`` of rows of ``K S``, and derivatives by S beside them."""
     W, V, w = (np.require(array, requirements="A") for array in (image, inverse, solution))
     weights = by_own[block_of]
     by_value = np.einsum("xi,xi->x", W, weights)

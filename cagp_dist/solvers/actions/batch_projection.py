@@ -136,10 +136,7 @@ def _half_solve(factor: Array, columns: Array) -> Array:
 
 
 def ordered_factor(matrix: Array) -> tuple[Array, Indices]:
-    """Lower Cholesky factor of the rows and columns of a matrix that do not depend on earlier ones.
-
-    Shapes: ``matrix`` (m, m); returns (k, k), (k,).
-    """
+    """Lower Cholesky factor (k, k) of the rows of a matrix that do not depend on earlier ones, and which."""
     from scipy.linalg import solve_triangular
 
     everything = np.arange(len(matrix), dtype=np.intp)

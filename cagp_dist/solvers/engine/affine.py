@@ -123,17 +123,7 @@ class Affine(ABC):
 
     @abstractmethod
     def cycle(self, gram: Gram, *, executor: Executor, blocks: int) -> tuple[Stage, ...]:
-        """Stages, in the order in which the forward pass goes through them.
-
-        Parameters
-        ----------
-        gram : Gram
-            What is solved with; safe settings are worked out from it.
-        executor : Executor
-            Where that is done.
-        blocks : int
-            Number of diagonal blocks.
-        """
+        """Stages for a Gram matrix and so many blocks, in the order in which a forward pass has them."""
 
     @final
     def plan(self, demand: Demand) -> Plan:

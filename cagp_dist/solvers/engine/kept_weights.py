@@ -60,11 +60,7 @@ class WeightStore(Protocol):
 
 
 def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Array]) -> str:
-    """Digest of all that weights and variances depend on; 8 (n + q) (p + k) bytes to be read.
-
-    Points, noise, kernel, targets, settings of the solver, tiles, precision, version, and a basis of the
-    prior mean at both, where its coefficients are estimated. Not batches of targets, nor what was observed.
-    """
+    """Digest of all that weights and variances depend on, not batches of targets, nor what was observed."""
     found, gram = hashlib.sha256(), problem.gram
     tiles = (plan.block_size, COLUMN_GROUP, SMALLEST_ROW_TILE)
     for part in (FORMAT, version("cagp-dist"), "float64", solver, gram.kernel, tiles):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +99,19 @@ def _diagonal(downdate: Array) -> Array:
     return downdate.diagonal() if downdate.ndim == 2 else downdate
 
 
-class RecordedResults:
+class RecordedPart:
+    """What a checkpoint keeps beside states and systems."""
+
+    def metadata(self) -> CheckpointMetadata:
+        """Numbers to go on from."""
+        return {}
+
+    def write(self, writer: CheckpointWriter) -> bool:
+        """Write the arrays to go on from; whether workers see the place."""
+        return True
+
+
+class RecordedResults(RecordedPart):
     """Results of costly calls in their order; those that a checkpoint has are not computed again."""
 
     def __init__(self, name: str, kept: CheckpointReader | None) -> None:
@@ -129,23 +141,9 @@ class RecordedResults:
         """Whether the checkpoint has more results than were asked for so far."""
         return self._known is not None and self._taken < self._known.shape[1]
 
-    def metadata(self) -> CheckpointMetadata:
-        """Nothing beside the arrays."""
-        return {}
-
     def write(self, writer: CheckpointWriter) -> bool:
         """Write all results so far, side by side; nothing if there are none."""
         return not self._found or writer.write(self._name, np.concatenate(self._found, axis=1))
-
-
-class RecordedPart(Protocol):
-    """What a checkpoint keeps beside states and systems."""
-
-    def metadata(self) -> CheckpointMetadata:
-        """Numbers to go on from."""
-
-    def write(self, writer: CheckpointWriter) -> bool:
-        """Write the arrays to go on from; whether workers see the place."""
 
 
 class Recorder:

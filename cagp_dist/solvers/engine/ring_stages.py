@@ -104,8 +104,8 @@ def applied(
 ) -> Applied:
     """Apply a stage to the whitened columns of a sector.
 
-    ``bands`` are those of the largest sector; ``scales`` (size,) what a point adds for a residual of one, in
-    stages that solve points one by one; ``before`` is Z of the step before, of a recurrence with momentum.
+    ``bands``: of the largest sector; ``scales`` (size,): what a point adds for a residual of one; ``before``:
+    last Z.
     """
     if isinstance(stage, Sweep):
         return _swept(stage, sector, Y, adjoint=adjoint, final=final, bands=bands)

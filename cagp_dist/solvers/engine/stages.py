@@ -271,8 +271,7 @@ class LowRankInverse:
 class Recurrence(Stage):
     """``Z = momentum Z_before + step P^-1 Y``: preconditioned Richardson, or Chebyshev (math 2).
 
-    After i steps the matrix of the solver is ``p_i(P^-1 G) P^-1``, symmetric whatever the coefficients. With
-    increments Z of any kind, ``D = sum of Z' (Y + Y - G Z)`` is ``A + A' - A G A'`` (T5).
+    Whatever the increments Z, ``D = sum of Z' (Y + Y - G Z)`` is ``A + A' - A G A'`` (T5).
     """
 
     inverse: LowRankInverse | VecchiaFactor | None  # ``P^-1``; None: the identity

@@ -14,6 +14,7 @@ from cagp_dist.gram.quadrature import WIDTH, quadrature_bounds, tile_product
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.engine.kept_panels import Panels
+from cagp_dist.solvers.engine.recorder import RecordedPart
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
 from cagp_dist.solvers.engine.stopping_rules import StoppingRule
 from cagp_dist.solvers.engine.tiles import TileSystem
@@ -35,7 +36,7 @@ SPENT, OPEN = "spent", "open_groups"
 
 
 @dataclass(eq=False)
-class TightenedBounds:
+class TightenedBounds(RecordedPart):
     """Bounds of the exact variance, which Lanczos steps on the leftover of a group of targets tighten.
 
     After its work has ended, ``problem.lanczos_steps`` of them bring both bounds closer, where they differ.
@@ -136,7 +137,7 @@ class TightenedBounds:
         return np.asarray(upper)
 
 
-class ComputationalShare(StoppingRule[Panels]):
+class ComputationalShare(StoppingRule[Panels], RecordedPart):
     """A group ends where unfinished computation is a small enough part of the variances of its targets."""
 
     def __init__(self, share: float, bounds: TightenedBounds) -> None:
@@ -150,10 +151,6 @@ class ComputationalShare(StoppingRule[Panels]):
     def metadata(self) -> CheckpointMetadata:
         """List the groups that had too large a share."""
         return {OPEN: sorted(self._open)}
-
-    def write(self, writer: CheckpointWriter) -> bool:
-        """No arrays to be written."""
-        return True
 
     @property
     def status(self) -> Status:

@@ -73,8 +73,7 @@ def coupled_blocks(
 ) -> float:
     """Upper bound of ``|L_a^-1 G_ab L_b^-T|``, the largest canonical correlation of two blocks; at most 1.
 
-    With T that matrix, ``|(T'T)^2|_F^(1/4)``: above the largest singular value by at most the eighth root of
-    their number. ``factors`` are the Cholesky factors of the blocks, or none where they are not kept.
+    With T that matrix, ``|(T'T)^2|_F^(1/4)``; without ``factors`` they are made.
     """
     from scipy.linalg.blas import dtrsm
 

@@ -97,8 +97,8 @@ class TileSystem:
     def coupling(self, stage: Simultaneous) -> float:
         """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole.
 
-        The largest eigenvalue of the matrix of norms of ``L_a^-1 G_ab L_b^-T``, with ones on its diagonal: at
-        most the number of blocks. Two blocks of m points take ``6 m^3`` flops and ``m^2`` evaluations.
+        The largest eigenvalue of the matrix of norms of ``L_a^-1 G_ab L_b^-T``; two blocks take ``6 m^3``
+        flops.
         """
         members = stage.members(self.blocks)
         kept = self._plan.keep_factors
@@ -274,8 +274,7 @@ class TileSystem:
     ) -> Iterator[tuple[int, Handle[tile_tasks.SolvedBlock]]]:
         """Visit every block once; the rows of ``work`` are replaced as it goes.
 
-        After a ``final`` sweep the panels are not read, so only rows that are still to be visited are
-        updated: half the work. Solving ahead updates the tile of the next block itself.
+        After a ``final`` sweep only rows that are still to be visited are updated: half the work.
         """
         panels, sums, home = work.rows, work.sums, work.home
         steps = list(stage.order(self.blocks, adjoint=adjoint))
@@ -418,10 +417,10 @@ class TileSystem:
         )
 
     def _solve_with(self, stage: BlockStage, b: int) -> tuple[BlockStage, object]:
-        """Stage and factor that solve block b.
+        """Stage and factor that solve block b; one that is not kept is made inside the solve.
 
-        A factor that is not kept is made inside the solve: as a task of its own it could run long before
-        it is needed, and all factors would be in memory after all.
+        As a task of its own it could run long before it is needed, and all factors would be in memory after
+        all.
         """
         if not self._plan.keep_factors:
             return stage.within(b), [self._kernel, self._block_points[b], self._noise[b]]

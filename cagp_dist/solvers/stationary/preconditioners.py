@@ -39,10 +39,7 @@ FACTORS_KEPT_BYTES = 2**30
 
 
 class Cost(NamedTuple):
-    """What a preconditioner takes: bytes while it is in use; evaluations, flops and tasks.
-
-    The last three are those of a solve with one column; the others are needed once.
-    """
+    """What a preconditioner takes: bytes; evaluations and flops once, and those and tasks of a solve."""
 
     memory_bytes: int
     entries: int

@@ -75,11 +75,8 @@ def row_sums(gram: Gram, executor: Executor) -> Array:
 def admissible(system: System[Any], stage: Stage, *, gram: Gram, executor: Executor, setting: str) -> Stage:
     """Return the stage, with what is known of its weight, or refuse a relaxation that diverges.
 
-    Of a coarse space that is the projection which the system makes.
-
     Costs nothing where the relaxation is known to be safe, else `LANCZOS_STEPS` stages on one column. Blocks
-    of one colour are damped as their coupling asks: ``w = 2 / (1 + bound)`` of ``lambda_max``, which is one
-    for blocks that do not know of each other, and always below ``2 / lambda_max``.
+    of one colour are damped by ``w = 2 / (1 + bound)`` of ``lambda_max``, always below ``2 / lambda_max``.
     """
     if isinstance(stage, CoarseSpace):
         return system.coarse(stage)
@@ -119,10 +116,8 @@ def _bounded(
 def _around_one(gram: Gram, factor: VecchiaFactor, executor: Executor) -> tuple[float, float, bool]:
     """Estimate where the spectrum of ``U U' G`` begins, with a margin, and ends, without one, and if surely.
 
-    No polynomial between these bounds is above one for eigenvalues up to their sum, which is about two. Sure
-    is that there is a larger one with a probability of at most `UNSURE`, see `RITZ_MARGIN`, from a start that
-    is as random as the theorem asks for, a draw with P. Bounds that are not sharp cost iterations, and no
-    more: the downdate of a recurrence is exact with any.
+    No polynomial between these bounds is above one for eigenvalues up to their sum, about two. Bounds that
+    are not sharp cost iterations, and no more: the downdate of a recurrence is exact with any.
     """
     n = gram.shape[0]
     tiled = TiledGram(gram.kernel, gram.X, gram.noise_variance)  # half the evaluations of a stage
