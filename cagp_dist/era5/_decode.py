@@ -13,7 +13,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,10 @@ def decode_command() -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            _decode(job, folder)
+            if job.get("times_only"):
+                _list(job, folder)
+            else:
+                _decode(job, folder)
     except Exception as error:
         kind, said = _told(error)
         (folder / "error.json").write_text(json.dumps({"kind": kind.__name__, "message": said}))
@@ -53,6 +56,40 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
+def _list(job: dict[str, Any], folder: Path) -> None:
+    """Write what each file has into ``listed.json``: its times, or the names of other fields, or an error."""
+    selection, found = job["selection"], []
+    for number, path in enumerate(map(Path, job["paths"])):
+        times: list[int] = []
+        names: list[str] = []
+        failed: tuple[str, str] | None = None
+        try:
+            with _opened(path, folder / f"file-{number}", job) as datasets:
+                times = _times(datasets, selection).astype("datetime64[ns]").astype(np.int64).tolist()
+        except AbsentVariableError as error:
+            names = list(error.names)
+        except Exception as error:
+            kind, said = _told(error)
+            failed = (kind.__name__, said)
+        found.append({"times": times, "names": names, "error": failed})
+    (folder / "listed.json").write_text(json.dumps(found))
+
+
+@contextmanager
+def _opened(path: Path, members: Path, job: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
+    """Open a file, with a folder for what is packed in it."""
+    members.mkdir()
+    try:
+        with ExitStack() as opened:
+            yield [opened.enter_context(dataset) for dataset in _open(path, members, job)]
+    finally:
+        shutil.rmtree(members, ignore_errors=True)
+
+
+def _times(datasets: list[xr.Dataset], selection: dict[str, Any]) -> NDArray[np.datetime64]:
+    return time_axis(*datasets, variable=selection.get("variable", "t2m"), select=selection.get("select"))
+
+
 def _decode(job: dict[str, Any], folder: Path) -> None:
     """Decode files one after the other, of each the wanted times it has; those without the variable are left.
 
@@ -65,18 +102,11 @@ def _decode(job: dict[str, Any], folder: Path) -> None:
     names: dict[str, None] = {}
     paths = [Path(path) for path in job["paths"]]
     for number, path in enumerate(paths):
-        members = folder / f"file-{number}"
-        members.mkdir()
         try:
-            with ExitStack() as opened:
-                datasets = [opened.enter_context(dataset) for dataset in _open(path, members, job)]
-                held.append(
-                    time_axis(
-                        *datasets, variable=selection.get("variable", "t2m"), select=selection.get("select")
-                    )
-                )
+            with _opened(path, folder / f"file-{number}", job) as datasets:
+                held.append(_times(datasets, selection))
                 times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
-                if times.size and not job.get("times_only"):
+                if times.size:
                     chosen = None if wanted is None else [str(time) for time in times]
                     parts.append(canonical(*datasets, **{**selection, "times": chosen}))
         except AbsentVariableError as error:
@@ -84,8 +114,6 @@ def _decode(job: dict[str, Any], folder: Path) -> None:
         except Exception as error:
             kind, said = _told(error)
             raise kind(f"{path}: {said}" if len(paths) > 1 else said) from error
-        finally:
-            shutil.rmtree(members, ignore_errors=True)
     np.save(folder / "held.npy", np.concatenate(held))
     (folder / "names.json").write_text(json.dumps(list(names)))
     if parts:

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
 
@@ -21,6 +22,7 @@ from cagp_dist.digest import file_sha256, joint_sha256, open_regular
 from cagp_dist.era5.axis_layout import explain_absent
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble, joined_times
+from cagp_dist.era5.file_catalogue import Listed, Listing, listed
 from cagp_dist.era5.selection import Selection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DataError
@@ -45,11 +47,14 @@ def open_file(
     address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
 ) -> xr.Dataset:
     """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
-    paths = files_at(address)
-    parts, available = _decode(paths, scratch, selection, times_only=False)
-    if (wanted := selection.get("times")) is not None:
+    paths, available = files_at(address), None
+    if (wanted := selection.get("times")) is not None and len(paths) > 1:
+        available, holding = _holding(paths, parse_times(wanted), scratch, selection)
+        paths = holding or paths[:1]
+    parts, found = _decode(paths, scratch, selection)
+    if wanted is not None:
         try:
-            time_positions(available, parse_times(wanted))
+            time_positions(found if available is None else available, parse_times(wanted))
         except DataError as error:
             raise DataError(f"{os.fspath(address)}: {error}") from error
     field = parts[0] if len(parts) == 1 else joined_times(parts)
@@ -61,9 +66,69 @@ def open_file(
     return field
 
 
-def file_times(address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]) -> Times:
-    """List the times that a file, or files together, have; no value of their field is decoded."""
-    return _decode(files_at(address), scratch, selection, times_only=True)[1]
+def file_times(
+    address: str | os.PathLike[str],
+    *,
+    scratch: Path,
+    damaged: Callable[[str, DataError], None] | None = None,
+    **selection: Unpack[Selection],
+) -> Times:
+    """List the times that a file, or files together, have; no value of their field is decoded.
+
+    A file that cannot be read is an error, or is told to ``damaged`` and left out.
+    """
+    return _available(_listed(files_at(address), scratch, selection), selection, damaged)
+
+
+def _holding(
+    paths: Sequence[Path], wanted: Times, scratch: Path, selection: Selection
+) -> tuple[Times, list[Path]]:
+    """All times that files have, and those of the files that have wanted times; others may be damaged."""
+    found = _listed(paths, scratch, selection)
+    holding = [each.path for each in found if np.isin(each.times, wanted).any()]
+    held = np.concatenate([each.times for each in found])
+    complete = np.isin(wanted, held).all()
+    return _available(found, selection, None if not complete else lambda *_: None), holding
+
+
+def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listed]:
+    """List the times of files, each once."""
+
+    def read(unknown: Sequence[Path]) -> list[Listing]:
+        found: list[Listing] = []
+        for start in range(0, len(unknown), BATCH_FILES):
+            batch = unknown[start : start + BATCH_FILES]
+            try:
+                with _decoder(batch, scratch, selection, times_only=True) as folder:
+                    found += json.loads((folder / "listed.json").read_text())
+            except DataError as error:  # its decoder has crashed, or a file is of another kind
+                if len(batch) > 1:
+                    found += [listing for path in batch for listing in read([path])]
+                else:
+                    found.append({"times": [], "names": [], "error": (DataError.__name__, str(error))})
+        return found
+
+    return listed(paths, scratch=scratch, selection=selection, read=read)
+
+
+def _available(
+    found: Sequence[Listed], selection: Selection, damaged: Callable[[str, DataError], None] | None
+) -> Times:
+    """All times that files have; a file that could not be read is told, or raised."""
+    for each in found:
+        if (failed := each.listing["error"]) is not None:
+            error = told_error(*failed, what=str(each.path))
+            if damaged is None or not isinstance(error, DataError) or len(found) == 1:
+                raise error
+            damaged(str(each.path), error)
+    times = np.unique(np.concatenate([each.times for each in found]))
+    if times.size == 0:
+        absent = explain_absent(
+            selection.get("variable", "t2m"),
+            dict.fromkeys(name for each in found for name in each.listing["names"]),
+        )
+        raise DataError(f"{found[0].path}: {absent}") if len(found) == 1 else absent
+    return times
 
 
 def files_at(address: str | os.PathLike[str]) -> list[Path]:
@@ -129,22 +194,14 @@ def check_file(path: Path) -> None:
         ) from error
 
 
-def _decode(
-    paths: Sequence[Path], scratch: Path, selection: Selection, *, times_only: bool
-) -> tuple[list[xr.Dataset], Times]:
+def _decode(paths: Sequence[Path], scratch: Path, selection: Selection) -> tuple[list[xr.Dataset], Times]:
     """Fields that files hold, by batches, and all their times; files without the variable are left out."""
     parts: list[xr.Dataset] = []
     held: list[Times] = []
     names: dict[str, None] = {}
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
-        for path in batch:
-            check_file(path)
-        what = f"{batch[0]} and {len(batch) - 1} others" if len(batch) > 1 else str(batch[0])
-        with scratch_folder(scratch) as name:
-            folder, absolute = Path(name), [str(path.absolute()) for path in batch]
-            job = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
-            run_child(job, what, DECODE_SECONDS * len(batch))
+        with _decoder(batch, scratch, selection) as folder:
             held.append(np.load(folder / "held.npy", allow_pickle=False))
             names |= dict.fromkeys(json.loads((folder / "names.json").read_text()))
             parts += _decoded(folder)
@@ -153,6 +210,21 @@ def _decode(
         absent = explain_absent(selection.get("variable", "t2m"), names)
         raise DataError(f"{paths[0]}: {absent}") if len(paths) == 1 else absent
     return parts, available
+
+
+@contextmanager
+def _decoder(
+    paths: Sequence[Path], scratch: Path, selection: Selection, *, times_only: bool = False
+) -> Iterator[Path]:
+    """Have files decoded by a child process, and give the folder of what it found."""
+    for path in paths:
+        check_file(path)
+    what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
+    with scratch_folder(scratch) as name:
+        absolute = [str(path.absolute()) for path in paths]
+        job = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
+        run_child(job, what, DECODE_SECONDS * len(paths))
+        yield Path(name)
 
 
 def _decoded(folder: Path) -> Iterator[xr.Dataset]:
@@ -217,5 +289,9 @@ def raise_told(folder: Path, what: str) -> None:
     answer = folder / "error.json"
     if answer.exists():
         told = json.loads(answer.read_text())
-        kind = ConfigurationError if told["kind"] == ConfigurationError.__name__ else DataError
-        raise kind(f"{what}: {told['message']}")
+        raise told_error(told["kind"], told["message"], what=what)
+
+
+def told_error(kind: str, message: str, *, what: str) -> ConfigurationError | DataError:
+    """Make an error of what a child process has written down."""
+    return (ConfigurationError if kind == ConfigurationError.__name__ else DataError)(f"{what}: {message}")
