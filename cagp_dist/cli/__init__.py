@@ -2,8 +2,8 @@
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
 nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 4 error bars that
-drifted (`cagp drift`), 75 data not there yet, output folder in use or time over, 130 interrupted, 143
-terminated.
+drifted (`cagp drift`), 6 some days failed (`cagp daily`, `cagp status`), 75 data not there yet, output folder
+in use or time over, 130 interrupted, 143 terminated.
 """
 
 from functools import partial
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.core import TyperCommand
 
+from cagp_dist.cli import daily_commands as service
 from cagp_dist.cli import run_commands as runs
 from cagp_dist.cli.display import Display, reported_errors, show_fit, show_outcome
 from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
@@ -338,6 +339,8 @@ def verify_command(
             raise typer.Exit(NotSolvedAgainError.exit_code)
 
 
+app.command("daily", epilog=service.DAILY_EXAMPLES)(service.daily_command)
+app.command("status", epilog=service.STATUS_EXAMPLES)(service.status_command)
 app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
 app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
 app.command("prune", epilog=runs.PRUNE_EXAMPLES)(runs.prune_command)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.missing import Marks
 from cagp_dist.text import nearest, without_secrets
 from cagp_dist.variables import canonical_name
@@ -173,8 +173,12 @@ def source_times(
     where: Mapping[str, object] | None = None,
     missing: Marks = None,
     cache_directory: Path,
+    damaged: Callable[[str, DataError], None] | None = None,
 ) -> "Times":
-    """List the times that a source has, without reading any value of its field."""
+    """List the times that a source has, without reading any value of its field.
+
+    A file of several that cannot be read is an error, or is told to ``damaged`` and left out.
+    """
     from cagp_dist.era5.selection import Selection
 
     canonical_name(variable)
@@ -189,7 +193,9 @@ def source_times(
         )
     check_select(source, select)
     selection = Selection(variable=variable, level=level, select=select, missing=missing)
-    return found.times(address, Request(selection, cache_directory, columns=columns, where=where))
+    return found.times(
+        address, Request(selection, cache_directory, columns=columns, where=where, damaged=damaged)
+    )
 
 
 @dataclass(frozen=True)
@@ -204,6 +210,7 @@ class Request:
     columns: Mapping[str, str] | None = None
     where: Mapping[str, object] | None = None
     wait_seconds: float | None = None
+    damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
 
 
 @dataclass(frozen=True)
@@ -250,7 +257,7 @@ def _file(address: str, wanted: Request) -> "xr.Dataset":
 def _file_times(address: str, wanted: Request) -> "Times":
     from cagp_dist.era5.local_files import file_times
 
-    return file_times(address, scratch=wanted.cache_directory, **wanted.selection)
+    return file_times(address, scratch=wanted.cache_directory, damaged=wanted.damaged, **wanted.selection)
 
 
 def _zarr(address: str, wanted: Request) -> "xr.Dataset":

@@ -1,14 +1,23 @@
 """The job of every day: each time of its rule is a run of its own, and all of them are one time series."""
 
+import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
-from cagp_dist.errors import ConfigurationError, in_words_of_the_job
+from cagp_dist.errors import (
+    ConfigurationError,
+    DataError,
+    NumericalError,
+    StoreError,
+    in_words_of_the_job,
+)
 from cagp_dist.mapping import Status
+from cagp_dist.service.day_records import DayRecords, FailedDay, kind_of
 from cagp_dist.service.events import Clock, Observer, silent
 from cagp_dist.service.ingest import available_times, ingest_all, resolved
 from cagp_dist.service.jobfile.config import with_listed_times
@@ -27,54 +36,97 @@ class Day:
     """What became of a time."""
 
     time: np.datetime64
-    status: Status | None  # of the solve; None if nothing was solved, because the series has this very result
-    version: int | None  # of the series; None if the solve did not end well, and nothing was published
+    status: Status | None = None  # of the solve; None if nothing was solved
+    version: int | None = None  # of the series; None if nothing was published
     replaced: str | None = None  # key of the run whose result stood in the series before
+    failed: FailedDay | None = None  # why there is no result, and when the time is tried again
+    waits: bool = False  # it failed before, and is not due yet
 
     def line(self) -> str:
         """Say it in one line."""
+        if self.failed is not None:
+            return f"{'waiting: ' if self.waits else 'failed: '}{self.failed.line()}"
         if self.status is None:
             return f"{shown_time(self.time)}: in the series already"
-        if self.version is None:
-            return f"{shown_time(self.time)}: {self.status.value}; not published. {self.status.advice}"
         instead = "" if self.replaced is None else f", in place of that of run {self.replaced}"
         return (
             f"{shown_time(self.time)}: {self.status.value}, in version {self.version} of the series{instead}"
         )
 
 
-def daily(job: Job, *, observe: Observer = silent) -> Iterator[Day]:
-    """Do what is new of a job, one time after the other, the earliest first."""
+def daily(
+    job: Job, *, observe: Observer = silent, retry: bool = False, now: dt.datetime | None = None
+) -> Iterator[Day]:
+    """Do what is new of a job, one time after the other, the earliest first; a time that fails ends no other.
+
+    Times that have failed are tried again, ever less often; ``retry`` has all of them tried. A file whose
+    times cannot be read is told to ``observe`` and left out.
+    """
+    _check_folder(job)
+    root, records = job.root, DayRecords(job.root)
+    for time in planned_times(job, observe=observe):
+        at = now or dt.datetime.now(dt.UTC)
+        before = records.find(time)
+        if before is not None and not (retry or before.due(at)):
+            yield Day(time, failed=before, waits=True)
+            continue
+        try:
+            day = _one(with_listed_times(job, np.array([time])), root, time, observe)
+        except (ConfigurationError, DataError, StoreError, NumericalError) as error:
+            kind = kind_of(error)
+            if kind is None or (isinstance(error, ConfigurationError) and not isinstance(error, _DayError)):
+                raise
+            yield Day(time, failed=records.failed(time, kind, str(error), now=at))
+            continue
+        if day.status is not None and day.version is None:
+            reason = f"{day.status.value}; not published. {day.status.advice}"
+            day = replace(day, failed=records.failed(time, "not converged", reason, now=at))
+        else:
+            records.done(time)
+        yield day
+
+
+class _DayError(ConfigurationError):
+    """What the job says does not go with the observations of one time."""
+
+
+def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
+    """Do one time, unless the series has its result."""
+    try:
+        key = _run_key(job, observe)
+    except ConfigurationError as error:
+        raise _DayError(str(error)) from error
+    with output_lock(root):
+        if run_in_series(root, time) == key and published(root, run_key=key) is not None:
+            return Day(time)
+    outcome = run(job, observe=observe)
+    if outcome.path is None:
+        return Day(time, outcome.status)
+    with output_lock(root):
+        found = append_run(root, outcome.path)
+    return Day(time, outcome.status, found.version, found.replaced)
+
+
+def _check_folder(job: Job) -> None:
     if in_object_store(job.output.root):
         raise ConfigurationError(
             f"[output] root is {job.output.root}, and a time series is changed in place: expected the path "
             "of a folder. `cagp run` publishes the runs of several days in an object store."
         )
-    root = job.root
-    for time in _times(job, observe):
-        one = with_listed_times(job, np.array([time]))
-        key = _run_key(one, observe)
-        with output_lock(root):
-            done = run_in_series(root, time) == key and published(root, run_key=key) is not None
-        if done:
-            yield Day(time, None, None)
-            continue
-        outcome = run(one, observe=observe)
-        if outcome.path is None:
-            yield Day(time, outcome.status, None)
-            continue
-        with output_lock(root):
-            found = append_run(root, outcome.path)
-        yield Day(time, outcome.status, found.version, found.replaced)
 
 
 @in_words_of_the_job()
-def _times(job: Job, observe: Observer) -> Times:
+def planned_times(job: Job, *, observe: Observer = silent) -> Times:
     """Work out the times of the job, ascending."""
     with output_lock(job.root), Clock(observe).stage("Times") as stage:
-        found = resolved(job, report=stage.note).observations.listed_times
+
+        def damaged(path: str, error: DataError) -> None:
+            stage.note(f"left out, because it cannot be read: {error}")
+
+        found = resolved(job, report=stage.note, damaged=damaged).observations.listed_times
         times: Times = np.array(
-            available_times(job, report=stage.note) if found is None else found, dtype="datetime64[ns]"
+            available_times(job, report=stage.note, damaged=damaged) if found is None else found,
+            dtype="datetime64[ns]",
         )
         if times.size > 1 and isinstance(job.prior.fit_times, Newest):
             raise ConfigurationError(

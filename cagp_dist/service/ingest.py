@@ -43,6 +43,7 @@ RECORD = "inputs.json"
 CDS_DELAY_DAYS = 6
 
 Report = Callable[[str], None]
+Damaged = Callable[[str, DataError], None]
 T = TypeVar("T")
 
 
@@ -181,7 +182,7 @@ def stored_observations(job: Job) -> xr.Dataset | None:
         return None
 
 
-def available_times(job: Job, *, report: Report) -> Times:
+def available_times(job: Job, *, report: Report, damaged: Damaged | None = None) -> Times:
     """Ask the source of a job which times it has, ascending; raises as `ingest`."""
     table = job.observations
     report(f"looking up the times of {without_secrets(table.source, table.source)}")
@@ -194,6 +195,7 @@ def available_times(job: Job, *, report: Report) -> Times:
         where=table.where,
         missing=table.missing,
         cache_directory=job.root / "downloads",
+        damaged=damaged,
     )
 
 
@@ -297,9 +299,16 @@ def _records(path: Path) -> dict[str, dict[str, str]]:
         return {}
 
 
-def resolved(job: Job, *, report: Report, offline: bool = False, now: dt.datetime | None = None) -> Job:
-    """Work out which times a job takes, and which its prior is fitted to."""
-    look = partial(_available, job, report=report, offline=offline, now=now)
+def resolved(
+    job: Job,
+    *,
+    report: Report,
+    offline: bool = False,
+    now: dt.datetime | None = None,
+    damaged: Damaged | None = None,
+) -> Job:
+    """Work out which times a job takes, and which its prior is fitted to (``damaged``: `source_times`)."""
+    look = partial(_available, job, report=report, offline=offline, now=now, damaged=damaged)
     if isinstance(rule := job.observations.times, TimeRule):
         found = _times_of(rule, look, key="[observations] times")
         job = with_listed_times(job, found)
@@ -327,6 +336,7 @@ def _available(
     report: Report,
     offline: bool,
     now: dt.datetime | None,
+    damaged: Damaged | None,
 ) -> Times:
     table = job.observations
     if table.source == "cds":
@@ -338,7 +348,7 @@ def _available(
         day = np.datetime64((now or dt.datetime.now(dt.UTC)).date(), "D") - CDS_DELAY_DAYS
         return np.array([day + np.timedelta64(23, "h")], dtype="datetime64[ns]")
     if not (offline and is_remote(table)):
-        return available_times(job, report=report)
+        return available_times(job, report=report, damaged=damaged)
     stored = ingested_times(job)
     if stored is None:
         raise ConfigurationError(

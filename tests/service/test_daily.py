@@ -1,6 +1,7 @@
 """Every day: what is new is solved once, and stands once in the time series, with what its run says."""
 
 import configparser
+import datetime as dt
 import os
 import shutil
 from pathlib import Path
@@ -11,9 +12,11 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
+from cagp_dist.era5 import local_files
 from cagp_dist.errors import ArgumentError, ConfigurationError, NotReadyError, StoreError
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
+from cagp_dist.service.day_records import failed_days
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
@@ -339,18 +342,68 @@ def test_a_damaged_series_is_named(begun, tmp_path):
         list(daily(begun()))
 
 
-def test_what_is_not_there_yet_is_waited_for(begun, tmp_path, monkeypatch):
+def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_path, monkeypatch):
 
     def run(job, original=running.run, **settings):
-        if job.observations.listed_times[0].startswith(DAYS[1]):
+        if missing and job.observations.listed_times[0].startswith(DAYS[0]):
             raise NotReadyError("not there yet")
         return original(job, **settings)
 
     monkeypatch.setattr("cagp_dist.service.daily.run", run)
-    done = []
-    with pytest.raises(NotReadyError):
-        done.extend(daily(begun(times=ALL)))
-    assert opened(tmp_path, "scores").time.size == 1
+    shutil.rmtree(tmp_path / "out")
+    missing, now = True, dt.datetime(2020, 1, 3, tzinfo=dt.UTC)
+    job = begun(times=ALL)
+    late, done = daily(job, now=now)
+    assert late.failed.kind == "source missing"
+    assert "not there yet" in late.line()
+    assert (done.status.ok, done.version) == (True, 1)
+    (again, _), (waiting, _) = daily(job, now=now), daily(job, now=now)
+    assert (again.failed.tries, again.waits, waiting.waits) == (2, False, True)
+    (third, _) = daily(job, now=now + dt.timedelta(hours=1))
+    (waiting, _) = daily(job, now=now + dt.timedelta(hours=2.9))
+    assert (third.failed.tries, waiting.waits) == (3, True)
+    assert failed_days(tmp_path / "out") == [third.failed]
+    missing = False
+    (found, _) = daily(job, now=now, retry=True)
+    assert (found.version, found.failed) == (2, None)
+    assert not failed_days(tmp_path / "out")
+    assert [str(time)[:10] for time in opened(tmp_path, "map").time.values] == DAYS[:2]
+
+
+def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, decoder_in_this_process):
+    write_source(tmp_path / "field.zarr", DAYS)
+    field = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
+    (tmp_path / "files").mkdir()
+    for index, day in enumerate(DAYS):
+        field.isel(time=[index]).to_netcdf(tmp_path / f"files/{day}.nc", engine="h5netcdf")
+    whole = (tmp_path / f"files/{DAYS[1]}.nc").read_bytes()
+    (tmp_path / f"files/{DAYS[1]}.nc").write_bytes(whole[:2000])
+    text = job_text(
+        observations={"source": f"file:{tmp_path}/files/*.nc", "times": {"from": DAYS[0], "to": DAYS[3]}},
+        design={"train": random_points(200), "test": random_points(40, seed=1), "map": map_grid(30.0)},
+        output={"root": tmp_path / "out", "keep_weights": True},
+    )
+    (tmp_path / "job.toml").write_text(text)
+
+    def cagp(*arguments):
+        found = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        return found.exit_code, found.stdout
+
+    code, said = cagp("daily", tmp_path / "job.toml", "--log", "json")
+    assert code == 0, said
+    assert [line[:10] for line in said.splitlines()] == [DAYS[0], DAYS[2], DAYS[3]]
+    code, said = cagp("status", tmp_path / "out")
+    assert code == 0
+    assert f"1 time: {DAYS[1]}" in said
+    assert "3 times, newest" in said
+    (tmp_path / f"files/{DAYS[1]}.nc").unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_files, "run_child", None)  # files that have not changed are not opened
+        assert cagp("daily", tmp_path / "job.toml", "--dry-run")[1].count("in the series, of run") == 3
+    (tmp_path / f"files/{DAYS[1]}.nc").write_bytes(whole)
+    code, said = cagp("daily", tmp_path / "job.toml", "--times", f"{DAYS[1]}..{DAYS[1]}")
+    assert (code, said[:10]) == (0, DAYS[1])
+    assert "missing      0 times" in cagp("status", tmp_path / "out")[1]
 
 
 @pytest.mark.exhaustive

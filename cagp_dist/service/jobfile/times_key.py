@@ -137,6 +137,9 @@ def parse_short_times(text: str) -> tuple[str, ...] | TimeRule | None:
         return None
     if words == [LATEST]:
         return times(LATEST)
+    if len(words) == 1 and ".." in words[0]:
+        start, _, stop = words[0].partition("..")
+        return times({"from": start, "to": stop})
     if words and words[0] in KEYS:
         return times(_pairs(words))
     if words and not words[0][0].isdigit():
