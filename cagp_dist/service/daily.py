@@ -10,10 +10,10 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import (
+    CagpError,
     ConfigurationError,
     DataError,
     NumericalError,
-    StoreError,
     in_words_of_the_job,
 )
 from cagp_dist.mapping import Status
@@ -72,11 +72,8 @@ def daily(
             continue
         try:
             day = _one(with_listed_times(job, np.array([time])), root, time, observe)
-        except (ConfigurationError, DataError, StoreError, NumericalError) as error:
-            kind = kind_of(error)
-            if kind is None or (isinstance(error, ConfigurationError) and not isinstance(error, _DayError)):
-                raise
-            yield Day(time, failed=records.failed(time, kind, str(error), now=at))
+        except _DayError as failure:
+            yield Day(time, failed=records.failed(time, failure.kind, str(failure), now=at))
             continue
         if day.status is not None and day.version is None:
             reason = f"{day.status.value}; not published. {day.status.advice}"
@@ -86,20 +83,27 @@ def daily(
         yield day
 
 
-class _DayError(ConfigurationError):
-    """What the job says does not go with the observations of one time."""
+class _DayError(Exception):
+    """What is wrong with the data or the solve of one time."""
+
+    def __init__(self, error: CagpError) -> None:
+        super().__init__(str(error))
+        self.kind = kind_of(error)
 
 
 def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
     """Do one time, unless the series has its result."""
     try:
         key = _run_key(job, observe)
-    except ConfigurationError as error:
-        raise _DayError(str(error)) from error
+    except (ConfigurationError, DataError, NumericalError) as error:
+        raise _DayError(error) from error
     with output_lock(root):
         if run_in_series(root, time) == key and published(root, run_key=key) is not None:
             return Day(time)
-    outcome = run(job, observe=observe)
+    try:
+        outcome = run(job, observe=observe)
+    except (DataError, NumericalError) as error:
+        raise _DayError(error) from error
     if outcome.path is None:
         return Day(time, outcome.status)
     with output_lock(root):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.era5.selection import shown_time
-from cagp_dist.errors import BusyError, CagpError, NotReadyError, NumericalError, StoreError
+from cagp_dist.errors import CagpError, NotReadyError, NumericalError
 from cagp_dist.store.atomic_files import whole_file
 
 FILE = "failed-days.json"
@@ -36,15 +36,13 @@ class FailedDay:
         return dt.datetime.fromisoformat(self.again) <= now
 
 
-def kind_of(error: CagpError) -> str | None:
-    """Say what is wrong with a day that ended with an error; None if the error is not of this day alone."""
-    if isinstance(error, BusyError):
-        return None
+def kind_of(error: CagpError) -> str:
+    """Say in a word what is wrong with a day that ended with an error."""
     if isinstance(error, NotReadyError):
         return "source missing"
     if isinstance(error, NumericalError):
         return "not converged"
-    return "damaged" if isinstance(error, StoreError) or "damaged" in str(error) else "refused"
+    return "damaged" if "damaged" in str(error) else "refused"
 
 
 class DayRecords:
