@@ -40,7 +40,7 @@ class Listed(NamedTuple):
         return np.array(self.listing["times"], dtype="datetime64[ns]")
 
 
-def listed(
+def times_listed(
     paths: Sequence[Path],
     *,
     scratch: Path,

@@ -22,7 +22,7 @@ from cagp_dist.digest import file_sha256, joint_sha256, open_regular
 from cagp_dist.era5.axis_layout import explain_absent
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble, joined_times
-from cagp_dist.era5.file_catalogue import Listed, Listing, listed
+from cagp_dist.era5.file_catalogue import Listed, Listing, times_listed
 from cagp_dist.era5.selection import Selection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DataError
@@ -108,7 +108,7 @@ def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[
                     found.append({"times": [], "names": [], "error": (DataError.__name__, str(error))})
         return found
 
-    return listed(paths, scratch=scratch, selection=selection, read=read)
+    return times_listed(paths, scratch=scratch, selection=selection, read=read)
 
 
 def _available(

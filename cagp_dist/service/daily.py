@@ -17,7 +17,7 @@ from cagp_dist.errors import (
     in_words_of_the_job,
 )
 from cagp_dist.mapping import Status
-from cagp_dist.service.day_records import DayRecords, FailedDay, kind_of
+from cagp_dist.service.day_records import DayRecords, FailedDay, fault_of
 from cagp_dist.service.events import Clock, Observer, silent
 from cagp_dist.service.ingest import available_times, ingest_all, resolved
 from cagp_dist.service.jobfile.config import with_listed_times
@@ -88,7 +88,7 @@ class _DayError(Exception):
 
     def __init__(self, error: CagpError) -> None:
         super().__init__(str(error))
-        self.kind = kind_of(error)
+        self.kind = fault_of(error)
 
 
 def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:

@@ -36,7 +36,7 @@ class FailedDay:
         return dt.datetime.fromisoformat(self.again) <= now
 
 
-def kind_of(error: CagpError) -> str:
+def fault_of(error: CagpError) -> str:
     """Say in a word what is wrong with a day that ended with an error."""
     if isinstance(error, NotReadyError):
         return "source missing"
