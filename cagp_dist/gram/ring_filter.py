@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import is_pole
@@ -15,6 +15,7 @@ from cagp_dist.gram.few_missing import batches
 from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
 from cagp_dist.gram.targets import prior_variance, seen_from
 from cagp_dist.kernels import Elementary, Matern12, Matern32
+from cagp_dist.latlon.entries import PlacesOnGrid
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.ring_states import (
     RangeModes,
@@ -22,6 +23,8 @@ from cagp_dist.latlon.ring_states import (
     explained_range,
     field_range,
     forecast_states,
+    innovation_blocks_range,
+    innovation_range,
     modes_range,
     smooth_range,
     update_range,
@@ -126,7 +129,7 @@ class RingFilter:
 
     def updated(self, state: RingState | None, hour: float, field: ArrayLike) -> RingState:
         """State after the field (P, Q) of an hour, without its prior mean; of the first hour from None."""
-        before = self._prior(hour) if state is None else state
+        before = self._before(state, hour)
         transition = self._transition(hour - before.hour)
         values = self._checked(field, self.rings.grid.shape)[None]
         columns, weights = self._split(values), self._split(before.weights)
@@ -204,6 +207,73 @@ class RingFilter:
         )
         return np.asarray(np.sum(parts, axis=0))
 
+    def left_out(self, state: RingState | None, hour: float, field: Array) -> tuple[Array, Array]:
+        """Predict each value of the field of an hour from all others of it and the state before.
+
+        Returns
+        -------
+        mean, variance : arrays, shape (P, Q) and (P,)
+            Of an observation, noise included. The copies of a pole are left out one by one.
+        """
+        values, before = self._checked(field, self.rings.grid.shape), self._before(state, hour)
+        solved, diagonal = self._innovation(before, hour, values)
+        return values - solved / diagonal[:, None], 1.0 / diagonal
+
+    def held_out(
+        self, state: RingState | None, hour: float, field: Array, index: Indices
+    ) -> tuple[Array, Array]:
+        """Predict the field of an hour at some points from all others of it and the state before.
+
+        Shapes: ``index`` (r,), places in the flattened grid; of a pole all copies are held out.
+
+        Returns
+        -------
+        mean, variance : arrays, shape (r,)
+            Latent, without noise.
+        """
+        grid, before = self.rings.grid, self._before(state, hour)
+        values = self._checked(field, grid.shape)
+        mask = np.zeros(grid.shape, dtype=bool)
+        mask.flat[index] = True
+        mask[self.poles] |= mask[self.poles].any(axis=1, keepdims=True)
+        places = PlacesOnGrid.of(self.rings.wavenumbers, mask)
+        sectors, transition = self._by_sector(before.covariance), self._transition(hour - before.hour)
+        parts = self._each(
+            innovation_blocks_range,
+            lambda first, last: (
+                [part[:, :, first:last] for part in sectors],
+                transition,
+                places.sector_rows,
+            ),
+        )
+        inverse = places.entries([np.concatenate(blocks, axis=2) for blocks in zip(*parts, strict=True)])
+        covariance = np.linalg.inv(inverse)
+        solved, _ = self._innovation(before, hour, values)
+        mean, variance = values.copy(), np.zeros(grid.shape)
+        mean[mask] -= covariance @ solved[mask]
+        variance[mask] = np.diagonal(covariance) - self.rings.noise_by_latitude[places.rows]
+        return mean.flat[index], np.maximum(variance.flat[index], 0.0)
+
+    def _innovation(self, before: RingState, hour: float, values: Array) -> tuple[Array, Array]:
+        """``G^-1 b`` (P, Q) of what was not expected of a field, and the diagonal of ``G^-1`` (P,)."""
+        wavenumbers, transition = self.rings.wavenumbers, self._transition(hour - before.hour)
+        columns, weights = self._split(values[None]), self._split(before.weights)
+        covariances, counts = self._by_sector(before.covariance), wavenumbers.weights
+        found = self._each(
+            innovation_range,
+            lambda first, last: (
+                [part[first:last] for part in weights],
+                [part[:, :, first:last] for part in covariances],
+                [part[first:last] for part in columns],
+                transition,
+                counts[first:last],
+            ),
+        )
+        sectors = range(len(wavenumbers.sizes))
+        solved = wavenumbers.join([np.concatenate([part[i][0] for part in found]) for i in sectors])[0]
+        diagonal = wavenumbers.to_rings([np.sum([part[i][1] for part in found], axis=0) for i in sectors])
+        return solved, diagonal / self.rings.grid.n_longitudes
+
     def smoothed(self, hours: ArrayLike, fields: ArrayLike, at: ArrayLike) -> tuple[Array, Array]:
         """Mean (A, P, Q) and variance by latitude (A, P) at hours, from the fields (T, P, Q) of all hours.
 
@@ -258,8 +328,10 @@ class RingFilter:
         lag = np.sqrt(3.0) * hours / self.time.common_lengthscale
         return np.asarray(np.exp(-lag) * np.array([[1.0 + lag, lag], [-lag, 1.0 - lag]]))
 
-    def _prior(self, hour: float) -> RingState:
-        """State before anything was observed."""
+    def _before(self, state: RingState | None, hour: float) -> RingState:
+        """State before an hour; None: nothing was observed."""
+        if state is not None:
+            return state
         m, grid = self._transition(0.0).shape[0], self.rings.grid
         covariance = np.zeros((m, m, self.rings.wavenumbers.count, grid.shape[0]))
         covariance[range(m), range(m)] = 1.0

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.kernels import Parameters
 from cagp_dist.latlon.tasks import gram_range
 from cagp_dist.latlon.wavenumbers import Wavenumbers
@@ -102,6 +102,39 @@ def update_range(
             *forecast_states(states, covariance, transition), mode.of(seen), mode.mu
         )
         found.append((mode.W @ _side_by_side(states), covariance))
+    return found
+
+
+def innovation_range(
+    modes: RangeModes,
+    weights: Sequence[Array],
+    covariances: Sequence[Array],
+    columns: Sequence[Array],
+    transition: Array,
+    counts: Array,
+) -> list[tuple[Array, Array]]:
+    """``G^-1 b`` (span, size, 2) of what was not expected, and the weighted sum of ``diag(G^-1)``."""
+    found = []
+    for mode, own, covariance, seen in zip(modes, weights, covariances, columns, strict=True):
+        states = _by_state(mode.states(own), len(transition))
+        states, covariance = forecast_states(states, covariance, transition)
+        inverse = 1.0 / (1.0 + mode.mu * covariance[0, 0])
+        solved = inverse[..., None] * (mode.of(seen) - mode.mu[..., None] * states[0])
+        diagonal = np.einsum("k,kpi,ki->p", counts, mode.W**2, inverse, optimize=True)
+        found.append((mode.W @ solved, diagonal))
+    return found
+
+
+def innovation_blocks_range(
+    modes: RangeModes, covariances: Sequence[Array], transition: Array, rows: Sequence[Indices]
+) -> list[Array]:
+    """``G_k^-1`` of a forecast at some rows of each sector, (l_s, l_s, span)."""
+    found = []
+    for mode, covariance, chosen in zip(modes, covariances, rows, strict=True):
+        ahead = forecast_states(np.zeros((len(transition), 1)), covariance, transition)[1]
+        W = mode.W[:, chosen]
+        scaled = W / (1.0 + mode.mu * ahead[0, 0])[:, None]
+        found.append(np.ascontiguousarray((scaled @ W.transpose(0, 2, 1)).transpose(1, 2, 0)))
     return found
 
 

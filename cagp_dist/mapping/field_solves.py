@@ -11,6 +11,7 @@ from cagp_dist.budget import Plan
 from cagp_dist.gp import condition, posterior_mean
 from cagp_dist.gram.exact_variance import FEW_POINTS
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.gram.ring_filter import RingState
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.mapping.resources import Resources
@@ -90,6 +91,7 @@ class Solution:
     left_out: LeftOut | None = None  # each observation as all others predict it, where that was asked for
     # (N, r) draws of the error of the mean at the cells of the map, where a later time is to start from it
     error_draws: Array | None = None
+    state: RingState | None = None  # of a field that is Markov in time, for the time after
 
 
 def bounds_are_cheap(solver: Solver, *, observed: int) -> bool:

@@ -16,6 +16,7 @@ from cagp_dist.mapping import Neighbours, Status
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
 from cagp_dist.prior import Prior
 from cagp_dist.samples import sample_posterior
+from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.job_fit import fit_prior
 from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.point_roles import Design, places_on_grid
@@ -102,7 +103,7 @@ def solve_task(
         found[number] = solve_part(part, fold_priors[number] if number < len(fold_priors) else prior, own)
     solutions = [found[number] for number in range(len(names))]
     together = solutions[0] if len(names) == 1 else _together(task, solutions, columns, total)
-    if task.recalibration.errors == "leave-one-out":
+    if task.recalibration.errors == "leave-one-out" and task.carried is None:
         execution.progress(1.0, "each observation from all others")
         together = replace(together, left_out=_left_out(task, prior, execution))
     if task.previous is not None:
@@ -116,6 +117,8 @@ def solve_task(
 
 def solve_part(task: PreparedJob, prior: Prior, execution: Execution) -> Solution:
     """Solve a job without folds; errors of the run before go through the same solve, and are counted."""
+    if task.carried is not None:
+        return solve_filtered(task, task.carried, prior, execution)
     found = solve(
         task.conditioned(prior),
         *task.observations_of(_columns(task, prior)),

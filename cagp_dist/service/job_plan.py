@@ -283,7 +283,7 @@ def _errors_unseen(job: Job, *, observed: int, solver: Solver) -> tuple[int, boo
 
 
 def _size(job: Job, seen: ChosenPoints | None) -> Size:
-    draws = DRAWS if job.prior.is_previous else 0
+    draws = DRAWS if job.prior.is_previous and job.prior.time_kernel is None else 0
     if seen is not None:
         return replace(seen.size, earlier_errors=draws, error_draws=draws)
     wanted = wanted_places(job.design.targets)

@@ -213,19 +213,29 @@ def previous_of(earlier: EarlierRuns, job: Job, *, times: Times, variable: Varia
     """
     check_one_time(times.size)
     time = times[0].astype("datetime64[ns]")
+    path = run_before(earlier, ERROR_DRAWS, job, time=time, variable=variable)
+    if path is None:
+        return Previous(time)
+    assert job.prior.persistence is not None
+    return Previous(time, _earlier(path, time, variable, persistence=job.prior.persistence))
+
+
+def run_before(
+    earlier: EarlierRuns, group: str, job: Job, *, time: np.datetime64, variable: Variable
+) -> Path | None:
+    """Find the last run of the same kind of job before a time that has a group for those after it."""
     about, other = describe_errors(job, variable), ""
-    for run in earlier(ERROR_DRAWS, before=time):
+    for run in earlier(group, before=time):
         differs = _difference(about, str(run.attributes.get(ERRORS_OF, "{}")))
         if differs is not None:
             other = other or f"{run.key}, is of another job: {differs}"
         elif (path := run.bring()) is not None:
-            assert job.prior.persistence is not None
-            return Previous(time, _earlier(path, time, variable, persistence=job.prior.persistence))
+            return path
     if other:
         raise ConfigurationError(
             f'[prior] mean = "previous": the run before, {other}. Give this job an [output] root of its own.'
         )
-    return Previous(time)
+    return None
 
 
 def describe_errors(job: Job, variable: Variable) -> dict[str, object]:

@@ -19,6 +19,7 @@ from cagp_dist.mapping.field_solves import SampledMap, SolveStep
 from cagp_dist.predictive import Gaussian
 from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
+from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.folds import FEW_PLACES
 from cagp_dist.service.job_fit import FittedPrior, by_name
 from cagp_dist.service.job_solution import JobSolution
@@ -33,7 +34,7 @@ from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF
+from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, STATE
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.tables import Places
@@ -61,6 +62,8 @@ def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[st
     groups = {**_of_test_points(found), "observations": observed}
     if task.design.cells is not None:
         groups |= _of_maps(found, task.design.cells)
+    if solution.state is not None:
+        groups[STATE] = state_group_of(task, prior, solution.state)
     if task.wanted is not None:
         groups["targets"] = _of_places(found, task.wanted)
     if task.design.regions:
@@ -422,6 +425,7 @@ def attributes_of(
             ),
         },
         **({} if task.previous is None else {"previous": task.previous.attributes()}),
+        **({} if task.carried is None else {"previous": task.carried.attributes()}),
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
         **({PRELIMINARY: task.provenance[PRELIMINARY]} if PRELIMINARY in task.provenance else {}),

@@ -170,8 +170,9 @@ def run(
             task = prepare_job(job, field, fit_field, earlier=output.earlier)
             task = replace(task, simulations=simulations)
             stage.summary = task.size.line()
-            if task.previous is not None:
-                stage.note(task.previous.line())
+            for before in (task.previous, task.carried):
+                if before is not None:
+                    stage.note(before.line())
         checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
         if (done := output.published(task.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published

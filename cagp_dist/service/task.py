@@ -27,6 +27,7 @@ from cagp_dist.mapping import (
     Model,
     Neighbours,
     Observations,
+    Rings,
     Solver,
     check_estimable,
     each,
@@ -37,6 +38,7 @@ from cagp_dist.mapping.solve_plans import choose_solver
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
@@ -87,6 +89,7 @@ class ChosenPoints:
     solver: Solver
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
     previous: Previous | None = None  # what is taken from the run before, where the job asks for that
+    carried: Carried | None = None  # its state, of a field that is Markov in time
 
     @cached_property
     def inputs(self) -> Array:
@@ -306,7 +309,13 @@ def prepare_job(
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
     previous = None
-    if job.prior.is_previous:
+    carried = None
+    if job.prior.time_kernel is not None:
+        check_filter(job, points, design)
+        earlier = earlier or partial(earlier_runs, job.root)
+        carried = carried_of(earlier, job, points)
+        provenance |= carried.provenance
+    elif job.prior.is_previous:
         earlier = earlier or partial(earlier_runs, job.root)
         previous = previous_of(earlier, job, times=points.times, variable=points.variable)
         check_map_of_errors(previous, points, design, wanted)
@@ -325,6 +334,7 @@ def prepare_job(
         provenance=provenance,
         fit_points=None if fit_field is None else observation_points(fit_field, gaps=job.observations.gaps),
         previous=previous,
+        carried=carried,
     )
 
 
@@ -430,6 +440,7 @@ def wanted_places(address: str | None) -> Places | None:
 def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
+    named = Rings() if job.prior.time_kernel is not None else named
     wanted, map_table = wanted_places(job.design.targets), job.design.map
 
     def solver_at(design: Design) -> Solver:

@@ -22,7 +22,7 @@ from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.layout_check import check_group
 from cagp_dist.store.publish import verify_files
-from cagp_dist.store.published_variables import ERROR_DRAWS
+from cagp_dist.store.published_variables import ERROR_DRAWS, STATE
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
@@ -54,7 +54,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     drawn = np.sort(rng.choice(part.design.test.size, size=min(points, part.design.test.size), replace=False))
     places = np.searchsorted(task.design.test, part.design.test[drawn])
     # a solve by neighbours depends on all targets, which share them, and costs little more for these
-    together = isinstance(part.solver, Neighbours)
+    together = isinstance(part.solver, Neighbours) or part.carried is not None
     sample = _without_map_alone(part) if together else _only(part, drawn)
     if task.prior is None:  # the numbers are in the attributes of every run
         raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
@@ -114,7 +114,11 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     before = None if named is None else run.with_name(f"{named}.zarr")
     before_it = f"the run before, {named}, whose posterior is its mean"
     try:
-        found = [] if before is None else [run_at(before, ERROR_DRAWS)]
+        found = (
+            []
+            if before is None
+            else [run_at(before, ERROR_DRAWS if job.prior.time_kernel is None else STATE)]
+        )
         task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(run, error) from error

@@ -37,6 +37,7 @@ GROUPS: Mapping[str, str] = {
     "observations": "point",
     "errors": "",
     "error_draws": "",
+    "state": "",
     "simulation": "",
 }
 """The groups of a run, and the dimensions of a place in those whose arrays carry the name of the variable."""
@@ -113,6 +114,13 @@ standardised_error: errors (time point) 1 any
 error_draw: error_draws (time draw latitude longitude) field any
     draw of the error of the posterior mean of {said} | Field minus posterior mean, jointly over the map, as
     the posterior has it: latent, WITHOUT noise.
+state_weight: state (time state latitude longitude) 1 any
+    weights of the kernel in space that give {said} | The field about its mean by latitude at a place is the
+    sum over the grid of the covariance with it times the first of them; of Matern 3/2 in time the second
+    belongs to the rate of change. In one over the unit of the variable.
+state_covariance: state (time state other_state wavenumber mode) 1 any
+    posterior covariance of the state of a mode in units of its prior variance | Of each wavenumber, modes by
+    ascending prior variance, even ones before odd ones where the grid is mirrored.
 z: simulation (simulation) 1 any
     error of the posterior mean over its stated standard deviation, along one random direction | {latent}
     Standard normal if the solver is calibrated.
@@ -181,6 +189,9 @@ MISSING = "missing_observations"
 
 ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"
 """Group of draws of the error of a map, and its array."""
+
+STATE = "state"
+"""Group of what a run tells the run after it of a field that is Markov in time."""
 
 ERRORS_OF = "errors_of"
 """Its attribute: of what kind of job its errors are, as JSON."""

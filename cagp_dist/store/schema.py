@@ -19,6 +19,7 @@ from cagp_dist.store.published_variables import (
     QUANTILE_LEVEL,
     REGION,
     REGION_DEFINITION,
+    STATE,
 )
 from cagp_dist.variables import T2M, Variable
 
@@ -28,6 +29,7 @@ _TITLES = {
     "targets": "Posterior {} at places of a table",
     "observations": "Observed {}",
     ERROR_DRAWS: "Draws of the error of {} on a grid",
+    STATE: "What is known of {} on a grid, for the time after",
 }
 
 
@@ -124,6 +126,21 @@ def values_group(
     if group == ERROR_DRAWS:
         return found.assign({name: found[name].astype(np.float32)})
     return counting_missing(found, name)
+
+
+def state_group(
+    *,
+    times: ArrayLike,
+    latitude_degrees: ArrayLike,
+    longitude_degrees: ArrayLike,
+    weights: ArrayLike,
+    covariance: ArrayLike,
+    variable: Variable = T2M,
+) -> xr.Dataset:
+    """Group ``state``: weights (m, P, Q), and covariances (m, m, wavenumbers, P)."""
+    where = coordinates_of(times, latitude_degrees, longitude_degrees, grid=True)
+    arrays = {"state_weight": np.asarray(weights)[None], "state_covariance": np.asarray(covariance)[None]}
+    return dataset(STATE, where, arrays, variable, title=_TITLES[STATE].format(variable.long_name))
 
 
 def regions_group(

@@ -233,7 +233,9 @@ class Job(JobTable):
         prior, design = info.data.get("prior"), info.data.get("design")
         if design is not None:
             for wrong, said in _unsuited(
-                solver, design.map, previous=prior is not None and prior.is_previous
+                solver,
+                design.map,
+                previous=prior is not None and prior.is_previous and prior.time_kernel is None,
             ):
                 if wrong:
                     raise ValueError(said)
@@ -290,6 +292,8 @@ class Job(JobTable):
         return form
 
 
+TIMED = "time_kernel", "time_lengthscale_hours"
+
 _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     ObservationsTable: (
         *("level", "select", "units", "check_range", "missing"),
@@ -298,7 +302,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     ColumnsTable: ("name",),
     DesignTable: ("calibration", "targets"),
     MapGrid: ("std_resolution_degrees", "std_samples", "mask"),
-    PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates"),
+    PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates", *TIMED),
 }
 
 

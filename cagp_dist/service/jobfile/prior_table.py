@@ -62,6 +62,15 @@ class PriorTable(JobTable):
         gt=0.0,
         lt=1.0,
     )
+    time_kernel: Literal["matern12", "matern32"] | None = key(
+        None,
+        'of mean = "previous" on whole grids, "matern12" or "matern32": how the field goes with itself at '
+        "other times; in place of persistence",
+        "matern12",
+    )
+    time_lengthscale_hours: float | None = key(
+        None, "of time_kernel, a positive number of hours", 48.0, gt=0.0, le=1e7
+    )
     covariates: Annotated[
         tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...], BeforeValidator(values.as_tuple)
     ] = key(
@@ -142,8 +151,9 @@ class PriorTable(JobTable):
         )
         for name, example in (("lengthscale", [0.05, 0.5]), ("variance", [5.0, 20.0])):
             yield self._wrong_count(name, example)
+        yield from self._mistakes_of_time(previous, mean)
         yield (
-            previous and self.persistence is None,
+            previous and self.persistence is None and self.time_kernel is None,
             f"{mean} came without persistence, the correlation of the field about its mean with itself 24 "
             "hours later; give it, for example persistence = 0.8",
         )
@@ -170,6 +180,32 @@ class PriorTable(JobTable):
             bool(self.covariates) and previous,
             f"covariates came with {mean}, the map of a run, which does not tell how they vary between its "
             'cells; leave them out, or write mean = "quadratic-latitude"',
+        )
+
+    def _mistakes_of_time(self, previous: bool, mean: str) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be of a kernel in time."""
+        timed, hours = self.time_kernel is not None, self.time_lengthscale_hours
+        yield (
+            timed != (hours is not None),
+            f"{'time_kernel' if timed else 'time_lengthscale_hours'} came without "
+            f"{'time_lengthscale_hours' if timed else 'time_kernel'}; give both, or neither",
+        )
+        yield (
+            timed and not previous,
+            f'time_kernel came with {mean}, which takes nothing from other times; write mean = "previous"',
+        )
+        yield (
+            timed and self.persistence is not None,
+            "persistence came with time_kernel, which says how the field persists; leave it out",
+        )
+        yield (
+            timed and self.parts > 1,
+            f'kernel = "{self.kernel}" came with time_kernel; expected a single kernel',
+        )
+        yield (
+            timed and self.numbers is None and self.fit_times is None,
+            "time_kernel came without lengthscale, variance and noise_variance, and without fit_times: the "
+            "numbers would be others each day, and those of the day before would not go on; give either",
         )
 
     def _wrong_count(self, name: str, example: list[float]) -> tuple[bool, str]:
@@ -210,7 +246,7 @@ class PriorTable(JobTable):
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
-        return self.mean_estimate == "generalised" and not self.reads_mean
+        return self.mean_estimate == "generalised" and not self.reads_mean and self.time_kernel is None
 
     @property
     def coefficients(self) -> int:

@@ -1,0 +1,99 @@
+"""``mean = "previous"`` with a kernel in time: what the run before knew of the field, exactly."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cagp_dist.era5.selection import shown_time
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.gram.ring_filter import RingState
+from cagp_dist.mapping import Observations
+from cagp_dist.service.jobfile.design_table import AllPoints, FoldPoints
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.point_roles import Design
+from cagp_dist.service.previous import check_one_time, run_before
+from cagp_dist.store.earlier import EarlierRuns
+from cagp_dist.store.publish import verify_files
+from cagp_dist.store.published_variables import STATE
+from cagp_dist.store.zarr_arrays import content_sha256, read_group
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """The state of the run before that of a job; of the first one, that there is none."""
+
+    state: RingState | None = None  # its hour is counted from the time of the job
+    run: str = ""  # its key
+    time: np.datetime64 | None = None
+    sha256: str = ""
+    # latitudes and longitudes of its grid, and the numbers of its prior
+    axes: tuple[tuple[float, ...], ...] = ()
+    prior: str = ""
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What the name of a run depends on."""
+        return {} if self.state is None else {"previous_run": self.run, "previous_sha256": self.sha256}
+
+    def attributes(self) -> dict[str, object]:
+        """Give what a run says of it."""
+        if self.state is None or self.time is None:
+            return {"run": None}
+        said = {"run": self.run, "time": shown_time(self.time), "hours": -self.state.hour}
+        return {**said, "sha256": self.sha256}
+
+    def line(self) -> str:
+        """Say it in one line."""
+        if self.time is None:
+            return "no run before this time: the first one"
+        return f"the field goes on from run {self.run}, {shown_time(self.time)}, exactly"
+
+
+def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:
+    """Find the run that the field goes on from: the last before the time of the job that has a state."""
+    check_one_time(points.times.size)
+    time = points.times[0].astype("datetime64[ns]")
+    path = run_before(earlier, STATE, job, time=time, variable=points.variable)
+    if path is None:
+        return Carried()
+    verify_files(path)
+    group = read_group(path, STATE)
+    of_time = group["time"].values[0].astype("datetime64[ns]")
+    hours = float((of_time - time).astype(np.int64)) / 3.6e12
+    state = RingState(hours, group["state_weight"].values[0], group["state_covariance"].values[0])
+    axes = tuple(tuple(group[name].values.tolist()) for name in ("latitude", "longitude"))
+    return Carried(state, path.stem, of_time, content_sha256(group), axes, str(group.attrs["state_of"]))
+
+
+def check_filter(job: Job, points: Observations, design: Design) -> None:
+    """Raise `ConfigurationError` unless a job has a whole grid, and asks for what the filter gives."""
+    places, drawn = points.grid, job.design
+    kept = points.latitude_degrees.size + points.merged_pole_copies
+    whole = places is not None and kept == places.grid.size and bool(points.present.all())
+    wrong: dict[str, bool] = {
+        "the source has no full circle of longitudes, or gaps": not whole,
+        "observations have a noise of their own": points.noise_variance is not None,
+        '[design] train is not { kind = "all" }': not isinstance(drawn.train, AllPoints),
+        "[design] test is a cross-validation": isinstance(drawn.test, FoldPoints),
+        "[design] has regions": drawn.regions is not None,
+        '[design] map is of kind = "cells", or has std_resolution_degrees or std_samples': _of_samples(
+            drawn.map
+        ),
+        f'[solver] name is "{job.solver.name}"': job.solver.name not in ("auto", "rings"),
+    }
+    for said, there in wrong.items():
+        if there:
+            raise ConfigurationError(
+                f"[prior] time_kernel carries the state of a whole grid from run to run, and {said}; "
+                'expected a grid without gaps, train = { kind = "all" }, test = { kind = "random", count = '
+                '1000 }, and a map, if any, of kind = "grid", with solver "auto" or "rings". For other jobs '
+                "leave time_kernel out and give persistence."
+            )
+
+
+def _of_samples(table: Any) -> bool:
+    """Whether a map has error bars of another kind than the filter gives."""
+    return table is not None and (
+        table.kind != "grid" or table.std_resolution_degrees is not None or bool(table.std_samples)
+    )

@@ -1,0 +1,127 @@
+"""A day of a field on a whole grid that is Markov in time: from its values and the state of the run before.
+
+The state has all points of the grid. Test and calibration points are predicted without their values of today.
+"""
+
+import json
+from time import perf_counter
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.gram.ring_filter import RingFilter, RingState
+from cagp_dist.gram.targets import prior_variance
+from cagp_dist.kernels import KERNELS, Elementary, name_of
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.mapping import Status
+from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep
+from cagp_dist.prior import Prior
+from cagp_dist.service.carried_state import Carried
+from cagp_dist.service.previous import describe_errors
+from cagp_dist.service.task import PreparedJob
+from cagp_dist.space_time import SpaceTime
+from cagp_dist.store import schema
+from cagp_dist.store.published_variables import ERRORS_OF
+
+SAME = 1e-6  # Relative difference of numbers of the prior up to which the state of the run before goes on
+
+
+def solve_filtered(task: PreparedJob, carried: Carried, prior: Prior, execution: Execution) -> Solution:
+    """Update the state of the run before with today's field, and predict what the job asks for."""
+    began, points, places = perf_counter(), task.points, task.points.grid
+    assert places is not None
+    grid, hour, targets = places.grid, 0.0, np.asarray(task.new_inputs)
+    _check_goes_on(carried, grid, prior, task)
+    assert isinstance(prior.kernel, Elementary)
+    days = RingFilter(
+        grid,
+        SpaceTime(prior.kernel, _in_time(task)),
+        noise_variance=prior.noise_number,
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
+    )
+    field = np.empty(grid.shape)
+    field.flat[places.positions] = points.values[0] - prior.mean_at(points.X)[:, 0]
+    field[days.poles] = field[days.poles, :1]
+    execution.progress(None, "modes of the grid")
+    state = days.updated(carried.state, hour, field)
+    held = places.positions[np.concatenate([task.design.test, task.calibrating])]
+    at_held = days.held_out(carried.state, hour, field, held)
+    elsewhere = targets[held.size :]
+    at_others = days.at(state, elsewhere) if len(elsewhere) else (np.empty(0), np.empty(0))
+    mean, variance = (np.concatenate(parts)[None] for parts in zip(at_held, at_others, strict=True))
+    known, left_out = prior.mean_at(targets).T, None
+    if task.recalibration.errors == "leave-one-out":
+        chosen = places.positions[task.design.train]
+        values, spread = days.left_out(carried.state, hour, field)
+        values = values.flat[chosen] + prior.mean_at(task.inputs)[:, 0]
+        left_out = LeftOut(values[None], np.sqrt(np.repeat(spread, grid.n_longitudes)[chosen])[None])
+    seconds = perf_counter() - began
+    return Solution(
+        steps=(
+            SolveStep(0, known, np.sqrt(prior_variance(prior.kernel, targets))[None], 0.0),
+            SolveStep(1, known + mean, np.sqrt(variance), seconds),
+        ),
+        status=Status.EXACT,
+        plan=(f"states of {grid.size:,} points from the run before, updated with {points.count:,} values",),
+        computational_std=np.zeros(mean.shape),
+        left_out=left_out,
+        state=state,
+    )
+
+
+def state_group_of(task: PreparedJob, prior: Prior, state: RingState) -> xr.Dataset:
+    """Arrange the state of a run for the run after it."""
+    places = task.points.grid
+    assert places is not None
+    return schema.state_group(
+        times=task.points.times,
+        latitude_degrees=places.grid.latitude_degrees,
+        longitude_degrees=places.grid.longitude_degrees,
+        weights=state.weights,
+        covariance=state.covariance,
+        variable=task.points.variable,
+    ).assign_attrs(
+        {
+            ERRORS_OF: json.dumps(describe_errors(task.job, task.points.variable), sort_keys=True),
+            "state_of": json.dumps({"kernel": name_of(prior.kernel), "numbers": _numbers(prior)}),
+        }
+    )
+
+
+def _in_time(task: PreparedJob) -> Elementary:
+    """Kernel in time of a job."""
+    table = task.job.prior
+    assert table.time_kernel is not None
+    assert table.time_lengthscale_hours is not None
+    return KERNELS[table.time_kernel](table.time_lengthscale_hours)
+
+
+def _numbers(prior: Prior) -> list[float]:
+    """Lengthscale, variance and noise."""
+    return [prior.kernel.parts[0].common_lengthscale, prior.kernel.variance, prior.noise_number]
+
+
+def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior, task: PreparedJob) -> None:
+    """Raise `ConfigurationError` unless the run before had the same grid and prior."""
+    if carried.state is None:
+        return
+    said, differs = json.loads(carried.prior), ""
+    if carried.axes != tuple(
+        tuple(axis.tolist()) for axis in (grid.latitude_degrees, grid.longitude_degrees)
+    ):
+        differs = "is of another grid"
+    elif said["kernel"] != name_of(prior.kernel) or not _close(said["numbers"], _numbers(prior)):
+        differs = f"has the prior {carried.prior}, and this one {name_of(prior.kernel)} {_numbers(prior)}"
+    if differs:
+        raise ConfigurationError(
+            f'[prior] mean = "previous": the state of the run before, {carried.run}, {differs}, and an exact '
+            "one does not go on with another. Give this job an [output] root of its own, and its times from "
+            "the first on; the numbers of the prior keep where they or fixed fit_times are given."
+        )
+
+
+def _close(one: list[float], other: list[float]) -> bool:
+    """Whether numbers are the same but for rounding."""
+    return bool(np.allclose(one, other, rtol=SAME, atol=0.0))

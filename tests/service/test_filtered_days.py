@@ -1,0 +1,151 @@
+"""Daily jobs whose field goes on exactly from the run before: one batch solve of all days says the same."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.service.daily import daily
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.verification import solve_again
+from cagp_dist.store.publish import current_run
+from cagp_dist.store.zarr_arrays import read_group
+
+from ..jobs import job_text, map_grid, random_points
+from ..sources import save, temperature
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+LATITUDE, LONGITUDE = np.arange(-90.0, 91.0, 45.0), np.arange(0.0, 360.0, 45.0)  # poles are one place each
+GRID = cagp.unit_sphere(np.repeat(LATITUDE, 8), np.tile(LONGITUDE, 5))
+NOT_A_COPY = (
+    np.abs(np.repeat(LATITUDE, 8)) + np.tile(LONGITUDE, 5) * (np.abs(np.repeat(LATITUDE, 8)) > 89) <= 90
+)
+PRIOR = {
+    "kernel": "matern32",
+    "mean": "previous",
+    "lengthscale": 0.6,
+    "variance": 30.0,
+    "noise_variance": 4.0,
+    "time_kernel": "matern12",
+    "time_lengthscale_hours": 50.0,
+}
+DESIGN = {"train": {"kind": "all"}, "test": random_points(5, seed=1), "map": map_grid(60.0)}
+
+
+def fields(days):
+    rng = np.random.default_rng(3)
+    values = 285.0 - 30.0 * GRID[:, 2] ** 2 + 4.0 * rng.normal(size=(days, GRID.shape[0]))
+    values = values.reshape(days, 5, 8)
+    values[:, [0, -1]] = values[:, [0, -1], :1]
+    return values.astype(np.float32).astype(np.float64)
+
+
+def the_job(folder, **tables):
+    given = {"observations": {"source": f"zarr:{folder / 'field.zarr'}"}, "design": DESIGN, "prior": PRIOR}
+    return parse_job(job_text(**{**given, "solver": None, "output": {"root": folder / "out"}, **tables}))
+
+
+def write_source(folder, values, times, which):
+    shutil.rmtree(folder / "field.zarr", ignore_errors=True)
+    some = temperature(values[which], latitude=LATITUDE, longitude=LONGITUDE, times=times[which])
+    save(some, folder / "field.zarr")
+
+
+def batch(in_time, values, hours, day, test, targets):
+    """Mean and standard deviation by one dense solve of all days up to one, without its test values."""
+    there = np.flatnonzero(NOT_A_COPY)
+    train = np.setdiff1d(there, test)
+    upto = np.flatnonzero(hours <= hours[day])
+    flat, latitude, longitude = values.reshape(len(values), -1), np.repeat(LATITUDE, 8), np.tile(LONGITUDE, 5)
+    X, y, mean = [], [], None
+    for t in upto:
+        family = cagp.mean_family("quadratic-latitude")
+        mean = family.fit(latitude[train], longitude[train], flat[t, train][:, None], times=None)
+        seen = train if t == day and targets is None else there
+        X.append(np.column_stack([GRID[seen], np.full(seen.size, hours[t])]))
+        y.append(flat[t, seen] - mean(GRID[seen])[:, 0])
+    to = GRID[test] if targets is None else targets
+    kernel = cagp.SpaceTime(cagp.Matern32(0.6, 30.0), in_time)
+    at = np.column_stack([to, np.full(len(to), hours[day])])
+    found = cagp.condition(
+        cagp.Prior(kernel, 4.0), np.concatenate(X), np.concatenate(y), at, solver=cagp.Cholesky()
+    )
+    return found.mean + mean(to)[:, 0], np.sqrt(found.variance)
+
+
+@pytest.mark.parametrize(
+    ("days", "in_time"),
+    [
+        (5, cagp.Matern32(50.0)),
+        pytest.param(60, cagp.Matern12(50.0), marks=pytest.mark.exhaustive),
+    ],
+)
+def test_days_that_are_missed_and_come_late_are_those_of_one_batch_solve(tmp_path, days, in_time):
+    """Maps of all days, and scores of the last; what came late is in those after it and in none before."""
+    values, times = fields(days), np.arange(days) * np.timedelta64(1, "D") + np.datetime64("2020-01-01", "ns")
+    times = times + np.where(np.arange(days) == days - 2, np.timedelta64(7, "h"), np.timedelta64(0, "h"))
+    there = np.setdiff1d(np.arange(days), [2, 31])
+    late = days // 3
+    prior = {**PRIOR, "time_kernel": type(in_time).__name__.lower()}
+    job = the_job(tmp_path, prior=prior)
+    write_source(tmp_path, values, times, np.setdiff1d(there, late))
+    list(daily(job))
+    write_source(tmp_path, values, times, there)
+    again = list(daily(job))
+    assert [day.status is None for day in again] == (there < late).tolist()
+
+    hours = np.where(np.isin(np.arange(days), there), (times - times[0]) / np.timedelta64(1, "h"), np.inf)
+    maps = xr.open_zarr(tmp_path / "out" / "series.zarr", group="map").load()
+    assert maps.sizes["time"] == there.size
+    cells = cagp.unit_sphere(
+        *(each.ravel() for each in np.meshgrid(maps.latitude, maps.longitude, indexing="ij"))
+    )
+    run = current_run(tmp_path / "out")
+    scored = read_group(run, "posterior")
+    latitude, longitude = np.repeat(LATITUDE, 8), np.tile(LONGITUDE, 5)
+    test = [
+        int(np.flatnonzero((latitude == a) & (longitude == b))[0])
+        for a, b in zip(scored.latitude.values, scored.longitude.values, strict=True)
+    ]
+    for number, day in enumerate(there):
+        if days > 6 and day % 10 != 9 and day != late + 1:
+            continue
+        mean, std = batch(in_time, values, hours, day, test, cells)
+        np.testing.assert_allclose(maps.t2m_mean[number].values.ravel(), mean, rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(maps.t2m_std[number].values.ravel(), std, rtol=0.0, atol=1e-8)
+    mean, std = batch(in_time, values, hours, days - 1, test, None)
+    np.testing.assert_allclose(scored.t2m_mean[0], mean, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(np.broadcast_to(scored.t2m_std, (1, 5))[0], std, rtol=0.0, atol=1e-8)
+    assert solve_again(run, points=3) < 1e-6
+    assert json.loads(read_group(run).attrs["previous"])["hours"] == (17.0 if days - 2 in there else 24.0)
+
+
+def test_another_prior_or_design_does_not_go_on(tmp_path):
+    values, times = fields(2), np.array(["2020-01-01", "2020-01-02"], "datetime64[ns]")
+    write_source(tmp_path, values, times, [0])
+    list(daily(the_job(tmp_path)))
+    write_source(tmp_path, values, times, [0, 1])
+    latest = {"source": f"zarr:{tmp_path / 'field.zarr'}", "times": "latest"}
+    for tables, said in (
+        ({"prior": {**PRIOR, "variance": 31.0}}, "has the prior"),
+        ({"prior": {**PRIOR, "time_lengthscale_hours": 60.0}}, "is of another job"),
+        ({"design": {**DESIGN, "train": random_points(20)}}, "train is not"),
+        ({"design": {**DESIGN, "test": {"kind": "folds", "count": 2}}}, "cross-validation"),
+        ({"solver": {"name": "cholesky"}}, 'name is "cholesky"'),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            list(daily(the_job(tmp_path, observations=latest, **tables)))
+    for prior, said in (
+        ({"persistence": 0.8}, "persistence came with time_kernel"),
+        ({"mean": "constant"}, "takes nothing from other times"),
+        ({"time_lengthscale_hours": None}, "came without time_lengthscale_hours"),
+        ({"lengthscale": None, "variance": None, "noise_variance": None}, "would be others each day"),
+    ):
+        kept = {key: value for key, value in {**PRIOR, **prior}.items() if value is not None}
+        with pytest.raises(ConfigurationError, match=said):
+            the_job(tmp_path, prior=kept)
