@@ -95,18 +95,15 @@ def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[
     """List the times of files, each once."""
 
     def read(unknown: Sequence[Path]) -> list[Listing]:
-        found: list[Listing] = []
-        for start in range(0, len(unknown), BATCH_FILES):
-            batch = unknown[start : start + BATCH_FILES]
-            try:
-                with _decoder(batch, scratch, selection, times_only=True) as folder:
-                    found += json.loads((folder / "listed.json").read_text())
-            except DataError as error:  # its decoder has crashed, or a file is of another kind
-                if len(batch) > 1:
-                    found += [listing for path in batch for listing in read([path])]
-                else:
-                    found.append({"times": [], "names": [], "error": (DataError.__name__, str(error))})
-        return found
+        try:
+            with _decoder(unknown, scratch, selection, times_only=True) as folder:
+                found: list[Listing] = json.loads((folder / "listed.json").read_text())
+                return found
+        except DataError as error:  # its decoder has crashed, or a file is of another kind: which one?
+            if len(unknown) > 1:
+                half = len(unknown) // 2
+                return read(unknown[:half]) + read(unknown[half:])
+            return [{"times": [], "names": [], "error": (DataError.__name__, str(error))}]
 
     return times_listed(paths, scratch=scratch, selection=selection, read=read)
 
