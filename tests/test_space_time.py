@@ -115,6 +115,35 @@ def test_neighbours_are_near_in_space_and_time(kernel):
     assert np.median(np.sqrt(np.array(alone) / exact)) > 1.03
 
 
+def test_causal_neighbours_come_before_their_target():
+    """All of them give the dense posterior of the past, few of them have the law of their weights (T37)."""
+    X, rng = points(120), np.random.default_rng(3)
+    X[:, 3] = np.round(X[:, 3] / 24.0) * 24.0  # some at the time of a target, which count
+    targets = points(40, seed=1, hours=260.0) - [0.0, 0.0, 0.0, 20.0]
+    targets[:20, 3] = np.round(targets[:20, 3] / 24.0) * 24.0
+    y, prior = rng.normal(size=(120, 2)), cagp.Prior(PRODUCT, 0.1)
+    found = cagp.condition(prior, X, y, targets, solver=cagp.Neighbours(120, causal=True), covariance="full")
+    assert found.status is cagp.Status.NEIGHBOURS
+    seen = X[:, 3] <= targets[:, 3:]
+    assert (~seen.any(axis=1)).any()
+    for target, past, mean, variance in zip(targets, seen, found.mean, found.variance, strict=True):
+        k, G = PRODUCT(target[None], X[past])[0], PRODUCT(X[past], X[past]) + 0.1 * np.eye(past.sum())
+        np.testing.assert_allclose(mean, k @ np.linalg.solve(G, y[past]), rtol=0.0, atol=1e-12)
+        np.testing.assert_allclose(variance, 2.0 - k @ np.linalg.solve(G, k), rtol=0.0, atol=1e-12)
+    few = cagp.Neighbours(6, causal=True)
+    W = cagp.posterior_mean(prior, X, np.eye(120), targets, solver=few)
+    assert (W[~seen] == 0.0).all()
+    V, G = PRODUCT(targets, X), PRODUCT(X, X) + 0.1 * np.eye(120)
+    law = PRODUCT(targets, targets) - V @ W.T - W @ V.T + W @ G @ W.T
+    joint = cagp.condition(prior, X, y, targets, solver=few, covariance="full")
+    np.testing.assert_allclose(joint.covariance, law, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(joint.mean, W @ y, rtol=0.0, atol=1e-12)
+    with pytest.raises(ArgumentError, match="knows of no time"):
+        cagp.condition(cagp.Prior(PRODUCT.space, 0.1), X[:, :3], y, targets[:, :3], solver=few)
+    with pytest.raises(ArgumentError, match="observations of all times"):
+        cagp.condition(cagp.Prior(PRODUCT, 0.1, cagp.mean_family("constant")), X, y, targets, solver=few)
+
+
 def test_fits_find_both_lengthscales():
     """Within four standard errors by Vecchia's likelihood, at 1,500 points of three draws."""
     X = points(1500)

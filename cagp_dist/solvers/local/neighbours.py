@@ -15,6 +15,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import check_peak, plan_without_tiles
 from cagp_dist.checks import check_count, check_word
+from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import Gram
@@ -111,6 +112,10 @@ class Neighbours:
     drift : {"none", "constant", "linear"}
         A trend beside the mean of the prior, with coefficients that every neighbourhood estimates for itself.
         The variance counts it, whatever the coefficients are (T42).
+    causal : bool
+        Of kernels of space and time: observations after the time of a target are not used for it, as in
+        forecasts and honest hindcasts. A target before all observations keeps the prior. Each time that sees
+        other observations has a search of its own.
     wider : float, optional
         What "auto" found: the median of the ratio of standard deviations at the sampled targets.
 
@@ -141,6 +146,7 @@ class Neighbours:
     coarse: int = field(default=0, metadata={"least": 0, "most": 10_000, "example": 256})
     group: int | None = field(default=None, metadata={"least": 1, "most": 2048, "example": 64})
     drift: Drift = "none"
+    causal: bool = field(default=False, metadata={"job": False})
     wider: float | None = field(default=None, compare=False, repr=False, metadata={"job": False})
 
     iterations: ClassVar[int] = 1
@@ -319,6 +325,11 @@ class Neighbours:
         """Observed points that coefficients of a mean come from: all, or `SOME_POINTS` spread evenly."""
         from scipy.spatial import cKDTree
 
+        if self.causal:
+            raise ArgumentError(
+                "causal is True, and coefficients of the mean would be estimated from observations of all "
+                "times; expected a mean that is known."
+            )
         n = gram.shape[0]
         if n <= SOME_POINTS:
             return np.arange(n)
@@ -385,7 +396,11 @@ class _Work:
     ) -> None:
         self._heard = heard
         self._gram, self._targets, self._executor = gram, targets, executor
-        self._settings, self._kernel = solver._settings, gram.kernel
+        self._settings, self._kernel, self._causal = solver._settings, gram.kernel, solver.causal
+        if solver.causal and not gram.kernel.parts[0].of_space_and_time:
+            raise ArgumentError(
+                f"causal is True, and {gram.kernel!r} knows of no time; expected a kernel of space and time."
+            )
         self._scale = metric(gram.kernel, gram.X.shape[1])
 
     def laws(
@@ -453,7 +468,8 @@ class _Work:
                 checkpoint.save({"cells": done, "left_out": int(left_out), "exact": bool(exact)}, write)
         if search is not None and keep:
             search.whole = True
-        return mean, downdate, left_out, exact and self._settings.drift == "none"
+        exact = exact and self._settings.drift == "none" and not self._causal
+        return mean, downdate, left_out, exact
 
     def weights(self) -> "csr_array":
         """Sparse weights (q, n) of all observations."""
@@ -473,6 +489,8 @@ class _Work:
             yield spread, self._of_wide(targets.part(spread))
 
     def _of_narrow(self, targets: Array | LinearFunctionals) -> "Iterator[tuple[Indices, csr_array]]":
+        from scipy.sparse import csr_array
+
         gram, n = self._gram, self._gram.shape[0]
 
         def submit(cell: Cell, home: int) -> "Handle[csr_array]":
@@ -489,8 +507,12 @@ class _Work:
                 home=home,
             )
 
+        without = np.ones(len(targets), dtype=bool)
         for cell, made in self._cells(targets, submit):
+            without[cell.targets] = False
             yield cell.targets, made
+        if without.any():  # what has no observation before it has no weights
+            yield np.flatnonzero(without), csr_array((int(without.sum()), n))
 
     def _of_wide(self, functionals: LinearFunctionals) -> "csr_array":
         """Add the weights of the nodes up."""
@@ -530,6 +552,20 @@ class _Work:
         square = np.concatenate([*self._executor.gather(tasks), np.zeros((0, weights.shape[0]))])
         return np.asarray(0.5 * (square + square.T))
 
+    def _near(self, where: Array) -> Iterator[Cell]:
+        """Deal targets out with the observations that their neighbours are among."""
+        return cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
+
+    def _by_time(self, where: Array) -> Iterator[Cell]:
+        """Deal them out with observations up to their time; targets before all of these are left out."""
+        X, reach = self._gram.X, self._settings.reach
+        order = np.argsort(X[:, -1], kind="stable")
+        seen = np.searchsorted(X[order, -1], where[:, -1], side="right")
+        for count in np.unique(seen[seen > 0]):
+            own, known = np.flatnonzero(seen == count), np.sort(order[:count])
+            for cell in cells(X[known], where[own], scale=self._scale, neighbours=reach):
+                yield Cell(own[cell.targets], known[cell.halo])
+
     def _cells(
         self,
         targets: Array | LinearFunctionals,
@@ -554,7 +590,7 @@ class _Work:
                     self._heard(done / len(where))  # what was found is kept: who hears may end the solve
 
         if every is None:
-            every = cells(self._gram.X, where, scale=self._scale, neighbours=self._settings.reach)
+            every = self._by_time(where) if self._causal else self._near(where)
         for number, cell in enumerate(every):
             if number < begun:
                 done += len(cell.targets)
