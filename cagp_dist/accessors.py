@@ -26,12 +26,9 @@ def register_accessor() -> None:
 def _register(xarray: ModuleType) -> None:
     """Register what opens the accessor when it is first asked for."""
     if not hasattr(xarray.Dataset, "cagp"):  # once, also where this package is reloaded
-        xarray.register_dataset_accessor("cagp")(_maps)
-
-
-def _maps(dataset: object) -> object:
-    """Open the accessor of a data set."""
-    return import_module("cagp_dist.kriging.accessor").Maps(dataset)
+        xarray.register_dataset_accessor("cagp")(
+            lambda dataset: import_module("cagp_dist.kriging.accessor").Maps(dataset)
+        )
 
 
 class _WhenImported:

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 
-LARGEST = 1e150
-"""Largest lengthscale and variance: squares are finite, and farther points are infinitely far."""
+LARGEST = 1e150  # largest lengthscale and variance: squares are finite, and farther points are infinitely far
 
 
 def as_points(name: str, X: ArrayLike) -> Array:

@@ -3,13 +3,12 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 
 import numba
 import numba.core.event
 
-CONTRACT = {"contract"}
-"""The freedom of fast-math to fuse a product with a sum."""
+CONTRACT = {"contract"}  # the freedom of fast-math to fuse a product with a sum
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +27,8 @@ def compiled(function=None, **options):
 @contextmanager
 def compilation_watched(say: Callable[[], None]) -> Iterator[None]:
     """Call ``say`` when a function is about to be compiled, for 1 to 15 s; one that is on disk is not."""
-    with numba.core.event.install_listener("numba:compile", _Once(say)):
+    once = cache(say)
+    with numba.core.event.install_listener("numba:compile", _AtStart(lambda event: once())):
         yield
 
 
@@ -39,30 +39,22 @@ class NotKeptError(Exception):
 @contextmanager
 def no_compilation() -> Iterator[None]:
     """Let functions be loaded from disk; raise `NotKeptError` where one would be compiled, by any thread."""
-    with numba.core.event.install_listener("numba:compile", _Refusing()):
+
+    def refuse(event: numba.core.event.Event) -> None:
+        raise NotKeptError(str(event.data))
+
+    with numba.core.event.install_listener("numba:compile", _AtStart(refuse)):
         yield
 
 
-class _Refusing(numba.core.event.Listener):
-    """Allows no compilation to begin."""
+class _AtStart(numba.core.event.Listener):
+    """Calls a function when a compilation begins."""
+
+    def __init__(self, call: Callable[[numba.core.event.Event], None]) -> None:
+        self._call = call
 
     def on_start(self, event: numba.core.event.Event) -> None:
-        raise NotKeptError(str(event.data))
+        self._call(event)
 
     def on_end(self, event: numba.core.event.Event) -> None:
-        """Nothing was begun."""
-
-
-class _Once(numba.core.event.Listener):
-    """Calls back at the first event it hears of."""
-
-    def __init__(self, say: Callable[[], None]) -> None:
-        self._say: Callable[[], None] | None = say
-
-    def on_start(self, event: numba.core.event.Event) -> None:
-        say, self._say = self._say, None
-        if say is not None:
-            say()
-
-    def on_end(self, event: numba.core.event.Event) -> None:
-        """Nothing is said at the end."""
+        """Do nothing at the end."""

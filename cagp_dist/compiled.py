@@ -631,44 +631,10 @@ def _add_product(profiles, parts, X, Z, stored, transposed, columns, height, wid
                     target[i, c] += product[i, c]
 
 
-@_of_kernel(outputs=1)
-@compiled(nogil=True, fastmath=CONTRACT)
-def add_product_vector(profiles, parts, X, Z, column, out):
-    """``out += k(X, Z) @ column`` for one column: the tile never leaves the first-level cache.
-
-    Uses ``k(X, Z) = k(Z, X)'`` to run over the contiguous result. Shapes as in `add_product` with
-    r = 1, ``column`` (m,) and ``out`` (n,) float64; each entry of ``out`` is summed in the order of Z.
-    """
-    n, m = X.shape[1], Z.shape[1]
-    x_lower, x_upper = _boxes(X, np.int64(TILE_COLUMNS))  # a literal would be compiled for itself
-    z_lower, z_upper = _boxes(Z, np.int64(TILE_ROWS))
-    scratch = np.empty(FIRST_LEVEL)
-    for i_group in range(x_lower.shape[0]):
-        start = i_group * TILE_COLUMNS
-        size = min(TILE_COLUMNS, n - start)
-        target = out[start : start + size]
-        step = FIRST_LEVEL // size
-        for j_group in range(z_lower.shape[0]):
-            near = _near_parts(
-                profiles,
-                parts,
-                x_lower[i_group],
-                x_upper[i_group],
-                z_lower[j_group],
-                z_upper[j_group],
-            )
-            if near == 0:
-                continue
-            stop = min((j_group + 1) * TILE_ROWS, m)
-            for first in range(j_group * TILE_ROWS, stop, step):
-                last = min(first + step, stop)
-                rows = scratch[: (last - first) * size]
-                _evaluate_subtile(profiles, parts, near, Z, first, X, start, size, rows)
-                for j in range(first, last):
-                    weight = column[j]
-                    row = rows[(j - first) * size : (j - first + 1) * size]
-                    for i in range(size):
-                        target[i] += weight * row[i]
+def add_product_vector(family, inverse_lengthscale, variance, X, Z, column, out):
+    """``out += k(X, Z) @ column`` for one column (m,), each of ``out`` (n,) summed in the order of Z."""
+    unused = np.empty(0)
+    add_symmetric_product_vector(family, inverse_lengthscale, variance, Z, X, column, unused, unused, out)
 
 
 @compiled(nogil=True, fastmath=CONTRACT)
@@ -692,8 +658,9 @@ def _dot(left, right):
 def add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_x, out_z):
     """Use the tile twice: ``out_x += k(X, Z) @ column_z`` and ``out_z += k(X, Z)' @ column_x``.
 
-    Halves the kernel evaluations of a product with a symmetric Gram matrix. Shapes: X (p, n),
-    Z (p, m), ``column_x``, ``out_x`` (n,), ``column_z``, ``out_z`` (m,), all float64.
+    Halves the kernel evaluations of a product with a symmetric Gram matrix; the tile never leaves the
+    first-level cache. Shapes: X (p, n), Z (p, m), ``column_x``, ``out_x`` (n,), ``column_z``, ``out_z`` (m,);
+    where ``column_z`` and ``out_x`` are (0,) the tile is used once.
     """
     n, m = X.shape[1], Z.shape[1]
     x_lower, x_upper = _boxes(X, np.int64(TILE_ROWS))  # a literal would be compiled for itself
@@ -726,7 +693,8 @@ def add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_
                     row = rows[(i - first) * size : (i - first + 1) * size]
                     for j in range(size):
                         target[j] += weight * row[j]
-                    out_x[i] += _dot(row, source)
+                    if out_x.size > 0:
+                        out_x[i] += _dot(row, source)
 
 
 @compiled(nogil=True, fastmath=CONTRACT | {"reassoc"})

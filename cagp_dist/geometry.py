@@ -7,17 +7,10 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 
-EARTH_RADIUS_KILOMETRES = 6371.0088
-"""Mean radius of the Earth (IUGG), which makes kilometres of distances on the unit sphere."""
-
-POLE_DEGREES = 1e-6
-"""Latitudes this close to a pole (11 cm) are the pole."""
-
-SAME_DEGREES = 1e-8
-"""Longitudes closer than this (1 mm) to a full turn are zero."""
-
-LEAF = 64
-"""Points of the smallest cell of the space-filling order."""
+EARTH_RADIUS_KILOMETRES = 6371.0088  # mean radius of the Earth (IUGG)
+POLE_DEGREES = 1e-6  # latitudes this close to a pole (11 cm) are the pole
+SAME_DEGREES = 1e-8  # longitudes closer than this (1 mm) to a full turn are zero
+LEAF = 64  # points of the smallest cell of the space-filling order
 
 
 def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Array:

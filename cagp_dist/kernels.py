@@ -37,8 +37,7 @@ from cagp_dist.text import counted
 if TYPE_CHECKING:
     from cagp_dist.profiles import CompiledProfile, Part
 
-Lengthscales = float | tuple[float, ...]
-"""One for all coordinates, or one for each."""
+Lengthscales = float | tuple[float, ...]  # one for all coordinates, or one for each
 
 _Profiles: TypeAlias = "CompiledProfile | tuple[CompiledProfile, ...]"
 Parameters: TypeAlias = "tuple[_Profiles, Lengthscales | tuple[tuple[float, ...], ...], Lengthscales]"
@@ -46,8 +45,7 @@ Parameters: TypeAlias = "tuple[_Profiles, Lengthscales | tuple[tuple[float, ...]
 a sum, or of parts with a lengthscale for each coordinate."""
 
 
-MOST_PARTS = 4
-"""Of a sum that is fitted: more lengthscales no data tell apart."""
+MOST_PARTS = 4  # of a sum that is fitted: more lengthscales no data tell apart
 
 
 class Kernel(ABC):
@@ -426,8 +424,7 @@ class SquaredExponential(ClosedForm):
     polynomial, scale, degrees_of_freedom = (1.0,), None, math.inf
 
 
-ROUGHEST, SMOOTHEST = 0.1, 10.0
-"""Smoothness of a `Matern` kernel: the least, and the most, which few data tell from a Gaussian one."""
+ROUGHEST, SMOOTHEST = 0.1, 10.0  # smoothness of `Matern`; few data tell the most from a Gaussian kernel
 
 HALVES: dict[float, type[ClosedForm]] = {0.5: Matern12, 1.5: Matern32, 2.5: Matern52}
 """Matern kernels in closed form by their smoothness."""
@@ -467,8 +464,7 @@ class MaternOf:
         return 2.0 * self.smoothness
 
 
-Family = type[ClosedForm] | MaternOf
-"""What makes a kernel from its lengthscale and variance, and from nothing else."""
+Family = type[ClosedForm] | MaternOf  # makes a kernel from its lengthscale and variance
 
 
 @dataclass(frozen=True)
@@ -542,18 +538,14 @@ KERNELS: dict[str, type[ClosedForm]] = {
 CLASSES = f"{', '.join(kernel.__name__ for kernel in KERNELS.values())} or Matern"
 """Kernels as users write them in Python."""
 
-OF_SMOOTHNESS = re.compile(r"matern\((\d*\.?\d+)\)")
-"""A Matern kernel of any smoothness as job files write it."""
+OF_SMOOTHNESS = re.compile(r"matern\((\d*\.?\d+)\)")  # as job files write it
 
 AUTO, FITTED = "auto", "matern"
 """In place of a kernel whose numbers are fitted: that of three whose likelihood is largest, and `Matern` of
 the smoothness whose likelihood is; see `cagp_dist.fit`."""
 
-KERNEL_FORMS = (*KERNELS, "matern(0.8)")
-"""Kernels as job files write them, with an example of those that hold a number."""
-
-FORMS = (AUTO, FITTED, *KERNEL_FORMS)
-"""What may stand for a single kernel in a job file."""
+KERNEL_FORMS = (*KERNELS, "matern(0.8)")  # as job files write them, one with a number
+FORMS = (AUTO, FITTED, *KERNEL_FORMS)  # what may stand for a single kernel in a job file
 
 
 def family_of(name: str) -> Family | None:

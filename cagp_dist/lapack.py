@@ -31,17 +31,10 @@ _SIGNATURES = {
 }
 
 
-LARGEST_WHOLE = 8192
-"""Rows that LAPACK factors at once: OpenBLAS 0.3 crashes on 16,000 with two threads."""
-
-BLOCK = 2048
-"""Columns of a larger matrix that are factored at a time."""
-
-FEW_COLUMNS = 4
-"""Columns up to which compiled loops are faster than calls of BLAS."""
-
-STRIP = 96
-"""Columns of an inverse that are made at a time."""
+LARGEST_WHOLE = 8192  # rows that LAPACK factors at once: OpenBLAS 0.3 crashes on 16,000 with two threads
+BLOCK = 2048  # columns of a larger matrix that are factored at a time
+FEW_COLUMNS = 4  # columns up to which compiled loops are faster than calls of BLAS
+STRIP = 96  # columns of an inverse that are made at a time
 
 
 @lru_cache

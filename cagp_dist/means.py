@@ -325,8 +325,7 @@ SPELLINGS = tuple(f"{name}:PATH" if isinstance(kind, ReadFamily) else name for n
 """How each is written."""
 
 
-COVARIATE_READER = "cagp_dist.era5.covariates:open_covariate"
-"""What reads ``file:PATH:VARIABLE`` and ``zarr:ADDRESS:VARIABLE``, imported when it is needed."""
+COVARIATE_READER = "cagp_dist.era5.covariates:open_covariate"  # imported when needed
 
 
 def mean_family(

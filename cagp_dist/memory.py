@@ -4,8 +4,7 @@ from pathlib import Path
 
 import psutil
 
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-"""Where Linux shows the limits that SLURM, Docker and systemd set."""
+CONTROL_GROUPS = Path("/sys/fs/cgroup")  # where Linux shows the limits that SLURM, Docker and systemd set
 
 
 def available_bytes() -> int:

@@ -22,17 +22,13 @@ from cagp_dist.text import counted
 
 logger = logging.getLogger(__name__)
 
-Marks: TypeAlias = float | Sequence[float] | None
-"""A number that marks what is missing, beside which others are suspected; or a list of all such numbers."""
+Marks: TypeAlias = float | Sequence[float] | None  # a mark beside which others are suspected, or all
 
 Floats: TypeAlias = NDArray[np.floating]
 Attributes: TypeAlias = Mapping[Hashable, Any] | Mapping[str, Any]
 
-ROUNDING = 1e-6
-"""Relative rounding of a float32 number that marks missing values, such as 1e20."""
-
-ZERO_FILL = "cagp_zero_fill"
-"""Attribute of a variable of a Zarr 2 store whose ``fill_value`` is 0, which is the default of Zarr."""
+ROUNDING = 1e-6  # relative rounding of a float32 number that marks missing values, such as 1e20
+ZERO_FILL = "cagp_zero_fill"  # attribute of a Zarr 2 variable with ``fill_value`` 0, the default
 
 _STATED = ("_FillValue", "missing_value", "fmissing_value", "nodata", "nodatavals")
 _OF_RAIN = re.compile(r"precip|rain|snow|\btp\b|\bpr\b", re.IGNORECASE)

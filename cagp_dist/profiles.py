@@ -52,14 +52,9 @@ from cagp_dist.compiled import (
 )
 from cagp_dist.errors import ArgumentError
 
-NEGLIGIBLE = 2.0**-60
-"""Part of the variance below the rounding of any sum that a value would enter."""
-
-SMOOTHEST_SINGULAR = 1.5
-"""Smoothness above which the power ``s^nu`` is nothing beside ``s`` where s is below the first piece."""
-
-NEAREST_TO_ONE = 1e-6
-"""How near to smoothness 1, where ``A`` and ``B`` are infinite and cancel, they are evaluated."""
+NEGLIGIBLE = 2.0**-60  # part of the variance below the rounding of any sum that a value would enter
+SMOOTHEST_SINGULAR = 1.5  # above, the power ``s^nu`` is nothing beside ``s`` below the first piece
+NEAREST_TO_ONE = 1e-6  # to smoothness 1, where ``A`` and ``B`` are infinite and cancel
 
 
 class Part(Enum):

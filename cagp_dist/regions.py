@@ -13,24 +13,18 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere, widest_gap
-from cagp_dist.text import alternatives, nearest
+from cagp_dist.text import alternatives, degrees_label, nearest
 
 EARTH_SQUARE_KILOMETRES = 4.0 * np.pi * EARTH_RADIUS_KILOMETRES**2
 
-FEWEST_ROWS, FEWEST_COLUMNS = 8, 4
-"""Of cells of a box: a small one has more than one, and the rows about a pole go around it."""
-
-POLYGON_CELLS, WITHIN_A_CELL = 24, 4
-"""Rows of cells of a polygon, at least; and points along each side of a cell that are inside or not."""
-
-PAIRS_AT_ONCE = 2**20
-"""Edges of a polygon beside points, or other edges, at a time: 8 MB several times."""
+FEWEST_ROWS, FEWEST_COLUMNS = 8, 4  # of cells of a box; rows about a pole go around it
+POLYGON_CELLS, WITHIN_A_CELL = 24, 4  # rows of cells, at least; points along each side of a cell
+PAIRS_AT_ONCE = 2**20  # edges of a polygon beside points, or other edges, at a time: 8 MB several times
 
 POLES = unit_sphere(np.rad2deg(np.arcsin(np.linspace(-0.97, 0.97, 32))), 137.507764 * np.arange(32.0))
 """Spread over the sphere: about one of them, the edges of a polygon are told apart by longitude."""
 
-ALONG_AN_EDGE = 64
-"""Points of an edge of a polygon by which the box around it is found."""
+ALONG_AN_EDGE = 64  # points of an edge of a polygon by which the box around it is found
 
 
 class Cells(NamedTuple):
@@ -125,10 +119,14 @@ class Box:
     @property
     def definition(self) -> str:
         """Its edges."""
-        latitudes = f"{_latitude(self.south)} to {_latitude(self.north)}"
+        ends = (
+            degrees_label(end, axis="latitude") if end else "the equator" for end in (self.south, self.north)
+        )
+        latitudes = " to ".join(ends)
         if self.width == 360.0:
             return latitudes
-        return f"{latitudes}, {_longitude(self.west)} to {_longitude(self.east)}"
+        west, east = (degrees_label(end, axis="longitude") for end in (self.west, self.east))
+        return f"{latitudes}, {west} to {east}"
 
     @property
     def area(self) -> float:
@@ -402,14 +400,3 @@ def _dot(a: Array, b: Array) -> Array:
 def _areas(south: float | Array, north: float | Array, width: float | Array) -> Array:
     """Areas of boxes in degrees, over that of the sphere: ``(sin north - sin south) width / 4 pi``."""
     return np.asarray((np.sin(np.deg2rad(north)) - np.sin(np.deg2rad(south))) * width / 720.0)
-
-
-def _latitude(degrees: float) -> str:
-    return "the equator" if degrees == 0.0 else f"{abs(degrees):g}°{'N' if degrees > 0.0 else 'S'}"
-
-
-def _longitude(degrees: float) -> str:
-    east = np.mod(degrees + 180.0, 360.0) - 180.0
-    if abs(east) in (0.0, 180.0):
-        return f"{abs(east):g}°"
-    return f"{abs(east):g}°{'E' if east > 0.0 else 'W'}"

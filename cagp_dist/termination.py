@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-GRACE_SECONDS = 5.0
-"""How long an iteration may go on after the request, to be kept; containers are killed after ten."""
+GRACE_SECONDS = 5.0  # of an iteration after the request, to be kept; containers are killed after ten
 
 _requested = threading.Event()
 

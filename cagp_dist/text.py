@@ -48,6 +48,15 @@ def alternatives(names: Iterable[str], *others: str) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def degrees_label(value: float, *, axis: str) -> str:
+    """``30°N``, ``0°``, ``10.5°W``: degrees as a map has them; ``axis`` is "latitude" or "longitude"."""
+    signed = value if axis == "latitude" else (value + 180.0) % 360.0 - 180.0
+    size = f"{abs(signed):.6g}°"
+    if signed == 0.0 or abs(signed) == 180.0:
+        return size
+    return size + (("N" if signed > 0 else "S") if axis == "latitude" else ("E" if signed > 0 else "W"))
+
+
 def printable(text: str) -> str:
     r"""Write control characters as escapes, so that a terminal does not obey them."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -19,17 +19,10 @@ to the last bit for any number of workers of one kind.
 
 Range = tuple[int, int]
 
-POINT_TILE = 512
-"""Points eliminated together by point Gauss-Seidel; changes speed, not the result."""
-
-SMALLEST_ROW_TILE = 256
-"""Small blocks are gathered into row tiles of about this many rows."""
-
-STRIPS = 16
-"""Tasks of a symmetric product; a constant, so that the order of its sums never changes."""
-
-COLUMN_GROUP = 512
-"""Widest column group: wide enough that a kernel evaluation costs under a tenth of its products."""
+POINT_TILE = 512  # points eliminated together by point Gauss-Seidel; changes speed, not the result
+SMALLEST_ROW_TILE = 256  # small blocks are gathered into row tiles of about this many rows
+STRIPS = 16  # tasks of a symmetric product; a constant, so that the order of its sums never changes
+COLUMN_GROUP = 512  # widest: a kernel evaluation costs under a tenth of its products
 
 
 def block_ranges(n: int, block_size: int) -> list[Range]:

@@ -481,11 +481,11 @@ def test_small_sets_of_points_are_evaluated_as_each_alone(kernel):
 def test_kernels_and_read_only_arrays_of_all_kinds_go_through_one_version():
     x, column, out = point_columns(points(5, 2)), points(5, 1)[:, 0].copy(), np.zeros(5)
     compiled.add_product_vector(*SHORT.parameters, x, x, column, out)
-    versions = len(compiled.add_product_vector.__wrapped__.signatures)
+    versions = len(compiled.add_symmetric_product_vector.__wrapped__.signatures)
     x.flags.writeable = column.flags.writeable = False
     for kernel in (LONG, *SUMS):
         compiled.add_product_vector(*kernel.parameters, x, x, column, out)
-    assert len(compiled.add_product_vector.__wrapped__.signatures) == versions
+    assert len(compiled.add_symmetric_product_vector.__wrapped__.signatures) == versions
 
 
 def test_a_tile_that_is_not_contiguous_is_refused():

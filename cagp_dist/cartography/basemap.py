@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.frame import Frame, coastlines, degrees_label
+from cagp_dist.cartography.frame import Frame, coastlines
 from cagp_dist.cartography.raster import GridAxes, resample
+from cagp_dist.text import degrees_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.patches import Polygon
 
-RASTER_WIDTH = 1200
-"""Pixels across a shaded map."""
+RASTER_WIDTH = 1200  # pixels across a shaded map
 
 
 def graticule(axes: "Axes", frame: Frame, *, color: str) -> None:

@@ -16,8 +16,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.geometry import widest_gap
 
-FULL_CIRCLE_GAP_DEGREES = 90.0
-"""Longitudes without a larger gap than this are taken to go round the globe."""
+FULL_CIRCLE_GAP_DEGREES = 90.0  # longitudes without a larger gap than this are taken to go round the globe
 
 GLOBAL_LATITUDE_SPAN_DEGREES = 90.0
 FINEST_MIDDLE_COSINE = 0.2
@@ -188,15 +187,6 @@ def coastlines(frame: Frame) -> tuple[Array, Array]:
     pen = np.isfinite(longitude)
     wanted = pen | np.roll(pen, 1)  # one NaN between lines is enough
     return frame.projection.forward(longitude[wanted], latitude[wanted])
-
-
-def degrees_label(value: float, *, axis: str) -> str:
-    """``30°N``, ``0°``, ``10.5°W``: a graticule label; ``axis`` is "latitude" or "longitude"."""
-    signed = value if axis == "latitude" else (value + 180.0) % 360.0 - 180.0
-    size = f"{abs(signed):.6g}°"
-    if signed == 0.0 or abs(signed) == 180.0:
-        return size
-    return size + (("N" if signed > 0 else "S") if axis == "latitude" else ("E" if signed > 0 else "W"))
 
 
 @cache

@@ -17,8 +17,7 @@ from cagp_dist.geometry import chord_of_kilometres, unit_sphere
 if TYPE_CHECKING:
     from scipy.spatial import cKDTree
 
-NEAR_KILOMETRES = 50.0
-"""The drawn coastlines are that uncertain."""
+NEAR_KILOMETRES = 50.0  # the drawn coastlines are that uncertain
 
 SURFACES = ("sea", "land", "coast")
 _SEA, _LAND, _COAST = range(3)

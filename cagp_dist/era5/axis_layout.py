@@ -20,21 +20,11 @@ from cagp_dist.errors import DataError
 from cagp_dist.store.batches import is_preliminary
 from cagp_dist.variables import variable_named
 
-LEVEL = "cagp_level"
-"""Attribute of a standard field: where it was cut out of a field with levels, in words."""
-
-SELECTED = "cagp_selected"
-"""Attribute of a standard field: what was selected of it, in words."""
-
-STEPS = "cagp_steps"
-"""Attribute of a standard field that is one of several forecast steps, some of which may be absent."""
-
-VERSION_IS_PRELIMINARY = "cagp_preliminary"
-"""Coordinate of a standard field: whether a version, or the version of a time, is preliminary."""
-
-PLACE = "point"
-"""Dimension of the places of a field that has no axes of latitude and longitude."""
-
+LEVEL = "cagp_level"  # attribute of a standard field: where it was cut out of a field with levels, in words
+SELECTED = "cagp_selected"  # attribute of a standard field: what was selected of it, in words
+STEPS = "cagp_steps"  # attribute of a field that is one of several forecast steps, some may be absent
+VERSION_IS_PRELIMINARY = "cagp_preliminary"  # coordinate: whether a version, or that of a time, is
+PLACE = "point"  # dimension of the places of a field that has no axes of latitude and longitude
 _TIME = ("valid_time", "time")  # where both exist, time is when the analysis began, valid_time when it holds
 _VERSION = "expver"
 _STEP = "step"
@@ -146,7 +136,9 @@ def _standard(dataset: xr.Dataset, field: xr.DataArray) -> xr.DataArray:
     places = list(dict.fromkeys(names.get(dim, str(dim)) for dim in (*latitude.dims, *longitude.dims)))
     versions = _versions(dataset, field, time)
     if _VERSION in plain.dims:
-        order = _final_first(dataset, plain.sizes[_VERSION])
+        order = np.arange(plain.sizes[_VERSION])
+        if _VERSION in dataset.variables:  # 0001 is the final ERA5, 0005 the preliminary ERA5T
+            order = np.argsort(dataset.variables[_VERSION].values.astype(np.int64), kind="stable")
         plain = plain.isel({_VERSION: order})
         versions = {name: (dims, values[order]) for name, (dims, values) in versions.items()}
     for dimension in set(plain.dims) - {_VERSION, "time", *places}:
@@ -399,10 +391,3 @@ def _nanoseconds(time: xr.DataArray) -> NDArray[np.datetime64]:
             "file to these first."
         )
     return np.asarray(time.values.astype("datetime64[ns]"))
-
-
-def _final_first(dataset: xr.Dataset, count: int) -> NDArray[np.intp]:
-    """Order of experiment versions: 0001 is the final ERA5, 0005 the preliminary ERA5T."""
-    if _VERSION not in dataset.variables:
-        return np.arange(count)
-    return np.argsort(dataset.variables[_VERSION].values.astype(np.int64), kind="stable")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.errors import DataError
 
-SOURCE_CALENDAR = "source_calendar"
-"""Attribute of a dataset whose times were in another calendar: which."""
+SOURCE_CALENDAR = "source_calendar"  # attribute of a dataset whose times were in another calendar: which
 
 _USUAL = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEAP = (31, 29, *_USUAL[2:])

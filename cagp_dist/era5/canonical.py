@@ -78,8 +78,7 @@ def canonical(
     return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
 
 
-_Part = tuple[Values, Times, Array, Array, Times]
-"""Values of a field, their times, latitudes and longitudes, and those of the times that are preliminary."""
+_Part = tuple[Values, Times, Array, Array, Times]  # times, latitudes, longitudes, preliminary times
 
 
 def _on_grid(reading: "_Reading", area: Area | None, grid_degrees: float | None, checked: bool) -> _Part:

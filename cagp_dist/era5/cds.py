@@ -14,9 +14,8 @@ import xarray as xr
 
 from cagp_dist.digest import joint_sha256
 from cagp_dist.era5.canonical import joined_times
-from cagp_dist.era5.cds_cache import CacheEntry
+from cagp_dist.era5.cds_cache import COLLECTION, CacheEntry, requests_for
 from cagp_dist.era5.cds_client import Patience, connect_to_cds
-from cagp_dist.era5.cds_requests import COLLECTION, requests_for
 from cagp_dist.era5.selection import Selection, parse_times
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 
@@ -27,8 +26,7 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
-_OVER = ("failed", "rejected", "dismissed", "deleted")
-"""States in which a request ends without a result."""
+_OVER = ("failed", "rejected", "dismissed", "deleted")  # states in which a request ends without a result
 
 
 def open_cds(

@@ -23,8 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 MONTHS = 12
-_COPIES = 3
-"""Peak memory of reading a field in canonical form, in copies of it."""
+_COPIES = 3  # peak memory of reading a field in canonical form, in copies of it
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,8 @@ from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import DataError
 from cagp_dist.variables import VARIABLES, Variable
 
-LEAST_POINTS = 8
-"""Shorter axes have no spacing to be out of line with."""
-
-EQUAL_SHARE = 0.75
-"""Share of the steps of an axis that are equal where it counts as equally spaced."""
+LEAST_POINTS = 8  # shorter axes have no spacing to be out of line with
+EQUAL_SHARE = 0.75  # share of the steps of an axis that are equal where it counts as equally spaced
 
 STEP_TOLERANCE = {"latitude": 0.02, "longitude": 0.002}
 """Of a step: latitudes of Gaussian grids are 1 % closer near the poles. GRIB 1 rounds to 0.001 degrees."""

@@ -30,14 +30,9 @@ from cagp_dist.variables import variable_of
 
 logger = logging.getLogger(__name__)
 
-DECODE_SECONDS = 600.0
-"""Time a child process has for each file; a year of global hourly GRIB decodes in about 300 s."""
-
-SEPARATOR = ";"
-"""Between the paths of a list; a file whose own name holds it is taken as it is."""
-
-BATCH_FILES = 32
-"""Files that one child process decodes; it takes a second to start."""
+DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global GRIB takes 300 s
+SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
+BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
 
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")

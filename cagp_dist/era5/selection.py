@@ -12,11 +12,8 @@ from cagp_dist.text import counted
 
 Area = tuple[float, float, float, float]
 
-GapPolicy = Literal["keep", "drop"]
-"""What is done with places that have values at some of the times alone."""
-
-Choice = str | float | Sequence[str | float]
-"""What is chosen of a key or a dimension: a value, or several."""
+GapPolicy = Literal["keep", "drop"]  # what is done with places that have values at some of the times alone
+Choice = str | float | Sequence[str | float]  # what is chosen of a key or a dimension: a value, or several
 
 
 class Selection(TypedDict, total=False):

@@ -4,8 +4,7 @@ from enum import Enum
 
 from cagp_dist.errors import DataError
 
-HEAD_BYTES = 512
-"""How many leading bytes are looked at."""
+HEAD_BYTES = 512  # how many leading bytes are looked at
 
 
 class FileKind(Enum):

@@ -12,8 +12,7 @@ from cagp_dist.missing import Marks
 from cagp_dist.text import nearest, without_secrets
 from cagp_dist.variables import canonical_name
 
-FINAL_AFTER_DAYS = 60.0
-"""The final ERA5 comes two to three months after the preliminary one; sooner nobody asks for it."""
+FINAL_AFTER_DAYS = 60.0  # the final ERA5 comes two to three months after the preliminary one
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,7 +7,6 @@ from typing import Literal, Unpack
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_positive
@@ -21,16 +20,14 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.text import bytes_text
 from cagp_dist.variables import T2M, canonical_name
 
-FORMULA = 2
-"""Part of every digest: another formula or another way of drawing has another number."""
+FORMULA = 2  # part of every digest: another formula or another way of drawing has another number
 
 SyntheticMean = Literal["constant", "quadratic-latitude", "harmonic-latitude", "wave"]
 
 DEFAULT_TIMES = ("2001-01-01T00:00",)
 DEFAULT_GRID_DEGREES = 1.0
 
-FINEST_DEGREES = 0.02
-"""A field of it takes 1.2 GiB for each time."""
+FINEST_DEGREES = 0.02  # a field of it takes 1.2 GiB for each time
 
 _MID_JANUARY = np.datetime64("2000-01-15", "ns")
 _YEAR_DAYS = 365.2425
@@ -122,7 +119,12 @@ def open_synthetic(
     for index, moment in enumerate(moments):
         drawn = _draw(rings, settings, moment) + synthetic_mean(settings.mean, grid, moment)
         values[index] = drawn[np.ix_(rows, columns)]
-    _check(values)
+    low, high = float(values.min()), float(values.max())
+    if low < T2M.low or high > T2M.high:
+        raise ConfigurationError(
+            f"the synthetic field reaches from {low:g} to {high:g} K; expected {T2M.low:g}.."
+            f"{T2M.high:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5."
+        )
     latitude, longitude = grid.latitude_degrees[rows], grid.longitude_degrees[columns]
     dataset = assemble(values, moments, latitude, longitude)
     dataset.attrs |= {"source": "synthetic", "source_sha256": settings.sha256(grid_degrees)}
@@ -190,12 +192,3 @@ def _draw(rings: RingGram, settings: Synthetic, moment: np.datetime64) -> Array:
         noise[pole] = noise[pole, 0]
     latent += noise
     return latent
-
-
-def _check(values: NDArray[np.float32]) -> None:
-    low, high = float(values.min()), float(values.max())
-    if low < T2M.low or high > T2M.high:
-        raise ConfigurationError(
-            f"the synthetic field reaches from {low:g} to {high:g} K; expected {T2M.low:g}.."
-            f"{T2M.high:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5."
-        )

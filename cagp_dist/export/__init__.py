@@ -29,8 +29,7 @@ from cagp_dist.text import alternatives, nearest
 
 __all__ = ["FORMATS", "export_run"]
 
-File: TypeAlias = tuple[str, Callable[[Path], Path]]
-"""Name of a file without its suffix, and what writes it to a path."""
+File: TypeAlias = tuple[str, Callable[[Path], Path]]  # name without suffix, and what writes it
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,10 @@ from cagp_dist.export.groups import GRIDDED, POINT, REGIONAL, kind_of
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.published_variables import REGION, STATION_NAME
 
-SIDECAR = "-metadata.json"
-"""What the W3C recommendation on tabular metadata appends to the name of a CSV file."""
+SIDECAR = "-metadata.json"  # what the W3C appends to the name of a CSV file for its description
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\x1b")
-"""What a formula, or a sequence for a terminal, begins with."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\x1b")  # begin formulas, or sequences for a terminal
 
 
 def write_csv(group: xr.Dataset, path: Path) -> Path:
@@ -96,8 +94,4 @@ def _metadata(group: xr.Dataset, name: str, names: list[str]) -> str:
         "tableSchema": {"columns": columns},
         "notes": [{str(key): value for key, value in group.attrs.items()}],
     }
-    return json.dumps(document, ensure_ascii=False, indent=1, default=_plain_number) + "\n"
-
-
-def _plain_number(value: np.generic) -> object:
-    return value.item()
+    return json.dumps(document, ensure_ascii=False, indent=1, default=np.generic.item) + "\n"

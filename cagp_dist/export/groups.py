@@ -77,16 +77,9 @@ def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[s
     source = str(origin.get("source", "not recorded"))
     key = str(root.get("run_key", ""))
     found = root_attributes({name: group}, run_key=key)
-    extents = {
-        attribute: value
-        for attribute, value in found.items()
-        if attribute.startswith(("geospatial_", "time_coverage_"))
-    }
-    kept = {
-        attribute: value
-        for attribute, value in root.items()
-        if not attribute.startswith(("geospatial_", "time_coverage_")) and attribute != "cdm_data_type"
-    }
+    of_group = ("geospatial_", "time_coverage_")
+    extents = {name: value for name, value in found.items() if name.startswith(of_group)}
+    kept = {name: value for name, value in root.items() if not name.startswith((*of_group, "cdm_data_type"))}
     times = group["time"].values if "time" in group.coords else np.empty(0, dtype="datetime64[s]")
     rights = rights_of(source, times)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -10,8 +10,7 @@ from cagp_dist.export.groups import GRIDDED, kind_of
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.zarr_arrays import chunk_shape
 
-FILL = 9.969209968386869e36
-"""What the netCDF library itself fills floats with; NaN is compared wrongly by some programs."""
+FILL = 9.969209968386869e36  # that of the netCDF library; some programs compare NaN wrongly
 
 _TIME = {
     "units": "seconds since 1970-01-01 00:00:00",

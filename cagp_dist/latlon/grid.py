@@ -13,14 +13,9 @@ from cagp_dist.checks import as_numbers, check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import SAME_DEGREES, area_weights, degrees, is_pole, unit_sphere
 
-NEAREST_DEGREES = 1e-9
-"""Latitudes closer than this count as equal."""
-
-MIRRORED_DEGREES = 1e-12
-"""Tolerance for mirror images: the rounding of an axis, without effect on the result."""
-
-NEAREST_LONGITUDE_DEGREES = 3e-5
-"""Tolerance for equispaced longitudes: the rounding of float32 degrees."""
+NEAREST_DEGREES = 1e-9  # latitudes closer than this count as equal
+MIRRORED_DEGREES = 1e-12  # tolerance for mirror images: the rounding of an axis, without effect on the result
+NEAREST_LONGITUDE_DEGREES = 3e-5  # tolerance for equispaced longitudes: the rounding of float32 degrees
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,8 @@ from cagp_dist.latlon.entries import blocks_at
 from cagp_dist.latlon.wavenumbers import Wavenumbers, ring_blocks
 from cagp_dist.tiling import Range
 
-Factors = list[Array]
-"""Matrices of a range of wavenumbers, one stack (span, size, size) for each sector."""
-
-Apply = Callable[[Factors, list[Array]], list[Array]]
-"""Applies a matrix that is diagonal in wavenumbers to the columns of a range."""
+Factors = list[Array]  # matrices of a range of wavenumbers, one stack (span, size, size) for each sector
+Apply = Callable[[Factors, list[Array]], list[Array]]  # a matrix diagonal in wavenumbers, on a range
 
 
 def gram_range(parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array) -> Factors:

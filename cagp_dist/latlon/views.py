@@ -8,8 +8,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import degrees, unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
 
-SAME_DEGREES = 1e-9
-"""Positions closer than this count as equal."""
+SAME_DEGREES = 1e-9  # positions closer than this count as equal
 
 
 @dataclass(frozen=True, eq=False)

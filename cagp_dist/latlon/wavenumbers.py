@@ -95,7 +95,8 @@ class Wavenumbers:
         Real and imaginary part of each field stand side by side.
         """
         spectrum = np.fft.rfft(fields, axis=2, norm="ortho")  # (T, P, wavenumbers)
-        return [self._columns(part) for part in self._parities(spectrum)]
+        parts = [np.ascontiguousarray(part.transpose(2, 1, 0)) for part in self._parities(spectrum)]
+        return [part.view(np.float64) for part in parts]
 
     def join(self, columns: Sequence[Array]) -> Array:
         """Transform the columns of each sector back into fields (T, P, Q)."""
@@ -119,10 +120,6 @@ class Wavenumbers:
         middle = spectrum[:, half : spectrum.shape[1] - half]
         even = np.concatenate([np.sqrt(0.5) * (first + last), middle], axis=1)
         return [even, np.sqrt(0.5) * (first - last)]
-
-    @staticmethod
-    def _columns(part: Spectrum) -> Array:
-        return np.ascontiguousarray(part.transpose(2, 1, 0)).view(np.float64)
 
 
 def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -> list[Array]:

@@ -1,7 +1,6 @@
-"""Regional grids: a window of a full-circle grid, in which what lies outside was not observed.
+"""Regional grids, and points on a common one: windows of a full-circle grid, whose rest was not observed.
 
-A grid of equispaced longitudes whose spacing divides the circle is a part of every ring of a `LatLonGrid` of
-its own latitudes. What holds for rings with gaps then holds for it.
+Equispaced longitudes whose spacing divides the circle are a part of every ring of a `LatLonGrid`.
 """
 
 from dataclasses import dataclass
@@ -13,16 +12,12 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import degrees, is_pole
 from cagp_dist.latlon.grid import LatLonGrid
 
-OFF_DEGREES = 4e-5
-"""Tolerance for longitudes on a circle: the rounding of two float32 values near 360."""
-
-FINEST_DEGREES = 4e-3
-"""Longitudes closer than this are no grid: the tolerance would let any longitudes pass."""
-
-MOST_SKIPPED = 8
-"""How many steps of the circle the smallest distance of longitudes may be: columns may be absent."""
+OFF_DEGREES = 4e-5  # tolerance for longitudes on a circle: the rounding of two float32 values near 360
+FINEST_DEGREES = 4e-3  # longitudes closer than this are no grid: the tolerance would let any longitudes pass
+MOST_SKIPPED = 8  # steps of the circle between neighbouring longitudes: columns may be absent
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +145,34 @@ def _division(eastward: Array, spacing: float) -> int:
             break
         spacing = farthest / count
     return max(1, round(360.0 / spacing))
+
+
+NEAR_DEGREES = 1e-6  # how far a point may lie from its place on the grid: a tenth of a metre on the ground
+MOST_POINTS = 2**22  # points of a common grid, at most
+
+
+def common_grid(*places: Array) -> tuple[LatLonGrid, list[Indices]] | None:
+    """Find the grid that all points of some sets (n, p) are points of, and where they are on it."""
+    X = np.concatenate(places)
+    if X.shape[1] != 3 or not np.allclose(np.einsum("ij,ij->i", X, X), 1.0, rtol=0.0, atol=1e-9):
+        return None
+    latitude, longitude = degrees(X)
+    rows, row = np.unique(np.rint(latitude / NEAR_DEGREES), return_inverse=True)
+    pole = is_pole(latitude)
+    try:
+        circle = 1, 0.0, np.arange(0)  # of poles alone
+        n_longitudes, first, column = circle if pole.all() else place_longitudes(longitude[~pole])
+        if rows.size * n_longitudes > MOST_POINTS:
+            return None
+        grid = LatLonGrid(
+            np.clip(rows * NEAR_DEGREES, -90.0, 90.0), n_longitudes, first_longitude_degrees=first
+        )
+    except ArgumentError:
+        return None
+    index = row.reshape(-1) * n_longitudes
+    index[~pole] += column
+    off = np.abs(np.mod(longitude - grid.longitude_degrees[index % n_longitudes] + 180.0, 360.0) - 180.0)
+    if off[~pole].max(initial=0.0) > NEAR_DEGREES:
+        return None
+    ends = np.cumsum([len(part) for part in places])[:-1]
+    return grid, [np.asarray(part, dtype=np.intp) for part in np.split(index, ends)]

@@ -36,8 +36,8 @@ from cagp_dist.gram.targets import (
 )
 from cagp_dist.gram.vecchia_factor import VecchiaFactor, vecchia_factor
 from cagp_dist.kernels import Kernel
-from cagp_dist.latlon.common import common_grid
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.window import common_grid
 from cagp_dist.posterior.fourier import (
     POINTS_AT_ONCE,
     SPECTRUM_WAVES,

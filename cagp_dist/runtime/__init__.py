@@ -1,6 +1,5 @@
 """Where tasks run: in this thread, in threads of this process, or on a Dask cluster."""
 
-from cagp_dist.runtime.default_executor import given_or_threads
 from cagp_dist.runtime.executor import (
     Executor,
     Handle,
@@ -10,7 +9,7 @@ from cagp_dist.runtime.executor import (
 )
 from cagp_dist.runtime.schedulers import open_executor
 from cagp_dist.runtime.serial import SerialExecutor
-from cagp_dist.runtime.threads import ThreadExecutor
+from cagp_dist.runtime.threads import ThreadExecutor, given_or_threads
 
 __all__ = [
     "Executor", "Handle", "SerialExecutor", "ThreadExecutor", "blas_threads_for", "given_or_threads",

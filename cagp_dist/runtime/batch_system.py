@@ -45,16 +45,12 @@ WORKER_JOBS = 2
 WORKER_JOB_BYTES = 4 * 2**30
 """Worker jobs that are asked for, and the memory of each, where nothing else is said."""
 
-FIRST_LINE_SECONDS = 10.0
-"""How long to wait for worker jobs before that is said; then again after twice as long, and so on."""
+FIRST_LINE_SECONDS = 10.0  # to wait for worker jobs before that is said; then twice as long, and so on
 
 POLL_SECONDS = 0.5
 
-REPLACE_SECONDS = "1s"
-"""How long after a worker has gone its job is replaced."""
-
-PRELOAD = "cagp_dist.preload"
-"""Module that makes a worker ready before it takes tasks."""
+REPLACE_SECONDS = "1s"  # how long after a worker has gone its job is replaced
+PRELOAD = "cagp_dist.preload"  # module that makes a worker ready before it takes tasks
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -82,7 +78,9 @@ def worker_jobs(
 
     cluster_class = _cluster_class(name)  # which brings the defaults of the configuration
     settings = dask.config.get(f"jobqueue.{name}", {})
-    with TemporaryDirectory(prefix=".cagp-", dir=_shared_folder(settings)) as folder:
+    shared = str(settings.get("shared-temp-directory") or os.getcwd())  # a folder that the nodes see as well
+    shared = os.path.expanduser(os.path.expandvars(shared))
+    with TemporaryDirectory(prefix=".cagp-", dir=shared) as folder:
         cluster = cluster_class(
             cores=1,
             processes=1,
@@ -181,12 +179,6 @@ def walltime_seconds(text: str, unit_seconds: int) -> float | None:
     else:
         units = {1: (unit_seconds,), 2: (60, 1), 3: (3600, 60, 1)}[len(numbers)]
     return float(86400 * int(days or 0) + sum(n * unit for n, unit in zip(numbers, units, strict=False)))
-
-
-def _shared_folder(settings: dict[str, object]) -> str:
-    """Where the certificate is: in a folder that the nodes see as well."""
-    configured = settings.get("shared-temp-directory")
-    return os.path.expanduser(os.path.expandvars(str(configured))) if configured else os.getcwd()
 
 
 def _security(folder: Path) -> "Security":

@@ -7,11 +7,8 @@ from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
 
-DAYS = 365
-"""How long a certificate is valid."""
-
-RENEWAL_DAYS = 7
-"""A certificate that is valid for less than this is made again."""
+DAYS = 365  # how long a certificate is valid
+RENEWAL_DAYS = 7  # a certificate that is valid for less than this is made again
 
 _NEEDS_OPENSSL = (
     "the certificates of a cluster are made by the program openssl, which is not on PATH. Install it (on "

@@ -39,14 +39,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 20
-"""How long to wait for a scheduler to answer."""
-
-WORKER_SECONDS = 20
-"""How long to wait for its first worker."""
-
-ANSWER_SECONDS = 60
-"""How long to wait for what workers say of themselves at first: they import the package for it."""
+CONNECT_SECONDS = 20  # how long to wait for a scheduler to answer
+WORKER_SECONDS = 20  # how long to wait for its first worker
+ANSWER_SECONDS = 60  # to wait for what workers say of themselves: they import the package for it
 
 PEER_SECONDS = 1.0
 """How long a worker tries to connect to another one.
@@ -55,20 +50,11 @@ Dask tries for half a minute, also where the other one was killed, and does noth
 that one held. Of one that was only busy Dask asks again, or has it computed anew: the bits stay.
 """
 
-SETTLE_SECONDS = 0.5
-"""How long no further worker must join before work begins."""
-
-WATCH_SECONDS = 1.0
-"""How long to wait for results before looking whether there is still somebody who computes them."""
-
-PROCESS_BYTES = 200 * 2**20
-"""What a worker takes before it has any data: the interpreter and compiled code (measured)."""
-
-ADAPTIVE_SECONDS = 120
-"""How long to wait for the first worker of a cluster that starts some when there is work."""
-
-CLOSE_SECONDS = 5.0
-"""How long to wait until a scheduler takes leave."""
+SETTLE_SECONDS = 0.5  # how long no further worker must join before work begins
+WATCH_SECONDS = 1.0  # to wait for results before looking whether somebody still computes them
+PROCESS_BYTES = 200 * 2**20  # of a worker without data: interpreter and compiled code (measured)
+ADAPTIVE_SECONDS = 120  # to wait for the first worker of a cluster that starts some for work
+CLOSE_SECONDS = 5.0  # how long to wait until a scheduler takes leave
 
 
 PLANNED_SIZE = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}

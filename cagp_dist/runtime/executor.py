@@ -176,8 +176,7 @@ def single_threaded_steps(steps: Iterator[T]) -> Iterator[T]:
         yield step
 
 
-FEWEST_FOR_THREADS = 2048
-"""Rows of a matrix from which several BLAS threads save more time than they lose waiting for each other."""
+FEWEST_FOR_THREADS = 2048  # rows of a matrix from which several BLAS threads are quicker than one
 
 
 def blas_threads_for(size: int) -> AbstractContextManager[None]:

@@ -12,8 +12,7 @@ from cagp_dist.kernels import Matern32
 from cagp_dist.runtime.executor import single_threaded_blas
 from cagp_dist.tiling import subtile_shape
 
-MEASURED_SECONDS = 0.3
-"""Long enough to see what other processes leave."""
+MEASURED_SECONDS = 0.3  # long enough to see what other processes leave
 
 SIDE, COLUMNS = 1024, 25
 """Points and columns of a tile that is evaluated and multiplied, again and again: as long for the one as for

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ConfigurationError
@@ -14,16 +13,6 @@ from cagp_dist.runtime.executor import Executor
 from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
-
-
-class WantedWorkers(NamedTuple):
-    """What `open_executor` was asked for."""
-
-    scheduler: str
-    workers: int | None
-    memory_limit_bytes: int | None
-    deadlines: Deadlines | None
-    insecure: bool
 
 
 @contextmanager
@@ -71,23 +60,24 @@ def open_executor(
     [1024]
     """
     check_memory_limit(memory_limit_bytes)
-    wanted = WantedWorkers(scheduler, workers, memory_limit_bytes, deadlines, insecure)
-    with find_scheduler(scheduler).open(wanted) as executor:
+    with find_scheduler(scheduler).open(
+        scheduler,
+        workers=workers,
+        memory_limit_bytes=memory_limit_bytes,
+        deadlines=deadlines,
+        insecure=insecure,
+    ) as executor:
         yield executor
-
-
-def _nothing(name: str, insecure: bool) -> None:
-    """Check nothing: this process is always there."""
 
 
 @dataclass(frozen=True)
 class Scheduler:
     """A way to get workers."""
 
-    open: Callable[[WantedWorkers], AbstractContextManager[Executor]]
+    open: Callable[..., AbstractContextManager[Executor]]  # takes the arguments of `open_executor`
     # Takes the name, and whether plain TCP may leave this machine; raises `ClusterError` or
     # `ConfigurationError` if there is no such cluster to be had
-    check: Callable[[str, bool], None] = _nothing
+    check: Callable[[str, bool], None] = lambda name, insecure: None
     # Whether the workers are jobs of a batch system, which wait in a queue and are paid for
     batch: bool = False
 
@@ -101,17 +91,12 @@ def find_scheduler(name: str) -> Scheduler:
     raise ConfigurationError(f'scheduler is "{name}"; expected {EXPECTED_SCHEDULER}.')
 
 
-def _cluster(wanted: WantedWorkers) -> AbstractContextManager[Executor]:
-    return connect(**wanted._asdict())
-
-
-_RUNNING = Scheduler(_cluster, check_cluster)
-"""A Dask cluster that runs already."""
+_RUNNING = Scheduler(connect, check_cluster)  # a Dask cluster that runs already
 
 SCHEDULERS: dict[str, Scheduler] = {
-    "local": Scheduler(lambda wanted: ThreadExecutor(wanted.workers)),
-    "serial": Scheduler(lambda wanted: nullcontext(SerialExecutor())),
-    **{name: Scheduler(_cluster, check_cluster, batch=True) for name in BATCH_SYSTEMS},
+    "local": Scheduler(lambda name, *, workers, **_: ThreadExecutor(workers)),
+    "serial": Scheduler(lambda name, **_: nullcontext(SerialExecutor())),
+    **{name: Scheduler(connect, check_cluster, batch=True) for name in BATCH_SYSTEMS},
 }
 
 EXPECTED_SCHEDULER = alternatives(

@@ -14,8 +14,7 @@ from typing import Any, TypeAlias
 
 from cagp_dist.text import bytes_text
 
-Disk: TypeAlias = tuple[str, str, int]
-"""What tells a file system from others: machine, device and 0, or what `disk_of` says."""
+Disk: TypeAlias = tuple[str, str, int]  # machine, device and 0, or what `disk_of` says
 
 SHARED_TYPES = ("afs", "beegfs", "ceph", "cifs", "gpfs", "lustre", "nfs", "smb", "wekafs")
 """With which the types of file systems begin that several machines mount."""

@@ -26,21 +26,13 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-BUSY = ("executing", "long-running", "flight")
-"""States of tasks, in the metrics of a worker, in which something is done about them."""
+BUSY = ("executing", "long-running", "flight")  # states of tasks in the metrics of a worker
 
 
-FULL_DISK_SECONDS = 10.0
-"""In which no worker works on a task, and one is paused whose disk is full, until that is an error."""
-
-ASK_SECONDS = 5.0
-"""How long to wait for what workers say of themselves before other things are looked at."""
-
-POLL_SECONDS = 0.5
-"""How often to see whether the connection still stands while an answer is waited for."""
-
-PAUSE_SECONDS = 5.0
-"""Between two looks, or half of the patience with silence: in what is longer this process stood still."""
+FULL_DISK_SECONDS = 10.0  # without work, while a worker with a full disk is paused, until that is an error
+ASK_SECONDS = 5.0  # how long to wait for what workers say of themselves before other things are looked at
+POLL_SECONDS = 0.5  # how often to see whether the connection still stands while an answer is waited for
+PAUSE_SECONDS = 5.0  # between two looks; in what is longer this process stood still
 
 
 class Call(Generic[T]):
@@ -110,10 +102,11 @@ class Watch:
             self._looked = time.monotonic()
 
     def _look(self) -> list[str]:
-        workers = self._workers()
+        found = self._asked(lambda: self._client.scheduler_info(n_workers=-1))
+        workers: dict[str, dict[str, object]] = dict(found["workers"])
         self._drop_silent(workers)
         self._look_at_disks(workers)
-        if not self._known.isdisjoint(workers) or self._asked(self._anything_processed):
+        if not self._known.isdisjoint(workers) or any(self._asked(self._client.processing).values()):
             self._known |= workers.keys()  # of which each may be lost in turn
             self._deserted = False
         elif self._deserted or not workers:
@@ -136,10 +129,6 @@ class Watch:
             self._worked += pause
             self._ended += pause
 
-    def _workers(self) -> dict[str, dict[str, object]]:
-        info = self._asked(lambda: self._client.scheduler_info(n_workers=-1))
-        return dict(info["workers"])
-
     def _asked(self, question: Callable[[], T]) -> T:
         """Ask the scheduler; without a connection, which Dask looks for, all handles are void already."""
         seconds, waited, call = self._deadlines.silence_seconds, 0.0, Call(question)
@@ -159,9 +148,6 @@ class Watch:
         except OSError as error:
             raise connection_broke(error) from error
 
-    def _anything_processed(self) -> bool:
-        return any(self._client.processing().values())
-
     def _drop_silent(self, workers: dict[str, dict[str, object]]) -> None:
         """Have the scheduler give the tasks of workers that it has not heard of for long to the others."""
         now = time.monotonic()
@@ -176,17 +162,16 @@ class Watch:
                     address,
                     now - since,
                 )
-                self._asked(partial(self._unregister, address))
+                unregister = partial(
+                    self._client.sync,
+                    self._scheduler.unregister,
+                    address=address,
+                    stimulus_id="cagp-silent-worker",
+                    expected=True,  # the task was not what stopped it
+                )
+                self._asked(unregister)
                 del workers[address], self._heard[address]
                 self._worked = now  # only now can the others begin with them
-
-    def _unregister(self, address: str) -> None:
-        self._client.sync(
-            self._scheduler.unregister,
-            address=address,
-            stimulus_id="cagp-silent-worker",
-            expected=True,  # the task was not what stopped it
-        )
 
     def _look_at_disks(self, workers: dict[str, dict[str, object]]) -> None:
         """Ask paused workers about their disks, and remember it until they go on: soon they may be gone."""

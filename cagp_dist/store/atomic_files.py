@@ -15,8 +15,7 @@ from typing import TypeVar
 from cagp_dist.errors import BusyError
 from cagp_dist.store.manifest import disk_errors
 
-READS = 5
-"""How often what another process replaces meanwhile is read."""
+READS = 5  # how often what another process replaces meanwhile is read
 
 T = TypeVar("T")
 

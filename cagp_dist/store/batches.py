@@ -30,8 +30,7 @@ from cagp_dist.variables.units import cf_units
 CHUNK_BYTES = 2 * 2**20
 DIMENSIONS = ("time", "latitude", "longitude")
 
-PRELIMINARY = "preliminary_times"
-"""Attribute of a field: its times that are preliminary, ISO 8601, a space between; absent if none is."""
+PRELIMINARY = "preliminary_times"  # attribute of a field: its preliminary times, ISO 8601, or absent
 
 _DIGITS = 32
 

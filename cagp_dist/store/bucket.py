@@ -8,7 +8,6 @@ settings of fsspec, lists no names by how they begin, and takes a missing bucket
 
 import base64
 import hashlib
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +19,9 @@ from typing import Any, TypeVar
 from cagp_dist.errors import BusyError, CagpError, ConfigurationError, StoreError
 from cagp_dist.remedies import installation
 from cagp_dist.store.addresses import SCHEME, parse_address
+from cagp_dist.text import without_secrets
 
-PARALLEL = 16
-"""Objects that are on their way at once; of a run each has 8 MiB at most."""
+PARALLEL = 16  # objects that are on their way at once; of a run each has 8 MiB at most
 
 _NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
 _NOT_MET = {"PreconditionFailed", "412", "NoSuchKey", "404"}
@@ -184,8 +183,8 @@ class Bucket:
                 "the environment are those of this bucket, and may list, read, write and delete there."
             )
         return StoreError(
-            f"{what} ({type(error).__name__}: {_without_password(str(error))}). What was published before is "
-            "unchanged. Check the network and the server, then run the same command again."
+            f"{what} ({type(error).__name__}: {without_secrets(str(error))[:300]}). What was published "
+            "before is unchanged. Check the network and the server, then run the same command again."
         )
 
 
@@ -235,8 +234,3 @@ def _code(error: BaseException) -> str:
         if isinstance(response, dict):
             return str(response.get("Error", {}).get("Code", ""))
     return ""
-
-
-def _without_password(text: str) -> str:
-    """Leave out what stands before the host of an URL."""
-    return re.sub(r"//[^/@\s\"']*@", "//", text)[:300]

@@ -35,13 +35,11 @@ from cagp_dist.termination import termination_requested
 
 _log = logging.getLogger(__name__)
 
-KEPT = 2
-"""Checkpoints of a solve that stay."""
+KEPT = 2  # checkpoints of a solve that stay
 
 CHUNK_BYTES = 8 * 2**20
 
-OLD_SECONDS = 30 * 24 * 3600.0
-"""Age at which checkpoints of runs that were never finished are removed."""
+OLD_SECONDS = 30 * 24 * 3600.0  # age at which checkpoints of runs that were never finished are removed
 
 
 @dataclass

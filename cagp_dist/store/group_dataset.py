@@ -19,8 +19,7 @@ from cagp_dist.store.published_variables import (
 )
 from cagp_dist.variables import T2M, Variable, variable_of
 
-OF_CELLS, OF_REGIONS = ", mean over the cell", ", mean over the region"
-"""How the long names of a map of such means end, and of means over regions."""
+OF_CELLS, OF_REGIONS = ", mean over the cell", ", mean over the region"  # ends of long names
 
 _WHOLE_CIRCLE_GAP_DEGREES = 15.0
 _HEIGHTS_METRES = {"t2m": 2.0, "d2m": 2.0, "u10": 10.0, "v10": 10.0, "si10": 10.0}

@@ -47,8 +47,7 @@ from cagp_dist.variables import variable_of
 
 _ROOT = {"Conventions": "CF-1.13", "title": "Ingested fields, one group per batch of times"}
 
-BATCH_BYTES = 64 * 2**20
-"""A longer ingest becomes several batches, so that a kill loses at most one."""
+BATCH_BYTES = 64 * 2**20  # a longer ingest becomes several batches, so that a kill loses at most one
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ _RANGES = {
 }
 """Of coordinates."""
 
-_MAP_LONGITUDES = (-360.0, 360.0)
-"""A map across Greenwich has negative longitudes west of it, so that its columns are in order."""
+_MAP_LONGITUDES = (-360.0, 360.0)  # in order across Greenwich: negative west of it
 
 
 def check_group(name: str, group: xr.Dataset) -> None:

@@ -18,8 +18,7 @@ _FOLDERS = (
     *(".staging", "runs", ".series", "observations", ".uploads"),
     *("report", ".checkpoints", ".weights"),
 )
-_WRITTEN_BELOW = ("report", ".checkpoints", ".weights")
-"""Folders whose own folders are written in place; those of others are made elsewhere and renamed."""
+_WRITTEN_BELOW = ("report", ".checkpoints", ".weights")  # in place, not made elsewhere and renamed
 
 
 @contextmanager

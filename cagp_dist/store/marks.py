@@ -40,13 +40,11 @@ from datetime import datetime, timedelta
 from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.store.bucket import Bucket, Stored
 
-ABANDONED = timedelta(days=1)
-"""Age from which marks, and objects that no manifest names, count as left behind, wherever it was."""
+ABANDONED = timedelta(days=1)  # age of marks and unnamed objects that count as left behind
 
 _PATIENCE_SECONDS, _POLL_SECONDS = 30.0, 0.5
 _MARK = re.compile(r"\w+\.(publishing|removing)-[0-9a-f]{8}")
-UPLOAD = re.compile(r"([0-9a-f]{16,64})-([0-9a-f]{8})\.zarr")
-"""Folder of an upload: the key of its run, and what tells it from other uploads of this run."""
+UPLOAD = re.compile(r"([0-9a-f]{16,64})-([0-9a-f]{8})\.zarr")  # key of its run, mark of the upload
 
 _MANIFEST = re.compile(r"([0-9a-f]{16,64})\.sha256")
 

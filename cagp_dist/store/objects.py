@@ -137,7 +137,9 @@ class PublishedObjects:
         before = self.bucket.marker(manifest_of(key))
         digests = None if self._whole(key, before) and not anew else manifest.digests_of(run)
         if digests is not None:
-            self._send_all(run, upload, digests)
+            in_parallel(
+                lambda file: self._send(run / file, f"runs/{upload}/{file}", digests[file]), sorted(digests)
+            )
         current = self.bucket.marker("CURRENT")
         with publishing(self.bucket, key, token) as mark:
             if digests is None:
@@ -169,11 +171,6 @@ class PublishedObjects:
         except DamagedRunError:
             return False
         return self.bucket.listed(f"runs/{upload}", deep=True)[0].keys() == digests.keys()
-
-    def _send_all(self, run: Path, upload: str, digests: Mapping[str, str]) -> None:
-        in_parallel(
-            lambda file: self._send(run / file, f"runs/{upload}/{file}", digests[file]), sorted(digests)
-        )
 
     def _check_arrived(self, run: Path, upload: str, digests: Mapping[str, str]) -> None:
         arrived, _ = self.bucket.listed(f"runs/{upload}", deep=True)

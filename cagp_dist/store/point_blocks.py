@@ -33,14 +33,9 @@ from cagp_dist.text import counted
 if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV3Metadata
 
-PIECE = 4096
-"""Rows of a chunk, which has a box of its own."""
-
-LEAF = 64
-"""Observations of a leaf of the tree that they are sorted by."""
-
-SPHERE = {"latitude", "longitude"}
-"""Coordinates in degrees, which stand for unit vectors."""
+PIECE = 4096  # rows of a chunk, which has a box of its own
+LEAF = 64  # observations of a leaf of the tree that they are sorted by
+SPHERE = {"latitude", "longitude"}  # coordinates in degrees, which stand for unit vectors
 
 NAME = "points.zarr"
 

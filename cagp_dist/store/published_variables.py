@@ -179,32 +179,19 @@ _SENTENCES = {
     "independent": "Fields are independent of each other: uniform on [0, 1] if the solver is calibrated.",
 }
 
-FORMAT_VERSION = 2
-"""Raised when names, dimensions or meaning change, so that an old run is never taken for a new one."""
+FORMAT_VERSION = 2  # raised when names, dimensions or meaning change: no old run is taken for new
 
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
-MISSING = "missing_observations"
-"""Attribute of a group: how many observations there are not, NaN in its arrays; left out if all are."""
-
-ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"
-"""Group of draws of the error of a map, and its array."""
-
-STATE = "state"
-"""Group of what a run tells the run after it of a field that is Markov in time."""
-
-ERRORS_OF = "errors_of"
-"""Its attribute: of what kind of job its errors are, as JSON."""
-
-NODES_PER_CELL = "nodes_per_cell"
-"""Attribute of a map whose values are means over its cells: nodes of quadrature in each."""
-
-PLAIN = "_plain"
-"""Suffix of what is said of the Gaussian distribution without recalibration."""
+MISSING = "missing_observations"  # attribute of a group: how many there are not; left out if all are
+ERROR_DRAWS, ERROR_DRAW = "error_draws", "error_draw"  # group of draws of the error of a map, and its array
+STATE = "state"  # group of what a run tells the next of a field that is Markov in time
+ERRORS_OF = "errors_of"  # attribute of draws: of what kind of job the errors are, as JSON
+NODES_PER_CELL = "nodes_per_cell"  # attribute of a map of means over cells: nodes of quadrature
+PLAIN = "_plain"  # suffix of what is said of the Gaussian distribution without recalibration
 
 QUANTILE_LEVEL = "quantile_level"
-STATION_NAME = "station_name"
-"""Coordinate of points whose names are known; empty where one has none."""
+STATION_NAME = "station_name"  # coordinate of points whose names are known; empty where one has none
 
 REGION, REGION_DEFINITION = "region", "region_definition"
 STRATUM, STRATUM_KIND, STRATUM_DEFINITION = "stratum", "stratum_kind", "stratum_definition"

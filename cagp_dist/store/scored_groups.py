@@ -71,14 +71,18 @@ def calibration_group(
     parts: list[Stratum] = []
     if of_values is not None:
         parts = list(divided(~np.isnan(of_values.normal_score), where, strata, weights=weights))
-        coordinates |= _names_of(parts)
+        for name, what in ((STRATUM, "name"), (STRATUM_KIND, "kind"), (STRATUM_DEFINITION, "definition")):
+            coordinates[name] = coordinate(name, STRATUM, [getattr(part, what) for part in parts])
+        levels = np.asarray(RELIABILITY_LEVELS)
+        coordinates[RELIABILITY_LEVEL] = coordinate(RELIABILITY_LEVEL, RELIABILITY_LEVEL, levels)
         arrays["stratum_observations"] = [int(np.count_nonzero(part.inside)) for part in parts]
     for suffix, (values_of, pooled) in {"": (of_values, scores), PLAIN: plain or (None, None)}.items():
         measured: dict[str, ArrayLike] = {}
         if pooled is not None:
             measured |= pooled.named()
         if values_of is not None:
-            measured |= _of_values(values_of) | _of_strata(parts, values_of)
+            measured |= {"pit": values_of.pit, "nll_of_value": values_of.nll, "crps_of_value": values_of.crps}
+            measured |= _of_strata(parts, values_of)
         arrays |= {f"{name}{suffix}": each for name, each in measured.items()}
     arrays = _published("calibration", arrays)
     title = f"Calibration of {variable.long_name} at test points"
@@ -91,21 +95,6 @@ def calibration_group(
 def _published(group: str, arrays: Mapping[str, ArrayLike]) -> dict[str, ArrayLike]:
     """Those that the table has in a group."""
     return {name: each for name, each in arrays.items() if name in table(T2M)[group]}
-
-
-def _of_values(found: PointScores) -> dict[str, ArrayLike]:
-    """Scores of each observation."""
-    return {"pit": found.pit, "nll_of_value": found.nll, "crps_of_value": found.crps}
-
-
-def _names_of(parts: Sequence[Stratum]) -> dict[str, xr.Variable]:
-    """Coordinates of strata and of the levels of the reliability."""
-    return {
-        STRATUM: coordinate(STRATUM, STRATUM, [part.name for part in parts]),
-        STRATUM_KIND: coordinate(STRATUM_KIND, STRATUM, [part.kind for part in parts]),
-        STRATUM_DEFINITION: coordinate(STRATUM_DEFINITION, STRATUM, [part.definition for part in parts]),
-        RELIABILITY_LEVEL: coordinate(RELIABILITY_LEVEL, RELIABILITY_LEVEL, np.asarray(RELIABILITY_LEVELS)),
-    }
 
 
 def _of_strata(parts: Sequence[Stratum], scored: PointScores) -> dict[str, ArrayLike]:

@@ -22,8 +22,7 @@ from cagp_dist.store.batches import DamagedStoreError, check_batch, list_batches
 from cagp_dist.store.ingested import check_root, stage_root, writing
 from cagp_dist.store.manifest import disk_errors
 
-KEPT = 5
-"""How many folders with preliminary fields of a store are kept."""
+KEPT = 5  # how many folders with preliminary fields of a store are kept
 
 
 def set_aside(store: Path, *, now: datetime | None = None) -> Path | None:

@@ -24,8 +24,7 @@ from cagp_dist.store.checkpoints import Folder, FolderKept, keep_folder, verifie
 
 _log = logging.getLogger(__name__)
 
-UNUSED_SECONDS = 30 * 24 * 3600.0
-"""Weights that were not used for so long are removed when others are made."""
+UNUSED_SECONDS = 30 * 24 * 3600.0  # weights that were not used for so long are removed when others are made
 
 
 @dataclass(frozen=True)

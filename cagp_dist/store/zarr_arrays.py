@@ -26,8 +26,7 @@ from cagp_dist.store.plain import plain_store
 if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV3Metadata
 
-CHUNK_BYTES = 8 * 2**20
-"""Upper bound of one chunk, uncompressed, where the caller does not choose: small enough to hold many."""
+CHUNK_BYTES = 8 * 2**20  # upper bound of one chunk, uncompressed, where the caller does not choose
 
 ZSTD_LEVEL = 3
 ROOT = "/"

@@ -5,8 +5,7 @@ cannot be an observation (latitude 91, a date that is none, noise of zero) is an
 a text file its line; rows without a value are left out and counted.
 """
 
-from cagp_dist.tables.contents import MeasuredFields, Names, Places, Table
-from cagp_dist.tables.grouping import by_time_and_place, row_by_row
+from cagp_dist.tables.grouping import MeasuredFields, Names, Places, Table, by_time_and_place, row_by_row
 from cagp_dist.tables.moments import IGNORED
 from cagp_dist.tables.number_cells import noise_in
 from cagp_dist.tables.reading import read_places, read_table

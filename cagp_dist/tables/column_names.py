@@ -8,8 +8,7 @@ LONGITUDE = (
     *("decimallongitude", "stn_lon"),
 )
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
-DATE = ("year", "month", "day", "hour", "minute")
-"""Columns that make a time together, the first of them at least."""
+DATE = ("year", "month", "day", "hour", "minute")  # which make a time together, the first at least
 NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
 VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
 NAME = (
@@ -25,8 +24,7 @@ NO_VALUE = re.compile(
 )
 """Names of columns that say where or when something was measured, or how well, but not what."""
 
-EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "missing", "-")
-"""What stands in an empty cell, in lower case."""
+EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "missing", "-")  # cells, in lower case
 
 
 def plain(name: str) -> str:

@@ -30,11 +30,8 @@ _NUMBER = re.compile(r"[-+]?\d*(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
 _TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
 _WEATHER = re.compile(r"temp|^t(2m|_?max|_?min|avg|mean)?$|^ta[vs]|precip|rain|prcp|wind|humid|dew|slp")
 
-MOST_SHOWN, LONGEST_SHOWN = 20, 60
-"""Columns that a message names, and letters of each."""
-
-MOST_COMPARED = 1000
-"""Columns that a name is compared with, to find what was meant."""
+MOST_SHOWN, LONGEST_SHOWN = 20, 60  # columns that a message names, and letters of each
+MOST_COMPARED = 1000  # columns that a name is compared with, to find what was meant
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,22 +14,17 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.tables.column_names import DATE, EMPTY, TIME, plain
 from cagp_dist.tables.columns import Columns, such
 
-IGNORED = "none"
-"""In place of a column of times: all rows are of one field."""
+IGNORED = "none"  # in place of a column of times: all rows are of one field
 
 HOUR = ("hour", "hour_utc", "hour_of_day")
 TIME_OF_DAY = ("time_of_day", "time_utc", "utc_time", "clock_time", "hhmm")
-CLOCK = (*HOUR, *TIME_OF_DAY, "minute", "second")
-"""Columns that say when on a day, beside one of dates."""
+CLOCK = (*HOUR, *TIME_OF_DAY, "minute", "second")  # columns that say when on a day, beside one of dates
 
 FORMS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 """What whole numbers of so many digits are read as."""
 
-EPOCH = {9: "s", 10: "s", 12: "ms", 13: "ms"}
-"""Units since 1970 that whole numbers of so many digits count, where none of them is such a date."""
-
-EARLIEST_YEAR = 1850
-"""Numbers that would be dates to the hour of earlier years count from 1970."""
+EPOCH = {9: "s", 10: "s", 12: "ms", 13: "ms"}  # of whole numbers of so many digits since 1970, if no dates
+EARLIEST_YEAR = 1850  # numbers that would be dates to the hour of earlier years count from 1970
 
 LAST_HOUR, LAST_CLOCK = 24, 2400
 _SECONDS = {"minute": 60, "second": 1}

@@ -9,11 +9,10 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
 from cagp_dist.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
 from cagp_dist.tables.columns import Columns, value_column
-from cagp_dist.tables.contents import Places, Table
+from cagp_dist.tables.grouping import Places, Table
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
-from cagp_dist.tables.notes import far_places, repeated_rows, words_for_missing
 from cagp_dist.tables.number_cells import check_finite, read_noise, read_row_places, static_of
-from cagp_dist.tables.repeats import check_repeats, chosen_rows
+from cagp_dist.tables.repeats import check_repeats, chosen_rows, far_places, repeated_rows, words_for_missing
 from cagp_dist.tables.table_files import TableLike
 from cagp_dist.text import counted
 

@@ -18,11 +18,8 @@ from cagp_dist.tables.column_names import LATITUDE, LONGITUDE, plain
 from cagp_dist.text import printable
 
 WHITESPACE = r"\s+"
-MARKS = "#%"
-"""What a comment begins with."""
-
-LOOKED_AT = 50
-"""Lines in which names of columns are looked for behind the first."""
+MARKS = "#%"  # what a comment begins with
+LOOKED_AT = 50  # lines in which names of columns are looked for behind the first
 
 CHUNK_BYTES = 2**20
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f"))

@@ -1,7 +1,6 @@
 """Physical quantities by the names that files give them: unit, long name, plausible range, transform."""
 
-from cagp_dist.variables.catalogue import T2M, VARIABLES
-from cagp_dist.variables.variable import UNCHECKED, Log1p, Variable
+from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Log1p, Variable
 from cagp_dist.variables.variable_names import (
     canonical_name,
     describe_variable,

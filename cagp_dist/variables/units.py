@@ -18,8 +18,7 @@ _SCALES = (
 )
 """Temperatures as people spell them, in lower case."""
 
-_LOOKALIKES = str.maketrans("º˚−∕·", "°°-/ ")
-"""Signs that keyboards have in place of those of units; others are told by `unicodedata`: ℃, K, ㎧, ⁻¹."""
+_LOOKALIKES = str.maketrans("º˚−∕·", "°°-/ ")  # on keyboards; others are told by `unicodedata`: ℃, K, ㎧, ⁻¹
 
 _SPELLINGS = {
     **dict.fromkeys(("pascal", "pascals"), "pa"),
@@ -93,24 +92,16 @@ def plain_units(units: str) -> str:
     """One spelling of each unit: ``m s**-1``, ``m/s``, ``M/S`` and ``m s^-1`` are ``m s-1``."""
     text = normalize("NFKC", units.translate(_LOOKALIKES)).translate(_LOOKALIKES)
     text = " ".join(text.replace("**", "").replace("^", "").split())
-    text = re.sub(r"[^\W\d_]+", _in_one_case, text)
+    text = re.sub(r"[^\W\d_]+", lambda word: word[0] if _CASED.fullmatch(word[0]) else word[0].lower(), text)
     for spelled, scale in _SCALES:
         if spelled.fullmatch(text):
             return scale
     text = _SPELLINGS.get(text, text)
     if "/" in text:
-        first, *rest = (part.strip() for part in text.split("/"))
-        text = " ".join([first, *(re.sub(r"^([A-Za-z%]+)(\d*)$", _inverse, part) for part in rest)])
+        first, *below = (part.strip() for part in text.split("/"))
+        found = ((part, re.fullmatch(r"([A-Za-z%]+)(\d*)", part)) for part in below)  # s2 is s-2
+        text = " ".join([first, *(f"{unit[1]}-{unit[2] or 1}" if unit else part for part, unit in found)])
     return _SPELLINGS.get(text, text)
-
-
-def _in_one_case(found: re.Match[str]) -> str:
-    return found[0] if _CASED.fullmatch(found[0]) else found[0].lower()
-
-
-def _inverse(found: re.Match[str]) -> str:
-    """``s2`` below a stroke as ``s-2``."""
-    return f"{found[1]}-{found[2] or 1}"
 
 
 def conversion(units: str, target: str) -> tuple[float, float] | None:

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cagp_dist.errors import ConfigurationError, DataError
-from cagp_dist.variables.catalogue import T2M, VARIABLES
 from cagp_dist.variables.units import cf_units, conversion, scaled
-from cagp_dist.variables.variable import UNCHECKED, Variable
+from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Variable
 
 _RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
 

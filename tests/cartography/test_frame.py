@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from cagp_dist.cartography.frame import EqualEarth, PlateCarree, coastlines, degrees_label, frame_of
+from cagp_dist.cartography.frame import EqualEarth, PlateCarree, coastlines, frame_of
+from cagp_dist.text import degrees_label
 
 
 def test_equal_earth_has_the_published_extent() -> None:

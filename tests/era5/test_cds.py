@@ -19,8 +19,8 @@ from cagp_dist.era5 import _decode, cds, cds_cache
 from cagp_dist.era5 import local_files as files
 from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.cds import open_cds
+from cagp_dist.era5.cds_cache import request_key, requested_times
 from cagp_dist.era5.cds_client import Patience, connect_to_cds
-from cagp_dist.era5.cds_requests import request_key, requested_times
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cagp_dist.era5.cds_requests import request_key, requested_times, requests_for
+from cagp_dist.era5.cds_cache import request_key, requested_times, requests_for
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.errors import ConfigurationError
 

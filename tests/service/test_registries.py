@@ -161,6 +161,6 @@ def test_a_new_source_and_a_new_scheduler_are_a_line_each(monkeypatch, tmp_path)
     address, wanted = open_source("tape:7", times=["2020-01-01"], cache_directory=tmp_path)
     assert (address, wanted.selection["times"]) == ("7", ["2020-01-01"])
     serial = SerialExecutor()
-    monkeypatch.setitem(SCHEDULERS, "abacus", Scheduler(lambda *settings: contextlib.nullcontext(serial)))
+    monkeypatch.setitem(SCHEDULERS, "abacus", Scheduler(lambda name, **_: contextlib.nullcontext(serial)))
     with open_executor("abacus") as executor:
         assert executor is serial

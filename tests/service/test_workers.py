@@ -65,7 +65,7 @@ def asked(monkeypatch):
     """What a scheduler was asked, in order."""
     said = []
     scheduler = Scheduler(
-        lambda *settings: counted(said), check=lambda name, insecure: said.append(f"check {name}")
+        lambda name, **_: counted(said), check=lambda name, insecure: said.append(f"check {name}")
     )
     monkeypatch.setitem(SCHEDULERS, "pbs", scheduler)
     return said

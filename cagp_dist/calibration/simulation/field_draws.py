@@ -13,7 +13,7 @@ from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE
 from cagp_dist.latlon import LatLonGrid
-from cagp_dist.latlon.common import common_grid
+from cagp_dist.latlon.window import common_grid
 from cagp_dist.posterior.prior_draws import GridDraws
 from cagp_dist.posterior.problem import Observed, noise_of, patterns
 from cagp_dist.prior import Prior

@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.pit import Histogram, histogram
 from cagp_dist.calibration.verification.verdict import CoverageTest, compact_cells, coverage_test
-from cagp_dist.cartography.frame import degrees_label
 from cagp_dist.cartography.land import NEAR_KILOMETRES, SURFACES, surface_of
 from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees
+from cagp_dist.text import degrees_label
 
 ROUGHNESS_POINTS = 10  # Observed points around a place that say how rough the field is there
 
