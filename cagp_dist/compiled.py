@@ -1,25 +1,20 @@
 """Compiled evaluation of Gram tiles, and of tiles times columns without storing the tile.
 
-Every loop over pairs of points in the package is here, and all in one file: what Numba keeps on disk of a
-function is renewed when the file of that function changes, not when the file of one that it calls does. A
-tile is evaluated row by row into a buffer that stays in cache: first the squared distances, then the kernel
-profile in place. Sub-tiles of points so far apart that their entries vanish below rounding are skipped.
+Every loop over pairs of points is here, all in one file: what Numba keeps on disk of a function is renewed
+when its file changes, not when that of one it calls does. A tile is evaluated row by row into a buffer that
+stays in cache: squared distances, then the kernel profile in place. Sub-tiles of points so far apart that
+their entries vanish below rounding are skipped.
 
-A kernel comes as ``family, inverse_lengthscale, variance``: a `CompiledProfile` and two numbers,
-or for a sum of kernels three tuples with an entry for each part, the part that reaches furthest first. Then
-the distances of a row are evaluated once for all parts, and a sub-tile takes only those parts that reach it.
-With a lengthscale for each coordinate an entry of ``inverse_lengthscale`` is itself a tuple, and every part
-has its own distances. Derivatives by the logarithms of lengthscales come in the same way, as profiles of
-their own. The compiler takes seconds for every combination of types that a function is called with. Compiled
-functions therefore see every kernel as two arrays (`_packed`), and arrays as writable also if they are not,
-except stored tiles: the others are small beside what is done with them, and copied.
+A kernel comes as ``family, inverse_lengthscale, variance``: a `CompiledProfile` and two numbers, or for a sum
+of kernels three tuples, the part that reaches furthest first; distances of a row are evaluated once for all
+parts. With a lengthscale for each coordinate an entry of ``inverse_lengthscale`` is a tuple, and every part
+has its own distances. Derivatives by logarithms of lengthscales are profiles of their own. Numba takes
+seconds for every combination of types: compiled functions see every kernel as two arrays (`_packed`), and
+arrays as writable also if they are not, except stored tiles.
 
-Points come as (p, n) arrays, one contiguous row per coordinate, so that the innermost loops run over
-neighbours in memory and the compiler turns them into vector instructions. All functions release the GIL.
-
-Numba does not vectorise the C library's ``exp``, so the exponential is written out here. Of the freedoms of
-fast-math only `CONTRACT` is used: NaN and infinity keep their meaning, and a sum's order depends on its
-length alone, hence results do not depend on who calls or on how work is split.
+Points come as (p, n) arrays, so that innermost loops run over neighbours in memory. All functions release the
+GIL. Numba does not vectorise the C library's ``exp``: it is written out here. Of fast-math only `CONTRACT` is
+used: a sum's order depends on its length alone, hence results do not depend on how work is split.
 """
 
 import math

@@ -8,16 +8,10 @@ With ``u = |x - z| / lengthscale`` (math 8, [Rasmussen & Williams 2006, ch. 4]):
     Matern              2^(1 - nu) / Gamma(nu)  (sqrt(2 nu) u)^nu K_nu(sqrt(2 nu) u)
     SquaredExponential  exp(-u^2 / 2)
 
-each times ``variance``; Matern of smoothness ``nu`` 1/2, 3/2 and 5/2 is the three above.
-
-Kernels add up, ``Matern32(0.05, 3.0) + Matern52(0.5, 20.0)``: the covariance of a
-sum of independent fields, here a rough one and a smooth one. A number times a kernel scales its variance.
-
-With one lengthscale for each coordinate, ``u^2`` is the sum over coordinates of
-``((x - z) / lengthscale)^2`` (automatic relevance determination, ARD).
-
-On the sphere use chordal distance, that is `cagp_dist.unit_sphere` coordinates: great-circle distance makes
-Matern kernels with smoothness above 1/2 indefinite.
+each times ``variance``. The covariance of a sum of independent fields is a sum of kernels,
+``Matern32(0.05, 3.0) + Matern52(0.5, 20.0)``. With a lengthscale for each coordinate, ``u^2`` is the sum of
+``((x - z) / lengthscale)^2`` (ARD). On the sphere use chordal distance, that is `cagp_dist.unit_sphere`
+coordinates: great-circle distance makes Matern kernels with smoothness above 1/2 indefinite.
 """
 
 import math

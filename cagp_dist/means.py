@@ -11,7 +11,7 @@ for every field by itself. `MEANS` holds all families by the names that jobs use
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -308,8 +308,7 @@ class ReadFamily:
 
     def read(self, address: str, *, variable: str) -> MeanFamily:
         """Read the family."""
-        module, function = self.reader.split(":")
-        family: MeanFamily = getattr(import_module(module), function)(address, variable=variable)
+        family: MeanFamily = _imported(self.reader)(address, variable=variable)
         return family
 
 
@@ -372,8 +371,9 @@ def mean_family(
     if not isinstance(family, LatitudePolynomial):
         named = [kind for kind, each in MEANS.items() if isinstance(each, LatitudePolynomial)]
         raise ArgumentError(f"mean is {name!r} with covariates; expected {alternatives(named)} beside them.")
-    fields = tuple(
-        _read_covariate(each, covariates_missing) if isinstance(each, str) else each for each in covariates
+    fields: tuple[CovariateField, ...] = tuple(
+        _imported(COVARIATE_READER)(each, missing=covariates_missing) if isinstance(each, str) else each
+        for each in covariates
     )
     if len({field.name for field in fields}) < len(fields):
         raise ArgumentError(
@@ -382,10 +382,10 @@ def mean_family(
     return WithCovariates(family, fields)
 
 
-def _read_covariate(spelling: str, missing: Marks) -> CovariateField:
-    module, function = COVARIATE_READER.split(":")
-    field: CovariateField = getattr(import_module(module), function)(spelling, missing=missing)
-    return field
+def _imported(reader: str) -> Callable[..., Any]:
+    """Import ``module:function``."""
+    module, function = reader.split(":")
+    return cast("Callable[..., Any]", getattr(import_module(module), function))
 
 
 def as_columns(latitude_degrees: Array, longitude_degrees: Array, values: ArrayLike) -> Array:

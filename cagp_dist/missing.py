@@ -227,8 +227,7 @@ def _within(
             f"{counted(count, 'value')} of {what} ({np.nanmin(values):g} to {np.nanmax(values):g}) "
             f"{'lies' if count == 1 else 'lie'} outside the valid range that its attributes state, {stated}, "
             f"which may be left from what it was computed from{of_packed}. If the values are right, delete "
-            f"the range: {remedy}; if they are missing, "
-            "replace them by NaN: data.where(...)."
+            f"the range: {remedy}; if they are missing, replace them by NaN: data.where(...)."
         )
     if count == np.count_nonzero(~np.isnan(values)):
         raise DataError(

@@ -7,7 +7,6 @@ of its middle latitude; its longitudes are unrolled where the data cross Greenwi
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,17 +24,6 @@ GRATICULE_STEPS_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0,
 # Savric, Patterson and Jenny (2019), "The Equal Earth map projection", equations 3 and 4.
 _A1, _A2, _A3, _A4 = 1.340264, -0.081106, 0.000893, 0.003796
 _SQRT3 = float(np.sqrt(3.0))
-
-
-class Projection(Protocol):
-    """A map of the sphere to the plane in which every parallel is a straight horizontal line.
-
-    Degrees; longitude is counted from the central meridian. Off the globe, `inverse` gives NaN.
-    """
-
-    def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]: ...
-
-    def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]: ...
 
 
 @dataclass(frozen=True)
@@ -87,7 +75,7 @@ class PlateCarree:
 class Frame:
     """Projection and extent of a map; ``west`` and ``east`` are counted from ``centre_degrees``."""
 
-    projection: Projection
+    projection: EqualEarth | PlateCarree  # longitude counts from the centre; off the globe inverses are NaN
     centre_degrees: float
     west: float
     east: float

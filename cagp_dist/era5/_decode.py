@@ -149,7 +149,11 @@ def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:
     with path.open("rb") as stream:
         kind = file_kind(stream.read(HEAD_BYTES), name="it")
     if kind is FileKind.GRIB:
-        return _open_grib(path, job["selection"], listed=bool(job.get("times_only")))
+        from cagp_dist.era5.grib import open_grib
+
+        chosen = {key: job["selection"].get(key) for key in ("level", "select", "times")}
+        variable = job["selection"].get("variable", "t2m")
+        return open_grib(path, variable, **chosen, checked=not job.get("times_only"))
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, engine="h5netcdf")]
     if kind is FileKind.NETCDF3:
@@ -198,13 +202,6 @@ def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
         return decode(raw)
     raw.close()
     return xr.open_dataset(path, chunks=None, decode_timedelta=False, **options)
-
-
-def _open_grib(path: Path, selection: dict[str, Any], *, listed: bool) -> list[xr.Dataset]:
-    from cagp_dist.era5.grib import open_grib
-
-    wanted = {key: selection.get(key) for key in ("level", "select", "times")}
-    return open_grib(path, selection.get("variable", "t2m"), **wanted, checked=not listed)
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[Path]:

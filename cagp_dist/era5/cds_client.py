@@ -20,10 +20,9 @@ PROFILE = "https://cds.climate.copernicus.eu/profile"
 ENDPOINT = "https://cds.climate.copernicus.eu/api"
 
 HOW_TO_MAKE_A_KEY = (
-    f"Log in at {PROFILE}, copy your personal access token, and write two lines into ~/.cdsapirc:\n"
-    f"  url: {ENDPOINT}\n"
-    "  key: YOUR-TOKEN\n"
-    "then run: chmod 600 ~/.cdsapirc. Or set the environment variables CDSAPI_URL and CDSAPI_KEY."
+    f"Log in at {PROFILE}, copy your personal access token, and write two lines into ~/.cdsapirc:\n  url: "
+    f"{ENDPOINT}\n  key: YOUR-TOKEN\nthen run: chmod 600 ~/.cdsapirc. Or set the environment variables "
+    "CDSAPI_URL and CDSAPI_KEY."
 )
 
 _LICENCE = ("licence", "license")

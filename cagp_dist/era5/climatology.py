@@ -124,9 +124,8 @@ class Climatology:
             raise ConfigurationError(
                 f"the climatology covers {self.grid.extent}; {np.count_nonzero(outside):,} of "
                 f"{outside.size:,} points lie outside, such as {latitude_degrees[first]:g} N, "
-                f"{longitude_degrees[first]:g} E. Take a "
-                "climatology of the whole area, restrict observations.area and the map to it, or use another "
-                "mean."
+                f"{longitude_degrees[first]:g} E. Take a climatology of the whole area, restrict "
+                "observations.area and the map to it, or use another mean."
             )
 
 

@@ -36,10 +36,14 @@ def write_netcdf(group: xr.Dataset, path: Path) -> Path:
     """
     plain = _georeferenced(group) if kind_of(group) == GRIDDED else group.copy()
     if "time" in plain.coords:
-        plain = plain.assign_coords(time=_seconds(plain["time"].variable))
+        time = plain["time"]
+        since = time.values.astype("datetime64[us]").astype(np.int64) / 1e6  # exact to the microsecond
+        plain = plain.assign_coords(time=xr.Variable(time.dims, since, time.attrs | _TIME))
     for name, variable in plain.variables.items():
         if variable.dtype.kind in "OUT":
-            plain = plain.assign_coords({name: _text(variable)})
+            coded = np.array([str(text).encode() for text in variable.values.tolist()])
+            described = xr.Variable(variable.dims, coded, variable.attrs | {"_Encoding": "utf-8"})
+            plain = plain.assign_coords({name: described})
     for name, variable in plain.variables.items():
         plain[name].encoding = {}
         plain[name].attrs = _characters(variable.attrs | _kind_of_temperature(variable.attrs))
@@ -64,18 +68,6 @@ def _georeferenced(group: xr.Dataset) -> xr.Dataset:
     return marked
 
 
-def _seconds(time: xr.Variable) -> xr.Variable:
-    """Seconds since 1970, exact to the microsecond."""
-    since = time.values.astype("datetime64[us]").astype(np.int64) / 1e6
-    return xr.Variable(time.dims, since, time.attrs | _TIME)
-
-
-def _text(variable: xr.Variable) -> xr.Variable:
-    """Text as bytes of UTF-8, which are written as characters of fixed length."""
-    coded = np.array([str(text).encode() for text in variable.values.tolist()])
-    return xr.Variable(variable.dims, coded, variable.attrs | {"_Encoding": "utf-8"})
-
-
 def _kind_of_temperature(attributes: Mapping[str, object]) -> dict[str, str]:
     """Say whether a temperature is one or the difference of two, as CF-1.11 asks (section 3.1.2)."""
     name, _, modifier = str(attributes.get("standard_name", "")).partition(" ")
@@ -88,10 +80,8 @@ def _encodings(group: xr.Dataset) -> dict[str, dict[str, object]]:
     encodings: dict[str, dict[str, object]] = {}
     for key, variable in group.variables.items():
         name = str(key)
-        if name in group.coords or name.endswith("_bnds") or variable.dtype.kind != "f":
-            encodings[name] = {"_FillValue": None}
-        else:
-            encodings[name] = {"_FillValue": FILL}
+        whole = name in group.coords or name.endswith("_bnds") or variable.dtype.kind != "f"
+        encodings[name] = {"_FillValue": None if whole else FILL}
         if variable.ndim and name not in group.coords:
             encodings[name] |= {"zlib": True, "complevel": 4, "shuffle": True}
         if "time" in variable.dims:

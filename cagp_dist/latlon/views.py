@@ -15,13 +15,10 @@ SAME_DEGREES = 1e-9  # positions closer than this count as equal
 class Views:
     """The distinct ways in which points see a grid, up to rotation by whole grid steps."""
 
-    # latitude_degrees, longitude_degrees: (v,): a point for each view, less than one grid step east of the
-    # first longitude
-    latitude_degrees: Array
+    latitude_degrees: Array  # (v,): a point for each view, within a grid step east of the first longitude
     longitude_degrees: Array
-    # view, steps: (q,): view of each point, and its rotation to the east
-    view: Indices
-    steps: Indices
+    view: Indices  # (q,): view of each point
+    steps: Indices  # (q,): its rotation to the east
 
     @classmethod
     def of(cls, points: Array, grid: LatLonGrid) -> "Views":

@@ -28,17 +28,12 @@ def make_certificates(folder: Path) -> Path:
             *("-keyout", str(unfinished), "-out", str(unfinished)),
         )
         unfinished.replace(certificate)
-    (folder / "dask.yaml").write_text(_configuration(certificate))
-    return certificate
-
-
-def _configuration(certificate: Path) -> str:
-    """Write what lets every Dask process use the certificate, and speak to nobody without one."""
     path = json.dumps(str(certificate))  # which is YAML as well
-    roles = "".join(
-        f"      {role}: {{cert: {path}, key: {path}}}\n" for role in ("scheduler", "worker", "client")
-    )
-    return f"distributed:\n  comm:\n    require-encryption: true\n    tls:\n      ca-file: {path}\n{roles}"
+    configuration = f"distributed:\n  comm:\n    require-encryption: true\n    tls:\n      ca-file: {path}\n"
+    for role in ("scheduler", "worker", "client"):
+        configuration += f"      {role}: {{cert: {path}, key: {path}}}\n"
+    (folder / "dask.yaml").write_text(configuration)
+    return certificate
 
 
 def _remains_valid(certificate: Path) -> bool:

@@ -12,15 +12,10 @@ import numpy as np
 class Work:
     """Counts of some work."""
 
-    # Tasks that were handed to an executor, those that a lost cluster made necessary again included
-    tasks: int = 0
-    # Columns that were multiplied by the whole Gram matrix. A sweep is one product for each of its columns,
-    # the last one too, which needs half of it. Solves with a factor of G, or with its blocks by wavenumber,
-    # are none.
+    tasks: int = 0  # handed to an executor, those that a lost cluster made necessary again included
+    # columns multiplied by the whole Gram matrix: a sweep is one for each; solves with a factor are none
     products: int = 0
-    # Bytes of arrays that went from one process to another, as they lie in memory: those sent inside tasks,
-    # and what workers sent to each other and back, which Dask counts. Not counted are messages without
-    # arrays, and what workers sent before they, or their cluster, were lost. Zero in one process.
+    # of arrays, as they lie in memory, between processes; not what lost workers had sent
     moved_bytes: int = 0
 
     def counts(self) -> dict[str, int]:

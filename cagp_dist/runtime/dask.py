@@ -286,7 +286,10 @@ def connect(
             wait_for_jobs(client, scheduler, jobs, deadlines or Deadlines())
         else:
             client = stack.enter_context(_connected_client(scheduler, insecure))
-        _wait_for_the_others(client)
+        known = 0  # until no more workers join: work is split for those that are there at the start
+        while (found := len(client.scheduler_info(n_workers=-1)["workers"])) > known:
+            known = found
+            time.sleep(SETTLE_SECONDS)
         yield DaskExecutor(client, deadlines)
 
 
@@ -424,11 +427,3 @@ def _address_in(scheduler_file: Path) -> str:
                     "`dask scheduler --scheduler-file` writes. Delete it and start the scheduler again."
                 ) from error
         time.sleep(0.1)
-
-
-def _wait_for_the_others(client: "Client") -> None:
-    """Wait until no more workers join: work is split for those that are there at the start."""
-    known = 0
-    while (found := len(client.scheduler_info(n_workers=-1)["workers"])) > known:
-        known = found
-        time.sleep(SETTLE_SECONDS)

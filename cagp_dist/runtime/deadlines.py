@@ -10,21 +10,13 @@ from cagp_dist.errors import TimeLimitError
 class Deadlines:
     """Patience with a cluster, in seconds; a connection that breaks is noticed at once."""
 
-    # Without an answer of the scheduler, or a sign of life of a worker, until it counts as lost. The tasks of
-    # a worker then go to the others.
-    silence_seconds: float = 60.0
-    # In which tasks wait, none ends and no worker works on one: all are gone, or paused because their memory
-    # is full
-    idle_seconds: float = 60.0
-    # In which no task ends although workers work. Must be longer than any task takes.
-    stall_seconds: float = 3600.0
-    rejoin_seconds: float = 120.0  # To wait for a scheduler and its first worker before a new attempt
-    # To wait until worker jobs of a batch system begin. Those that have by then must do.
-    queue_seconds: float = 14400.0
-    attempts: int = 3  # How often in all a stage of a job is begun, or gone on with, when its cluster is lost
-    # For a whole job, from when this is made; None: no limit. Looked at while a cluster is waited for, and
-    # between iterations.
-    total_seconds: float | None = None
+    silence_seconds: float = 60.0  # without an answer of the scheduler or a worker, until it counts as lost
+    idle_seconds: float = 60.0  # in which tasks wait and no worker works on one: all are gone or paused
+    stall_seconds: float = 3600.0  # in which no task ends although workers work: longer than any task
+    rejoin_seconds: float = 120.0  # to wait for a scheduler and its first worker before a new attempt
+    queue_seconds: float = 14400.0  # to wait until worker jobs begin; those that have by then must do
+    attempts: int = 3  # how often in all a stage of a job is begun, or gone on with, when its cluster is lost
+    total_seconds: float | None = None  # for a whole job, from when this is made; None: no limit
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
 
     def check(self) -> None:

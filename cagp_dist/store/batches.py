@@ -1,11 +1,8 @@
 """Batches of fields: Zarr groups that appear whole, never change, and carry the digest of their files.
 
-The name of a batch is its first time and the SHA-256 over the names and contents of all its files, so
-that a bit that flips anywhere, a file that is cut or gone or added, is found before a number is used.
-
-Of some times a source has the preliminary field alone: ERA5T, which the final ERA5 replaces. The Climate Data
-Store marks them with the experiment version (``expver``) 0005; the final field, 0001, comes two to three
-months later. It is the same for most times, and differs where a fault was found meanwhile.
+The name of a batch is its first time and the SHA-256 over the names and contents of all its files. Of some
+times a source has the preliminary field alone: ERA5T (``expver`` 0005), which the final ERA5 (0001) replaces
+two to three months later. It is the same for most times.
 """
 
 import os

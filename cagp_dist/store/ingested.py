@@ -4,13 +4,11 @@
 
     OUT/observations.zarr/                             root group
     OUT/observations.zarr/20190301T0000-DIGEST/        batch: one variable (time, latitude, longitude)
-    OUT/observations.zarr/20190302T0000-DIGEST/        another
     OUT/.observations.zarr.staging/                    work in progress
     OUT/.observations.zarr.lock                        one process at a time writes
 
-A batch appears by one rename and is never touched again, so that a kill at any moment leaves the store as
-it was or with one more complete batch.  Batches lie in any order and times are sorted on opening: earlier
-times can follow later ones.
+A batch appears by one rename and is never touched again. Batches lie in any order; times are sorted on
+opening.
 """
 
 import os

@@ -1,18 +1,10 @@
-"""Published runs in an object store, which has neither renames nor locks.
+"""Published runs in an object store, which has neither renames nor locks; see `cagp_dist.store.marks`.
 
-Their objects are those of `cagp_dist.store.marks`. Each upload has a name of its own, so that two
-publishers never write the same object. One object, its manifest, makes a run visible, and another one makes
-it current; S3 writes an object whole or not at all and shows it to every reader that asks afterwards. A
-publisher that dies leaves objects that nothing names.
-
-``CURRENT`` never names a run of which a part was removed. A publisher writes it when all objects of the run
-and the manifest are there, and no process that prunes removes anything of the run in between: see
-`cagp_dist.store.marks`, which needs no conditional writes.
-
-The manifest is written on condition that it is as it was before the objects were sent, so that of several
-publishers of a key the first wins; ``CURRENT`` on condition that it is as it was when the objects were there,
-so that a publisher that was delayed does not take it back. Without conditional writes the last one wins in
-both; a run is whole in any case.
+Each upload has a name of its own, so that two publishers never write the same object. The manifest makes a
+run visible, ``CURRENT`` makes it current, when all its objects are there and no process that prunes removes
+any. Both are written on condition that they are as they were: of several publishers of a key the first wins,
+and one that was delayed does not take ``CURRENT`` back. Without conditional writes the last one wins in both;
+a run is whole in any case.
 """
 
 import hashlib

@@ -8,10 +8,8 @@
     OUT/runs/KEY.sha256      digest of each of its files
     OUT/CURRENT              the key of the run that readers open
 
-A run is written to ``.staging``, read back and checked, flushed to the disk, and renamed into ``runs``;
-only then is ``CURRENT`` replaced. A run that was damaged changes places with its replacement, in one step
-where the file system can do that. A kill at any moment leaves a complete older state and, at most, litter
-in ``.staging``.
+A run is staged, read back and checked, flushed to the disk, and renamed into ``runs``; only then is
+``CURRENT`` replaced. A kill at any moment leaves a complete older state and, at most, litter.
 """
 
 import json

@@ -1,18 +1,9 @@
 """The table of published variables: what each group of a run holds, in which unit, and what it means.
 
-Groups are written, read, checked, reported and documented from it. A measure of held-out verification is
-there once for each of these:
-
-weighting
-    Each test point counted alike and, with the suffix ``_area_weighted``, with the area that it stands for,
-    ``area_weight``.
-distribution
-    The published one and, with the suffix ``_plain`` where that was recalibrated, the Gaussian one.
-grouping
-    All observations, each iteration (group ``trace``) and, with the prefix ``stratum_``, each stratum of
-    `cagp_dist.calibration.verification.strata`, always weighted by area.
-
-Attributes follow CF-1.13.
+A measure of held-out verification is there once for each weighting (``_area_weighted``: each test point with
+the area that it stands for), distribution (``_plain``: the Gaussian one, where the published one was
+recalibrated) and grouping (all observations, each iteration, and ``stratum_``: each stratum, weighted by
+area). Attributes follow CF-1.13.
 """
 
 import re

@@ -96,7 +96,10 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
             link.symlink_to(Path(VERSIONS) / final.name)
             os.replace(link, root / NAME)
         manifest.sync(root)
-    _remove_old(root, number)
+    for path in (root / VERSIONS).glob("*.zarr"):
+        if path.stem.isdigit() and not number - KEPT < int(path.stem) <= number:
+            shutil.rmtree(path, ignore_errors=True)
+            manifest.manifest_path(path).unlink(missing_ok=True)
     return SeriesUpdate(number, changed=True, replaced=replaced)
 
 
@@ -318,10 +321,3 @@ def _check(staged: Path, new: Mapping[str, xr.Dataset]) -> None:
                     raise StoreError(
                         f"{name}/{array} of the new version of the series is not what was written."
                     )
-
-
-def _remove_old(root: Path, number: int) -> None:
-    for path in (root / VERSIONS).glob("*.zarr"):
-        if path.stem.isdigit() and not number - KEPT < int(path.stem) <= number:
-            shutil.rmtree(path, ignore_errors=True)
-            manifest.manifest_path(path).unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 ::
 
-    OUT/observations/cds-DIGEST.zarr/                          what stays
     OUT/observations/cds-DIGEST.damaged-20190301T060000Z/      what was damaged, under the names it had
     OUT/observations/cds-DIGEST.preliminary-20200703T060000Z/  preliminary fields that have final ones now
 """

@@ -67,14 +67,10 @@ class KeptWeights:
             If the disk is full or fails, or this folder may not be written to.
         """
         staged = Folder(self.folder / f".{key}-{os.getpid()}")
-        self._remove_left()
-        with empty_folder(staged.path):
-            return keep_folder(staged, self.folder / key, {**write(staged), "key": key})
-
-    def _remove_left(self) -> None:
-        """Remove what processes left that died, and what nobody used for a month."""
         for path in self.folder.glob("*") if self.folder.is_dir() else ():
-            with suppress(OSError):
+            with suppress(OSError):  # what processes left that died, and what nobody used for a month
                 unused = time.time() - path.stat().st_mtime > UNUSED_SECONDS
                 if path.name.startswith(".") or unused:
                     shutil.rmtree(path, ignore_errors=True)
+        with empty_folder(staged.path):
+            return keep_folder(staged, self.folder / key, {**write(staged), "key": key})
