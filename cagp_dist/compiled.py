@@ -669,12 +669,7 @@ def add_symmetric_product_vector(profiles, parts, X, Z, column_x, column_z, out_
         step = FIRST_LEVEL // size
         for i_group in range(x_lower.shape[0]):
             near = _near_parts(
-                profiles,
-                parts,
-                x_lower[i_group],
-                x_upper[i_group],
-                z_lower[j_group],
-                z_upper[j_group],
+                profiles, parts, x_lower[i_group], x_upper[i_group], z_lower[j_group], z_upper[j_group]
             )
             if near == 0:
                 continue

@@ -225,7 +225,7 @@ class BasisMean:
 
 
 class CovariateField(Protocol):
-    """A static field that a mean depends on, such as elevation (`cagp_dist.era5.covariates`)."""
+    """A static field that a mean depends on; `check_covers` raises where it is not known at a point."""
 
     @property
     def name(self) -> str: ...
@@ -233,13 +233,9 @@ class CovariateField(Protocol):
     @property
     def content_sha256(self) -> str: ...
 
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Raise `ConfigurationError` if it is not known at one of these points."""
-        ...
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None: ...
 
-    def at(self, X: Array, /) -> Array:
-        """Values at unit vectors X (n, 3), shape (n,)."""
-        ...
+    def at(self, X: Array, /) -> Array: ...  # values (n,) at unit vectors X (n, 3)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,7 @@ class EstimatedMean(Protocol):
     @property
     def coefficient_names(self) -> tuple[str, ...]: ...  # one for each of the k columns, for messages
 
-    def basis_at(self, X: Array, /) -> ArrayLike:
-        """Columns of H at points X (n, p), shape (n, k)."""
-        ...
+    def basis_at(self, X: Array, /) -> ArrayLike: ...  # columns of H (n, k) at points X (n, p)
 
 
 Mean = float | Callable[[Array], ArrayLike] | EstimatedMean

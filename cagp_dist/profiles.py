@@ -97,10 +97,7 @@ class CompiledProfile(bytes):
 
 @lru_cache(maxsize=256)
 def closed_form(
-    polynomial: tuple[float, ...],
-    scale: float | None,
-    part: Part = Part.VALUE,
-    coordinate: int | None = None,
+    polynomial: tuple[float, ...], scale: float | None, part: Part = Part.VALUE, coordinate: int | None = None
 ) -> CompiledProfile:
     """Give the profile of ``p(a) exp(-a)``, ``a = scale u``, or ``u^2 / 2`` if the scale is None."""
     most = 1 if scale is None else TERMS - 1

@@ -47,22 +47,14 @@ class Region(Protocol):
     def name(self) -> str: ...
 
     @property
-    def definition(self) -> str:
-        """Where it is, for people."""
-        ...
+    def definition(self) -> str: ...  # where it is, for people
 
     @property
-    def area(self) -> float:
-        """Its area over that of the sphere, exact."""
-        ...
+    def area(self) -> float: ...  # over that of the sphere, exact
 
-    def cells(self, resolution_degrees: float) -> Cells:
-        """Cells of at most so many degrees."""
-        ...
+    def cells(self, resolution_degrees: float) -> Cells: ...  # of at most so many degrees
 
-    def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask:
-        """Whether points (n,) are in it."""
-        ...
+    def contains(self, latitude_degrees: Array, longitude_degrees: Array) -> Mask: ...
 
 
 @dataclass(frozen=True)

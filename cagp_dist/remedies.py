@@ -38,10 +38,7 @@ class Remedy(Enum):
     MORE_STEPS = ("give more steps", None)
     LONGER_WINDOW = ("let it rise over a longer window, or by less", None)
     HIGHER_NOISE_BOUND = ("with the pathwise method raise the lower bound of the noise", None)
-    SAME_POINTS = (
-        "leave out points that some fields lack",
-        'write gaps = "drop" in [observations]',
-    )
+    SAME_POINTS = ("leave out points that some fields lack", 'write gaps = "drop" in [observations]')
     THINNED_GRID = ("fit on every other row and column", "raise [observations] grid_degrees")
 
     def __init__(self, in_python: str, in_job: str | None) -> None:

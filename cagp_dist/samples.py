@@ -335,11 +335,7 @@ class _SamplerWork:
     ) -> "Iterator[tuple[Array, Range, Array]]":
         """Give group by group its draws and their errors (q, draws), and ``V A b`` (q, t) with the first."""
         found = sampler.groups(
-            self._generator,
-            groups,
-            plans,
-            done=lambda group, i: self._report(plans, group, i),
-            begun=begun,
+            self._generator, groups, plans, done=lambda group, i: self._report(plans, group, i), begun=begun
         )
         for group, (seen, errors) in zip(groups[begun:], found, strict=True):
             yield seen, group, errors

@@ -99,9 +99,13 @@ TESTS = {
     ),
     "cagp_dist/gram/ring_gram.py": (*_GRIDS, "conformance/test_grams.py"),
     "cagp_dist/latlon/wavenumbers.py": _GRIDS,
-    "cagp_dist/latlon/grid_layout.py": ("latlon/test_layout.py", *_GRIDS),
+    "cagp_dist/latlon/grid_layout.py": (
+        "latlon/test_layout.py",
+        "latlon/test_views.py",
+        "gram/test_gaps.py",
+        *_GRIDS,
+    ),
     "cagp_dist/gram/gaps.py": ("gram/test_gaps.py", "posterior/test_on_grids.py"),
-    "cagp_dist/latlon/views.py": ("latlon/test_views.py", "gram/test_gaps.py"),
     "cagp_dist/posterior/left_out.py": ("posterior/test_left_out.py",),
     "cagp_dist/posterior/sampling.py": ("posterior/test_sampling.py", "posterior/test_pathwise_samples.py"),
     "cagp_dist/gram/dense.py": (

@@ -3,7 +3,6 @@
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array
 from cagp_dist.era5.selection import GapPolicy, shown_time
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.mapping import Observations
@@ -13,42 +12,29 @@ from cagp_dist.variables import Variable, variable_of
 
 def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> Observations:
     """List the points of a canonical field and what was observed there; those of a pole are one."""
-    variable = field_variable(field)
+    variable, times = field_variable(field), field["time"].values
+    where = field["latitude"].values, field["longitude"].values
     values = field[variable.name].values.astype(np.float64)
     if field[variable.name].dims == ("time", "point"):
-        found = _stations(field, variable, values)
+        noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
+        found = Observations.from_points(
+            *where,
+            values,
+            variable=variable,
+            times=times,
+            noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
+            dropped_missing=int(field.attrs.get("dropped_missing", 0)),
+            names=None if names is None else names.values,
+        ).without_empty_places()
         return found.without_gaps() if gaps == "drop" else found
-    found = _gridded(field, variable, values)
-    return found if gaps == "keep" else found.without_gaps()
-
-
-def _gridded(field: xr.Dataset, variable: Variable, values: Array) -> Observations:
-    """Points of a grid that have a value at one or more times."""
-    latitude, longitude = field["latitude"].values, field["longitude"].values
-    times = field["time"].values
-    found = Observations.from_grid(latitude, longitude, values, variable=variable, times=times)
+    found = Observations.from_grid(*where, values, variable=variable, times=times)
     empty = np.flatnonzero(~found.present.any(axis=1))
     if empty.size:
         raise DataError(
             f"the field is NaN everywhere at {shown_time(times[empty[0]])}; leave this time out or use "
             "another source."
         )
-    return found
-
-
-def _stations(field: xr.Dataset, variable: Variable, values: Array) -> Observations:
-    """Places that have a value at one or more times."""
-    noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
-    return Observations.from_points(
-        field["latitude"].values,
-        field["longitude"].values,
-        values,
-        variable=variable,
-        times=field["time"].values,
-        noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
-        dropped_missing=int(field.attrs.get("dropped_missing", 0)),
-        names=None if names is None else names.values,
-    ).without_empty_places()
+    return found if gaps == "keep" else found.without_gaps()
 
 
 def field_variable(field: xr.Dataset) -> Variable:

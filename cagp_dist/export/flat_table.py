@@ -30,10 +30,7 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     varying = [str(name) for name in group.data_vars if set(places) <= set(group[name].dims)]
     names = named + [name for name in varying if set(group[name].dims) <= {"time", *places}]
     first = ["time"] if "time" in group.coords else []
-    with (
-        whole_file(path.with_name(path.name + SIDECAR)) as sidecar,
-        whole_file(path) as temporary,
-    ):
+    with whole_file(path.with_name(path.name + SIDECAR)) as sidecar, whole_file(path) as temporary:
         with temporary.open("w", encoding="utf-8", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow([*first, *where, *map(_harmless, names)])

@@ -22,7 +22,7 @@ from cagp_dist.gram.targets import part, prior_variance, seen_from
 from cagp_dist.lapack import inverse_diagonals, invert_in_place, mirror_lower
 from cagp_dist.latlon.entries import PlacesOnGrid
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.views import Views
+from cagp_dist.latlon.grid_layout import Views
 
 # Noise over field variance up to which variances at points of the grid itself are differences from it: they
 # then lose three digits at most

@@ -19,7 +19,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees
 from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.views import SAME_DEGREES, Views
+from cagp_dist.latlon.grid_layout import SAME_DEGREES, Views
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, sparray, spmatrix

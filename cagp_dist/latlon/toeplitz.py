@@ -116,10 +116,7 @@ class BlockToeplitz:
         columns = self._predictor[0]
         backwards = np.zeros_like(columns)
         backwards[1:] = columns[:0:-1]
-        return (
-            np.fft.rfft(columns, n=self._length, axis=0),
-            np.fft.rfft(backwards, n=self._length, axis=0),
-        )
+        return (np.fft.rfft(columns, n=self._length, axis=0), np.fft.rfft(backwards, n=self._length, axis=0))
 
     @cached_property
     def _predictor(self) -> tuple[Array, float]:

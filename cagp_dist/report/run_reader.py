@@ -10,7 +10,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
-from cagp_dist.store.layout_check import count_absent
+from cagp_dist.store.group_dataset import count_absent
 from cagp_dist.store.published_variables import table
 from cagp_dist.store.zarr_arrays import opened
 from cagp_dist.variables import T2M, Variable

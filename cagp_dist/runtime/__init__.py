@@ -3,12 +3,12 @@
 from cagp_dist.runtime.executor import (
     Executor,
     Handle,
+    SerialExecutor,
     blas_threads_for,
     single_threaded_blas,
     single_threaded_steps,
 )
 from cagp_dist.runtime.schedulers import open_executor
-from cagp_dist.runtime.serial import SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor, given_or_threads
 
 __all__ = [

@@ -78,9 +78,9 @@ def worker_jobs(
 
     cluster_class = _cluster_class(name)  # which brings the defaults of the configuration
     settings = dask.config.get(f"jobqueue.{name}", {})
-    shared = str(settings.get("shared-temp-directory") or os.getcwd())  # a folder that the nodes see as well
-    shared = os.path.expanduser(os.path.expandvars(shared))
-    with TemporaryDirectory(prefix=".cagp-", dir=shared) as folder:
+    shared = settings.get("shared-temp-directory")  # that the nodes see as well
+    place = os.path.expanduser(os.path.expandvars(str(shared))) if shared else os.getcwd()
+    with TemporaryDirectory(prefix=".cagp-", dir=place) as folder:
         cluster = cluster_class(
             cores=1,
             processes=1,

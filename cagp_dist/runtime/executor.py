@@ -1,16 +1,18 @@
 """What the solvers ask of an executor: submit a function of arrays, use its handle, gather.
 
-Three executors keep this contract with the same bits: `SerialExecutor` (the reference),
-`ThreadExecutor` (default of a plain call) and `DaskExecutor`. Dropping a handle releases its value.
+`SerialExecutor` is the reference; `ThreadExecutor` and `DaskExecutor` give the same bits. Dropping a handle
+releases its value.
 """
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
 
 from cagp_dist.memory import available_bytes
+from cagp_dist.runtime.counting import count
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -23,9 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 class Handle(Protocol[T_co]):
     """A value that is being computed, or is there."""
 
-    def result(self) -> T_co:
-        """Wait for the value and return it, or raise what the function raised."""
-        ...
+    def result(self) -> T_co: ...  # waits; raises what the function raised
 
 
 class Executor(Protocol):
@@ -192,3 +192,37 @@ def blas_threads_for(size: int) -> AbstractContextManager[None]:
 def limit_blas_of_this_process() -> None:
     """Set BLAS to one thread for the rest of this (worker) process."""
     _limit_blas()
+
+
+@dataclass(frozen=True)
+class Value(Generic[T]):
+    """A handle whose value is there."""
+
+    value: T
+
+    def result(self) -> T:
+        """Return the value."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class SerialExecutor(InThisProcess):
+    """Runs each task when it is submitted, in the calling thread."""
+
+    workers: ClassVar[int] = 1
+    description: ClassVar[str] = "serial"
+
+    def submit(
+        self, function: Callable[..., T], *arguments: object, priority: int = 0, home: int = 0
+    ) -> Handle[T]:
+        """Run ``function`` now."""
+        count(tasks=1)
+        return Value(function(*[_value(argument) for argument in arguments]))
+
+
+def _value(argument: object) -> object:
+    if isinstance(argument, Value):
+        return cast("Value[object]", argument).value
+    if isinstance(argument, list):
+        return [_value(item) for item in argument]
+    return argument

@@ -9,8 +9,7 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.runtime.batch_system import BATCH_SYSTEMS
 from cagp_dist.runtime.dask import check_cluster, connect
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.runtime.executor import Executor
-from cagp_dist.runtime.serial import SerialExecutor
+from cagp_dist.runtime.executor import Executor, SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
 

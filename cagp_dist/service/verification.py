@@ -20,7 +20,7 @@ from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.recalibration_plan import NOT_ASKED
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
-from cagp_dist.store.layout_check import check_group
+from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAWS, STATE
 from cagp_dist.store.zarr_arrays import content_sha256, read_group

@@ -30,8 +30,7 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store import published_variables as layout
 from cagp_dist.store.atomic_files import READS, empty_folder, exchange
-from cagp_dist.store.group_dataset import root_attributes
-from cagp_dist.store.layout_check import check_group
+from cagp_dist.store.group_dataset import check_group, root_attributes
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.zarr_arrays import read_group, write_group
@@ -162,12 +161,7 @@ def verify_files(run_path: Path) -> None:
 
 
 def run_key(
-    *,
-    job: Mapping[str, object],
-    input_hash: str,
-    tiling: object,
-    dtype: str,
-    code_version: str,
+    *, job: Mapping[str, object], input_hash: str, tiling: object, dtype: str, code_version: str
 ) -> str:
     """Name of a run: a digest of all that decides its content."""
     content = {

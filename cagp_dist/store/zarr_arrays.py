@@ -1,9 +1,7 @@
 """The one place where arrays reach a disk: Zarr 3, zstd, a checksum per chunk, nothing left implicit.
 
-Three traps of the format are closed here. Without a checksum a flipped bit is read as data; a chunk that
-is missing reads as the fill value; and a chunk that equals the fill value is not written at all unless
-one asks for it, so that nobody could tell it from a missing one. Every array is therefore written with
-``zstd`` then ``crc32c``, with NaN as fill of floats, and with empty chunks.
+Without a checksum a flipped bit is read as data, and a chunk that is missing reads as the fill value, as does
+one that was not written because it equals it: floats are filled with NaN, and empty chunks are written.
 """
 
 import hashlib
@@ -33,11 +31,7 @@ ROOT = "/"
 
 
 def write_group(
-    path: str | os.PathLike[str],
-    group: str,
-    dataset: xr.Dataset,
-    *,
-    chunks: Mapping[str, int] | None = None,
+    path: str | os.PathLike[str], group: str, dataset: xr.Dataset, *, chunks: Mapping[str, int] | None = None
 ) -> None:
     """Write a dataset as a new group of a Zarr store, every chunk compressed and checksummed.
 

@@ -47,33 +47,17 @@ _SPELLINGS = {
     **dict.fromkeys(("mm day-1", "mm d-1", "kg m-2 d-1", "kg m-2 day-1"), "mm d-1"),
 }  # fmt: skip
 _BASES: Mapping[str, tuple[str, float, float]] = {
-    "celsius": ("k", 1.0, 273.15),
-    "fahrenheit": ("k", 5.0 / 9.0, 459.67 * 5.0 / 9.0),
-    "hpa": ("pa", 100.0, 0.0),
-    "kpa": ("pa", 1000.0, 0.0),
-    "MPa": ("pa", 1e6, 0.0),
-    "mPa": ("pa", 1e-3, 0.0),
-    "bar": ("pa", 1e5, 0.0),
-    "atm": ("pa", 101325.0, 0.0),
-    "inhg": ("pa", 3386.389, 0.0),
-    "mmhg": ("pa", 133.3224, 0.0),
-    "mm": ("m", 1e-3, 0.0),
-    "cm": ("m", 1e-2, 0.0),
-    "dam": ("m", 10.0, 0.0),
-    "km": ("m", 1e3, 0.0),
-    "in": ("m", 0.0254, 0.0),
-    "ft": ("m", 0.3048, 0.0),
-    "km h-1": ("m s-1", 1.0 / 3.6, 0.0),
-    "knot": ("m s-1", 1852.0 / 3600.0, 0.0),
-    "mph": ("m s-1", 0.44704, 0.0),
-    "ft s-1": ("m s-1", 0.3048, 0.0),
-    "g kg-1": ("kg kg-1", 1e-3, 0.0),
-    "mm d-1": ("kg m-2 s-1", 1.0 / 86400.0, 0.0),
-    "rad": ("degree", 180.0 / math.pi, 0.0),
-    "arcmin": ("degree", 1.0 / 60.0, 0.0),
-    "arcsec": ("degree", 1.0 / 3600.0, 0.0),
+    "celsius": ("k", 1.0, 273.15), "fahrenheit": ("k", 5.0 / 9.0, 459.67 * 5.0 / 9.0),
+    "hpa": ("pa", 100.0, 0.0), "kpa": ("pa", 1000.0, 0.0), "MPa": ("pa", 1e6, 0.0), "mPa": ("pa", 1e-3, 0.0),
+    "bar": ("pa", 1e5, 0.0), "atm": ("pa", 101325.0, 0.0), "inhg": ("pa", 3386.389, 0.0),
+    "mmhg": ("pa", 133.3224, 0.0), "mm": ("m", 1e-3, 0.0), "cm": ("m", 1e-2, 0.0), "dam": ("m", 10.0, 0.0),
+    "km": ("m", 1e3, 0.0), "in": ("m", 0.0254, 0.0), "ft": ("m", 0.3048, 0.0),
+    "km h-1": ("m s-1", 1.0 / 3.6, 0.0), "knot": ("m s-1", 1852.0 / 3600.0, 0.0),
+    "mph": ("m s-1", 0.44704, 0.0), "ft s-1": ("m s-1", 0.3048, 0.0), "g kg-1": ("kg kg-1", 1e-3, 0.0),
+    "mm d-1": ("kg m-2 s-1", 1.0 / 86400.0, 0.0), "rad": ("degree", 180.0 / math.pi, 0.0),
+    "arcmin": ("degree", 1.0 / 60.0, 0.0), "arcsec": ("degree", 1.0 / 3600.0, 0.0),
     "gon": ("degree", 0.9, 0.0),
-}
+}  # fmt: skip
 """Units by others that they convert to: factor and offset. Mercury is that at 0 degrees Celsius."""
 
 _CASED = re.compile(r"[mMpP](Pa|K|W|J|N|V|Hz|bar|eV|mol|m|g|s|l|L|t)|[mp]A|MA")

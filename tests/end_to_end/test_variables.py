@@ -9,8 +9,7 @@ import xarray as xr
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.store.group_dataset import variable_in
-from cagp_dist.store.layout_check import check_group
+from cagp_dist.store.group_dataset import check_group, variable_in
 from cagp_dist.store.publish import verify_files
 from cagp_dist.variables import T2M
 

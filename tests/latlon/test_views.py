@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cagp_dist as cagp
-from cagp_dist.latlon.views import Views
+from cagp_dist.latlon.grid_layout import Views
 
 
 @pytest.mark.parametrize("Q", [7, 12, 360, 1200, 1440])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.latlon.grid_layout import Layout
-from cagp_dist.latlon.views import Views
+from cagp_dist.latlon.grid_layout import Layout, Views
 from cagp_dist.posterior.problem import demand_of, grid_size, make_problem, patterns
 from cagp_dist.runtime import SerialExecutor
 

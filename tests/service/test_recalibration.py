@@ -27,7 +27,7 @@ from cagp_dist.service.results import groups_of, roughness_of_test, strata_of_te
 from cagp_dist.service.run import run
 from cagp_dist.service.sharp_jobs import sharpened
 from cagp_dist.service.task import prepare_job
-from cagp_dist.store.layout_check import check_group
+from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points

@@ -12,8 +12,7 @@ from cagp_dist.calibration.verification.scores import point_scores, scores
 from cagp_dist.calibration.verification.strata import RELIABILITY_LEVELS, Strata
 from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.predictive import Gaussian
-from cagp_dist.store.group_dataset import root_attributes, variable_in
-from cagp_dist.store.layout_check import check_group
+from cagp_dist.store.group_dataset import check_group, root_attributes, variable_in
 from cagp_dist.store.schema import prediction_group, values_group
 from cagp_dist.store.scored_groups import calibration_group, trace_group
 
