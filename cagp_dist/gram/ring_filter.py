@@ -17,6 +17,7 @@ from cagp_dist.gram.targets import prior_variance, seen_from
 from cagp_dist.kernels import Elementary, Matern12, Matern32
 from cagp_dist.latlon.entries import PlacesOnGrid
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.latlon.grid_layout import Views
 from cagp_dist.latlon.ring_states import (
     RangeModes,
     SeriesStep,
@@ -30,7 +31,6 @@ from cagp_dist.latlon.ring_states import (
     update_range,
     variance_range,
 )
-from cagp_dist.latlon.views import Views
 from cagp_dist.runtime import Executor, Handle
 from cagp_dist.space_time import SpaceTime
 

@@ -16,19 +16,10 @@ from datetime import datetime
 from pathlib import Path, PurePosixPath
 
 from cagp_dist.errors import BusyError, StoreError
-from cagp_dist.store import manifest
+from cagp_dist.store import manifest, marks
 from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.bucket import Bucket, Marker, in_parallel
 from cagp_dist.store.manifest import disk_errors
-from cagp_dist.store.marks import (
-    UPLOAD,
-    current_key,
-    manifest_of,
-    published_runs,
-    publishing,
-    take_away,
-    upload_in,
-)
 from cagp_dist.store.object_removal import remove_abandoned, remove_upload
 from cagp_dist.store.publish import install
 
@@ -52,42 +43,42 @@ class PublishedObjects:
 
     def runs(self) -> dict[str, datetime]:
         """List the keys of all published runs with the dates of their publication. Cost: one request."""
-        return published_runs(self.bucket)
+        return marks.published_runs(self.bucket)
 
     def current(self) -> str | None:
         """Key of the current run; None if nothing was published. Raises StoreError if it is damaged."""
-        return current_key(self.bucket)
+        return marks.current_key(self.bucket)
 
     def fetch(self, key: str, root: Path) -> Path | None:
         """Bring a run into an output folder that is locked, each object checked; None if there is none."""
         for _ in range(2):
-            marker = self.bucket.marker(manifest_of(key))
+            marker = self.bucket.marker(marks.manifest_of(key))
             if marker is None:
                 return None
             try:
                 return self._fetched(key, marker, root)
             except DamagedRunError:
-                if self.bucket.marker(manifest_of(key)) == marker:  # not pruned or replaced meanwhile
+                if self.bucket.marker(marks.manifest_of(key)) == marker:  # not pruned or replaced meanwhile
                     self._damaged[key] = marker
                     raise
         raise BusyError(f"the run {key} at {self.address} was replaced twice while it was read. Try again.")
 
     def metadata(self, key: str, *, group: str) -> bytes | None:
         """Read ``zarr.json`` of a run without fetching it; None if it is gone, or has no such group."""
-        marker = self.bucket.marker(manifest_of(key))
+        marker = self.bucket.marker(marks.manifest_of(key))
         if marker is None:
             return None
         try:
             upload, digests = self._digests(key, marker.data)
             return self._read(upload, "zarr.json", digests) if f"{group}/zarr.json" in digests else None
         except DamagedRunError:
-            if self.bucket.marker(manifest_of(key)) != marker:
+            if self.bucket.marker(marks.manifest_of(key)) != marker:
                 return None  # removed, or replaced, meanwhile
             raise
 
     def up_to_date(self, key: str, root: Path) -> bool:
         """Whether the copy of a run in a folder is of the upload that is published."""
-        text = self.bucket.read(manifest_of(key))
+        text = self.bucket.read(marks.manifest_of(key))
         try:
             copied = manifest.digests_of(root / "runs" / f"{key}.zarr")
         except StoreError:
@@ -126,20 +117,20 @@ class PublishedObjects:
             notes.mkdir(exist_ok=True)
         # so that the next process here knows what this one left, should it die
         manifest.write_durably(notes / upload, "")
-        before = self.bucket.marker(manifest_of(key))
+        before = self.bucket.marker(marks.manifest_of(key))
         digests = None if self._whole(key, before) and not anew else manifest.digests_of(run)
         if digests is not None:
             in_parallel(
                 lambda file: self._send(run / file, f"runs/{upload}/{file}", digests[file]), sorted(digests)
             )
         current = self.bucket.marker("CURRENT")
-        with publishing(self.bucket, key, token) as mark:
+        with marks.publishing(self.bucket, key, token) as mark:
             if digests is None:
-                there = self._whole(key, self.bucket.marker(manifest_of(key)))
+                there = self._whole(key, self.bucket.marker(marks.manifest_of(key)))
             else:
                 self._check_arrived(run, upload, digests)
                 text = manifest.text_of(digests, name=upload).encode()
-                there = self.bucket.put_marker(manifest_of(key), text, instead_of=before)
+                there = self.bucket.put_marker(marks.manifest_of(key), text, instead_of=before)
                 if not there:
                     remove_upload(self.bucket, upload)
                     there = self.fetch(key, root) is not None
@@ -230,13 +221,13 @@ class PublishedObjects:
 
         Who may write to a bucket must not write anywhere on the disks of its readers: such names are refused.
         """
-        where = f"{self.address}/{manifest_of(key)}"
-        upload = upload_in(text)
+        where = f"{self.address}/{marks.manifest_of(key)}"
+        upload = marks.upload_in(text)
         try:
             digests = manifest.parse(text, name=upload, where=where)
         except StoreError as error:
             raise DamagedRunError(str(error)) from None
-        match = UPLOAD.fullmatch(upload)
+        match = marks.UPLOAD.fullmatch(upload)
         plain = all(str(PurePosixPath(file)) == file and ".." not in file.split("/") for file in digests)
         if match is None or match[1] != key or not plain or any(file.startswith("/") for file in digests):
             raise DamagedRunError(f"the manifest {where} names objects of other folders. Run the job again.")
@@ -245,11 +236,11 @@ class PublishedObjects:
     def _remove_left_by_dead(self, notes: Path) -> None:
         """Remove what dead processes left when they published from a folder, whose lock we have."""
         for note in sorted(notes.glob("*.zarr")) if notes.is_dir() else ():
-            if (match := UPLOAD.fullmatch(note.name)) is not None:
+            if (match := marks.UPLOAD.fullmatch(note.name)) is not None:
                 key, token = match.groups()
-                text = self.bucket.read(manifest_of(key))
-                if text is None or upload_in(text) != note.name:
+                text = self.bucket.read(marks.manifest_of(key))
+                if text is None or marks.upload_in(text) != note.name:
                     remove_upload(self.bucket, note.name)
-                take_away(self.bucket, key, token)
+                marks.take_away(self.bucket, key, token)
             with disk_errors(note):
                 note.unlink()
