@@ -236,9 +236,9 @@ def posterior_mean(
     """
     check_prior(prior)
 
-    from cagp_dist.posterior.coefficients import with_weights
+    from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
     from cagp_dist.posterior.patterns import in_order, joint_bytes, joint_plan, less_memory
-    from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean
+    from cagp_dist.posterior.prior_mean import remove_mean
     from cagp_dist.posterior.problem import Problems, as_targets, demand_of, patterns, plan_of_mean
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.engine.affine import Affine
@@ -278,7 +278,8 @@ def posterior_mean(
         kept = joint_bytes(demands, iterations=0)
         left = less_memory(demands, kept)
         plans = [plan_of_mean(solver, demand) for demand in left]
-        estimates = plans_of_weights(solver, left, coefficients=len(prior.coefficient_names))
+        k = len(prior.coefficient_names)
+        estimates = [plan_of_weights(solver, demand, coefficients=k) for demand in left]
         if on_plan is not None:
             on_plan(with_weights(joint_plan(plans, joint_bytes=kept), estimates, fields=len(parts[0].y)))
         for number, (part, plan, estimate) in enumerate(zip(parts, plans, estimates, strict=True)):

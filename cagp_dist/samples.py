@@ -289,8 +289,9 @@ class _SamplerWork:
         self, executor: "Executor | None", stack: ExitStack, *, kept: int
     ) -> "Iterator[tuple[Pattern, Sampler, Array]]":
         """Give pattern, sampler and prior mean (q, 1) or (q, t) of one pattern after the other."""
+        from cagp_dist.posterior.coefficients import plan_of_weights
         from cagp_dist.posterior.prior_draws import prior_draws
-        from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean
+        from cagp_dist.posterior.prior_mean import remove_mean
         from cagp_dist.posterior.problem import Problems, demand_of
         from cagp_dist.posterior.sampling import Sampler
         from cagp_dist.runtime import given_or_threads
@@ -305,9 +306,7 @@ class _SamplerWork:
             problem = problems.of(part)
             self._solver = settle(self._solver, problem, executor=executor)
             demand = demand_of(problem, executor, limit)
-            (plan,) = plans_of_weights(
-                self._solver, [demand], coefficients=len(self._prior.coefficient_names)
-            )
+            plan = plan_of_weights(self._solver, demand, coefficients=len(self._prior.coefficient_names))
             removed = remove_mean(
                 self._prior, problem, part, self._solver, plan=plan, executor=executor, variances=False
             )

@@ -164,10 +164,7 @@ def neighbour_bounds(
     executor: Executor,
     at_once: int | None = None,
 ) -> Array:
-    """Bounds (2, q) of the exact posterior variance at targets (q, p), given points X (n, p).
-
-    Shapes: ``X, noise`` (n, p) and (n,), ``targets`` (q, p); returns (2, q).
-    """
+    """Bounds (2, q) of the exact posterior variance at targets (q, p), given X (n, p) and noise (n,)."""
     bounds = np.empty((2, len(targets)))
     if len(targets) == 0:
         return bounds

@@ -61,10 +61,7 @@ class FewMissing:
         return vanishing(self.rings.solve, residuals, self.rows, self.columns, self.factor)
 
     def inverse_diagonal(self, wanted: Mask | None = None) -> Array:
-        """Diagonal of ``G_o^-1`` as a field (P, Q), which means nothing at the missing points.
-
-        Shapes: ``wanted`` (P, Q).
-        """
+        """Diagonal of ``G_o^-1`` as a field (P, Q), without meaning at the missing points."""
         latitudes, longitudes = self.rings.grid.shape
         diagonal = np.repeat(self.rings.inverse_by_latitude()[:, None], longitudes, axis=1)
         if not self.rows.size:

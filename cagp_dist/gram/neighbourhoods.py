@@ -136,11 +136,7 @@ def leaves(tree: "cKDTree", size: int) -> Iterator[tuple[int, int]]:
 
 
 def nearest_points(X: Array, targets: Array, k: int) -> Indices:
-    """Give the k nearest of points X (n, p) to each target (q, p), (q, k), nearest first.
-
-    Of points equally far away the first ones: a tree alone takes those that its cuts bring up first, which
-    depend on what points there are elsewhere.
-    """
+    """Give the k nearest of points X (n, p) to each target (q, p); of equally far ones the first."""
     from scipy.spatial import cKDTree
 
     tree, n = cKDTree(X, balanced_tree=False), len(X)
@@ -165,10 +161,7 @@ def nearest_points(X: Array, targets: Array, k: int) -> Indices:
 def groups(
     X: Array, targets: Array, settings: "Settings", means: "LeafMeans | None" = None
 ) -> "Iterator[Shared]":
-    """Targets that share their neighbours, these, and leaves of which neighbours do not have all points.
-
-    Indices into scaled targets (q, p), points (n, p), means.
-    """
+    """Targets that share neighbours, these, and leaves that neighbours do not have whole, as indices."""
     from scipy.spatial import cKDTree
 
     from cagp_dist.triangles import shared_neighbours
@@ -265,15 +258,7 @@ class LeafMeans:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a task of a cell is told.
-
-    Attributes
-    ----------
-    neighbours, coarse, most : int
-        Neighbours of a target, means of leaves beside them, and targets that may share both.
-    drift : str
-        "none", "constant" or "linear".
-    """
+    """Neighbours of a target, means of leaves beside them, the most targets that share both; the drift."""
 
     neighbours: int
     coarse: int

@@ -6,10 +6,7 @@ from cagp_dist.arrays import Array, Indices
 
 
 def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, workers: int = 1) -> Indices:
-    """For each centre find the ``count`` nearest of the points that come before its rank.
-
-    Shapes: ``X`` (n, p), ``centres`` (q, p), ``ranks`` (q,); returns (q, count).
-    """
+    """For each of ``centres`` (q, p) the ``count`` nearest of ``X`` (n, p) before its rank; (q, count)."""
     from scipy.spatial import cKDTree
 
     found = np.full((len(centres), count), -1, dtype=np.intp)

@@ -86,10 +86,7 @@ def vecchia_factor(
     executor: Executor,
     seed: int = 0,
 ) -> VecchiaFactor:
-    """Work out Vecchia's factor of ``k(X, X) + diag(noise)`` in a random order of the points.
-
-    Shapes: ``X`` (n, p), ``noise_variance`` (n,).
-    """
+    """Vecchia's factor of ``k(X, X) + diag(noise)``, ``X`` (n, p), in a random order of the points."""
     n = len(X)
     order = np.random.default_rng(seed).permutation(n)
     noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), n)[order]

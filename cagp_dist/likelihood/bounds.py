@@ -96,11 +96,7 @@ class Bounds:
         return self._over_variance(self.noise_variance, SMALLEST_RATIO, LARGEST_RATIO)
 
     def _over_variance(self, limits: Limits, smallest: float, largest: float) -> Limits:
-        """Quotients of pairs within the limits, those beyond smallest and largest only if there must be some.
-
-        Either variance reaches all of its own limits: the largest one, with the other at its upper limit, and
-        the smallest one, with the other at its lower limit.
-        """
+        """Quotients of pairs within the limits, beyond smallest and largest only if there must be some."""
         (low, high), (least, most) = limits, self.variance
         return max(low / most, min(smallest, high / most)), min(high / least, max(largest, low / least))
 

@@ -37,12 +37,7 @@ ORDER_SECONDS = 14e-6  # Of the order, for each point, before the first evaluati
 
 
 class FitSize(NamedTuple):
-    """What a fit is done to, in integers.
-
-    ``shape`` is that of a grid whose likelihood is by rings, with ``missing`` points; of others None.
-    ``deviating`` says that each point has a noise of its own, ``kernels`` how many are
-    compared before one is chosen.
-    """
+    """What a fit is done to; ``shape``: of a grid that is fitted by rings; ``deviating``: noise by point."""
 
     method: Method
     points: int

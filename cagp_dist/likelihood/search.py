@@ -123,13 +123,7 @@ class _Chart:
 
 
 def score(profile: ProfileLikelihood, start: Array, variance: float | None = None) -> tuple[Place, bool]:
-    """Climb by Fisher scoring: Newton steps with the expected information, halved until they rise.
-
-    It is corrected by how the slope fell with the last step, which is more or less than expected where the
-    field is none of the model.
-
-    Shapes: ``start`` (k,).
-    """
+    """Climb by Fisher scoring from ``start`` (k,), halving steps, corrected by how the slope fell last."""
     plain = not profile.deviating and profile.bounds.numbering.parts == 1
     chart = _Chart.profiled(profile) if plain else _Chart.whole(profile)
     low, high = chart.low, chart.high

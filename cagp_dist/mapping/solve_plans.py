@@ -14,11 +14,10 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.posterior.coefficients import with_weights
+from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
 from cagp_dist.posterior.kept_solves import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
-from cagp_dist.posterior.prior_mean import plans_of_weights, with_extra_right_hand_sides
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
@@ -26,11 +25,11 @@ from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 
 def plan_of_patterns(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> Plan:
     """Plan the solves of all patterns of gaps, and what finds the coefficients of the mean."""
-    k = coefficients
+    # extra right-hand sides ride along with the fields
     left, _, plan = plan_together(
-        solver, [with_extra_right_hand_sides(each, coefficients=k) for each in demands]
+        solver, [replace(each, fields=each.fields + 2 * coefficients) for each in demands]
     )
-    weights = plans_of_weights(solver, left, coefficients=k)
+    weights = [plan_of_weights(solver, each, coefficients=coefficients) for each in left]
     return with_weights(plan, weights, fields=sum(each.fields for each in demands))
 
 

@@ -11,7 +11,7 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.gram.exact_variance import beside_posterior
 from cagp_dist.gram.targets import Targets
 from cagp_dist.posterior.certificate import Certificate
-from cagp_dist.posterior.coefficients import joined_coefficients, with_weights
+from cagp_dist.posterior.coefficients import joined_coefficients, plan_of_weights, with_weights
 from cagp_dist.posterior.kept_solves import (
     found_weights,
     kept_coefficients,
@@ -19,7 +19,7 @@ from cagp_dist.posterior.kept_solves import (
     plan_of_products,
 )
 from cagp_dist.posterior.patterns import SolvedPattern, joined_patterns, joint_fraction, plan_together
-from cagp_dist.posterior.prior_mean import plans_of_weights, remove_mean, with_extra_right_hand_sides
+from cagp_dist.posterior.prior_mean import remove_mean
 from cagp_dist.posterior.problem import Pattern, Problems, demand_of
 from cagp_dist.posterior.result import Posterior, Progress, on_targets, shaped_as_targets
 from cagp_dist.posterior.trace import Step, Trace
@@ -80,21 +80,21 @@ def plan_conditioning(
         memory_limit_bytes=memory_limit_bytes,
     )
     solver = settle(solver, problems.of(parts[0]), executor=executor)
+    sizes = [demand_of(problems.of(part), executor, memory_limit_bytes, solver=solver) for part in parts]
     demands, plans, plan = plan_together(
         solver,
         [
             replace(
-                with_extra_right_hand_sides(
-                    demand_of(problems.of(part), executor, memory_limit_bytes, solver=solver), coefficients=k
-                ),
+                size,
+                fields=size.fields + 2 * k,  # extra right-hand sides ride along
                 bounds=computational_bounds or lanczos_steps > 0,
                 lanczos_steps=lanczos_steps,
                 keeps_weights=weights is not None,
             )
-            for part in parts
+            for size in sizes
         ],
     )
-    estimates = plans_of_weights(solver, demands, coefficients=k)
+    estimates = [plan_of_weights(solver, demand, coefficients=k) for demand in demands]
     plan = with_weights(plan, estimates, fields=len(parts[0].y))
     kept = [
         found_weights(weights, prior, problems.of(part), solver, own)

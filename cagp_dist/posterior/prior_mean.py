@@ -3,15 +3,15 @@
 It is known, or its coefficients are estimated first (`cagp_dist.posterior.coefficients`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget import Plan
 from cagp_dist.gram.targets import averaged, target_points
-from cagp_dist.posterior.coefficients import Coefficients, CountedMean, coefficients_of, plan_of_weights
+from cagp_dist.posterior.coefficients import Coefficients, CountedMean, coefficients_of
 from cagp_dist.posterior.problem import Pattern
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor
@@ -77,13 +77,3 @@ def remove_mean(
         return PriorMean(problem, mean, found, fitted=fitted)
     counted = found.counted(problem, executor=executor)
     return PriorMean(found.extra_right_hand_sides(problem), mean, found, counted, fitted)
-
-
-def with_extra_right_hand_sides(demand: Demand, *, coefficients: int) -> Demand:
-    """Size of a problem with the right-hand sides that ride along with its fields."""
-    return replace(demand, fields=demand.fields + 2 * coefficients)
-
-
-def plans_of_weights(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> list[Plan | None]:
-    """Plan the estimate of so many coefficients for each pattern; None where the solve does all of it."""
-    return [plan_of_weights(solver, demand, coefficients=coefficients) for demand in demands]

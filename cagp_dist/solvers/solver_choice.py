@@ -28,12 +28,7 @@ def demand_of_choice(n: int, q: int, *, fields: int) -> Demand:
 
 
 def chosen_solver(demand: Demand, on_grid: Demand | None = None, *, solves: int = 1) -> Solver:
-    """Choose a solver: a function of the arguments alone.
-
-    Exact solvers first: a dense factor for up to `MOST_DENSE` points, and on a grid its rings, whichever is
-    planned to be quicker; a complete grid always by its rings, one with gaps unless neighbours are quicker.
-    Otherwise neighbours.
-    """
+    """Choose a solver: on a complete grid rings; the quicker exact one where it is quick; else neighbours."""
 
     def planned(solver: Solver, asked: Demand) -> list[tuple[float, Solver]]:
         try:

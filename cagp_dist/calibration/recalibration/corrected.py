@@ -24,10 +24,7 @@ class Corrected(NamedTuple):
 
 
 def corrected_laws(fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequence[float]) -> Corrected:
-    """Give standard deviations and quantiles of the distributions that correct Gaussian ones.
-
-    Shapes: ``plain`` (T, q).
-    """
+    """Give standard deviations and quantiles that correct Gaussian ones, ``plain`` (T, q)."""
     std, scale = np.empty(plain.shape), np.ones(plain.shape)
     quantiles = np.empty((plain.shape[0], len(levels), plain.shape[1]))
     for some in in_parts(np.arange(plain.shape[1]), times=plain.shape[0]):

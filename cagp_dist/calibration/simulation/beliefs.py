@@ -290,10 +290,7 @@ def _conjugate_gradients(
 
 
 def conjugate_gradient_beliefs(G: Array, V: Array, b: Array, *, iterations: int) -> tuple[Array, Array]:
-    """Conjugate gradients for each of several fields, with directions of its own (math 5).
-
-    Shapes: ``G`` (n, n), ``V`` (q, n), ``b`` (n, t); returns (q, t), (i, q, t).
-    """
+    """Conjugate gradients for each of t fields, with directions of its own (math 5): (q, t), (i, q, t)."""
     (n, count), q = b.shape, len(V)
     steps = min(iterations, n)
     residual, norms = b.copy(), np.linalg.norm(b, axis=0)

@@ -39,10 +39,7 @@ class CalibrationDrift:
 
 
 def measure_drift(pit: ArrayLike, *, times: ArrayLike, cells: ArrayLike) -> CalibrationDrift:
-    """Compare errors with their error bars over a row of times.
-
-    Shapes: ``pit`` (N,), ``times`` (N,), ``cells`` (N,).
-    """
+    """Compare errors with their error bars over a row of times; ``pit``, ``times``, ``cells`` (N,)."""
     values, when = np.asarray(pit, dtype=np.float64), np.asarray(times, dtype=np.intp)
     count = int(when.max(initial=-1)) + 1
     if count < BATCHES:

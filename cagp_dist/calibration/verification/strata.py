@@ -146,10 +146,7 @@ def surface_terms(points: Array) -> Array:
 
 
 def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:
-    """Fifths of the observations, from smooth to rough; where it is NaN a place is in none.
-
-    Shapes: ``roughness`` (q,) or (T, q).
-    """
+    """Fifths, from smooth to rough, of observations ``roughness`` (q,) or (T, q); NaN is in none."""
     rough = np.asarray(roughness, dtype=np.float64)
     known = np.isfinite(rough)
     if not known.any():

@@ -28,10 +28,7 @@ from cagp_dist.tiling import Range
 
 
 class RingLikelihood(ModelLikelihood):
-    """Exact likelihood and gradient of fields on a full-circle grid.
-
-    Shapes: ``residuals`` (T, P, Q), ``basis`` (k, P, Q).
-    """
+    """Exact likelihood and gradient of fields (T, P, Q) on a full-circle grid, with a basis (k, P, Q)."""
 
     def __init__(
         self,

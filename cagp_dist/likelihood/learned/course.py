@@ -91,10 +91,7 @@ class Stopping:
 
 
 class Course:
-    """One search: its objective within bounds, where it has been, and whether it goes on.
-
-    Shapes: ``start`` (size,).
-    """
+    """One search from ``start`` (size,): its bounded objective, where it has been, if it goes on."""
 
     def __init__(
         self,

@@ -59,10 +59,7 @@ class Seen:
 
 
 class ProjectedData:
-    """Observations that actions are about to look at, and derivatives on the way back.
-
-    Shapes: ``X`` (n, p), ``residuals`` (n, T).
-    """
+    """Observations X (n, p), residuals (n, T) that actions look at, and derivatives on the way back."""
 
     def __init__(
         self,

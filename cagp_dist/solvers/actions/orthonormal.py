@@ -9,10 +9,7 @@ DEPENDENT_ACTION = 1e-13
 
 
 def orthonormal_basis(columns: Array, earlier: Array) -> Array:
-    """Orthonormal columns (n, k) that span, with earlier ones, what the first of ``columns`` (n, m) span.
-
-    Shapes: ``columns`` (n, m), ``earlier`` (i, n); returns (n, k).
-    """
+    """Orthonormal columns (n, k) that, with ``earlier`` (i, n), span what ``columns`` (n, m) begin with."""
     norms = np.linalg.norm(columns, axis=0)
     if not norms.all():
         columns, norms = columns[:, norms > 0.0], norms[norms > 0.0]

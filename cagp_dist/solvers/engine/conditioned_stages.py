@@ -42,10 +42,7 @@ def condition_on(
     right: Array,
     residual: Array,
 ) -> Conditioned:
-    """Make the stage that conditions the belief of others on actions; two passes with k columns.
-
-    Shapes: ``right, residual`` (n, T).
-    """
+    """Make the stage that conditions the belief of others on actions: two passes with k columns."""
     work = system.forward(actions.image)
     for stage in reversed(transposed):
         system.apply(stage, work, adjoint=True)

@@ -25,11 +25,7 @@ from cagp_dist.tiling import Range, block_ranges, row_tile_size
 
 @dataclass(frozen=True)
 class PanelTile:
-    """A row tile of a panel in one step: its rows, and where it stands.
-
-    ``rows`` counts from the panel's first row; ``above`` says whether the tile lies above the diagonal;
-    ``entries`` is its place in the stored tile row, if that is stored.
-    """
+    """Rows of a panel in one step, from its first; ``entries``: their place in a stored tile row, if any."""
 
     rows: Range
     above: bool

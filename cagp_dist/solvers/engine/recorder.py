@@ -22,10 +22,7 @@ FULL = "full-downdate"
 
 
 class StateLog:
-    """States so far, batch by batch of targets, as arrays and back again.
-
-    Of a full downdate (q, q) only the last one is kept whole, and of those before it the diagonal.
-    """
+    """States so far, batch by batch of targets; of full downdates (q, q) only the last is kept whole."""
 
     def __init__(self) -> None:
         self._states: list[State] = []

@@ -102,11 +102,7 @@ def applied(
     scales: Array | None,
     before: Array | None,
 ) -> Applied:
-    """Apply a stage to the whitened columns of a sector.
-
-    ``bands``: of the largest sector; ``scales`` (size,): what a point adds for a residual of one; ``before``:
-    last Z.
-    """
+    """Apply a stage to the whitened columns of a sector; ``scales`` (size,): what a residual of one adds."""
     if isinstance(stage, Sweep):
         return _swept(stage, sector, Y, adjoint=adjoint, final=final, bands=bands)
     if isinstance(stage, Simultaneous) and stage.colours > 1:

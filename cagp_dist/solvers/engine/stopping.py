@@ -37,10 +37,7 @@ SPENT, OPEN = "spent", "open_groups"
 
 @dataclass(eq=False)
 class TightenedBounds(RecordedPart):
-    """Bounds of the exact variance, which Lanczos steps on the leftover of a group of targets tighten.
-
-    After its work has ended, ``problem.lanczos_steps`` of them bring both bounds closer, where they differ.
-    """
+    """Bounds of the exact variance, which Lanczos steps on the leftover of a group of targets tighten."""
 
     problem: Problem
     system: TileSystem | None  # has the leftover; None where the exact variance is known
@@ -118,10 +115,7 @@ class TightenedBounds(RecordedPart):
         steps: int,
         allowed: Array | None = None,
     ) -> Array:
-        """Take Lanczos steps for some targets of a group, until it is clear whether they have enough.
-
-        Returns upper bounds of their computational variances.
-        """
+        """Take Lanczos steps until it is clear which targets have enough; upper bounds of what they lack."""
         assert self.system is not None
         gram = self.problem.gram
         left = self.system.columns(work, here)

@@ -19,10 +19,7 @@ from cagp_dist.tiling import Range
 
 @dataclass(frozen=True, eq=False)
 class SolvedBlock:
-    """Solution of one block and the running sums of the solve (in block order).
-
-    ``columns`` (m, r) is Z[b]; ``downdate`` is (r,) or (r, r); ``mean`` is (r, T).
-    """
+    """Z[b] (m, r) of one block, and sums of the solve so far: downdate (r,) or (r, r), mean (r, T)."""
 
     columns: Array
     downdate: Array
@@ -71,10 +68,7 @@ def factor_block(kernel: Parameters, points: Array, noise_variance: Array, stage
 def coupled_blocks(
     kernel: Parameters, points: Sequence[Array], noise: Sequence[Array], factors: Sequence[Array]
 ) -> float:
-    """Upper bound of ``|L_a^-1 G_ab L_b^-T|``, the largest canonical correlation of two blocks; at most 1.
-
-    With T that matrix, ``|(T'T)^2|_F^(1/4)``; without ``factors`` they are made.
-    """
+    """Upper bound of ``|L_a^-1 G_ab L_b^-T|``, at most 1: ``|(T'T)^2|_F^(1/4)`` of that matrix T."""
     from scipy.linalg.blas import dtrsm
 
     from cagp_dist.compiled import evaluate

@@ -95,11 +95,7 @@ class TileSystem:
         return self._plan.batches
 
     def coupling(self, stage: Simultaneous) -> float:
-        """Upper bound of ``lambda_max(P^-1 G)`` on the blocks that a stage solves at once, as a whole.
-
-        The largest eigenvalue of the matrix of norms of ``L_a^-1 G_ab L_b^-T``; two blocks take ``6 m^3``
-        flops.
-        """
+        """Bound ``lambda_max(P^-1 G)`` on blocks solved at once by norms of ``L_a^-1 G_ab L_b^-T``."""
         members = stage.members(self.blocks)
         kept = self._plan.keep_factors
         pairs = [(i, j) for i in range(len(members)) for j in range(i)]
@@ -272,10 +268,7 @@ class TileSystem:
     def _sweep(
         self, stage: Sweep, work: Panels, *, adjoint: bool, final: bool
     ) -> Iterator[tuple[int, Handle[tile_tasks.SolvedBlock]]]:
-        """Visit every block once; the rows of ``work`` are replaced as it goes.
-
-        After a ``final`` sweep only rows that are still to be visited are updated: half the work.
-        """
+        """Visit every block once; after a ``final`` sweep only rows still to be visited are updated."""
         panels, sums, home = work.rows, work.sums, work.home
         steps = list(stage.order(self.blocks, adjoint=adjoint))
         last_visit = self._layout.last_visits(steps)
@@ -417,11 +410,7 @@ class TileSystem:
         )
 
     def _solve_with(self, stage: BlockStage, b: int) -> tuple[BlockStage, object]:
-        """Stage and factor that solve block b; one that is not kept is made inside the solve.
-
-        As a task of its own it could run long before it is needed, and all factors would be in memory after
-        all.
-        """
+        """Stage and factor that solve block b; one that is not kept is made inside the solve, never early."""
         if not self._plan.keep_factors:
             return stage.within(b), [self._kernel, self._block_points[b], self._noise[b]]
         return stage.within(b), self._factor(stage, b)
@@ -452,10 +441,7 @@ class TileSystem:
         ]
 
     def _stored_rows(self, tiles: Sequence[int], b: int, width: int) -> list[Handle[Array] | None]:
-        """Per tile the stored row that holds it, if it is stored: the row of the lower block.
-
-        Its entries stand sub-tile by sub-tile, and can only be read in products with the same sub-tiles.
-        """
+        """Per tile the stored row that holds it, if any: that of the lower block, sub-tile by sub-tile."""
         if not self._stored or subtile_shape(width) != subtile_shape(self._plan.widest_group):
             return []
         return [self._stored.get(max(a, b)) for a in tiles]

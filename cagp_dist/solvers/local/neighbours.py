@@ -406,11 +406,7 @@ class _Work:
     def laws(
         self, columns: Array, *, checkpoint: Checkpoint | None = None, search: NeighbourSearch | None = None
     ) -> tuple[Array, Array, int, bool]:
-        """Means (q, T), downdates (q,), observations left out, and whether all were used everywhere.
-
-        Cells that a checkpoint has are not done again. With a search only the means are wanted: functionals
-        over wide regions, whose downdates cost more than all else, have none.
-        """
+        """Means (q, T), downdates (q,) unless it searches, observations left out, and if all were used."""
         targets, gram = self._targets, self._gram
         q, n = len(targets), gram.shape[0]
         mean, downdate, begun = np.zeros((q, columns.shape[1])), np.zeros(q), 0

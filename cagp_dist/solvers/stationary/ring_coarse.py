@@ -44,10 +44,7 @@ def choose_waves(
     copies: Sequence[Array],
     columns: int,
 ) -> CoarseWaves:
-    """Choose waves of a range of wavenumbers one by one, each where the variance given the others is largest.
-
-    Shapes: ``weights`` (wavenumbers,).
-    """
+    """Choose waves one by one, each where the variance given the others is largest."""
     left = [
         (_diagonal(sector) - variances) / copy
         for sector, variances, copy in zip(sectors, noise, copies, strict=True)
