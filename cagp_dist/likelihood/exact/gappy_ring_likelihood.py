@@ -10,6 +10,7 @@ where B_k are the blocks of the matrix that is ``A_mm^-1`` at the missing points
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,16 +21,13 @@ from cagp_dist.lapack import cholesky_in_place, invert_in_place, mirror_lower, s
 from cagp_dist.latlon.entries import PlacesOnGrid, blocks_at
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.latlon.wavenumbers import Wavenumbers
-from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation, ModelLikelihood
+from cagp_dist.likelihood.exact.likelihood_evaluation import Evaluation
 from cagp_dist.likelihood.exact.ring_likelihood import (
+    GridLikelihood,
     Inverted,
     WavenumberRange,
-    check_evaluation_memory,
-    columns_by_range,
     derivative_sums,
-    fields_with_basis,
     inverted_range,
-    ranges_of,
     ring_bytes,
     ring_inner_products,
 )
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import Handle
 
 
-class MaskedRingLikelihood(ModelLikelihood):
+class MaskedRingLikelihood(GridLikelihood):
     """Exact likelihood of fields (T, P, Q) on a full-circle grid that lack the same points."""
 
     def __init__(
@@ -54,24 +52,12 @@ class MaskedRingLikelihood(ModelLikelihood):
         memory_limit_bytes: int,
         basis: Array | None = None,
     ) -> None:
-        self._executor = executor
-        self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
+        r = int(np.count_nonzero(missing))
+        residuals = np.where(missing, 0.0, residuals)
+        basis = None if basis is None else np.where(missing, 0.0, basis)
+        needed = partial(masked_bytes, missing=r)
+        super().__init__(kernel, grid, residuals, basis, executor, memory_limit_bytes, needed, missing=r)
         self._missing = PlacesOnGrid.of(self._wavenumbers, missing)
-        r = self._missing.rows.size
-        fields = len(residuals)
-        residuals, coefficients = fields_with_basis(
-            np.where(missing, 0.0, residuals), None if basis is None else np.where(missing, 0.0, basis)
-        )
-        super().__init__(kernel, grid.size - r, fields, coefficients)
-        self._ranges = ranges_of(self._wavenumbers, self._coefficients)
-        check_evaluation_memory(
-            masked_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, missing=r),
-            memory_limit_bytes,
-            of=f"exact likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points of which {r:,} are "
-            "missing",
-            executor=executor,
-        )
-        self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""

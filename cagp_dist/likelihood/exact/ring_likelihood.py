@@ -5,8 +5,9 @@ such as ``log|R| = sum_k w_k log|R_k|``. Ranges of wavenumbers are tasks, which 
 added in the order of the ranges.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,48 @@ from cagp_dist.text import bytes_text
 from cagp_dist.tiling import Range
 
 
-class RingLikelihood(ModelLikelihood):
-    """Exact likelihood and gradient of fields (T, P, Q) on a full-circle grid, with a basis (k, P, Q)."""
+class GridLikelihood(ModelLikelihood):
+    """What likelihoods of fields (T, P, Q) on grids, with a basis (k, P, Q), begin with."""
+
+    def __init__(
+        self,
+        kernel: Families | Model,
+        grid: LatLonGrid,
+        residuals: Array,
+        basis: Array | None,
+        executor: Executor,
+        memory_limit_bytes: int,
+        needed: Callable[..., int],
+        *,
+        missing: int = 0,
+    ) -> None:
+        self._executor = executor
+        self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
+        fields, coefficients = len(residuals), 0
+        if basis is not None:  # it stands behind the fields
+            columns = column_space(basis.reshape(len(basis), -1).T)
+            residuals = np.concatenate([residuals, columns.T.reshape(-1, *residuals.shape[1:])])
+            coefficients = columns.shape[1]
+        super().__init__(kernel, grid.size - missing, fields, coefficients)
+        wanted = needed(self._wavenumbers, fields=len(residuals), workers=executor.workers)
+        if wanted > memory_limit_bytes:
+            exact, gaps = ("exact ", f" of which {missing:,} are missing") if missing else ("", "")
+            raise BudgetError(
+                f"the {exact}likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points{gaps} needs "
+                f"{bytes_text(wanted)} on {executor.workers} workers, more than the "
+                f"{bytes_text(memory_limit_bytes)} that may be used.",
+                remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
+            )
+        spans, sectors = self._wavenumbers.ranges(), self._wavenumbers.split(residuals)
+        self._ranges = [WavenumberRange(self._wavenumbers, span, coefficients) for span in spans]
+        self._columns: list[list[Handle[Array]]] = [
+            [executor.submit(put_value, sector[slice(*span)].copy(), home=index) for sector in sectors]
+            for index, span in enumerate(spans)
+        ]
+
+
+class RingLikelihood(GridLikelihood):
+    """Exact likelihood and gradient on a full-circle grid."""
 
     def __init__(
         self,
@@ -41,20 +82,8 @@ class RingLikelihood(ModelLikelihood):
         basis: Array | None = None,
         curved: bool = False,
     ) -> None:
-        self._curved = curved
-        self._executor = executor
-        self._wavenumbers = Wavenumbers(grid.latitude_degrees, grid.n_longitudes, grid.mirrored)
-        fields = len(residuals)
-        residuals, coefficients = fields_with_basis(residuals, basis)
-        super().__init__(kernel, grid.size, fields, coefficients)
-        self._ranges = ranges_of(self._wavenumbers, self._coefficients)
-        check_evaluation_memory(
-            ring_bytes(self._wavenumbers, fields=len(residuals), workers=executor.workers, curved=curved),
-            memory_limit_bytes,
-            of=f"likelihood of a grid of {grid.shape[0]} x {grid.shape[1]} points",
-            executor=executor,
-        )
-        self._columns = columns_by_range(residuals, self._wavenumbers, executor=executor)
+        self._curved, needed = curved, partial(ring_bytes, curved=curved)
+        super().__init__(kernel, grid, residuals, basis, executor, memory_limit_bytes, needed)
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
@@ -73,46 +102,12 @@ class RingLikelihood(ModelLikelihood):
         return self._evaluation(total, squares=squares)
 
 
-def fields_with_basis(residuals: Array, basis: Array | None) -> tuple[Array, int]:
-    """Fields (T, P, Q), the basis of a mean (k, P, Q) behind them, and how many columns it spans."""
-    if basis is None:
-        return residuals, 0
-    columns = column_space(basis.reshape(len(basis), -1).T)
-    return np.concatenate([residuals, columns.T.reshape(-1, *residuals.shape[1:])]), columns.shape[1]
-
-
-def check_evaluation_memory(needed: int, memory_limit_bytes: int, *, of: str, executor: Executor) -> None:
-    """Raise `BudgetError` if an evaluation does not fit."""
-    if needed > memory_limit_bytes:
-        raise BudgetError(
-            f"the {of} needs {bytes_text(needed)} on {executor.workers} workers, more than the "
-            f"{bytes_text(memory_limit_bytes)} that may be used.",
-            remedies=(Remedy.MORE_MEMORY, Remedy.FEWER_WORKERS, Remedy.THINNED_GRID),
-        )
-
-
-def columns_by_range(
-    fields: Array, wavenumbers: Wavenumbers, *, executor: Executor
-) -> list[list[Handle[Array]]]:
-    """Transform fields (T, P, Q), and give the columns of each sector to the worker of their range."""
-    sectors = wavenumbers.split(fields)
-    return [
-        [executor.submit(put_value, sector[slice(*span)].copy(), home=index) for sector in sectors]
-        for index, span in enumerate(wavenumbers.ranges())
-    ]
-
-
 class WavenumberRange(NamedTuple):
     """What a task works on: a range of the wavenumbers of a grid, and how many coefficients a mean has."""
 
     wavenumbers: Wavenumbers
     span: Range
     coefficients: int
-
-
-def ranges_of(wavenumbers: Wavenumbers, coefficients: int) -> list[WavenumberRange]:
-    """Cut the wavenumbers of a grid into ranges."""
-    return [WavenumberRange(wavenumbers, span, coefficients) for span in wavenumbers.ranges()]
 
 
 def range_sums(model: UnitModel, part: WavenumberRange, columns: list[Array], curved: bool) -> Array:

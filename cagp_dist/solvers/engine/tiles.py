@@ -297,17 +297,8 @@ class TileSystem:
                     tiles = [a for a in tiles if last_visit[a] > step + self._solves_ahead]
                 if not tiles:
                     continue
-                panels[index] = self._updated(
-                    panels[index],
-                    index,
-                    tiles,
-                    b,
-                    sums,
-                    noise=index == own and not final,
-                    priority=int(index == following),
-                    home=home,
-                    width=work.width,
-                )
+                noise, priority = index == own and not final, int(index == following)
+                panels[index] = self._updated(work, index, tiles, b, sums, noise=noise, priority=priority)
             yield b, sums
 
     def _solved_at_once(self, stage: Simultaneous, work: Panels) -> dict[int, Handle[tile_tasks.SolvedBlock]]:
@@ -355,17 +346,8 @@ class TileSystem:
         blocks = sorted(solutions)
         for b in blocks:
             for index in range(self._layout.panels):
-                work.rows[index] = self._updated(
-                    work.rows[index],
-                    index,
-                    self._layout.tiles_of_panel[index],
-                    b,
-                    solutions[b],
-                    noise=index == self._layout.panel_of_block[b],
-                    priority=0,
-                    home=work.home,
-                    width=work.width,
-                )
+                tiles, noise = self._layout.tiles_of_panel[index], index == self._layout.panel_of_block[b]
+                work.rows[index] = self._updated(work, index, tiles, b, solutions[b], noise=noise)
         for b in blocks:
             own = self._layout.panel_of_block[b]
             sums = self._executor.submit(
@@ -382,31 +364,29 @@ class TileSystem:
 
     def _updated(
         self,
-        panel: Handle[Array],
+        work: Panels,
         index: int,
         tiles: Sequence[int],
         b: int,
         solved: Handle[tile_tasks.SolvedBlock],
         *,
         noise: bool,
-        priority: int,
-        home: int,
-        width: int,
+        priority: int = 0,
     ) -> Handle[Array]:
         """Panel ``index`` less G times the solution of block b, in the rows of some of its tiles."""
         return self._executor.submit(
             tile_tasks.update_panel,
             self._kernel,
-            panel,
+            work.rows[index],
             self._panel_points[index],
             self._layout.panel_tiles(tiles, b),
-            self._stored_rows(tiles, b, width),
+            self._stored_rows(tiles, b, work.width),
             self._block_points[b],
             solved,
             self._noise[b] if noise else None,
             self._layout.within_panel(b),
             priority=priority,
-            home=home + index,
+            home=work.home + index,
         )
 
     def _solve_with(self, stage: BlockStage, b: int) -> tuple[BlockStage, object]:
