@@ -66,6 +66,7 @@ from cagp_dist.mapping.neighbours_in_time import gain_of_other_times
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
+from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.tables import DataFrameLike
 
 Kind: TypeAlias = Literal["grid", "cells"]
@@ -392,8 +393,14 @@ class Kriging:
         if self.prior is not None and not isinstance(self.prior, Prior):
             raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
         observed = self._observe(observations, y, in_time=self.at is not None)
-        hours = observed.points.hours
-        if hours is not None and np.ptp(hours) == 0.0 and not isinstance(self._given_kernel, Kernel):
+        hours, given = observed.points.hours, self._given_kernel
+        has_numbers = isinstance(given, Kernel) and given.parts[0].of_space_and_time
+        if hours is not None and np.ptp(hours) == 0.0 and not has_numbers:
+            if any(isinstance(part, SpaceTimeOf) for part in families(given)):
+                raise ArgumentError(
+                    f"kernel is {given!r}, of space and time, and all observations have the same time, which "
+                    "says nothing of its lengthscale in time; expected it with its numbers, or two times."
+                )
             warnings.warn(
                 "all observations have the same time, which says nothing of how the field changes: at= is "
                 "left out, and the map is that of this time alone.",

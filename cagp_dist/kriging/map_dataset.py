@@ -270,8 +270,12 @@ def dataset_of_folds(
         names=None if points.names is None else points.names[places],
     )
     if points.hours is not None:
-        time = xr.Variable("observation", points.moments[places].astype("datetime64[ns]"), dict(ABOUT))
-        part = replace(part, coordinates={"time": time, **part.coordinates})
+        when = points.moments[places].astype("datetime64[ns]")
+        time = "time", xr.Variable("observation", when, dict(ABOUT))
+        if observed.calendar:  # whose dates are not these
+            about = {"units": "h", "long_name": "time since the first observation"}
+            time = "hours", xr.Variable("observation", points.hours[places], about)
+        part = replace(part, coordinates=dict([time, *part.coordinates.items()]))
     values = points.values[:, places]
     result = found.scores[np.nonzero(~np.isnan(values))].pooled()
     of_numbers = "that were fitted to all of them"

@@ -254,6 +254,8 @@ def test_days_are_those_of_the_calendar():
     np.testing.assert_allclose(found["std"].values.ravel(), std, rtol=0.0, atol=1e-9)
     assert found.time.values[0] == Date(2001, 2, 30)
     assert cagp.krige(field, at="observed", **known).time.values.tolist() == dates
+    scores = cagp.Kriging(at="observed", **known).fit(field).cross_validate(None, by="day")
+    assert sorted(set(scores.hours.values)) == [0.0, 72.0]
     with pytest.raises(ArgumentError, match="dates of the calendar '360_day'"):
         cagp.krige(field, at="2001-02-31", **known)
     days = np.array(["2004-02-28", "2004-03-01"], dtype="datetime64[D]")
@@ -275,6 +277,11 @@ def test_one_time_is_mapped_by_itself(drawn):
     expected = cagp.krige(alone, to=2.0, kernel="matern32", noise_std=0.3)
     xr.testing.assert_equal(found["mean"], expected["mean"])
     assert found.time.values == np.datetime64("2024-07-01")
+    with pytest.warns(UserWarning, match="all observations have the same time"):
+        cagp.krige(alone, to=2.0, at="observed", **SPACE)
+    for settings in ({"kernel": KERNEL.family, "noise_std": 0.3}, {"kernel": KERNEL}):
+        with pytest.raises(ArgumentError, match="have the same time"):
+            cagp.krige(alone, to=2.0, at="observed", **settings)
     later = cagp.krige(alone, to=2.0, at=["2024-07-01T05:00"], **KNOWN)
     mean, std = dense(X[:25], alone["temperature (degC)"], placed(later, [5.0]))
     np.testing.assert_allclose(later["mean"].values.ravel(), mean, rtol=0.0, atol=1e-9)
