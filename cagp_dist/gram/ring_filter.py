@@ -27,6 +27,8 @@ from cagp_dist.latlon.ring_states import (
     innovation_blocks_range,
     innovation_range,
     modes_range,
+    projected_modes,
+    series_log_density,
     smooth_range,
     update_range,
     variance_range,
@@ -155,6 +157,50 @@ class RingFilter:
             state.weights, state.covariance, self._transition(hour - state.hour)
         )
         return RingState(hour, weights, covariance)
+
+    def fitted_hours(self, hours: ArrayLike, fields: ArrayLike) -> float:
+        """Lengthscale in time of largest likelihood of the fields (T, P, Q) of some hours, all else as it is.
+
+        Between a twentieth of the shortest gap and twenty times the whole series. Modes are made once; each
+        likelihood is T P Q flops.
+        """
+        from scipy.optimize import minimize_scalar
+
+        times = np.asarray(hours, dtype=np.float64)
+        if times.ndim != 1 or times.size < 2 or np.unique(times).size < times.size:
+            raise ArgumentError(f"hours is {times!r}; expected two or more, no two the same.")
+        order = np.argsort(times)
+        columns = self._split(self._checked(fields, (times.size, *self.rings.grid.shape))[order])
+        gaps = np.diff(times[order], prepend=times[order[0]])
+        spans = self.rings.wavenumbers.ranges()
+        with self.rings.workers() as executor:
+            parts = executor.gather(
+                [
+                    executor.submit(
+                        projected_modes,
+                        self.rings.kernel.parameters,
+                        self.rings.wavenumbers,
+                        (first, last),
+                        self.rings.noise_by_latitude,
+                        [part[first:last] for part in columns],
+                    )
+                    for first, last in spans
+                ]
+            )
+
+        def loss(log_hours: float) -> float:
+            kernel = type(self.time)(float(np.exp(log_hours)))
+            steps = [transition_of(kernel, gap) for gap in gaps.tolist()]
+            counts = self.rings.wavenumbers.weights
+            return -sum(
+                series_log_density(z, mu, counts[first:last], steps)
+                for (first, last), sectors in zip(spans, parts, strict=True)
+                for z, mu in sectors
+            )
+
+        ends = np.log(0.05 * gaps[1:].min()), np.log(20.0 * gaps.sum())
+        found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
+        return float(np.exp(found.x))
 
     def on_grid(self, state: RingState) -> tuple[Array, Array]:
         """Mean (P, Q) of the field and its variance by latitude (P,)."""
@@ -323,10 +369,7 @@ class RingFilter:
         """Matrix that carries a state so many hours on."""
         if hours < 0.0:
             raise ArgumentError(f"the hour lies {-hours:g} hours before the state; expected a later one.")
-        if isinstance(self.time, Matern12):
-            return np.exp([[-hours / self.time.common_lengthscale]])
-        lag = np.sqrt(3.0) * hours / self.time.common_lengthscale
-        return np.asarray(np.exp(-lag) * np.array([[1.0 + lag, lag], [-lag, 1.0 - lag]]))
+        return transition_of(self.time, hours)
 
     def _before(self, state: RingState | None, hour: float) -> RingState:
         """State before an hour; None: nothing was observed."""
@@ -376,3 +419,11 @@ class RingFilter:
 
 MARKOV = Matern12, Matern32
 """Kernels whose present tells of their past all that the future needs."""
+
+
+def transition_of(kernel: Elementary, hours: float) -> Array:
+    """Matrix that carries the state of a Markov kernel so many hours on; in units of its prior variance."""
+    if isinstance(kernel, Matern12):
+        return np.exp([[-hours / kernel.common_lengthscale]])
+    lag = np.sqrt(3.0) * hours / kernel.common_lengthscale
+    return np.asarray(np.exp(-lag) * np.array([[1.0 + lag, lag], [-lag, 1.0 - lag]]))

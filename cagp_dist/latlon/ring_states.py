@@ -105,6 +105,32 @@ def update_range(
     return found
 
 
+def projected_modes(
+    parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array, columns: Sequence[Array]
+) -> list[tuple[Array, Array]]:
+    """Modes ``V' D^-1/2 y`` of columns (span, size, 2 T), and mu; the modes themselves are dropped."""
+    modes = modes_range(parameters, wavenumbers, span, noise)
+    return [(mode.of(seen), mode.mu) for mode, seen in zip(modes, columns, strict=True)]
+
+
+def series_log_density(z: Array, mu: Array, counts: Array, transitions: Sequence[Array]) -> float:
+    """Logarithm of the density of modes (span, size, 2 T) that are in each wavenumber ``counts`` fold.
+
+    Without what does not depend on the kernel in time.
+    """
+    m = len(transitions[0])
+    states, covariance = np.zeros((m, *mu.shape, 2)), np.zeros((m, m, *mu.shape))
+    covariance[range(m), range(m)] = 1.0
+    total = 0.0
+    for t, transition in enumerate(transitions):
+        states, covariance = forecast_states(states, covariance, transition)
+        seen, spread = z[..., 2 * t : 2 * t + 2], 1.0 + mu * covariance[0, 0]
+        surprise = ((seen - mu[..., None] * states[0]) ** 2).sum(axis=-1) / spread
+        total -= 0.5 * float(counts @ (surprise + np.log(spread)).sum(axis=1))
+        states, covariance = update_states(states, covariance, seen, mu)
+    return total
+
+
 def innovation_range(
     modes: RangeModes,
     weights: Sequence[Array],

@@ -173,6 +173,12 @@ class Observations:
         return np.flatnonzero(self.present.any(axis=0))
 
     @property
+    def is_whole_grid(self) -> bool:
+        """Whether all points of a full circle of longitudes were observed at all times; a pole is one."""
+        kept = self.latitude_degrees.size + self.merged_pole_copies
+        return self.grid is not None and kept == self.grid.grid.size and bool(self.present.all())
+
+    @property
     def count(self) -> int:
         """Values that were observed."""
         return int(np.count_nonzero(self.present))

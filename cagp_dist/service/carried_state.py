@@ -68,11 +68,9 @@ def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:
 
 def check_filter(job: Job, points: Observations, design: Design) -> None:
     """Raise `ConfigurationError` unless a job has a whole grid, and asks for what the filter gives."""
-    places, drawn = points.grid, job.design
-    kept = points.latitude_degrees.size + points.merged_pole_copies
-    whole = places is not None and kept == places.grid.size and bool(points.present.all())
+    drawn = job.design
     wrong: dict[str, bool] = {
-        "the source has no full circle of longitudes, or gaps": not whole,
+        "the source has no full circle of longitudes, or gaps": not points.is_whole_grid,
         "observations have a noise of their own": points.noise_variance is not None,
         '[design] train is not { kind = "all" }': not isinstance(drawn.train, AllPoints),
         "[design] test is a cross-validation": isinstance(drawn.test, FoldPoints),

@@ -9,17 +9,19 @@ from time import perf_counter
 import numpy as np
 import xarray as xr
 
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.geometry import is_pole
 from cagp_dist.gram.ring_filter import RingFilter, RingState
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kernels import KERNELS, Elementary, name_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.mapping import Status
+from cagp_dist.mapping import GridPlaces, Status
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep
 from cagp_dist.prior import Prior
 from cagp_dist.service.carried_state import Carried
 from cagp_dist.service.previous import describe_errors
-from cagp_dist.service.task import PreparedJob
+from cagp_dist.service.task import PreparedJob, fit_mean
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.store import schema
 from cagp_dist.store.published_variables import ERRORS_OF
@@ -32,18 +34,17 @@ def solve_filtered(task: PreparedJob, carried: Carried, prior: Prior, execution:
     began, points, places = perf_counter(), task.points, task.points.grid
     assert places is not None
     grid, hour, targets = places.grid, 0.0, np.asarray(task.new_inputs)
-    _check_goes_on(carried, grid, prior, task)
     assert isinstance(prior.kernel, Elementary)
+    in_time = _in_time(task, prior, execution)
+    _check_goes_on(carried, grid, prior, in_time)
     days = RingFilter(
         grid,
-        SpaceTime(prior.kernel, _in_time(task)),
+        SpaceTime(prior.kernel, in_time),
         noise_variance=prior.noise_number,
         executor=execution.executor,
         memory_limit_bytes=execution.memory_limit_bytes,
     )
-    field = np.empty(grid.shape)
-    field.flat[places.positions] = points.values[0] - prior.mean_at(points.X)[:, 0]
-    field[days.poles] = field[days.poles, :1]
+    field = _fields(places, points.values - prior.mean_at(points.X).T)[0]
     execution.progress(None, "modes of the grid")
     state = days.updated(carried.state, hour, field)
     held = places.positions[np.concatenate([task.design.test, task.calibrating])]
@@ -68,10 +69,11 @@ def solve_filtered(task: PreparedJob, carried: Carried, prior: Prior, execution:
         computational_std=np.zeros(mean.shape),
         left_out=left_out,
         state=state,
+        time_lengthscale_hours=in_time.common_lengthscale,
     )
 
 
-def state_group_of(task: PreparedJob, prior: Prior, state: RingState) -> xr.Dataset:
+def state_group_of(task: PreparedJob, prior: Prior, state: RingState, hours: float) -> xr.Dataset:
     """Arrange the state of a run for the run after it."""
     places = task.points.grid
     assert places is not None
@@ -85,35 +87,63 @@ def state_group_of(task: PreparedJob, prior: Prior, state: RingState) -> xr.Data
     ).assign_attrs(
         {
             ERRORS_OF: json.dumps(describe_errors(task.job, task.points.variable), sort_keys=True),
-            "state_of": json.dumps({"kernel": name_of(prior.kernel), "numbers": _numbers(prior)}),
+            "state_of": json.dumps({"kernel": name_of(prior.kernel), "numbers": _numbers(prior, hours)}),
         }
     )
 
 
-def _in_time(task: PreparedJob) -> Elementary:
-    """Kernel in time of a job."""
-    table = task.job.prior
+def _fields(places: GridPlaces, values: Array) -> Array:
+    """Values (T, n) as fields (T, P, Q), with all copies of a pole."""
+    fields, poles = places.fields(values), is_pole(places.grid.latitude_degrees)
+    fields[:, poles] = fields[:, poles, :1]
+    return fields
+
+
+def _in_time(task: PreparedJob, prior: Prior, execution: Execution) -> Elementary:
+    """Kernel in time of a job; a lengthscale that is left out is fitted to the fields of ``fit_times``."""
+    table, points = task.job.prior, task.fit_points
     assert table.time_kernel is not None
-    assert table.time_lengthscale_hours is not None
-    return KERNELS[table.time_kernel](table.time_lengthscale_hours)
+    family = KERNELS[table.time_kernel]
+    if table.time_lengthscale_hours is not None:
+        return family(table.time_lengthscale_hours)
+    places = None if points is None else points.grid
+    if points is None or places is None or not points.is_whole_grid or points.times.size < 2:
+        raise ConfigurationError(
+            "[prior] time_lengthscale_hours is fitted to the fields of fit_times, and these are not two or "
+            "more whole grids; give it, or other fit_times."
+        )
+    mean = fit_mean(table, task.family, points, np.arange(points.latitude_degrees.size))
+    hours = (points.times - points.times.min()) / np.timedelta64(1, "h")
+    assert isinstance(prior.kernel, Elementary)
+    days = RingFilter(
+        places.grid,
+        SpaceTime(prior.kernel, family(1.0)),
+        noise_variance=prior.noise_number,
+        executor=execution.executor,
+        memory_limit_bytes=execution.memory_limit_bytes,
+    )
+    about = points.values - Prior(prior.kernel, 1.0, mean).mean_at(points.X).T
+    execution.progress(None, "lengthscale in time")
+    return family(days.fitted_hours(hours, _fields(places, about)))
 
 
-def _numbers(prior: Prior) -> list[float]:
-    """Lengthscale, variance and noise."""
-    return [prior.kernel.parts[0].common_lengthscale, prior.kernel.variance, prior.noise_number]
+def _numbers(prior: Prior, hours: float) -> list[float]:
+    """Lengthscale, variance, noise, and hours."""
+    return [prior.kernel.parts[0].common_lengthscale, prior.kernel.variance, prior.noise_number, hours]
 
 
-def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior, task: PreparedJob) -> None:
+def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior, in_time: Elementary) -> None:
     """Raise `ConfigurationError` unless the run before had the same grid and prior."""
     if carried.state is None:
         return
     said, differs = json.loads(carried.prior), ""
+    numbers = _numbers(prior, in_time.common_lengthscale)
     if carried.axes != tuple(
         tuple(axis.tolist()) for axis in (grid.latitude_degrees, grid.longitude_degrees)
     ):
         differs = "is of another grid"
-    elif said["kernel"] != name_of(prior.kernel) or not _close(said["numbers"], _numbers(prior)):
-        differs = f"has the prior {carried.prior}, and this one {name_of(prior.kernel)} {_numbers(prior)}"
+    elif said["kernel"] != name_of(prior.kernel) or not _close(said["numbers"], numbers):
+        differs = f"has the prior {carried.prior}, and this one {name_of(prior.kernel)} {numbers}"
     if differs:
         raise ConfigurationError(
             f'[prior] mean = "previous": the state of the run before, {carried.run}, {differs}, and an exact '

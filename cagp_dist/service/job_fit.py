@@ -266,6 +266,10 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         mean.append(f"mean_estimate = {_quoted(table.mean_estimate)}")
     if table.persistence is not None:
         mean.append(f"persistence = {table.persistence:g}")
+    if table.time_kernel is not None:
+        mean.append(f"time_kernel = {_quoted(table.time_kernel)}")
+    if table.time_lengthscale_hours is not None:
+        mean.append(f"time_lengthscale_hours = {table.time_lengthscale_hours:g}")
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:

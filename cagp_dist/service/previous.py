@@ -39,7 +39,15 @@ from cagp_dist.variables import Variable
 
 DRAWS = 100  # Of the error of each run: a standard error of 7 % of the standard deviation that they stand for
 # Of a prior, what may differ from one run to the next, as fitted numbers do
-_NUMBERS = ("persistence", "fit_to", "fit_times", "lengthscale", "variance", "noise_variance")
+_NUMBERS = (
+    "persistence",
+    "fit_to",
+    "fit_times",
+    "lengthscale",
+    "variance",
+    "noise_variance",
+    "time_lengthscale_hours",
+)
 # Purposes of random numbers: what interpolation misses at points and at cells, and errors of a solve
 AT_POINTS, AT_CELLS, OWN = 0, 1, 2
 _STREAM = 0x70726576  # Names the streams of random numbers of these draws

@@ -62,8 +62,8 @@ def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[st
     groups = {**_of_test_points(found), "observations": observed}
     if task.design.cells is not None:
         groups |= _of_maps(found, task.design.cells)
-    if solution.state is not None:
-        groups[STATE] = state_group_of(task, prior, solution.state)
+    if solution.state is not None and solution.time_lengthscale_hours is not None:
+        groups[STATE] = state_group_of(task, prior, solution.state, solution.time_lengthscale_hours)
     if task.wanted is not None:
         groups["targets"] = _of_places(found, task.wanted)
     if task.design.regions:
@@ -423,6 +423,7 @@ def attributes_of(
                     prior.noise_number,
                 ]
             ),
+            **_in_time(job.prior, solution),
         },
         **({} if task.previous is None else {"previous": task.previous.attributes()}),
         **({} if task.carried is None else {"previous": task.carried.attributes()}),
@@ -487,6 +488,13 @@ def _sharp(solution: JobSolution) -> dict[str, object]:
             "lengthscale_factors": np.exp(-fitted.stretches[:, 0]).tolist(),
         }
     }
+
+
+def _in_time(table: PriorTable, solution: JobSolution) -> dict[str, object]:
+    """Give the kernel in time, where a run has one."""
+    if table.time_kernel is None:
+        return {}
+    return {"time_kernel": table.time_kernel, "time_lengthscale_hours": solution.time_lengthscale_hours}
 
 
 def _mean_estimate(table: PriorTable) -> dict[str, object]:

@@ -95,8 +95,11 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
         raise NotSolvedAgainError(run, "each of its folds has a fitted prior of its own.")
     names = ("lengthscale", "variance", "noise_variance")
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
+    if job.prior.time_kernel is not None:
+        numbers["time_lengthscale_hours"] = said["time_lengthscale_hours"]
     job = with_listed_times(job, posterior["time"].values)
-    return changed(changed(job, "prior", **numbers), "output", root=str(run.parents[1]))
+    known = changed(job, "prior", **numbers, fit_times=None)
+    return changed(known, "output", root=str(run.parents[1]))
 
 
 def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:

@@ -71,6 +71,26 @@ def test_the_smoother_is_the_batch_of_all_hours_t45(grid, in_time):
     )
 
 
+@pytest.mark.parametrize("in_time", IN_TIME, ids=["matern12", "matern32"])
+def test_the_lengthscale_in_time_is_that_of_largest_likelihood(in_time):
+    """By the likelihood of all hours at once, 5 % to both sides, of a field that lasts."""
+    found, prior, fields = days(MIRRORED, in_time)
+    fields += 3.0 * np.sin(HOURS / 60.0)[:, None, None] * fields[0]
+    order = np.array([2, 0, 3, 1, 4])
+    best = found.fitted_hours(HOURS[order], fields[order])
+    noise, flat = np.asarray(prior.noise_variance).ravel(), fields.reshape(HOURS.size, -1)
+    likelihoods = [
+        cagp.log_likelihood_over_times(
+            cagp.Prior(cagp.SpaceTime(SPACE, type(in_time)(factor * best)), noise),
+            *(MIRRORED.points, HOURS, flat),
+            solver=cagp.Cholesky(),
+        )
+        for factor in (0.95, 1.0, 1.05)
+    ]
+    assert 1.0 < best < 2000.0
+    assert likelihoods[1] > max(likelihoods[0], likelihoods[2])
+
+
 def test_threads_and_a_cluster_give_the_bits_of_the_series(two_dask_workers):
     results = []
     with ThreadExecutor(2) as threads:

@@ -11,6 +11,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import run
 from cagp_dist.service.verification import solve_again
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import read_group
@@ -105,8 +106,8 @@ def test_days_that_are_missed_and_come_late_are_those_of_one_batch_solve(tmp_pat
     cells = cagp.unit_sphere(
         *(each.ravel() for each in np.meshgrid(maps.latitude, maps.longitude, indexing="ij"))
     )
-    run = current_run(tmp_path / "out")
-    scored = read_group(run, "posterior")
+    last = current_run(tmp_path / "out")
+    scored = read_group(last, "posterior")
     latitude, longitude = np.repeat(LATITUDE, 8), np.tile(LONGITUDE, 5)
     test = [
         int(np.flatnonzero((latitude == a) & (longitude == b))[0])
@@ -121,8 +122,30 @@ def test_days_that_are_missed_and_come_late_are_those_of_one_batch_solve(tmp_pat
     mean, std = batch(in_time, values, hours, days - 1, test, None)
     np.testing.assert_allclose(scored.t2m_mean[0], mean, rtol=0.0, atol=1e-8)
     np.testing.assert_allclose(np.broadcast_to(scored.t2m_std, (1, 5))[0], std, rtol=0.0, atol=1e-8)
-    assert solve_again(run, points=3) < 1e-6
-    assert json.loads(read_group(run).attrs["previous"])["hours"] == (17.0 if days - 2 in there else 24.0)
+    assert solve_again(last, points=3) < 1e-6
+    assert json.loads(read_group(last).attrs["previous"])["hours"] == (17.0 if days - 2 in there else 24.0)
+
+
+@pytest.mark.exhaustive
+def test_numbers_that_are_left_out_are_fitted_to_fixed_times_and_go_on(tmp_path):
+    latitude, longitude = np.arange(-75.0, 76.0, 15.0), np.arange(0.0, 360.0, 15.0)
+    axes = np.meshgrid(latitude, longitude, indexing="ij")
+    X, rng = cagp.unit_sphere(*(each.ravel() for each in axes)), np.random.default_rng(5)
+    lasting = 0.9 ** np.abs(np.subtract.outer(np.arange(14), np.arange(14)))  # of 228 hours
+    field = np.linalg.cholesky(cagp.Matern32(0.6, 50.0)(X, X) + 1e-6 * np.eye(len(X)))
+    values = np.linalg.cholesky(lasting) @ rng.normal(size=(14, len(X))) @ field.T
+    values = (285.0 + values + 1.5 * rng.normal(size=values.shape)).reshape(14, *axes[0].shape)
+    times = np.arange(14) * np.timedelta64(1, "D") + np.datetime64("2020-01-01", "ns")
+    save(temperature(values, latitude=latitude, longitude=longitude, times=times), tmp_path / "field.zarr")
+    prior = {"kernel": "matern32", "mean": "previous", "time_kernel": "matern12"}
+    prior["fit_times"] = {"from": "2020-01-01", "to": "2020-01-12", "every": "1d"}
+    latest = {"source": f"zarr:{tmp_path / 'field.zarr'}", "times": ["2020-01-13", "2020-01-14"]}
+    found = list(daily(the_job(tmp_path, observations=latest, prior=prior)))
+    assert [day.failed for day in found] == [None, None]
+    attributes = read_group(current_run(tmp_path / "out")).attrs
+    assert json.loads(attributes["previous"])["hours"] == 24.0
+    assert json.loads(attributes["prior"])["time_lengthscale_hours"] == pytest.approx(228.0, rel=0.6)
+    assert solve_again(current_run(tmp_path / "out"), points=3) < 1e-6
 
 
 def test_another_prior_or_design_does_not_go_on(tmp_path):
@@ -133,17 +156,19 @@ def test_another_prior_or_design_does_not_go_on(tmp_path):
     latest = {"source": f"zarr:{tmp_path / 'field.zarr'}", "times": "latest"}
     for tables, said in (
         ({"prior": {**PRIOR, "variance": 31.0}}, "has the prior"),
-        ({"prior": {**PRIOR, "time_lengthscale_hours": 60.0}}, "is of another job"),
+        ({"prior": {**PRIOR, "time_lengthscale_hours": 60.0}}, "has the prior"),
+        ({"prior": {**PRIOR, "time_kernel": "matern32"}}, "is of another job"),
         ({"design": {**DESIGN, "train": random_points(20)}}, "train is not"),
         ({"design": {**DESIGN, "test": {"kind": "folds", "count": 2}}}, "cross-validation"),
         ({"solver": {"name": "cholesky"}}, 'name is "cholesky"'),
     ):
         with pytest.raises(ConfigurationError, match=said):
-            list(daily(the_job(tmp_path, observations=latest, **tables)))
+            run(the_job(tmp_path, observations=latest, **tables))
     for prior, said in (
         ({"persistence": 0.8}, "persistence came with time_kernel"),
         ({"mean": "constant"}, "takes nothing from other times"),
-        ({"time_lengthscale_hours": None}, "came without time_lengthscale_hours"),
+        ({"time_lengthscale_hours": None}, "give time_lengthscale_hours"),
+        ({"time_kernel": None}, "came without time_kernel"),
         ({"lengthscale": None, "variance": None, "noise_variance": None}, "would be others each day"),
     ):
         kept = {key: value for key, value in {**PRIOR, **prior}.items() if value is not None}

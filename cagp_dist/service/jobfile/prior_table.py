@@ -69,7 +69,7 @@ class PriorTable(JobTable):
         "matern12",
     )
     time_lengthscale_hours: float | None = key(
-        None, "of time_kernel, a positive number of hours", 48.0, gt=0.0, le=1e7
+        None, "of time_kernel, a positive number of hours; fitted if left out", 48.0, gt=0.0, le=1e7
     )
     covariates: Annotated[
         tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...], BeforeValidator(values.as_tuple)
@@ -186,9 +186,13 @@ class PriorTable(JobTable):
         """Yield what may not be of a kernel in time."""
         timed, hours = self.time_kernel is not None, self.time_lengthscale_hours
         yield (
-            timed != (hours is not None),
-            f"{'time_kernel' if timed else 'time_lengthscale_hours'} came without "
-            f"{'time_lengthscale_hours' if timed else 'time_kernel'}; give both, or neither",
+            not timed and hours is not None,
+            "time_lengthscale_hours came without time_kernel; give both, or neither",
+        )
+        yield (
+            timed and hours is None and self.fit_times is None,
+            "time_kernel came without fit_times, whose fields tell how they change; give "
+            "time_lengthscale_hours, or fit_times of several days",
         )
         yield (
             timed and not previous,
