@@ -91,7 +91,7 @@ def test_days_that_are_missed_and_come_late_are_those_of_one_batch_solve(tmp_pat
     values, times = fields(days), np.arange(days) * np.timedelta64(1, "D") + np.datetime64("2020-01-01", "ns")
     times = times + np.where(np.arange(days) == days - 2, np.timedelta64(7, "h"), np.timedelta64(0, "h"))
     there = np.setdiff1d(np.arange(days), [2, 31])
-    late = days // 3
+    late = 2 * days // 3
     prior = {**PRIOR, "time_kernel": type(in_time).__name__.lower()}
     job = the_job(tmp_path, prior=prior)
     write_source(tmp_path, values, times, np.setdiff1d(there, late))
