@@ -97,6 +97,24 @@ def test_the_likelihood_is_that_of_the_dense_kronecker_form_t44():
         cagp.log_likelihood_over_times(uneven, grid, HOURS, y, solver=cagp.Rings())
 
 
+@pytest.mark.parametrize("in_time", [cagp.Matern12(6.0), cagp.Matern32(6.0)])
+def test_whole_grids_are_smoothed_as_their_points_are_solved(in_time):
+    """With a pole, a noise by latitude, a mean, and an hour that is asked for twice."""
+    grid = cagp.LatLonGrid(np.linspace(-90.0, 60.0, 6), 8)
+    y = np.random.default_rng(4).normal(size=(len(HOURS), *grid.shape))
+    noise = np.repeat(np.linspace(0.2, 0.7, 6), 8).reshape(grid.shape)
+    prior = cagp.Prior(cagp.SpaceTime(PRODUCT.space, in_time), noise, mean=rising)
+    at = np.concatenate([AT, AT[:1]])
+    smoothed, solved = (
+        cagp.condition_over_times(prior, grid, HOURS, y, to, at=at, solver=cagp.Rings())
+        for to in (grid, grid.points)
+    )
+    np.testing.assert_allclose(smoothed.mean.reshape(solved.mean.shape), solved.mean, rtol=0.0, atol=1e-10)
+    variance = smoothed.variance.reshape(solved.variance.shape)
+    np.testing.assert_allclose(variance, solved.variance, rtol=0.0, atol=1e-10)
+    assert not np.array_equal(variance, solved.variance)  # the two do not go the same way
+
+
 def test_solvers_that_stop_early_state_their_own_error():
     """The variance of errors is what is stated: over 40 fields of the prior, within four standard errors."""
     X, Z = places(30, 4), places(3, 5)
