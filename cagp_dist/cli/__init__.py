@@ -262,7 +262,7 @@ def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> N
     with reported_errors(debug=debug), Display() as display:
         from cagp_dist.service.run import ingest_only
 
-        ingest_only(_read(job, times), observe=display)
+        ingest_only(_loaded(job, times), observe=display)
 
 
 @app.command(
@@ -341,13 +341,22 @@ def verify_command(
 
 app.command("daily", epilog=service.DAILY_EXAMPLES)(service.daily_command)
 app.command("status", epilog=service.STATUS_EXAMPLES)(service.status_command)
-app.command("list", epilog=runs.LIST_EXAMPLES)(runs.list_all)
-app.command("open", epilog=runs.OPEN_EXAMPLES)(runs.open_report)
-app.command("prune", epilog=runs.PRUNE_EXAMPLES)(runs.prune_command)
-app.command("drift", epilog=runs.DRIFT_EXAMPLES)(runs.drift_command)
-app.command(epilog=runs.INDEX_EXAMPLES)(runs.index)
-app.command(epilog=runs.EXPORT_EXAMPLES)(runs.export)
-app.command(epilog=runs.CERTIFICATES_EXAMPLES)(runs.certificates)
+app.command("list", epilog=_examples("cagp list out"))(runs.list_all)
+app.command("open", epilog=_examples("cagp open out", "cagp open out/KEY --no-browser"))(runs.open_report)
+app.command("prune", epilog=_examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30"))(
+    runs.prune_command
+)
+app.command("drift", epilog=_examples("cagp drift out", "cagp drift out --last 60"))(runs.drift_command)
+app.command(epilog=_examples("cagp index out"))(runs.index)
+app.command(
+    epilog=_examples(
+        "cagp export out --to netcdf",
+        "cagp export out --to netcdf --group map --output map.nc",
+        "cagp export out --to geotiff --output maps",
+        "cagp export out/KEY --to csv --group posterior --output places",
+    )
+)(runs.export)
+app.command(epilog=_examples("cagp certificates ~/cagp-cluster"))(runs.certificates)
 
 
 @app.command(
@@ -413,25 +422,26 @@ def _run(
         raise typer.Exit(NOT_CONVERGED)
 
 
-def _read(path: Path, times: str | None) -> "Job":
-    """Read a job file; ``times`` takes precedence over those in it."""
-    from cagp_dist.service.jobfile.config import load_job, with_times
-
-    job = load_job(path)
-    return job if times is None else with_times(job, times)
-
-
 def _loaded(
     path: Path,
     times: str | None,
-    scheduler: str | None,
-    insecure: bool,
+    scheduler: str | None = None,
+    insecure: bool = False,
     attempts: int | None = None,
     time_limit: float | None = None,
     output: str | None = None,
 ) -> "Job":
     """Read a job file; the options take precedence over what it says."""
-    from cagp_dist.service.jobfile.config import with_output, with_runtime, with_scheduler
+    from cagp_dist.service.jobfile.config import (
+        load_job,
+        with_output,
+        with_runtime,
+        with_scheduler,
+        with_times,
+    )
 
-    job = with_runtime(_read(path, times), attempts=attempts, total_seconds=time_limit)
+    job = load_job(path)
+    job = with_runtime(
+        job if times is None else with_times(job, times), attempts=attempts, total_seconds=time_limit
+    )
     return with_scheduler(job if output is None else with_output(job, output), scheduler, insecure=insecure)

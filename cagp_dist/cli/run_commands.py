@@ -9,20 +9,8 @@ from typing import Annotated
 import typer
 
 from cagp_dist.cli.display import reported_errors, show_runs
-from cagp_dist.cli.options import Debug, Output, Root, examples
+from cagp_dist.cli.options import Debug, Output, Root
 
-EXPORT_EXAMPLES = examples(
-    "cagp export out --to netcdf",
-    "cagp export out --to netcdf --group map --output map.nc",
-    "cagp export out --to geotiff --output maps",
-    "cagp export out/KEY --to csv --group posterior --output places",
-)
-LIST_EXAMPLES = examples("cagp list out")
-INDEX_EXAMPLES = examples("cagp index out")
-PRUNE_EXAMPLES = examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30")
-DRIFT_EXAMPLES = examples("cagp drift out", "cagp drift out --last 60")
-OPEN_EXAMPLES = examples("cagp open out", "cagp open out/KEY --no-browser")
-CERTIFICATES_EXAMPLES = examples("cagp certificates ~/cagp-cluster")
 Certificates = Annotated[
     Path,
     typer.Argument(
@@ -33,10 +21,7 @@ Certificates = Annotated[
 DRIFTED = 4
 
 
-def list_all(
-    root: Root,
-    debug: Debug = False,
-) -> None:
+def list_all(root: Root, debug: Debug = False) -> None:
     """List the runs of an output folder, with times, source, solver, status and scores; * is the current one.
 
     When a run was made is in UTC. The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
@@ -76,8 +61,7 @@ def open_report(
 def prune_command(
     root: Root,
     keep: Annotated[
-        int,
-        typer.Option(metavar="N", min=1, help="How many of the newest runs stay.", show_default=False),
+        int, typer.Option(metavar="N", min=1, help="How many of the newest runs stay.", show_default=False)
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and stop.")] = False,
     debug: Debug = False,
@@ -117,10 +101,7 @@ def drift_command(
             raise typer.Exit(DRIFTED)
 
 
-def index(
-    root: Root,
-    debug: Debug = False,
-) -> None:
+def index(root: Root, debug: Debug = False) -> None:
     """Write one page over all runs of an output folder: small maps, scores, and the scores by date."""
     with reported_errors(debug=debug):
         from cagp_dist.report.index import write_index

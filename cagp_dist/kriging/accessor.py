@@ -186,14 +186,7 @@ def _draw(
         numbers = np.asarray(values.values, dtype=np.float64).ravel()
         there = np.isfinite(numbers)
         shown = dots(
-            panel,
-            frame,
-            rim,
-            longitude[there],
-            latitude[there],
-            numbers[there],
-            colours=colours,
-            norm=norm,
+            panel, frame, rim, longitude[there], latitude[there], numbers[there], colours=colours, norm=norm
         )
     panel.set_title(heading, fontsize=9, loc="left")
     bar = figure.colorbar(shown, ax=panel, orientation="horizontal", shrink=0.8, aspect=35, pad=0.06)

@@ -88,10 +88,6 @@ class StaticColumn:
             )
         return self.values[first]
 
-    def with_places(self, X: Array, values: Array) -> "StaticColumn":
-        """Know it at more places."""
-        return replace(self, X=np.vstack([self.X, X]), values=np.concatenate([self.values, values]))
-
 
 @dataclass(frozen=True)
 class Drift:
@@ -113,13 +109,12 @@ class Drift:
 
 def at_targets(drift: Drift, targets: Targets) -> Drift:
     """Give its columns of tables the values that the targets have."""
-    fields = tuple(
-        term.with_places(targets.unit_vectors, targets.static[term.name])
-        if isinstance(term, StaticColumn) and term.name in targets.static
-        else term
-        for term in drift.fields
-    )
-    return replace(drift, fields=fields)
+    fields = list(drift.fields)
+    for number, term in enumerate(fields):
+        if isinstance(term, StaticColumn) and term.name in targets.static:
+            known = np.concatenate([term.values, targets.static[term.name]])
+            fields[number] = StaticColumn(term.name, np.vstack([term.X, targets.unit_vectors]), known)
+    return replace(drift, fields=tuple(fields))
 
 
 def named_columns(drift: DriftLike) -> list[str]:

@@ -1,9 +1,10 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, Literal, Self, TypeAlias, cast
 
 import numpy as np
@@ -35,7 +36,7 @@ from cagp_dist.kriging.map_targets import (
     as_cells,
     find_targets,
     of_array,
-    of_rows,
+    of_table,
     region_of,
 )
 from cagp_dist.kriging.observed_objects import (
@@ -528,23 +529,19 @@ class Kriging:
     def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
         """Solve, after saying what that takes."""
         (observed, learned), narrator = self._fitted(targets), call.narrator
-        points, sweeps = observed.points, None
-        if points.hours is not None:
-            return self._predicted_in_time(observed, learned, targets, call)
-        if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
-            sweeps = expected_sweeps(solves, points, learned, targets.points)
-        narrator.expect(outlook_of(solves, iterations=sweeps))
+        points, sweeps, in_time = observed.points, None, observed.points.hours is not None
+        if not in_time:
+            if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
+                sweeps = expected_sweeps(solves, points, learned, targets.points)
+            narrator.expect(outlook_of(solves, iterations=sweeps))
         narrator.announce()
         with narrator.stage("solve") as report:
-            prediction = predict_fields(
-                points,
-                learned,
-                targets.points,
-                solves=solves,
-                resources=call.resources,
-                iterations=sweeps,
-                report=report,
+            predicted: Callable[..., Prediction] = (
+                partial(predict_in_time, causal=self.causal, solver=self.solver)
+                if in_time
+                else partial(predict_fields, solves=solves, iterations=sweeps)
             )
+            prediction = predicted(points, learned, targets.points, resources=call.resources, report=report)
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
@@ -583,30 +580,6 @@ class Kriging:
                 report=report,
             )
         return with_recalibration(result, found, observed, targets, method=self.recalibration)
-
-    def _predicted_in_time(
-        self, observed: ObservedObject, learned: FittedModel, targets: Targets, call: _Call
-    ) -> Prediction:
-        """Solve for all times."""
-        call.narrator.announce()
-        with call.narrator.stage("solve") as report:
-            prediction = predict_in_time(
-                observed.points,
-                learned,
-                targets.points,
-                causal=self.causal,
-                solver=self.solver,
-                resources=call.resources,
-                report=report,
-            )
-        prior = prior_variance(learned.kernel, targets.points.wanted)
-        if (prediction.variance > UNINFORMED * prior).all():
-            warnings.warn(
-                "no observation is near any target at these times: the error bars are those of the prior. "
-                "Check the times, their zone, and the targets.",
-                stacklevel=5,
-            )
-        return prediction
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -785,7 +758,7 @@ class Kriging:
 
     def _rows(self, frame: DataFrameLike, static: Collection[str]) -> Targets:
         """Places of a data frame beside which the values stand."""
-        return of_rows(frame, latitude=self.latitude, longitude=self.longitude, static=static)
+        return of_table(frame, latitude=self.latitude, longitude=self.longitude, static=static)
 
     def _learn(self, observed: ObservedObject, call: _Call) -> FittedModel:
         """Take kernel and noise as they are given, or fit them."""
@@ -868,6 +841,8 @@ def _wanted(targets: Targets, kind: Kind, observed: ObservedObject) -> Targets:
 def _why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
     """Say why the observations say nothing of any target: they are noisy, or far away."""
     points = observed.points
+    if points.hours is not None:
+        return "no observation is near any target at these times; check these, their zone, and the targets:"
     distances, _ = cKDTree(points.X[points.there]).query(targets.points.X)
     noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
     if np.min(distances) < max(learned.lengthscales) and noise > spread:

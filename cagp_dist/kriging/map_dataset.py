@@ -123,13 +123,11 @@ def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
     """CF attributes of the variables of a result, from those of the variable that was observed."""
     units, what = observed.units, observed.what
     standard = observed.attributes.get("standard_name", "")
-    modified = {"standard_name": f"{standard} standard_error"} if standard else {}
+    named, modified = (
+        {"standard_name": f"{standard}{of}"} if standard else {} for of in ("", " standard_error")
+    )
     return {
-        "mean": {
-            **({"standard_name": standard} if standard else {}),
-            "long_name": f"mean of {what}",
-            **units,
-        },
+        "mean": {**named, "long_name": f"mean of {what}", **units},
         "std": {
             **modified,
             "long_name": f"standard deviation of {what}, without the noise of an observation",
@@ -312,6 +310,6 @@ def dataset_of_folds(
         },
         attrs={
             "comment": f"Each {left_out} is predicted from all other folds, with the kernel and "
-            f"noise {of_numbers} and a prior mean that was fitted without them.",
+            f"noise {of_numbers} and a prior mean that was fitted without them."
         },
     )

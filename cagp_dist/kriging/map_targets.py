@@ -104,9 +104,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             "places has vectors of latitudes and longitudes."
         )
     if isinstance(to, (Mapping, str, os.PathLike, DataFrameLike)):
-        places = read_places(to, static=list(observed.static))
-        found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
-        return replace(found, static=places.static)
+        return of_table(to, static=list(observed.static))
     if isinstance(to, Sequence) and np.shape(to) == (4,):
         region = _region(to)
         return of_grid(_resolution(None, region), region)
@@ -149,12 +147,12 @@ def of_array(X: ArrayLike) -> Targets:
     return of_places(points[:, 0], points[:, 1])
 
 
-def of_rows(
-    frame: DataFrameLike, *, latitude: str | None, longitude: str | None, static: Collection[str]
+def of_table(
+    table: TableLike, *, latitude: str | None = None, longitude: str | None = None, static: Collection[str]
 ) -> Targets:
-    """Places of the rows of a data frame, by the names of its columns, and its static columns."""
-    places = read_places(frame, latitude=latitude, longitude=longitude, static=static)
-    found = of_places(places.latitude_degrees, places.longitude_degrees)
+    """Places of a table, by the names of its columns, and its static columns."""
+    places = read_places(table, latitude=latitude, longitude=longitude, static=static)
+    found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
     return replace(found, static=places.static)
 
 
@@ -184,7 +182,10 @@ def of_grid(resolution_degrees: float, region: tuple[float, float, float, float]
 
 def region_of(observed: ObservedObject) -> tuple[float, float, float, float]:
     """North, west, south and east of the observations in whole degrees, or those of the globe."""
-    latitude, longitude = observed.source_degrees
+    points, where = observed.points, observed.where
+    latitude, longitude = points.latitude_degrees, points.longitude_degrees
+    if where is not None:
+        latitude, longitude = where.points
     start, gap = widest_gap(longitude)
     eastern = bool((longitude > 180.0).any())  # 0..360
     north, south = min(90.0, ceil(latitude.max())), max(-90.0, floor(latitude.min()))

@@ -55,13 +55,6 @@ class ObservedObject:
         """Attribute of what has the units of the observations."""
         return {name: text for name, text in self.attributes.items() if name == "units"}
 
-    @property
-    def source_degrees(self) -> tuple[Array, Array]:
-        """Latitudes and longitudes of all places of the source."""
-        if self.where is not None:
-            return self.where.points
-        return self.points.latitude_degrees, self.points.longitude_degrees
-
     def names_of(self, what: str) -> list[str]:
         """Names of the coordinates that are the latitude, longitude or time of an xarray object."""
         if what == "time":

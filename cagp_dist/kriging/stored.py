@@ -620,10 +620,7 @@ def _texts(variable: xr.DataArray) -> dict[str, dict[str, str]]:
     units = {"units": str(variable.attrs["units"])} if "units" in variable.attrs else {}
     return {
         "mean": {"long_name": f"mean of {what}", **units},
-        "std": {
-            "long_name": f"standard deviation of {what}, without the noise of an observation",
-            **units,
-        },
+        "std": {"long_name": f"standard deviation of {what}, without the noise of an observation", **units},
     }
 
 

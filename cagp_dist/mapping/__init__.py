@@ -38,6 +38,7 @@ from cagp_dist.mapping.observations import Observations as Observations
 from cagp_dist.mapping.resources import Resources as Resources
 from cagp_dist.mapping.split import Split as Split
 from cagp_dist.posterior.coefficients import check_estimable as check_estimable
+from cagp_dist.posterior.kept_solves import bytes_of_weights as bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern as fields_by_pattern
 from cagp_dist.posterior.result import Progress as Progress
 from cagp_dist.solvers import BlockGaussSeidel as BlockGaussSeidel

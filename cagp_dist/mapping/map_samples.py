@@ -92,14 +92,7 @@ def _draw_by_covariance(
     resources: Resources,
 ) -> tuple[Array, Status, tuple[str, ...]]:
     """Draws (size, T, q) by a root of the covariance of each field, q^3 / 3 flops."""
-    prediction = predict(
-        observed,
-        learned,
-        targets,
-        solves=solves,
-        resources=resources,
-        full_covariance=True,
-    )
+    prediction = predict(observed, learned, targets, solves=solves, resources=resources, full_covariance=True)
     assert prediction.covariance is not None
     draws = np.empty((size, *prediction.mean.shape))
     for field, (mean, covariance) in enumerate(zip(prediction.mean, prediction.covariance, strict=True)):

@@ -87,10 +87,11 @@ class Narrator:
             self._slowness = slowness(self._workers)
         alone = self._slowness.alone * self._nominal_seconds  # another program may end
         if self._limit is not None and alone > self._limit:
+            longest = max(self._outlooks.values(), key=lambda outlook: outlook.seconds)
             raise BudgetError(
                 f"this would take about {rough_duration(alone)}, more than the "
                 f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages(self._slowness.alone)}. "
-                f"{self._longest().way_out} To have it done all the same, give time_limit_seconds=None."
+                f"{longest.way_out} To have it done all the same, give time_limit_seconds=None."
             )
         planned = self.planned_seconds
         if planned > QUICK_SECONDS and not 0.5 < planned / max(self._said, 1e-9) < 2.0:
@@ -113,9 +114,6 @@ class Narrator:
         ]
         memory = max(outlook.peak_bytes for outlook in self._outlooks.values())
         return "; ".join([*said, *[f"memory about {bytes_text(memory)}"] * (memory > 0)])
-
-    def _longest(self) -> Outlook:
-        return max(self._outlooks.values(), key=lambda outlook: outlook.seconds)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[float], None]]:

@@ -15,7 +15,6 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
-from cagp_dist.posterior.kept_solves import bytes_of_weights
 from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
@@ -45,11 +44,6 @@ def plan_of_samples(
     )
     plans = plans_of_draws(solver, demand, draw_groups(samples, points=points), draw_bytes=draw_bytes)
     return joint_plan_of_draws(plans, demand, draws=samples, sums=times + len(demands))
-
-
-def kept_weights_bytes(solver: Solver, plan: Plan) -> int:
-    """Count the bytes of the weights of a solve, about."""
-    return bytes_of_weights(solver, plan)
 
 
 def choose_solver(

@@ -223,12 +223,7 @@ def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
 
 
 def _field(
-    axes: "Axes",
-    frame: Frame,
-    points: TestPoints,
-    grid: MeanMap | None,
-    values: Array,
-    scale: ColourScale,
+    axes: "Axes", frame: Frame, points: TestPoints, grid: MeanMap | None, values: Array, scale: ColourScale
 ) -> "ScalarMappable":
     """Shade a gridded field, or dot the test points if there is no grid, and lay the coastlines on it."""
     from matplotlib.colors import Normalize

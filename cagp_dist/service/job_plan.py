@@ -12,10 +12,9 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
-from cagp_dist.mapping import Cholesky, Neighbours, Solver, fields_by_pattern
+from cagp_dist.mapping import Cholesky, Neighbours, Solver, bytes_of_weights, fields_by_pattern
 from cagp_dist.mapping.field_solves import bounds_are_cheap
 from cagp_dist.mapping.solve_plans import (
-    kept_weights_bytes,
     plan_of_patterns,
     plan_of_samples,
     solver_of_scattered,
@@ -262,7 +261,7 @@ def _unseen_solver(table: AnySolverTable, observed: int) -> Solver:
 
 def kept_bytes(table: OutputTable, solver: Solver, found: JobPlan) -> int:
     """Count the bytes of the weights that a job keeps, about."""
-    return found.size.solves * kept_weights_bytes(solver, found.plan) if table.keep_weights else 0
+    return found.size.solves * bytes_of_weights(solver, found.plan) if table.keep_weights else 0
 
 
 def _seen(job: Job) -> ChosenPoints | None:

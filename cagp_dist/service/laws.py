@@ -40,11 +40,7 @@ class KnownErrors:
         known = self if without is None or self.folds is None else self._without(without, self.folds)
         if isinstance(method, LocalScale):
             return method.fit(
-                known.law,
-                known.observed,
-                known.X,
-                training=known.training,
-                groups=known.blocks,
+                known.law, known.observed, known.X, training=known.training, groups=known.blocks
             )
         return method.fit(known.law, known.observed, known.X)
 

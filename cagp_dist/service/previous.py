@@ -95,11 +95,6 @@ class Previous:
         return 1.0 if self.earlier is None else 1.0 - self.earlier.persistence**2
 
     @property
-    def columns_of_errors(self) -> int:
-        """Draws of the errors of the run before, N; 0 if there is none."""
-        return 0 if self.earlier is None else self.earlier.errors.shape[1]
-
-    @property
     def provenance(self) -> dict[str, str]:
         """What the name of a run depends on."""
         found = self.earlier

@@ -43,12 +43,7 @@ from cagp_dist.variables.units import amount, square_of
 from cagp_dist.versions import version
 
 # Said of a run as a whole, where it applies
-_STATEMENTS = (
-    "computational_statement",
-    "sampling_statement",
-    "recalibration",
-    "recalibration_statement",
-)
+_STATEMENTS = ("computational_statement", "sampling_statement", "recalibration", "recalibration_statement")
 
 _SIMULATED = ("simulation_status", "simulation_statement", "simulations")
 _VERSIONS = ("numpy", "scipy", "numba", "dask", "distributed", "xarray", "zarr")
@@ -392,6 +387,9 @@ def attributes_of(
     calibration = groups["calibration"]
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
+    estimate: dict[str, object] = {} if job.prior.reads_mean else {"mean_estimate": job.prior.mean_estimate}
+    if job.prior.covariates:
+        estimate["covariates"] = list(job.prior.covariates)
     gaps, simulated = task.gaps, groups["simulation"].attrs if "simulation" in groups else {}
     attributes: dict[str, object] = {
         "job": without_secrets(job.text, job.observations.source),
@@ -415,7 +413,7 @@ def attributes_of(
         "prior": {
             "kernel": name_of(prior.kernel),
             "mean": job.prior.mean,
-            **_mean_estimate(job.prior),
+            **estimate,
             **by_name(
                 [
                     *(part.common_lengthscale for part in prior.kernel.parts),
@@ -495,12 +493,6 @@ def _in_time(table: PriorTable, solution: JobSolution) -> dict[str, object]:
     if table.time_kernel is None:
         return {}
     return {"time_kernel": table.time_kernel, "time_lengthscale_hours": solution.time_lengthscale_hours}
-
-
-def _mean_estimate(table: PriorTable) -> dict[str, object]:
-    """How coefficients of the mean were found, and what they belong to beside the polynomial."""
-    said: dict[str, object] = {} if table.reads_mean else {"mean_estimate": table.mean_estimate}
-    return said | ({"covariates": list(table.covariates)} if table.covariates else {})
 
 
 def _cross_validation(task: PreparedJob) -> dict[str, object]:

@@ -66,33 +66,15 @@ from cagp_dist.text import counted
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """The end of a job.
+    """The end of a job."""
 
-    Attributes
-    ----------
-    path : Path or None
-        The published run; None if the solve did not end well, which is published only if asked.
-    status : Status
-        How the solve ended, with its remedy.
-    calibration : xarray.Dataset
-        Group ``calibration`` of the run: the scores.
-    already_done : bool
-        Whether the same run was there already and nothing was computed.
-    simulation : xarray.Dataset or None
-        Group ``simulation``, if fields were simulated.
-    regions : xarray.Dataset or None
-        Group ``regions``, if means over regions were asked for.
-    published_as : str
-        Where readers find the run: its path, or its address in an object store, of which ``path`` is a copy.
-    """
-
-    path: Path | None
-    status: Status
-    calibration: xr.Dataset
-    already_done: bool
-    simulation: xr.Dataset | None = None
-    regions: xr.Dataset | None = None
-    published_as: str = ""
+    path: Path | None  # the published run; None if the solve did not end well, and nobody asked to publish
+    status: Status  # how the solve ended, with its remedy
+    calibration: xr.Dataset  # group of the run: the scores
+    already_done: bool  # whether the same run was there already and nothing was computed
+    simulation: xr.Dataset | None = None  # group of the run, if fields were simulated
+    regions: xr.Dataset | None = None  # group of the run, if means over regions were asked for
+    published_as: str = ""  # where readers find it: its path, or the address of which that is a copy
 
 
 @in_words_of_the_job()

@@ -44,12 +44,7 @@ class SharpPoints(NamedTuple):
     places: Array
 
 
-def sharpened(
-    task: PreparedJob,
-    prior: Prior,
-    solution: JobSolution,
-    execution: Execution,
-) -> Sharpened:
+def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution: Execution) -> Sharpened:
     """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""
     found, wanted = task.recalibration, sharp_points(task)
     errors = known_errors(task, solution, 0.0, nugget=prior.noise_number)

@@ -166,6 +166,7 @@ class ChosenPoints:
     def size(self) -> Size:
         """Count the points, and the draws that a run before left."""
         design, cells, recalibration = self.design, self.design.cells, self.recalibration
+        before = None if self.previous is None else self.previous.earlier
         return Size(
             observed=design.train.size,
             tested=design.test.size,
@@ -181,7 +182,7 @@ class ChosenPoints:
             region_nodes=0 if design.region_means is None else len(design.region_means.nodes),
             calibrated=recalibration.places if recalibration.errors == "points" else 0,
             left_out=recalibration.errors == "leave-one-out",
-            earlier_errors=0 if self.previous is None else self.previous.columns_of_errors,
+            earlier_errors=0 if before is None else before.errors.shape[1],
             error_draws=0 if self.previous is None else DRAWS,
         )
 
@@ -217,12 +218,6 @@ class PreparedJob(ChosenPoints):
         return Prior(kernel, noise, self.mean)
 
     @cached_property
-    def may_integrate(self) -> bool:
-        """Whether numbers may be integrated over without being asked for."""
-        asked = self.job.prior.hyperparameters
-        return self.prior is None and asked == "auto" and self.design.train.size <= MOST_FLAT
-
-    @cached_property
     def run_key(self) -> str:
         """Name of the run: a digest of all that decides its result, and of nothing else.
 
@@ -231,6 +226,11 @@ class PreparedJob(ChosenPoints):
         blank = 0 if self.design.cells is None else self.design.cells.blank
         gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
         # of folds with gaps the solver was chosen by another order of the points
+        may_integrate = (
+            self.prior is None
+            and self.job.prior.hyperparameters == "auto"
+            and self.design.train.size <= MOST_FLAT
+        )
         chosen = gaps and self.job.solver.build() is None and self.design.folds is not None
         names = (
             "content_sha256",
@@ -257,7 +257,7 @@ class PreparedJob(ChosenPoints):
                 # of fine maps each cell had a column once
                 **({"samples_of_map": self.design.samples} if self.design.samples else {}),
                 # numbers were plugged in once, however few the points
-                **({"hyperparameters": "auto"} if self.may_integrate else {}),
+                **({"hyperparameters": "auto"} if may_integrate else {}),
                 # means are products with weights, and the trace has no iterations between
                 **({"weights": "kept"} if self.job.output.keep_weights else {}),
             },
@@ -267,11 +267,7 @@ class PreparedJob(ChosenPoints):
 
 
 def prepare_job(
-    job: Job,
-    field: xr.Dataset,
-    fit_field: xr.Dataset | None = None,
-    *,
-    earlier: EarlierRuns | None = None,
+    job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None, *, earlier: EarlierRuns | None = None
 ) -> PreparedJob:
     """Choose points, fit the prior mean and build the solver."""
     chosen = choose_points(job, field)
@@ -384,10 +380,7 @@ def fit_mean(
         if estimated:
             continue
         mean = family.fit(
-            latitude[places],
-            longitude[places],
-            values[np.ix_(fields, places)].T,
-            times=points.times[fields],
+            latitude[places], longitude[places], values[np.ix_(fields, places)].T, times=points.times[fields]
         )
         parts.append((fields, mean))
     return family if isinstance(family, EstimatedMean) and estimated else MeanByPattern(tuple(parts))

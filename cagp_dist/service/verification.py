@@ -55,7 +55,10 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     places = np.searchsorted(task.design.test, part.design.test[drawn])
     # a solve by neighbours depends on all targets, which share them, and costs little more for these
     together = isinstance(part.solver, Neighbours) or part.carried is not None
-    sample = _without_map_alone(part) if together else _only(part, drawn)
+    cells = None if part.design.samples else part.design.cells
+    sample = _only(part, drawn)
+    if together:  # maps that no column of the solve belongs to are left out
+        sample = replace(part, design=replace(part.design, cells=cells, mean_cells=None, samples=0))
     if task.prior is None:  # the numbers are in the attributes of every run
         raise StoreError(f"{run} does not say the numbers of its prior; it was written by another program.")
     with open_executor("local") as executor:
@@ -136,12 +139,6 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     if task.provenance.get(key) != made_from.get(key):
         raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
     return task
-
-
-def _without_map_alone(part: PreparedJob) -> PreparedJob:
-    """Leave out maps that no column of the solve belongs to."""
-    cells = None if part.design.samples else part.design.cells
-    return replace(part, design=replace(part.design, cells=cells, mean_cells=None, samples=0))
 
 
 def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:

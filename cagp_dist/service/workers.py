@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, open_executor
@@ -107,22 +107,6 @@ def _opened(table: ClusterTable, deadlines: Deadlines | None) -> AbstractContext
     )
 
 
-class Workforce(Protocol):
-    """What a plan asks of an executor."""
-
-    @property
-    def workers(self) -> int: ...
-
-    @property
-    def processes(self) -> int: ...
-
-    @property
-    def memory_bytes(self) -> int: ...
-
-    @property
-    def shares_memory(self) -> bool: ...
-
-
 @dataclass(frozen=True)
 class Crew:
     """Workers that are not there yet: single-threaded processes with the usual memory."""
@@ -139,6 +123,9 @@ class Crew:
     def memory_bytes(self) -> int:
         """Memory of all of them."""
         return WORKER_JOB_BYTES * self.workers
+
+
+Workforce: TypeAlias = Executor | Crew  # what a plan asks for workers and memory
 
 
 def memory_limit(table: ClusterTable, workforce: Workforce) -> int | None:

@@ -153,9 +153,7 @@ def parse_short_times(text: str) -> tuple[str, ...] | TimeRule | None:
 
 def _pairs(words: Sequence[str]) -> dict[str, object]:
     """Keys and the values after them; only ``at`` may have several."""
-    table: dict[str, object] = {}
-    key = words[0]
-    values: dict[str, list[str]] = {}
+    key, values = words[0], dict[str, list[str]]()
     for word in words:
         if word in KEYS:
             key = word
@@ -165,8 +163,7 @@ def _pairs(words: Sequence[str]) -> dict[str, object]:
     for name, given in values.items():
         if len(given) != 1 and (name != "at" or not given):
             raise ValueError(f"{name!r} is followed by {len(given)} values; expected one")
-        table[name] = given if name == "at" else given[0]
-    return table
+    return {name: given if name == "at" else given[0] for name, given in values.items()}
 
 
 def _rule(table: Mapping[str, object]) -> TimeRule:
