@@ -52,8 +52,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     """
     from cagp_dist.report.charts import draw_charts
     from cagp_dist.report.drawing import drawing_style, inline_svg, save_png
-    from cagp_dist.report.every_time import gallery, scales_of_all_times, survey
-    from cagp_dist.report.maps import draw_maps
+    from cagp_dist.report.every_time import gallery, survey
+    from cagp_dist.report.maps import ERRORS, draw_maps, map_scales
     from cagp_dist.report.page import render
     from cagp_dist.report.published import read_run
 
@@ -63,11 +63,9 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
         refuse_linked_folders(target.parents[1])
     run = read_run(path)
     with drawing_style():
-        every, scales = None, None
-        if len(run.times) > 1:
-            every = survey(path, run)
-            scales = scales_of_all_times(run, every)
-        maps = draw_maps(run, scales) if every is None else draw_maps(run, scales, varying=every.varying)
+        every = survey(path, run) if len(run.times) > 1 else None
+        scales = None if every is None else map_scales(run, every.spans)  # the same at all times
+        maps = draw_maps(run, scales, varying=ERRORS if every is None else every.varying)
         tall = float(maps[-1].figure.get_size_inches()[1])
         drawings = [*maps, *draw_charts(run, pit_height_inches=tall)]
         figures = {drawing.name: inline_svg(drawing) for drawing in drawings}

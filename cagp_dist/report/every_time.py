@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.raster import resample
 from cagp_dist.pages.templates import picture_address
-from cagp_dist.report.maps import ColourScale, drawing_order, map_frame, map_scales, shown_mean
+from cagp_dist.report.maps import ColourScale, drawing_order, map_frame, shown_mean
 from cagp_dist.report.published import Grid, PublishedRun, TestPoints, each_map
 from cagp_dist.report.report_tables import UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
@@ -60,11 +60,6 @@ class Gallery:
     hint: str
     buttons: list[TimeButton]
     data: dict[str, object]
-
-
-def scales_of_all_times(run: PublishedRun, every: EveryTime) -> dict[str, ColourScale]:
-    """Colours that mean the same at all times."""
-    return map_scales(run, every.spans)
 
 
 def survey(path: Path, run: PublishedRun) -> EveryTime:

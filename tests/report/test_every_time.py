@@ -20,7 +20,7 @@ from cagp_dist.cartography.frame import PlateCarree
 from cagp_dist.cartography.raster import resample
 from cagp_dist.pages.templates import _digest
 from cagp_dist.report import every_time, write_report
-from cagp_dist.report.every_time import PIXELS, scales_of_all_times, survey
+from cagp_dist.report.every_time import PIXELS, survey
 from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, ColourScale, drawing_order, map_frame, map_scales
 from cagp_dist.report.published import each_map, read_run
 from cagp_dist.variables import T2M
@@ -62,7 +62,7 @@ def test_every_time_has_its_map_in_the_colours_of_the_large_ones(daily, monkeypa
     pictures, data = parts(page)
     run = read_run(path)
     every = survey(path, run)
-    scales = scales_of_all_times(run, every)
+    scales = map_scales(run, every.spans)
     with xr.open_zarr(path, group="map", consolidated=False) as fields:
         means = fields.t2m_mean.load()
     assert scales["mean"].low == pytest.approx(float(means.min()) - ZERO_CELSIUS_KELVIN)
@@ -147,7 +147,7 @@ def test_without_a_map_the_dots_follow(tmp_path) -> None:
     with_errors(path, "posterior", [1.0, 1.0, 1.0], [0.0, 0.1, 0.2])
     run = read_run(path)
     every = survey(path, run)
-    dots = every_time._dots(run, every, scales_of_all_times(run, every))
+    dots = every_time._dots(run, every, map_scales(run, every.spans))
     assert set(dots) == {"residual", "mean", "computational"}
     assert len(dots["computational"]["times"]) == 3
 
