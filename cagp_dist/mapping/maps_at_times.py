@@ -124,7 +124,7 @@ def fit_in_space_and_time(
         elif not few:
             result = fitted(family, X, y, everything)
     assert observed.hours is not None
-    where = f"{len(X):,} values at {np.unique(observed.hours).size:,} times"
+    where = f"{result.points:,} values at {np.unique(observed.hours).size:,} times"
     nugget = result.prior.noise_number - least
     return FittedModel(result.prior.kernel, known + nugget, mean, result, where, held, known_noise=known)
 
