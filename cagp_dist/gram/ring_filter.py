@@ -259,11 +259,16 @@ class RingFilter:
         Returns
         -------
         mean, variance : arrays, shape (P, Q) and (P,)
-            Of an observation, noise included. The copies of a pole are left out one by one.
+            Of an observation, noise included. The copies of a pole are left out together.
         """
         values, before = self._checked(field, self.rings.grid.shape), self._before(state, hour)
         solved, diagonal = self._innovation(before, hour, values)
-        return values - solved / diagonal[:, None], 1.0 / diagonal
+        mean, variance = values - solved / diagonal[:, None], 1.0 / diagonal
+        for pole in self.poles:  # one place, whose copies say the same
+            at, latent = self.held_out(state, hour, field, np.array([pole * self.rings.grid.n_longitudes]))
+            noise = self.rings.noise_by_latitude[pole] / self.rings.grid.n_longitudes
+            mean[pole], variance[pole] = at[0], latent[0] + noise
+        return mean, variance
 
     def held_out(
         self, state: RingState | None, hour: float, field: Array, index: Indices

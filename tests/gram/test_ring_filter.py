@@ -71,6 +71,30 @@ def test_the_smoother_is_the_batch_of_all_hours_t45(grid, in_time):
     )
 
 
+@pytest.mark.parametrize("grid", [MIRRORED, WITH_A_POLE], ids=["mirrored", "pole"])
+def test_a_value_is_predicted_from_all_others_of_its_hour_and_the_hours_before(grid):
+    """Against dense solves without it, with a pole as one place."""
+    found, prior, fields = days(grid, IN_TIME[1])
+    state = found.updated(found.updated(None, HOURS[0], fields[0]), HOURS[1], fields[1])
+    mean, variance = found.left_out(state, HOURS[2], fields[2])
+    index, Q = np.arange(grid.size), grid.n_longitudes
+    pole = np.abs(np.repeat(grid.latitude_degrees, Q)) == 90.0
+    places = np.flatnonzero(~pole | (index % Q == 0))
+    noise, values = np.asarray(prior.noise_variance).ravel(), fields[:3].copy()
+    values[:, grid.latitude_degrees == -90.0] = values[:, grid.latitude_degrees == -90.0].mean(
+        2, keepdims=True
+    )
+    X = np.column_stack([np.tile(grid.points[places], (3, 1)), np.repeat(HOURS[:3], places.size)])
+    y, own = values.reshape(3, -1)[:, places].ravel(), np.tile(noise[places], 3)
+    for place in (0, 2 * Q + 3):
+        rest = np.arange(y.size) != 2 * places.size + np.flatnonzero(places == place)[0]
+        oracle = cagp.condition(
+            cagp.Prior(prior.kernel, own[rest]), X[rest], y[rest], X[~rest], solver=cagp.Cholesky()
+        )
+        assert abs(mean.flat[place] - oracle.mean[0]) < 1e-9
+        assert abs(variance[place // Q] - oracle.variance[0] - own[~rest][0]) < 1e-9
+
+
 @pytest.mark.parametrize("in_time", IN_TIME, ids=["matern12", "matern32"])
 def test_the_lengthscale_in_time_is_that_of_largest_likelihood(in_time):
     """By the likelihood of all hours at once, 5 % to both sides, of a field that lasts."""
