@@ -63,7 +63,8 @@ def daily(
     times cannot be read is told to ``observe`` and left out.
     """
     _check_folder(job)
-    root, records = job.root, DayRecords(job.root)
+    root = job.root
+    records = DayRecords(root)
     for time in planned_times(job, observe=observe):
         at = now or dt.datetime.now(dt.UTC)
         before = records.find(time)

@@ -65,21 +65,21 @@ def ingest(job: Job, *, report: Report) -> xr.Dataset:
 
 
 def _ingest(job: Job, report: Report) -> xr.Dataset:
-    table = job.observations
+    table, root = job.observations, job.root
     stored = stored_observations(job)
     field = None
     if stored is not None and (field := _with_final_fields(job, stored, report)) is None:
         report(f"nothing to fetch, {counted(stored.sizes['time'], 'time')} in the store already")
         return stored
     if field is None:
-        field = _open(table, cache=job.root / "downloads", report=report)
+        field = _open(table, cache=root / "downloads", report=report)
     if "point" in field.dims:  # no grid: no copy is kept but that of the run
         if dropped := int(field.attrs.get("dropped_missing", 0)):
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
         for note in field.attrs.get("notes", []):
             report(note)
         return field
-    path = _store_path(job.root, table, content=str(field.attrs["source_sha256"]))
+    path = _store_path(root, table, content=str(field.attrs["source_sha256"]))
     wanted = field["time"].values
     field = _with_times_beside(path, field)
     if (aside := set_aside_preliminary(path, field)) is not None:
@@ -88,7 +88,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
     if (left := preliminary_times(field)).size:
         report(f"{counted(left.size, 'time')} preliminary (ERA5T): the final fields will take their places")
     if table.kind == "file":
-        reading = _store_path(job.root, table, content=table.source).stem
+        reading = _store_path(root, table, content=table.source).stem
         note_input(path, field, reading=reading, report=report)
     report(f"{counted(added.times_added, 'time')} added, {added.times_present} there already")
     found = open_observations(path, times=wanted)

@@ -140,14 +140,15 @@ def plan_job(
 
 def _own_checkpoints(job: Job) -> Path | None:
     """Where the job has its checkpoints if it was begun; None while that is not known."""
-    if not checkpoints_folder(job.root).is_dir():
+    checkpoints = checkpoints_folder(job.root)
+    if not checkpoints.is_dir():
         return None  # most jobs: the observations are not read again for their digest
     with suppress(CagpError):  # the run says what is wrong, and until then has kept nothing
         other = job_of_fit_times(job)
         field = peek(job, report=lambda text: None)
         fit_field = None if other is None else peek(other, report=lambda text: None)
         if field is not None and (other is None or fit_field is not None):
-            return checkpoints_folder(job.root) / prepare_job(job, field, fit_field).run_key
+            return checkpoints / prepare_job(job, field, fit_field).run_key
     return None
 
 

@@ -307,7 +307,7 @@ def _solve(
     executor: Executor,
 ) -> JobSolution:
     """Solve; show where and how before it begins."""
-    job = task.job
+    job, root = task.job, task.job.root
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
@@ -323,7 +323,7 @@ def _solve(
         sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():
             stage.note(line)
-        check_disk(job.root, need, there=checkpoints.folder)
+        check_disk(root, need, there=checkpoints.folder)
         check_spilling(plan, executor)
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
@@ -331,7 +331,7 @@ def _solve(
         _execution(job.cluster, stage, executor, checkpoints=checkpoints, deadlines=deadlines),
         on_plan=show,
         # by an absolute path: workers may have been started in other folders
-        weights=KeptWeights(weights_folder(job.root)) if job.output.keep_weights else None,
+        weights=KeptWeights(weights_folder(root)) if job.output.keep_weights else None,
     )
     with _compilation_noted(stage):
         solution = solve_task(task, numbers.prior, execution, fold_priors=numbers.of_folds)

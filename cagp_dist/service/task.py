@@ -304,15 +304,13 @@ def prepare_job(
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
-    previous = None
-    carried = None
+    previous, carried = None, None
+    earlier = earlier or partial(earlier_runs, job.root)
     if job.prior.time_kernel is not None:
         check_filter(job, points, design)
-        earlier = earlier or partial(earlier_runs, job.root)
         carried = carried_of(earlier, job, points)
         provenance |= carried.provenance
     elif job.prior.is_previous:
-        earlier = earlier or partial(earlier_runs, job.root)
         previous = previous_of(earlier, job, times=points.times, variable=points.variable)
         check_map_of_errors(previous, points, design, wanted)
         provenance |= previous.provenance
