@@ -72,6 +72,10 @@ class DataError(CagpError, ValueError):
     """Input data is missing, damaged or not what it says it is."""
 
 
+class DamagedFileError(DataError):
+    """A file cannot be decoded."""
+
+
 class NotReadyError(DataError):
     """The data does not exist yet; the same job may succeed later."""
 

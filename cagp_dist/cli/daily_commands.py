@@ -1,13 +1,17 @@
 """Commands of a service: `cagp daily` and `cagp status`."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cagp_dist.cli.display import reported_errors
 from cagp_dist.cli.logs import LogFormat, MetricsOption, log_of, reported
 from cagp_dist.cli.options import Debug, Insecure, JobFile, Scheduler, Times, examples
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DAILY_EXAMPLES = examples(
     "cagp daily job.toml",
@@ -34,7 +38,11 @@ def daily_command(
     insecure: Insecure = False,
     log: Annotated[
         LogFormat,
-        typer.Option("--log", help="Progress on standard error as text, or as one line of JSON per event."),
+        typer.Option(
+            "--log",
+            "--log-format",
+            help="Progress on standard error as text, or as lines of JSON.",
+        ),
     ] = LogFormat.TEXT,
     metrics: MetricsOption = None,
     debug: Debug = False,
@@ -42,9 +50,12 @@ def daily_command(
     """Do the days of a job that are new, each by itself, and put them into its time series.
 
     A day that fails is recorded with its reason and ends no other; the next passes try it again, ever less
-    often. Exit code 0: all days are done; 6: some have failed (`cagp status OUT` lists them).
+    often. Exit code 0: all days are done; 75: some have no data yet; 6: some have failed (`cagp status OUT`
+    lists them).
     """
+    from cagp_dist.errors import NotReadyError
     from cagp_dist.service.daily import daily, planned_times
+    from cagp_dist.service.day_records import NOT_READY
     from cagp_dist.service.events import Event
     from cagp_dist.service.jobfile.config import load_job, with_scheduler, with_times
 
@@ -59,31 +70,32 @@ def daily_command(
             display(event)
 
         if dry_run:
-            _list(loaded.root, [str(time)[:19] for time in planned_times(loaded, observe=observe)])
+            _, moments, damaged = planned_times(loaded, observe=observe, locked=False)
+            _list(loaded.root, moments, damaged)
             return
-        failed = 0
+        kinds = set()
         for day in daily(loaded, observe=observe, retry=retry):
             typer.echo(day.line())
-            failed += day.failed is not None
-        if failed:
-            raise typer.Exit(SOME_FAILED)
+            if day.failed is not None:
+                kinds.add(day.failed.kind)
+        if kinds:
+            raise typer.Exit(NotReadyError.exit_code if kinds == {NOT_READY} else SOME_FAILED)
 
 
-def _list(root: Path, times: list[str]) -> None:
+def _list(root: Path, times: "np.ndarray", damaged: Iterable[str]) -> None:
     """Print the days of a job, and what stands of them."""
-    import numpy as np
-
-    from cagp_dist.service.day_records import DayRecords
+    from cagp_dist.service.day_records import DayRecords, written_day
     from cagp_dist.store.series import run_in_series
 
-    records = DayRecords(root)
+    for path in damaged:
+        typer.echo(f"{path}: its times cannot be read")
+    failed = DayRecords.read(root).failed
     for time in times:
-        moment = np.datetime64(time, "ns")
-        failed, run = records.find(moment), run_in_series(root, moment)
-        if failed is not None:
-            typer.echo(f"failed before: {failed.line()}")
+        day, run = failed.get(written_day(time)), run_in_series(root, time)
+        if day is not None:
+            typer.echo(f"failed before: {day.line()}")
         else:
-            typer.echo(f"{time}: {'new' if run is None else f'in the series, of run {run}'}")
+            typer.echo(f"{written_day(time)}: {'new' if run is None else f'in the series, of run {run}'}")
 
 
 def status_command(
@@ -92,7 +104,7 @@ def status_command(
 ) -> None:
     """Say what stands in an output folder: days done, failed, missing and preliminary, drift, disk and runs.
 
-    Missing are days between the first and the last, at the usual step, that are neither done nor failed.
+    Missing are days that a pass has planned and that are neither done nor failed.
     Exit code 6: some days have failed.
     """
     with reported_errors(debug=debug):

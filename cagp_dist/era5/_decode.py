@@ -26,7 +26,7 @@ from cagp_dist.era5.calendars import decode, is_other
 from cagp_dist.era5.canonical import canonical, joined_times, time_axis
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
-from cagp_dist.errors import CagpError, DataError
+from cagp_dist.errors import CagpError, DamagedFileError, DataError
 
 
 def decode_command() -> int:
@@ -139,7 +139,7 @@ def _told(error: Exception) -> tuple[type[CagpError], str]:
             f"has times that are not dates of the standard calendar ({first}). Put them into it first, in "
             "Python with convert_calendar of xarray, which needs the package cftime."
         )
-    return DataError, (
+    return DamagedFileError, (
         f"cannot be decoded ({type(error).__name__}: {first}). The file is damaged or incomplete; fetch it "
         "again."
     )

@@ -51,21 +51,25 @@ def times_listed(
     sought = json.dumps([selection.get("variable"), selection.get("level"), selection.get("select")])
     kept = scratch / FOLDER / f"{hashlib.sha256(sought.encode()).hexdigest()[:16]}.json"
     known = _known(kept)
-    found: dict[str, list[Any]] = {}
-    unknown: list[Path] = []
-    for path in paths:
-        name, is_now = os.fspath(path.absolute()), _version(path)
-        if is_now is not None and (entry := known.get(name)) is not None and entry[0] == is_now:
-            found[name] = entry
-        else:
-            unknown.append(path)
+    versions = {os.fspath(path.absolute()): _version(path) for path in paths}
+    found = {
+        name: entry
+        for name, version in versions.items()
+        if (entry := known.get(name)) and entry[0] == version
+    }
+    unknown = [path for path in paths if os.fspath(path.absolute()) not in found]
     for path, listing in zip(unknown, read(unknown) if unknown else (), strict=True):
-        found[os.fspath(path.absolute())] = [_version(path), listing]
+        found[os.fspath(path.absolute())] = [versions[os.fspath(path.absolute())], listing]
     if unknown:
-        good = {name: entry for name, entry in found.items() if entry[1]["error"] is None}
+        # not what could not be read, is gone, or has changed meanwhile
+        good = {
+            name: entry
+            for name, entry in {**known, **found}.items()
+            if entry[1]["error"] is None and entry[0] is not None and entry[0] == _version(Path(name))
+        }
         # a folder that cannot be written costs time, no more
         with suppress(OSError), replacing(kept) as draft:
-            draft.write_text(json.dumps({**known, **good}))
+            draft.write_text(json.dumps(good))
     return [Listed(path, found[os.fspath(path.absolute())][1]) for path in paths]
 
 
@@ -74,7 +78,7 @@ def _version(path: Path) -> list[int] | None:
         about = path.stat()
     except OSError:
         return None
-    return [about.st_size, about.st_mtime_ns]
+    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
 
 
 def _known(path: Path) -> dict[str, list[Any]]:

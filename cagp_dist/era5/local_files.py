@@ -25,7 +25,7 @@ from cagp_dist.era5.canonical import assemble, joined_times
 from cagp_dist.era5.file_catalogue import Listed, Listing, times_listed
 from cagp_dist.era5.selection import Selection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
 from cagp_dist.variables import variable_of
 
 logger = logging.getLogger(__name__)
@@ -83,22 +83,27 @@ def _holding(
     holding = [each.path for each in found if np.isin(each.times, wanted).any()]
     held = np.concatenate([each.times for each in found])
     complete = np.isin(wanted, held).all()
-    return _available(found, selection, None if not complete else lambda *_: None), holding
+    return _available(found, selection, _left_out if complete else None), holding
+
+
+def _left_out(path: str, error: DataError) -> None:
+    logger.warning("%s is left out, the times that are wanted are in other files: %s", path, error)
 
 
 def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listed]:
     """List the times of files, each once."""
+    everything: Selection = {**selection, "times": None}
 
     def read(unknown: Sequence[Path]) -> list[Listing]:
         try:
-            with _decoder(unknown, scratch, selection, times_only=True) as folder:
+            with _decoder(unknown, scratch, everything, times_only=True) as folder:
                 found: list[Listing] = json.loads((folder / "listed.json").read_text())
                 return found
         except DataError as error:  # its decoder has crashed, or a file is of another kind: which one?
             if len(unknown) > 1:
                 half = len(unknown) // 2
                 return read(unknown[:half]) + read(unknown[half:])
-            return [{"times": [], "names": [], "error": (DataError.__name__, str(error))}]
+            return [{"times": [], "names": [], "error": (DamagedFileError.__name__, str(error))}]
 
     return times_listed(paths, scratch=scratch, selection=selection, read=read)
 
@@ -286,4 +291,5 @@ def raise_told(folder: Path, what: str) -> None:
 
 def told_error(kind: str, message: str, *, what: str) -> ConfigurationError | DataError:
     """Make an error of what a child process has written down."""
-    return (ConfigurationError if kind == ConfigurationError.__name__ else DataError)(f"{what}: {message}")
+    kinds = {each.__name__: each for each in (ConfigurationError, DamagedFileError)}
+    return kinds.get(kind, DataError)(f"{what}: {message}")

@@ -2,12 +2,14 @@
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from cagp_dist.arrays import Times
+from cagp_dist.digest import text_sha256
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import (
     CagpError,
@@ -17,7 +19,17 @@ from cagp_dist.errors import (
     in_words_of_the_job,
 )
 from cagp_dist.mapping import Status
-from cagp_dist.service.day_records import DayRecords, FailedDay, fault_of
+from cagp_dist.service.day_records import (
+    DAMAGED,
+    NOT_CONVERGED,
+    DayRecords,
+    FailedDay,
+    fault_of,
+    note_done,
+    note_failed,
+    note_planned,
+    written_day,
+)
 from cagp_dist.service.events import Clock, Observer, silent
 from cagp_dist.service.ingest import available_times, ingest_all, resolved
 from cagp_dist.service.jobfile.config import with_listed_times
@@ -35,7 +47,7 @@ from cagp_dist.text import counted
 class Day:
     """What became of a time."""
 
-    time: np.datetime64
+    time: np.datetime64 | None  # none of a file whose times cannot be read
     status: Status | None = None  # of the solve; None if nothing was solved
     version: int | None = None  # of the series; None if nothing was published
     replaced: str | None = None  # key of the run whose result stood in the series before
@@ -46,6 +58,7 @@ class Day:
         """Say it in one line."""
         if self.failed is not None:
             return f"{'waiting: ' if self.waits else 'failed: '}{self.failed.line()}"
+        assert self.time is not None  # of what has not failed
         if self.status is None:
             return f"{shown_time(self.time)}: in the series already"
         instead = "" if self.replaced is None else f", in place of that of run {self.replaced}"
@@ -59,29 +72,38 @@ def daily(
 ) -> Iterator[Day]:
     """Do what is new of a job, one time after the other, the earliest first; a time that fails ends no other.
 
-    Times that have failed are tried again, ever less often; ``retry`` has all of them tried. A file whose
-    times cannot be read is told to ``observe`` and left out.
+    Times that have failed are tried again, ever less often, also those that the job does not list any more;
+    ``retry`` has all of them tried. A file whose times cannot be read is a failure of its own.
     """
-    _check_folder(job)
-    root = job.root
-    records = DayRecords(root)
-    for time in planned_times(job, observe=observe):
-        at = now or dt.datetime.now(dt.UTC)
-        before = records.find(time)
-        if before is not None and not (retry or before.due(at)):
+    root, digest = job.root, text_sha256(job.text)[:16]
+    job, times, damaged = planned_times(job, observe=observe)
+    at = (now or dt.datetime.now(dt.UTC)).isoformat(timespec="seconds")
+    unread = [FailedDay(path, DAMAGED, str(error), 1, at, digest) for path, error in damaged.items()]
+    for file in note_planned(root, times, unread):
+        yield Day(None, failed=file)
+    failed = DayRecords.read(root)
+    for time in np.union1d(times, failed.times()):
+        moment = now or dt.datetime.now(dt.UTC)
+        before = failed.failed.get(written_day(time))
+        if before is not None and not (retry or before.due(moment, digest)):
             yield Day(time, failed=before, waits=True)
             continue
         try:
             day = _one(with_listed_times(job, np.array([time])), root, time, observe)
         except _DayError as failure:
-            yield Day(time, failed=records.failed(time, failure.kind, str(failure), now=at))
-            continue
+            day = Day(time, failed=_failed(time, failure.kind, str(failure), moment, digest))
         if day.status is not None and day.version is None:
             reason = f"{day.status.value}; not published. {day.status.advice}"
-            day = replace(day, failed=records.failed(time, "not converged", reason, now=at))
+            day = replace(day, failed=_failed(time, NOT_CONVERGED, reason, moment, digest))
+        if day.failed is None:
+            note_done(root, time)
         else:
-            records.done(time)
+            day = replace(day, failed=note_failed(root, day.failed))
         yield day
+
+
+def _failed(time: np.datetime64, kind: str, reason: str, now: dt.datetime, job: str) -> FailedDay:
+    return FailedDay(written_day(time), kind, reason, 1, now.isoformat(timespec="seconds"), job)
 
 
 class _DayError(Exception):
@@ -96,7 +118,7 @@ def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
     """Do one time, unless the series has its result."""
     try:
         key = _run_key(job, observe)
-    except (ConfigurationError, DataError, NumericalError) as error:
+    except (DataError, NumericalError) as error:
         raise _DayError(error) from error
     with output_lock(root):
         if run_in_series(root, time) == key and published(root, run_key=key) is not None:
@@ -121,25 +143,27 @@ def _check_folder(job: Job) -> None:
 
 
 @in_words_of_the_job()
-def planned_times(job: Job, *, observe: Observer = silent) -> Times:
-    """Work out the times of the job, ascending."""
-    with output_lock(job.root), Clock(observe).stage("Times") as stage:
-
-        def damaged(path: str, error: DataError) -> None:
-            stage.note(f"left out, because it cannot be read: {error}")
-
-        found = resolved(job, report=stage.note, damaged=damaged).observations.listed_times
+def planned_times(
+    job: Job, *, observe: Observer = silent, locked: bool = True
+) -> tuple[Job, Times, dict[str, DataError]]:
+    """Work out times, ascending, and what the prior is fitted to; and which files were left out."""
+    _check_folder(job)
+    damaged: dict[str, DataError] = {}
+    newest = isinstance(job.prior.fit_times, Newest)
+    with output_lock(job.root) if locked else nullcontext(), Clock(observe).stage("Times") as stage:
+        job = resolved(job, report=stage.note, damaged=damaged.__setitem__)
+        found = job.observations.listed_times
         times: Times = np.array(
-            available_times(job, report=stage.note, damaged=damaged) if found is None else found,
+            available_times(job, report=stage.note, damaged=damaged.__setitem__) if found is None else found,
             dtype="datetime64[ns]",
         )
-        if times.size > 1 and isinstance(job.prior.fit_times, Newest):
+        if times.size > 1 and newest:
             raise ConfigurationError(
                 f"[prior] fit_times are the newest ones, and there are {times.size} times, whose prior would "
                 'change each day. Take times = "latest", fit_times from and to, or the numbers of the prior.'
             )
         stage.summary = counted(times.size, "time")
-    return times
+    return job, times, damaged
 
 
 @in_words_of_the_job()

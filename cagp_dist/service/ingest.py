@@ -88,7 +88,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
     if (left := preliminary_times(field)).size:
         report(f"{counted(left.size, 'time')} preliminary (ERA5T): the final fields will take their places")
     if table.kind == "file":
-        reading = _store_path(root, table, content=table.source).stem
+        reading = _store_path(root, table, content=f"{table.source} {table.listed_times or ''}").stem
         note_input(path, field, reading=reading, report=report)
     report(f"{counted(added.times_added, 'time')} added, {added.times_present} there already")
     found = open_observations(path, times=wanted)

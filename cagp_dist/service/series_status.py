@@ -9,15 +9,14 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.service.day_records import FailedDay, failed_days
+from cagp_dist.service.day_records import DayRecords, FailedDay
 from cagp_dist.service.disk import folder_bytes
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted
 
-SHOWN = 10
-"""Days of a kind that are listed; the others are counted."""
+SHOWN = 10  # days of a kind that are listed; the others are counted
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class SeriesStatus:
 
     done: Times  # (T,) in the series, ascending
     preliminary: Times  # of these, those of preliminary observations (ERA5T)
-    missing: Times  # between the first and the last, at the usual step, in neither the series nor `failed`
+    missing: Times  # planned by a pass, and in neither the series nor `failed`
     failed: tuple[FailedDay, ...]
     drift: DriftOfSeries | None  # none without a series
     runs: int
@@ -40,7 +39,7 @@ class SeriesStatus:
         if self.preliminary.size:
             found.append(f"preliminary  {_some(self.preliminary)}")
         found.append(f"missing      {_some(self.missing)}")
-        found.append(f"failed       {counted(len(self.failed), 'time')}")
+        found.append(f"failed       {counted(len(self.failed), 'day')}")
         found += [f"  {day.line()}" for day in self.failed]
         if self.drift is not None:
             found.append(f"error bars   {self.drift.line()}")
@@ -53,7 +52,7 @@ def status_of(root: Path) -> SeriesStatus:
     """Look at an output folder; nothing is changed."""
     if not root.is_dir():
         raise ConfigurationError(f"there is no folder {root}; expected the output folder of a job.")
-    version, failed = series.current_version(root), tuple(failed_days(root))
+    version, records = series.current_version(root), DayRecords.read(root)
     done: Times = np.empty(0, dtype="datetime64[ns]")
     preliminary, drift = done, None
     if version is not None:
@@ -62,26 +61,17 @@ def status_of(root: Path) -> SeriesStatus:
             if series.IS_PRELIMINARY in scores:
                 preliminary = done[scores[series.IS_PRELIMINARY].values == 1]
         drift = drift_of_series(root)
-    known = np.union1d(done, np.array([day.time for day in failed], dtype="datetime64[ns]"))
+    planned = np.array(sorted(records.planned), dtype="datetime64[ns]")
     return SeriesStatus(
         done,
         preliminary,
-        np.setdiff1d(_every(done), known),
-        failed,
+        np.setdiff1d(planned, np.union1d(done, records.times())),
+        tuple(records.failed[what] for what in sorted(records.failed)),
         drift,
         sum(1 for _ in (root / "runs").glob("*.zarr")),
         folder_bytes(root),
         shutil.disk_usage(root).free,
     )
-
-
-def _every(done: Times) -> Times:
-    """Give all times from the first to the last at the step that is most common."""
-    if done.size < 3:
-        return done
-    steps, counts = np.unique(np.diff(done), return_counts=True)
-    step = steps[np.argmax(counts)]
-    return np.asarray(np.arange(done[0], done[-1] + step, step))
 
 
 def _some(times: Times) -> str:

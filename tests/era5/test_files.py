@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import _decode
+from cagp_dist.era5 import _decode, local_files
 from cagp_dist.era5 import local_files as files
 from cagp_dist.era5.canonical import canonical, observation_points
-from cagp_dist.era5.local_files import open_file
+from cagp_dist.era5.local_files import file_times, open_file
 from cagp_dist.era5.sniff import FileKind, file_kind
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError
@@ -87,6 +87,24 @@ def test_grib_times_are_found_by_their_headers(write, scratch):
     assert field.t2m.shape == (2, 241, 480)
     assert 206.9 < field.t2m.min() < 207.0
     assert 316.0 < field.t2m.max() < 316.1
+
+
+@in_this_process
+def test_all_times_of_a_file_are_listed_whichever_are_asked_for(write, scratch, monkeypatch):
+    days = ["2020-01-01", "2020-01-02"]
+    paths = [write(grib([f"{day}T00:00", f"{day}T12:00"]), f"{day}.grib") for day in days]
+    address = os.fspath(paths[0].parent / "*.grib")
+    for time in ("2020-01-01T12", "2020-01-01T00", "2020-01-02T12"):
+        field = open_file(address, times=[time], scratch=scratch)
+        assert field.time.values.tolist() == [np.datetime64(time, "ns").astype(int)]
+        held = paths[0] if time.startswith(days[0]) else paths[1]
+        assert field.attrs["source_sha256"] == hashlib.sha256(held.read_bytes()).hexdigest()
+    assert file_times(address, scratch=scratch).size == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(local_files, "run_child", None)
+        assert file_times(address, scratch=scratch).size == 4
+    paths[1].write_bytes(grib([f"{days[1]}T06:00"]))
+    assert file_times(address, scratch=scratch).size == 3
 
 
 @pytest.mark.parametrize(

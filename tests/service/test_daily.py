@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.era5 import local_files
-from cagp_dist.errors import ArgumentError, ConfigurationError, NotReadyError, StoreError
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError, NotReadyError, StoreError
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
-from cagp_dist.service.day_records import failed_days
+from cagp_dist.service.day_records import DayRecords
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
@@ -343,30 +343,41 @@ def test_a_damaged_series_is_named(begun, tmp_path):
 
 
 def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_path, monkeypatch):
+    missing, error = True, DataError("not what it says it is")
 
     def run(job, original=running.run, **settings):
         if missing and job.observations.listed_times[0].startswith(DAYS[0]):
-            raise NotReadyError("not there yet")
+            raise error
         return original(job, **settings)
+
+    def failed():
+        return list(DayRecords.read(tmp_path / "out").failed.values())
 
     monkeypatch.setattr("cagp_dist.service.daily.run", run)
     shutil.rmtree(tmp_path / "out")
-    missing, now = True, dt.datetime(2020, 1, 3, tzinfo=dt.UTC)
+    now, hour = dt.datetime(2020, 1, 3, tzinfo=dt.UTC), dt.timedelta(hours=1)
     job = begun(times=ALL)
     late, done = daily(job, now=now)
-    assert late.failed.kind == "source missing"
-    assert "not there yet" in late.line()
+    assert late.failed.kind == "refused"
+    assert "not what it says" in late.line()
     assert (done.status.ok, done.version) == (True, 1)
     (again, _), (waiting, _) = daily(job, now=now), daily(job, now=now)
     assert (again.failed.tries, again.waits, waiting.waits) == (2, False, True)
-    (third, _) = daily(job, now=now + dt.timedelta(hours=1))
-    (waiting, _) = daily(job, now=now + dt.timedelta(hours=2.9))
+    (third, _) = daily(job, now=now + hour)
+    (waiting, _) = daily(job, now=now + 2.9 * hour)
     assert (third.failed.tries, waiting.waits) == (3, True)
-    assert failed_days(tmp_path / "out") == [third.failed]
+    assert failed() == [third.failed]
+    mended = begun(times=ALL, solver={"name": "cholesky"})
+    other = next(daily(mended, now=now))
+    assert (other.failed.tries, other.waits) == (4, False), "a job that was mended does not wait"
+    error = NotReadyError("not there yet")
+    for _ in range(2):
+        late = next(daily(mended, now=now, retry=True))
+    assert (late.failed.kind, late.failed.again) == ("source missing", now.isoformat()), "data come any hour"
     missing = False
-    (found, _) = daily(job, now=now, retry=True)
-    assert (found.version, found.failed) == (2, None)
-    assert not failed_days(tmp_path / "out")
+    found = list(daily(begun(times=[DAYS[1]]), now=now, retry=True))
+    assert [str(day.time)[:10] for day in found] == DAYS[:2], "a day that is listed no more is filled, too"
+    assert not failed()
     assert [str(time)[:10] for time in opened(tmp_path, "map").time.values] == DAYS[:2]
 
 
@@ -376,10 +387,12 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
     (tmp_path / "files").mkdir()
     for index, day in enumerate(DAYS):
         field.isel(time=[index]).to_netcdf(tmp_path / f"files/{day}.nc", engine="h5netcdf")
-    whole = (tmp_path / f"files/{DAYS[1]}.nc").read_bytes()
-    (tmp_path / f"files/{DAYS[1]}.nc").write_bytes(whole[:2000])
+    damaged = tmp_path / f"files/{DAYS[1]}.nc"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:2000])
+    times = {"from": DAYS[0], "to": DAYS[3], "every": "1d"}
     text = job_text(
-        observations={"source": f"file:{tmp_path}/files/*.nc", "times": {"from": DAYS[0], "to": DAYS[3]}},
+        observations={"source": f"file:{tmp_path}/files/*.nc", "times": times},
         design={"train": random_points(200), "test": random_points(40, seed=1), "map": map_grid(30.0)},
         output={"root": tmp_path / "out", "keep_weights": True},
     )
@@ -387,23 +400,27 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
 
     def cagp(*arguments):
         found = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        return found.exit_code, found.stdout
+        return found.exit_code, found.stdout, found.stderr
 
-    code, said = cagp("daily", tmp_path / "job.toml", "--log", "json")
-    assert code == 0, said
-    assert [line[:10] for line in said.splitlines()] == [DAYS[0], DAYS[2], DAYS[3]]
-    code, said = cagp("status", tmp_path / "out")
-    assert code == 0
-    assert f"1 time: {DAYS[1]}" in said
+    code, said, notes = cagp("daily", tmp_path / "job.toml", "--log", "json")
+    assert code == 6, (said, notes)
+    assert [line[:18] for line in said.splitlines() if line.startswith("failed")] == [f"failed: {DAYS[1]}"]
+    assert sum(line.startswith(tuple(DAYS)) for line in said.splitlines()) == 3
+    assert "is not what it was" not in notes
+    code, said, _ = cagp("status", tmp_path / "out")
+    assert code == 6
+    assert f"{DAYS[1]}T00:00:00: damaged, tried 1 time," in said
     assert "3 times, newest" in said
-    (tmp_path / f"files/{DAYS[1]}.nc").unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_files, "run_child", None)  # files that have not changed are not opened
+        damaged.unlink()
         assert cagp("daily", tmp_path / "job.toml", "--dry-run")[1].count("in the series, of run") == 3
-    (tmp_path / f"files/{DAYS[1]}.nc").write_bytes(whole)
-    code, said = cagp("daily", tmp_path / "job.toml", "--times", f"{DAYS[1]}..{DAYS[1]}")
+    damaged.write_bytes(whole)
+    code, said, _ = cagp("daily", tmp_path / "job.toml", "--times", f"{DAYS[1]}..{DAYS[1]}")
     assert (code, said[:10]) == (0, DAYS[1])
-    assert "missing      0 times" in cagp("status", tmp_path / "out")[1]
+    code, said, _ = cagp("status", tmp_path / "out")
+    assert code == 0
+    assert "missing      0 times" in said
 
 
 @pytest.mark.exhaustive
