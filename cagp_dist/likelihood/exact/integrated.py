@@ -79,8 +79,6 @@ def way_of(asked: str) -> str:
     return "integrate" if asked == "integrated" else asked
 
 
-"""What is done with numbers that are not given."""
-
 FLAT = 0.5  # Standard error of the logarithm of a number from which on it is better integrated over
 ROUNDING = 1e-6  # Part of its prior variance by which rounding may leave a variance below zero
 
