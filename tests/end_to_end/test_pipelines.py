@@ -78,7 +78,7 @@ def test_ingest_then_regress(job, tmp_path, capsys, caplog):
     np.testing.assert_allclose(test.t2m_std.values[0], np.sqrt(variance), rtol=1e-9)
 
 
-def test_daily_says_what_became_of_each_time(job, tmp_path, capsys, monkeypatch, caplog):
+def test_daily_says_what_became_of_each_time(job, tmp_path, capsys):
     assert load("daily")([job]) == 0
     assert capsys.readouterr().out == "2020-01-01T00:00: exact, in version 1 of the series\n"
     assert load("daily")([job]) == 0
@@ -86,7 +86,13 @@ def test_daily_says_what_became_of_each_time(job, tmp_path, capsys, monkeypatch,
     assert xr.open_zarr(tmp_path / "out" / "series.zarr", group="scores").sizes["time"] == 1
     with output_lock(tmp_path / "out"):
         assert load("daily")([job]) == 75
-    assert "is in use by" in caplog.text
+    assert "is in use by" in capsys.readouterr().err
+    assert load("daily")([]) == 2
+    assert load("daily")([str(tmp_path / "none.toml")]) == 2
+    assert "there is no job file" in capsys.readouterr().err
+    Path(job).write_text(text_of(tmp_path).replace("field.zarr", "none.zarr"))
+    assert load("daily")([job, "--log", "json"]) == 6
+    assert "failed: 2020-01-01T00:00:00: refused" in capsys.readouterr().out
 
 
 @pytest.mark.exhaustive
@@ -125,7 +131,7 @@ def test_fit_exits_with_3_when_it_does_not_end_well(job, capsys, monkeypatch, ca
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("name", ["ingest", "regress", "fit", "calibrate", "daily"])
+@pytest.mark.parametrize("name", ["ingest", "regress", "fit", "calibrate"])
 def test_mistakes_have_their_exit_codes(name, job, tmp_path, caplog):
     main = load(name)
     assert main([]) == 2
