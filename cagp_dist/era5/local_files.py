@@ -42,16 +42,13 @@ def open_file(
     address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
 ) -> xr.Dataset:
     """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
-    paths, available = files_at(address), None
-    if (wanted := selection.get("times")) is not None and len(paths) > 1:
-        available, holding = _holding(paths, parse_times(wanted), scratch, selection)
-        paths = holding or paths[:1]
-    parts, found = _decode(paths, scratch, selection)
+    paths, wanted = files_at(address), selection.get("times")
+    if wanted is not None and len(paths) > 1:
+        available, paths = _holding(paths, parse_times(wanted), scratch, selection)
+        _check_times(available, wanted, address)
+    parts, available = _decode(paths, scratch, selection)
     if wanted is not None:
-        try:
-            time_positions(found if available is None else available, parse_times(wanted))
-        except DataError as error:
-            raise DataError(f"{os.fspath(address)}: {error}") from error
+        _check_times(available, wanted, address)
     field = parts[0] if len(parts) == 1 else joined_times(parts)
     digests = [file_sha256(path) for path in paths]
     field.attrs |= {
@@ -59,6 +56,14 @@ def open_file(
         "source_sha256": digests[0] if len(paths) == 1 else joint_sha256(digests),
     }
     return field
+
+
+def _check_times(available: Times, wanted: Sequence[str], address: str | os.PathLike[str]) -> None:
+    """Raise `DataError` unless all wanted times are there."""
+    try:
+        time_positions(available, parse_times(wanted))
+    except DataError as error:
+        raise DataError(f"{os.fspath(address)}: {error}") from error
 
 
 def file_times(
