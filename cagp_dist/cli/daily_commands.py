@@ -1,17 +1,19 @@
 """Commands of a service: `cagp daily` and `cagp status`."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cagp_dist.cli.display import reported_errors
-from cagp_dist.cli.logs import LogFormat, MetricsOption, log_of, reported
-from cagp_dist.cli.options import Debug, Insecure, JobFile, Scheduler, Times, examples
+from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
+from cagp_dist.cli.options import Debug, Insecure, JobFile, Scheduler, examples
+from cagp_dist.cli.options import Times as TimesOption
 
 if TYPE_CHECKING:
-    import numpy as np
+    from cagp_dist.arrays import Times
+    from cagp_dist.service.day_records import FailedDay
 
 DAILY_EXAMPLES = examples(
     "cagp daily job.toml",
@@ -26,7 +28,7 @@ SOME_FAILED = 6
 
 def daily_command(
     job: JobFile,
-    times: Times = None,
+    times: TimesOption = None,
     retry: Annotated[
         bool,
         typer.Option("--retry", help="Try all days that have failed, those that wait, too."),
@@ -36,14 +38,7 @@ def daily_command(
     ] = False,
     scheduler: Scheduler = None,
     insecure: Insecure = False,
-    log: Annotated[
-        LogFormat,
-        typer.Option(
-            "--log",
-            "--log-format",
-            help="Progress on standard error as text, or as lines of JSON.",
-        ),
-    ] = LogFormat.TEXT,
+    log_format: LogFormatOption = LogFormat.TEXT,
     metrics: MetricsOption = None,
     debug: Debug = False,
 ) -> None:
@@ -53,45 +48,56 @@ def daily_command(
     often. Exit code 0: all days are done; 75: some have no data yet; 6: some have failed (`cagp status OUT`
     lists them).
     """
-    from cagp_dist.errors import NotReadyError
     from cagp_dist.service.daily import daily, planned_times
-    from cagp_dist.service.day_records import NOT_READY
     from cagp_dist.service.events import Event
     from cagp_dist.service.jobfile.config import load_job, with_scheduler, with_times
 
-    with reported(job=job, metrics=metrics, log_format=log, debug=debug) as gathered, log_of(log) as display:
+    with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
         loaded = load_job(job)
         loaded = with_scheduler(
             loaded if times is None else with_times(loaded, times), scheduler, insecure=insecure
         )
+        failed: list[FailedDay] = []
+        with log_of(log_format) as display:
 
-        def observe(event: Event) -> None:
-            gathered(event)
-            display(event)
+            def observe(event: Event) -> None:
+                gathered(event)
+                display(event)
 
-        if dry_run:
-            _, moments, damaged = planned_times(loaded, observe=observe, locked=False)
-            _list(loaded.root, moments, damaged)
-            return
-        kinds = set()
-        for day in daily(loaded, observe=observe, retry=retry):
-            typer.echo(day.line())
-            if day.failed is not None:
-                kinds.add(day.failed.kind)
-        if kinds:
-            raise typer.Exit(NotReadyError.exit_code if kinds == {NOT_READY} else SOME_FAILED)
+            if dry_run:
+                _, moments, damaged = planned_times(loaded, observe=observe, locked=False)
+                _list(loaded.root, moments, damaged)
+                return
+            for day in daily(loaded, observe=observe, retry=retry):
+                typer.echo(day.line())
+                if day.failed is not None:
+                    failed.append(day.failed)
+        _leave(failed)
 
 
-def _list(root: Path, times: "np.ndarray", damaged: Iterable[str]) -> None:
-    """Print the days of a job, and what stands of them."""
+def _leave(failed: Collection["FailedDay"], *, missing: bool = False) -> None:
+    """Leave with the exit code of these failures, if there are any."""
+    from cagp_dist.errors import NotReadyError
+    from cagp_dist.service.day_records import NOT_READY
+
+    if missing or any(day.kind != NOT_READY for day in failed):
+        raise typer.Exit(SOME_FAILED)
+    if failed:
+        raise typer.Exit(NotReadyError.exit_code)
+
+
+def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
+    """Print the days that a pass would look at, and what stands of them."""
+    import numpy as np
+
     from cagp_dist.service.day_records import DayRecords, written_day
     from cagp_dist.store.series import run_in_series
 
-    for path in damaged:
-        typer.echo(f"{path}: its times cannot be read")
-    failed = DayRecords.read(root).failed
-    for time in times:
-        day, run = failed.get(written_day(time)), run_in_series(root, time)
+    for error in damaged.values():
+        typer.echo(f"left out: {error}")
+    records = DayRecords.read(root)
+    for time in np.union1d(times, records.times()):
+        day, run = records.failed.get(written_day(time)), run_in_series(root, time)
         if day is not None:
             typer.echo(f"failed before: {day.line()}")
         else:
@@ -104,8 +110,8 @@ def status_command(
 ) -> None:
     """Say what stands in an output folder: days done, failed, missing and preliminary, drift, disk and runs.
 
-    Missing are days that a pass has planned and that are neither done nor failed.
-    Exit code 6: some days have failed.
+    Missing are days that a pass has planned and has not come to. Exit code 6: some days have failed or are
+    missing; 75: the data of all that have failed are not there yet.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.series_status import status_of
@@ -113,5 +119,4 @@ def status_command(
         found = status_of(root)
         for line in found.lines():
             typer.echo(line)
-        if found.failed:
-            raise typer.Exit(SOME_FAILED)
+        _leave(found.failed, missing=found.missing.size > 0)

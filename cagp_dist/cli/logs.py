@@ -29,6 +29,7 @@ LogFormatOption = Annotated[
     LogFormat,
     typer.Option(
         "--log-format",
+        "--log",
         help="Progress on standard error as lines for people, or as one line of JSON per event.",
     ),
 ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import Selection
+from cagp_dist.errors import DamagedFileError
 from cagp_dist.store.atomic_files import replacing
 
 FOLDER = "times-of-files"
@@ -61,11 +62,13 @@ def times_listed(
     for path, listing in zip(unknown, read(unknown) if unknown else (), strict=True):
         found[os.fspath(path.absolute())] = [versions[os.fspath(path.absolute())], listing]
     if unknown:
-        # not what could not be read, is gone, or has changed meanwhile
+        # not what is gone or has changed meanwhile, nor what another try may read
         good = {
             name: entry
             for name, entry in {**known, **found}.items()
-            if entry[1]["error"] is None and entry[0] is not None and entry[0] == _version(Path(name))
+            if entry[0] is not None
+            and entry[0] == _version(Path(name))
+            and (entry[1]["error"] is None or entry[1]["error"][0] == DamagedFileError.__name__)
         }
         # a folder that cannot be written costs time, no more
         with suppress(OSError), replacing(kept) as draft:

@@ -34,6 +34,17 @@ DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global
 SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
 BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
 
+LISTED_FILES = 64  # whose times one child process lists, in `DECODE_SECONDS`
+
+DATA_SUFFIXES = (
+    ".nc",
+    ".nc4",
+    ".grib",
+    ".grib2",
+    ".grb",
+    ".grb2",
+)  # what is wrong there is said when it is read
+
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 
@@ -75,7 +86,7 @@ def file_times(
 ) -> Times:
     """List the times that a file, or files together, have; no value of their field is decoded.
 
-    A file that cannot be read is an error, or is told to ``damaged`` and left out.
+    A file that cannot be read is an error, or is told to ``damaged`` and left out where others have times.
     """
     return _available(_listed(files_at(address), scratch, selection), selection, damaged)
 
@@ -92,7 +103,7 @@ def _holding(
 
 
 def _left_out(path: str, error: DataError) -> None:
-    logger.warning("%s is left out, the times that are wanted are in other files: %s", path, error)
+    logger.warning("a file is left out, the times that are wanted are in others: %s", error)
 
 
 def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listed]:
@@ -100,6 +111,9 @@ def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[
     everything: Selection = {**selection, "times": None}
 
     def read(unknown: Sequence[Path]) -> list[Listing]:
+        if len(unknown) > LISTED_FILES:
+            starts = range(0, len(unknown), LISTED_FILES)
+            return [each for start in starts for each in read(unknown[start : start + LISTED_FILES])]
         try:
             with _decoder(unknown, scratch, everything, times_only=True) as folder:
                 found: list[Listing] = json.loads((folder / "listed.json").read_text())
@@ -108,7 +122,7 @@ def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[
             if len(unknown) > 1:
                 half = len(unknown) // 2
                 return read(unknown[:half]) + read(unknown[half:])
-            return [{"times": [], "names": [], "error": (DamagedFileError.__name__, str(error))}]
+            return [{"times": [], "names": [], "error": (DataError.__name__, str(error))}]
 
     return times_listed(paths, scratch=scratch, selection=selection, read=read)
 
@@ -117,13 +131,13 @@ def _available(
     found: Sequence[Listed], selection: Selection, damaged: Callable[[str, DataError], None] | None
 ) -> Times:
     """All times that files have; a file that could not be read is told, or raised."""
+    times = np.unique(np.concatenate([each.times for each in found]))
     for each in found:
         if (failed := each.listing["error"]) is not None:
             error = told_error(*failed, what=str(each.path))
-            if damaged is None or not isinstance(error, DataError) or len(found) == 1:
+            if damaged is None or not isinstance(error, DataError) or times.size == 0:
                 raise error
             damaged(str(each.path), error)
-    times = np.unique(np.concatenate([each.times for each in found]))
     if times.size == 0:
         absent = explain_absent(
             selection.get("variable", "t2m"),
@@ -156,7 +170,8 @@ def _files_at(address: str) -> Sequence[Path]:
             f"relative to {Path.cwd()}, and ** stands for folders of any depth."
         )
     for each in files:
-        check_file(each)
+        if each.suffix not in DATA_SUFFIXES:
+            check_file(each)
     return files
 
 
@@ -167,7 +182,8 @@ def _files_in(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.name.startswith("."):
             try:
-                check_file(path)
+                if path.suffix not in DATA_SUFFIXES:
+                    check_file(path)
                 files.append(path)
             except DataError:
                 others.append(path)
@@ -225,7 +241,7 @@ def _decoder(
     with scratch_folder(scratch) as name:
         absolute = [str(path.absolute()) for path in paths]
         job = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
-        run_child(job, what, DECODE_SECONDS * len(paths))
+        run_child(job, what, DECODE_SECONDS * (1 if times_only else len(paths)))
         yield Path(name)
 
 

@@ -11,6 +11,8 @@ def nearest_preceding(X: Array, centres: Array, ranks: Indices, count: int, *, w
 
     found = np.full((len(centres), count), -1, dtype=np.intp)
     upper = len(X)
+    # The tree of the first ``upper`` points is asked by ranks in its last quarter: three quarters of it or
+    # more come before them, so that of 4/3 count neighbours, and some for chance, count do.
     while upper > 0 and count > 0:
         lower = upper * 3 // 4 if upper > 2 * count else 0
         asked = np.flatnonzero((ranks > lower) & (ranks <= upper))

@@ -22,6 +22,7 @@ from cagp_dist.mapping import Status
 from cagp_dist.service.day_records import (
     DAMAGED,
     NOT_CONVERGED,
+    WAIT_SECONDS,
     DayRecords,
     FailedDay,
     fault_of,
@@ -78,13 +79,15 @@ def daily(
     root, digest = job.root, text_sha256(job.text)[:16]
     job, times, damaged = planned_times(job, observe=observe)
     at = (now or dt.datetime.now(dt.UTC)).isoformat(timespec="seconds")
-    unread = [FailedDay(path, DAMAGED, str(error), 1, at, digest) for path, error in damaged.items()]
+    unread = [
+        FailedDay(path, DAMAGED, str(error), 1, at, digest, is_file=True) for path, error in damaged.items()
+    ]
     for file in note_planned(root, times, unread):
         yield Day(None, failed=file)
-    failed = DayRecords.read(root)
-    for time in np.union1d(times, failed.times()):
+    records = DayRecords.read(root)
+    for time in np.union1d(times, records.times()):
         moment = now or dt.datetime.now(dt.UTC)
-        before = failed.failed.get(written_day(time))
+        before = records.failed.get(written_day(time))
         if before is not None and not (retry or before.due(moment, digest)):
             yield Day(time, failed=before, waits=True)
             continue
@@ -129,7 +132,7 @@ def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
         raise _DayError(error) from error
     if outcome.path is None:
         return Day(time, outcome.status)
-    with output_lock(root):
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
         found = append_run(root, outcome.path)
     return Day(time, outcome.status, found.version, found.replaced)
 

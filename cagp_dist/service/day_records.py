@@ -1,4 +1,4 @@
-"""Days of a job: those that were planned, and of those that failed why, how often and when they are due.
+"""Days of a job that are not done: why they failed, how often, and when they are due.
 
 They lie in ``OUT/days.json``. A file whose times cannot be read stands there by its path.
 """
@@ -6,8 +6,7 @@ They lie in ``OUT/days.json``. A file whose times cannot be read stands there by
 import datetime as dt
 import json
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,8 @@ FILE = "days.json"
 
 NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED = "not converged", "source missing", "damaged", "refused"
 
+WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothing is lost
+
 LONGEST_WAIT_HOURS = 24.0  # the second try is in the next pass, the third an hour later, and so on, doubled
 
 
@@ -35,6 +36,7 @@ class FailedDay:
     tries: int
     again: str  # ISO 8601, UTC: not tried before, unless asked to
     job: str  # digest of the job that failed: a job that was mended does not wait
+    is_file: bool = False
 
     def line(self) -> str:
         """Say it in one line."""
@@ -46,9 +48,7 @@ class FailedDay:
     @property
     def time(self) -> np.datetime64 | None:
         """The time; None of a file."""
-        with suppress(ValueError):
-            return np.datetime64(self.what, "ns")
-        return None
+        return None if self.is_file else np.datetime64(self.what, "ns")
 
     def due(self, now: dt.datetime, job: str) -> bool:
         """Whether it may be tried, by a job of this digest."""
@@ -70,7 +70,7 @@ def written_day(time: np.datetime64) -> str:
 class DayRecords:
     """The days of an output folder."""
 
-    planned: set[str] = field(default_factory=set)
+    planned: set[str] = field(default_factory=set)  # by some pass, and not done yet
     failed: dict[str, FailedDay] = field(default_factory=dict)
 
     @classmethod
@@ -88,50 +88,49 @@ class DayRecords:
             ) from error
 
     def times(self) -> Times:
-        """List the times of the failed days, ascending."""
-        found = [day.time for day in self.failed.values() if day.time is not None]
-        return np.unique(np.array(found, dtype="datetime64[ns]"))
+        """List the times that are still to be done, failed ones among them, ascending."""
+        failed = {what for what, day in self.failed.items() if not day.is_file}
+        return np.array(sorted(self.planned | failed), dtype="datetime64[ns]")
 
 
 def note_planned(root: Path, times: Times, damaged: Sequence[FailedDay]) -> list[FailedDay]:
     """Record which times were planned, and which files could not be read for it, in place of those before."""
-    with output_lock(root):
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
         records = DayRecords.read(root)
-        before = {what: day for what, day in records.failed.items() if day.time is None}
-        for what in before:
-            del records.failed[what]
+        before = {what: day for what, day in records.failed.items() if day.is_file}
+        found = [_once_more(before.get(day.what), day) for day in damaged]
+        kept = {what: day for what, day in records.failed.items() if not day.is_file}
+        records.failed = kept | {day.what: day for day in found}
         records.planned |= set(map(written_day, times))
-        found = [_again(before.get(day.what), day, hours=0.0) for day in damaged]
-        records.failed |= {day.what: day for day in found}
         _write(root, records)
     return found
 
 
 def note_failed(root: Path, day: FailedDay) -> FailedDay:
     """Record that a day has failed, once more perhaps; its ``again`` is now, and is put off."""
-    with output_lock(root):
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
         records = DayRecords.read(root)
-        before = records.failed.get(day.what)
-        tries = 1 if before is None else before.tries + 1
-        wait = 0.0 if tries == 1 or day.kind == NOT_READY else min(LONGEST_WAIT_HOURS, 2.0 ** (tries - 2))
-        found = _again(before, day, hours=wait)
+        found = _once_more(records.failed.get(day.what), day)
+        if found.tries > 1 and day.kind != NOT_READY:
+            hours = min(LONGEST_WAIT_HOURS, 2.0 ** (found.tries - 2))
+            again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=hours)
+            found = replace(found, again=again.isoformat(timespec="seconds"))
         records.failed[day.what] = found
         _write(root, records)
     return found
 
 
 def note_done(root: Path, time: np.datetime64) -> None:
-    """Forget that a time has failed."""
-    with output_lock(root):
+    """Record that a time is done."""
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
         records = DayRecords.read(root)
-        if records.failed.pop(written_day(time), None) is not None:
-            _write(root, records)
+        records.planned.discard(written_day(time))
+        records.failed.pop(written_day(time), None)
+        _write(root, records)
 
 
-def _again(before: FailedDay | None, day: FailedDay, *, hours: float) -> FailedDay:
-    again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=hours)
-    tries = 1 if before is None else before.tries + 1
-    return FailedDay(**{**asdict(day), "tries": tries, "again": again.isoformat(timespec="seconds")})
+def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
+    return day if before is None else replace(day, tries=before.tries + 1)
 
 
 def _write(root: Path, records: DayRecords) -> None:

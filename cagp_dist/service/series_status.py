@@ -39,7 +39,9 @@ class SeriesStatus:
         if self.preliminary.size:
             found.append(f"preliminary  {_some(self.preliminary)}")
         found.append(f"missing      {_some(self.missing)}")
-        found.append(f"failed       {counted(len(self.failed), 'day')}")
+        files = sum(day.is_file for day in self.failed)
+        beside = f", {counted(files, 'file')} that cannot be read" if files else ""
+        found.append(f"failed       {counted(len(self.failed) - files, 'day')}{beside}")
         found += [f"  {day.line()}" for day in self.failed]
         if self.drift is not None:
             found.append(f"error bars   {self.drift.line()}")
@@ -62,10 +64,13 @@ def status_of(root: Path) -> SeriesStatus:
                 preliminary = done[scores[series.IS_PRELIMINARY].values == 1]
         drift = drift_of_series(root)
     planned = np.array(sorted(records.planned), dtype="datetime64[ns]")
+    failed = np.array(
+        [day.time for day in records.failed.values() if not day.is_file], dtype="datetime64[ns]"
+    )
     return SeriesStatus(
         done,
         preliminary,
-        np.setdiff1d(planned, np.union1d(done, records.times())),
+        np.setdiff1d(planned, np.union1d(done, failed)),
         tuple(records.failed[what] for what in sorted(records.failed)),
         drift,
         sum(1 for _ in (root / "runs").glob("*.zarr")),

@@ -390,6 +390,7 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
     damaged = tmp_path / f"files/{DAYS[1]}.nc"
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:2000])
+    (tmp_path / "files/empty.nc").write_bytes(b"")
     times = {"from": DAYS[0], "to": DAYS[3], "every": "1d"}
     text = job_text(
         observations={"source": f"file:{tmp_path}/files/*.nc", "times": times},
@@ -402,11 +403,20 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
         found = CliRunner().invoke(app, [str(argument) for argument in arguments])
         return found.exit_code, found.stdout, found.stderr
 
-    code, said, notes = cagp("daily", tmp_path / "job.toml", "--log", "json")
-    assert code == 6, (said, notes)
-    assert [line[:18] for line in said.splitlines() if line.startswith("failed")] == [f"failed: {DAYS[1]}"]
-    assert sum(line.startswith(tuple(DAYS)) for line in said.splitlines()) == 3
+    code, said, notes = cagp(
+        "daily", tmp_path / "job.toml", "--times", f"{DAYS[0]}..{DAYS[3]}", "--log", "json"
+    )
+    assert code == 6, said
+    lines = said.splitlines()
+    unread = [str(damaged), str(tmp_path / "files/empty.nc")]
+    assert [line.split(": ")[1] for line in lines if line.startswith("failed")] == unread
+    assert [line[:10] for line in lines if line.startswith(tuple(DAYS))] == [DAYS[0], *DAYS[2:]]
     assert "is not what it was" not in notes
+    assert '"event": "error"' not in notes
+    assert "0 days, 2 files that cannot be read" in cagp("status", tmp_path / "out")[1]
+    code, said, _ = cagp("daily", tmp_path / "job.toml")  # by its rule there is a time of that day
+    assert (code, said.count("in the series already")) == (6, 3)
+    assert f"failed: {DAYS[1]}T00:00:00: damaged, tried 1 time," in said
     code, said, _ = cagp("status", tmp_path / "out")
     assert code == 6
     assert f"{DAYS[1]}T00:00:00: damaged, tried 1 time," in said
@@ -416,6 +426,7 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
         damaged.unlink()
         assert cagp("daily", tmp_path / "job.toml", "--dry-run")[1].count("in the series, of run") == 3
     damaged.write_bytes(whole)
+    (tmp_path / "files/empty.nc").unlink()
     code, said, _ = cagp("daily", tmp_path / "job.toml", "--times", f"{DAYS[1]}..{DAYS[1]}")
     assert (code, said[:10]) == (0, DAYS[1])
     code, said, _ = cagp("status", tmp_path / "out")

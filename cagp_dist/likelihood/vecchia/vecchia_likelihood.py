@@ -38,11 +38,7 @@ from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, Handle, single_threaded_blas
 from cagp_dist.text import bytes_text, counted
 
-TASK_GROUPS = 16
-"""Groups of a task, at most: some ten milliseconds."""
-
-STACK = 16
-"""Groups that are worked out at once, so that threads do not wait for each other's Python."""
+TASK_GROUPS = 16  # worked out at once, in some ten milliseconds: threads do not wait for each other's Python
 
 
 class VecchiaLikelihood(ModelLikelihood):
@@ -161,11 +157,9 @@ def piece_sums(model: UnitModel, piece: VecchiaPiece, scale: float, coefficients
         alike.setdefault((group.members.size, group.before), []).append(group)
     total: Array = np.zeros(())
     for (_, before), groups in alike.items():
-        for start in range(0, len(groups), STACK):
-            some = groups[start : start + STACK]
-            members = np.array([group.members for group in some])
-            sums = _stack_sums(model, piece, members, before, scale, coefficients, curved)
-            total = total + np.array([[group.weight, group.beyond] for group in some]).T @ sums
+        members = np.array([group.members for group in groups])
+        sums = _stack_sums(model, piece, members, before, scale, coefficients, curved)
+        total = total + np.array([[group.weight, group.beyond] for group in groups]).T @ sums
     return total
 
 
@@ -235,5 +229,5 @@ def _transposed(stack: Array) -> Array:
 def vecchia_bytes(points: int, *, columns: int, numbers: int, workers: int) -> int:
     """Bytes of an evaluation: points and fields of all tasks, and for each worker the matrices of a group."""
     m = GROUP + NEIGHBOURS
-    own = STACK * (2 * m * m + m * (4 * columns + 3 * GROUP * numbers))
+    own = TASK_GROUPS * (2 * m * m + m * (4 * columns + 3 * GROUP * numbers))
     return DOUBLE * (points * columns + workers * own)
