@@ -132,19 +132,8 @@ class RingFilter:
     def updated(self, state: RingState | None, hour: float, field: ArrayLike) -> RingState:
         """State after the field (P, Q) of an hour, without its prior mean; of the first hour from None."""
         before = self._before(state, hour)
-        transition = self._transition(hour - before.hour)
         values = self._checked(field, self.rings.grid.shape)[None]
-        columns, weights = self._split(values), self._split(before.weights)
-        covariances = self._by_sector(before.covariance)
-        found = self._each(
-            update_range,
-            lambda first, last: (
-                [part[first:last] for part in weights],
-                [part[:, :, first:last] for part in covariances],
-                [part[first:last] for part in columns],
-                transition,
-            ),
-        )
+        found = self._each(update_range, self._news(before, hour, values))
         wavenumbers = self.rings.wavenumbers
         sectors = range(len(wavenumbers.sizes))
         new = wavenumbers.join([np.concatenate([part[i][0] for part in found]) for i in sectors])
@@ -305,20 +294,25 @@ class RingFilter:
         variance[mask] = np.diagonal(covariance) - self.rings.noise_by_latitude[places.rows]
         return mean.flat[index], np.maximum(variance.flat[index], 0.0)
 
+    def _news(
+        self, before: RingState, hour: float, values: Array
+    ) -> Callable[[int, int], tuple[object, ...]]:
+        """Give what a range of wavenumbers takes to compare fields (1, P, Q) with the state before them."""
+        transition = self._transition(hour - before.hour)
+        columns, weights = self._split(values), self._split(before.weights)
+        covariances = self._by_sector(before.covariance)
+        return lambda first, last: (
+            [part[first:last] for part in weights],
+            [part[:, :, first:last] for part in covariances],
+            [part[first:last] for part in columns],
+            transition,
+        )
+
     def _innovation(self, before: RingState, hour: float, values: Array) -> tuple[Array, Array]:
         """``G^-1 b`` (P, Q) of what was not expected of a field, and the diagonal of ``G^-1`` (P,)."""
-        wavenumbers, transition = self.rings.wavenumbers, self._transition(hour - before.hour)
-        columns, weights = self._split(values[None]), self._split(before.weights)
-        covariances, counts = self._by_sector(before.covariance), wavenumbers.weights
+        wavenumbers, news = self.rings.wavenumbers, self._news(before, hour, values[None])
         found = self._each(
-            innovation_range,
-            lambda first, last: (
-                [part[first:last] for part in weights],
-                [part[:, :, first:last] for part in covariances],
-                [part[first:last] for part in columns],
-                transition,
-                counts[first:last],
-            ),
+            innovation_range, lambda first, last: (*news(first, last), wavenumbers.weights[first:last])
         )
         sectors = range(len(wavenumbers.sizes))
         solved = wavenumbers.join([np.concatenate([part[i][0] for part in found]) for i in sectors])[0]
