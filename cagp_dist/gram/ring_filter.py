@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.few_missing import batches
 from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
@@ -37,6 +37,8 @@ from cagp_dist.runtime import Executor, Handle
 from cagp_dist.space_time import SpaceTime
 
 T = TypeVar("T")
+
+AT_AN_END = 0.01  # of the logarithm of a lengthscale: as near to a limit of the search it has ended there
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +152,8 @@ class RingFilter:
     def fitted_hours(self, hours: ArrayLike, fields: ArrayLike) -> float:
         """Lengthscale in time of largest likelihood of the fields (T, P, Q) of some hours, all else as it is.
 
-        Between a twentieth of the shortest gap and twenty times the whole series. Modes are made once; each
-        likelihood is T P Q flops.
+        Between a twentieth of the shortest gap and twenty times the whole series; raises `FitError` where it
+        ends at one of these. Modes are made once; each likelihood is T P Q flops.
         """
         from scipy.optimize import minimize_scalar
 
@@ -189,6 +191,11 @@ class RingFilter:
 
         ends = np.log(0.05 * gaps[1:].min()), np.log(20.0 * gaps.sum())
         found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": 1e-3})
+        if min(found.x - ends[0], ends[1] - found.x) < AT_AN_END:
+            raise FitError(
+                f"the lengthscale in time ended at a limit, {np.exp(found.x):.3g} hours: these fields do not "
+                "tell it. Give it, or fields of hours that lie closer together or further apart."
+            )
         return float(np.exp(found.x))
 
     def on_grid(self, state: RingState) -> tuple[Array, Array]:
@@ -424,5 +431,6 @@ def transition_of(kernel: Elementary, hours: float) -> Array:
     """Matrix that carries the state of a Markov kernel so many hours on; in units of its prior variance."""
     if isinstance(kernel, Matern12):
         return np.exp([[-hours / kernel.common_lengthscale]])
+    assert isinstance(kernel, Matern32)
     lag = np.sqrt(3.0) * hours / kernel.common_lengthscale
     return np.asarray(np.exp(-lag) * np.array([[1.0 + lag, lag], [-lag, 1.0 - lag]]))

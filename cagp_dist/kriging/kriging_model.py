@@ -51,6 +51,7 @@ from cagp_dist.mapping import Hyperparameters, Resources, Solver
 from cagp_dist.mapping.cross_validation import cross_validate, outlook_of_folds
 from cagp_dist.mapping.defaults import HOUR_SECONDS, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, fit_model
+from cagp_dist.mapping.gain_in_time import gain_of_other_times
 from cagp_dist.mapping.integration import check_hyperparameters, predict_fields, with_numbers_integrated
 from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
@@ -63,7 +64,6 @@ from cagp_dist.mapping.maps_at_times import (
     predict_in_time,
 )
 from cagp_dist.mapping.narration import Narrator
-from cagp_dist.mapping.neighbours_in_time import gain_of_other_times
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior

@@ -24,7 +24,7 @@ from cagp_dist.tiling import Range
 
 
 class SectorModes(NamedTuple):
-    """RangeModes of a range of wavenumbers of one sector."""
+    """Eigenvalues and scaled eigenvectors of one sector, for a range of wavenumbers."""
 
     mu: Array  # (span, size): prior variance over noise
     W: Array  # (span, size, size): ``D^-1/2 V``

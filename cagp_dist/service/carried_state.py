@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from cagp_dist.budget.demand import FEW_MISSING
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.gram.ring_filter import RingState
 from cagp_dist.mapping import Observations
+from cagp_dist.mapping.observations import hours_since
 from cagp_dist.service.jobfile.design_table import AllPoints, FoldPoints
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.point_roles import Design
@@ -60,7 +62,7 @@ def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:
     verify_files(path)
     group = read_group(path, STATE)
     of_time = group["time"].values[0].astype("datetime64[ns]")
-    hours = float((of_time - time).astype(np.int64)) / 3.6e12
+    hours = float(hours_since(group["time"].values[:1], time)[0])
     state = RingState(hours, group["state_weight"].values[0], group["state_covariance"].values[0])
     axes = tuple(tuple(group[name].values.tolist()) for name in ("latitude", "longitude"))
     return Carried(state, path.stem, of_time, content_sha256(group), axes, str(group.attrs["state_of"]))
@@ -69,6 +71,7 @@ def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:
 def check_filter(job: Job, points: Observations, design: Design) -> None:
     """Raise `ConfigurationError` unless a job has a whole grid, and asks for what the filter gives."""
     drawn = job.design
+    held_out = design.test.size + (0 if design.calibration is None else design.calibration.size)
     wrong: dict[str, bool] = {
         "the source has no full circle of longitudes, or gaps": not points.is_whole_grid,
         "observations have a noise of their own": points.noise_variance is not None,
@@ -78,6 +81,7 @@ def check_filter(job: Job, points: Observations, design: Design) -> None:
         '[design] map is of kind = "cells", or has std_resolution_degrees or std_samples': _of_samples(
             drawn.map
         ),
+        f"more than {FEW_MISSING:,} points are held out": held_out > FEW_MISSING,
         f'[solver] name is "{job.solver.name}"': job.solver.name not in ("auto", "rings"),
     }
     for said, there in wrong.items():

@@ -18,6 +18,7 @@ from cagp_dist.kernels import KERNELS, Elementary, name_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.mapping import GridPlaces, Status
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep
+from cagp_dist.mapping.observations import hours_since
 from cagp_dist.prior import Prior
 from cagp_dist.service.carried_state import Carried
 from cagp_dist.service.previous import describe_errors
@@ -113,7 +114,7 @@ def _in_time(task: PreparedJob, prior: Prior, execution: Execution) -> Elementar
             "more whole grids; give it, or other fit_times."
         )
     mean = fit_mean(table, task.family, points, np.arange(points.latitude_degrees.size))
-    hours = (points.times - points.times.min()) / np.timedelta64(1, "h")
+    hours = hours_since(points.times, points.times.min())
     assert isinstance(prior.kernel, Elementary)
     days = RingFilter(
         places.grid,

@@ -270,6 +270,8 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         mean.append(f"time_kernel = {_quoted(table.time_kernel)}")
     if table.time_lengthscale_hours is not None:
         mean.append(f"time_lengthscale_hours = {table.time_lengthscale_hours:g}")
+    elif table.time_kernel is not None:
+        mean.append("# time_lengthscale_hours is not fitted where these numbers are given: give it, too")
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, FitError
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 
@@ -111,8 +111,15 @@ def test_the_lengthscale_in_time_is_that_of_largest_likelihood(in_time):
         )
         for factor in (0.95, 1.0, 1.05)
     ]
-    assert 1.0 < best < 2000.0
     assert likelihoods[1] > max(likelihoods[0], likelihoods[2])
+
+
+def test_fields_that_never_change_do_not_tell_a_lengthscale_in_time():
+    found, _, fields = days(MIRRORED, IN_TIME[0])
+    signal = np.linalg.cholesky(SPACE(MIRRORED.points, MIRRORED.points) + 1e-9 * np.eye(MIRRORED.size))
+    fields[:] = (signal @ np.random.default_rng(3).normal(size=MIRRORED.size)).reshape(MIRRORED.shape)
+    with pytest.raises(FitError, match="ended at a limit"):
+        found.fitted_hours(HOURS, fields)
 
 
 def test_threads_and_a_cluster_give_the_bits_of_the_series(two_dask_workers):

@@ -148,6 +148,9 @@ def test_numbers_that_are_left_out_are_fitted_to_fixed_times_and_go_on(tmp_path)
     assert solve_again(current_run(tmp_path / "out"), points=3) < 1e-6
 
 
+FITTED = {"kernel": "matern32", "mean": "previous", "time_kernel": "matern12"}
+
+
 def test_another_prior_or_design_does_not_go_on(tmp_path):
     values, times = fields(2), np.array(["2020-01-01", "2020-01-02"], "datetime64[ns]")
     write_source(tmp_path, values, times, [0])
@@ -161,6 +164,7 @@ def test_another_prior_or_design_does_not_go_on(tmp_path):
         ({"design": {**DESIGN, "train": random_points(20)}}, "train is not"),
         ({"design": {**DESIGN, "test": {"kind": "folds", "count": 2}}}, "cross-validation"),
         ({"solver": {"name": "cholesky"}}, 'name is "cholesky"'),
+        ({"prior": {**FITTED, "fit_times": {"last": "30d", "at": "12:00"}}}, "that are the newest ones"),
     ):
         with pytest.raises(ConfigurationError, match=said):
             run(the_job(tmp_path, observations=latest, **tables))

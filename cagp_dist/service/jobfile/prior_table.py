@@ -13,6 +13,7 @@ from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
+from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.text import alternatives
 
 # Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field
@@ -190,9 +191,14 @@ class PriorTable(JobTable):
             "time_lengthscale_hours came without time_kernel; give both, or neither",
         )
         yield (
-            timed and hours is None and self.fit_times is None,
-            "time_kernel came without fit_times, whose fields tell how they change; give "
-            "time_lengthscale_hours, or fit_times of several days",
+            timed and hours is None and self.numbers is not None,
+            "time_kernel came with lengthscale, variance and noise_variance alone; give "
+            "time_lengthscale_hours, too, or leave all of them out and give fit_times",
+        )
+        yield (
+            timed and isinstance(self.fit_times, Newest),
+            "time_kernel came with fit_times that are the newest ones: the numbers would be others each day, "
+            "and those of the day before would not go on; give fit_times from and to",
         )
         yield (
             timed and not previous,

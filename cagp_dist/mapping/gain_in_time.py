@@ -13,6 +13,7 @@ from cagp_dist.mapping.observations import Observations, hours_since
 
 # Times that follow each other, and places, of the values that decide: some milliseconds
 TIMES, PLACES = 8, 50
+ONE_NUMBER = 1.0  # log-likelihood that one more fitted number is worth
 STEPS = (1.0, 3.0, 10.0, 30.0)  # Lengthscales in time that are tried, in steps from one time to the next
 
 
@@ -38,6 +39,8 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGai
 
     The kernel of space is multiplied with Matern 1/2 in time. None where it is not worth its number.
     """
+    from scipy.linalg import solve_triangular
+
     dates = observed.dates()
     if dates is None or observed.hours is not None or np.unique(dates).size < 2:
         return None
@@ -62,7 +65,7 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGai
     def log_likelihood(in_time: Array) -> float:
         """But for a constant."""
         factor = np.linalg.cholesky(in_space * in_time + noise * np.eye(hours.size))
-        white = np.linalg.solve(factor, residuals)
+        white = solve_triangular(factor, residuals, lower=True)
         return float(-0.5 * white @ white - np.log(factor.diagonal()).sum())
 
     apart = log_likelihood((hours[:, None] == hours).astype(np.float64))
@@ -71,7 +74,7 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGai
         for steps in STEPS
     }
     best = max(tried, key=lambda length: tried[length])
-    return TimeGain(tried[best], best, hours.size) if tried[best] > MARGIN + 1.0 else None
+    return TimeGain(tried[best], best, hours.size) if tried[best] > MARGIN + ONE_NUMBER else None
 
 
 def _residuals(observed: Observations, learned: FittedModel, field: int, places: Indices) -> Array:
