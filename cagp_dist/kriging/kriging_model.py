@@ -447,15 +447,14 @@ class Kriging:
     def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
         """Learn kernel and noise."""
         learned = self._learn(observed, call)
-        if observed.points.hours is None:
-            learned = with_numbers_integrated(
-                learned,
-                observed.points,
-                asked=self.hyperparameters,
-                nugget_sought=self.nugget_std is None,
-                solver=self.solver,
-                narrator=call.narrator,
-            )
+        learned = with_numbers_integrated(
+            learned,
+            observed.points,
+            asked=self.hyperparameters,
+            nugget_sought=self.nugget_std is None,
+            solver=self.solver,
+            narrator=call.narrator,
+        )
         result = learned.result
         if result is not None and learned.is_doubtful:
             warnings.warn(f"the fit ended {result.status.value}: {fit_advice(result)}", stacklevel=3)

@@ -71,7 +71,10 @@ def with_numbers_integrated(
     )
     patterns = [fields for fields, _ in _patterns(learned, observed, held, most=MOST_FIELDS)]
     exact = solver in EXACT if isinstance(solver, str) else isinstance(solver, (Cholesky, Rings))
-    if (obstacle := why_not(learned.kernel, patterns, held, solver=solver, exact=exact)) is not None:
+    obstacle = why_not(learned.kernel, patterns, held, solver=solver, exact=exact)
+    if observed.hours is not None:
+        obstacle = "the kernel has a lengthscale in time"
+    if obstacle is not None:
         if asked == "integrate":
             raise ArgumentError(
                 f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in".'

@@ -73,6 +73,7 @@ def test_a_kernel_is_chosen_and_hours_inform_each_other(drawn):
     assert 3.0 < found.attrs["lengthscale_hours"] < 40.0
     assert "SpaceTime" in found.attrs["kernel"]
     assert found.attrs["fit_status"] == "converged"
+    assert found.attrs["hyperparameters"].startswith("plugged in: ")
 
 
 def test_noise_of_each_place_counts(drawn):
