@@ -1,10 +1,33 @@
-"""Versions of installed packages: looked up once, since each takes milliseconds and a run names ten."""
+"""Versions: of installed packages, and of the numbers that this one works out."""
 
 from functools import cache
 from importlib import metadata
+from typing import NamedTuple
+
+
+class NumericalVersion(NamedTuple):
+    """From when on the same job and data may give other numbers than before."""
+
+    number: str
+    date: str
+    change: str  # one line
+
+
+NUMERICAL_VERSIONS = (
+    NumericalVersion("0.1.0", "2026-11-26", "The first; until then it was the version of the package."),
+)
+"""Oldest first. A new one has every time solved again: append it where numbers change, and only there."""
+
+
+def numerical_version() -> str:
+    """Give the version that is in the keys of runs, weights and checkpoints; a release need not change it."""
+    return NUMERICAL_VERSIONS[-1].number
 
 
 @cache
 def version(package: str) -> str:
-    """Give the version of an installed package, as it was when it was first asked for."""
+    """Give the version of an installed package, as it was when it was first asked for.
+
+    They are looked up once, since each takes milliseconds and a run names ten.
+    """
     return metadata.version(package)

@@ -59,7 +59,7 @@ from cagp_dist.store.point_blocks import (
 from cagp_dist.store.zarr_arrays import ZSTD_LEVEL, missing_chunks, open_group, write_group
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import block_ranges
-from cagp_dist.versions import version
+from cagp_dist.versions import numerical_version, version
 
 if TYPE_CHECKING:
     from zarr.core.metadata import ArrayV3Metadata
@@ -379,7 +379,7 @@ def _key(
     points = np.stack([values[at] for values, at in zip(axes.values(), picked, strict=True)], axis=1)
     mean = np.ascontiguousarray(prior.mean_at(points_at(tuple(axes), points)))
     digest = hashlib.sha256(mean.tobytes()).hexdigest()
-    parts = (version("cagp-dist"), source, solver, prior.kernel, cells, sorted(axes), digest)
+    parts = (numerical_version(), source, solver, prior.kernel, cells, sorted(axes), digest)
     return text_sha256(repr(parts) + json.dumps([values.tolist() for values in axes.values()]))
 
 

@@ -53,7 +53,7 @@ from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.tables import Places, read_places
-from cagp_dist.versions import version
+from cagp_dist.versions import numerical_version
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class PreparedJob(ChosenPoints):
                 **({"weights": "kept"} if self.job.output.keep_weights else {}),
             },
             dtype="float64",
-            code_version=version("cagp-dist"),
+            numerical_version=numerical_version(),
         )
 
 

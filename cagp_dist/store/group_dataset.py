@@ -117,7 +117,7 @@ def root_attributes(
     """ACDD-1.3 attributes of the root group, worked out from the groups."""
     variable = next((found for group in groups.values() if (found := variable_in(group))), T2M)
     said, known = variable.long_name, variable.standard_name or variable.long_name
-    created = (date_created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = (date_created or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
     attributes: Attributes = {
         "Conventions": "CF-1.13, ACDD-1.3",
         "title": f"{said} with computation-aware uncertainty",
@@ -131,7 +131,7 @@ def root_attributes(
         "id": run_key,
         "run_key": run_key,
         "format_version": FORMAT_VERSION,
-        "date_created": created,
+        "date_created": f"{created.isoformat(timespec='microseconds')}Z",
         "history": "created by cagp_dist",
         "cdm_data_type": "Grid" if "map" in groups else "Point",
     }

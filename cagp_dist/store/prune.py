@@ -52,4 +52,4 @@ def _made(run: Path) -> tuple[str, str]:
     with suppress(StoreError, KeyError), open_group(run) as root:
         return str(root.attrs["date_created"]), run.name
     date = datetime.fromtimestamp(run.stat().st_mtime, UTC)
-    return date.strftime("%Y-%m-%dT%H:%M:%SZ"), run.name
+    return date.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), run.name

@@ -161,7 +161,7 @@ def verify_files(run_path: Path) -> None:
 
 
 def run_key(
-    *, job: Mapping[str, object], input_hash: str, tiling: object, dtype: str, code_version: str
+    *, job: Mapping[str, object], input_hash: str, tiling: object, dtype: str, numerical_version: str
 ) -> str:
     """Name of a run: a digest of all that decides its content."""
     content = {
@@ -169,7 +169,7 @@ def run_key(
         "input_hash": input_hash,
         "tiling": tiling,
         "dtype": dtype,
-        "code_version": code_version,
+        "code_version": numerical_version,  # it was the version of the package, and keys stay as they were
         "format_version": layout.FORMAT_VERSION,
     }
     return text_sha256(_json("the run key", content))[:32]

@@ -572,7 +572,7 @@ def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_whe
     def verified():
         return CliRunner().invoke(app, ["verify", str(root), "--solve", "3"])
 
-    def removed(path):  # as `cagp prune` does, which goes by whole seconds
+    def removed(path):  # as `cagp prune` does
         shutil.rmtree(path)
         manifest.manifest_path(path).unlink()
 

@@ -320,7 +320,7 @@ KEY = {
     "input_hash": "ab",
     "tiling": [1024, 256],
     "dtype": "float64",
-    "code_version": "1.0",
+    "numerical_version": "1.0",
 }
 
 
@@ -337,7 +337,7 @@ def test_a_key_depends_on_content_and_not_on_the_order_of_settings():
         {"input_hash": "ac"},
         {"tiling": [1024, 512]},
         {"dtype": "float32"},
-        {"code_version": "1.1"},
+        {"numerical_version": "1.1"},
     ],
 )
 def test_a_key_changes_with_everything_that_decides_the_result(change):

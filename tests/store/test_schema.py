@@ -380,7 +380,7 @@ def test_root_attributes_describe_extent_and_time():
     attributes = root_attributes(_groups(), run_key="ab" * 16, date_created=created)
     latitudes = np.concatenate([POINTS["latitude_degrees"], AXES["latitude_degrees"]])
     assert attributes["Conventions"] == "CF-1.13, ACDD-1.3"
-    assert attributes["date_created"] == "2026-01-02T01:04:05Z"
+    assert attributes["date_created"] == "2026-01-02T01:04:05.000000Z"
     assert attributes["run_key"] == attributes["id"] == "ab" * 16
     assert (attributes["geospatial_lat_min"], attributes["geospatial_lat_max"]) == (
         latitudes.min(),
@@ -402,7 +402,7 @@ def test_only_the_date_differs_between_two_runs_of_one_job():
 
 def test_the_date_is_now_in_utc():
     attributes = root_attributes({}, run_key="ab" * 16)
-    created = datetime.strptime(str(attributes["date_created"]), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    created = datetime.strptime(str(attributes["date_created"]), "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
     assert abs(datetime.now(UTC) - created) < timedelta(seconds=10)
     assert attributes["cdm_data_type"] == "Point"
     assert "geospatial_lat_min" not in attributes

@@ -26,7 +26,7 @@ from cagp_dist.solvers.engine.solve_checkpoints import (
     SolveCheckpoints,
     add_arrays,
 )
-from cagp_dist.versions import version
+from cagp_dist.versions import numerical_version
 
 FORMAT = 1  # Of what is kept; checkpoints of another format are not found
 
@@ -121,7 +121,7 @@ def maximise(
 
 def _digest(course: Course, settings: object) -> str:
     """Digest of all that the way of a search depends on."""
-    found = hashlib.sha256(repr((FORMAT, version("cagp-dist"), settings, course.names)).encode())
+    found = hashlib.sha256(repr((FORMAT, numerical_version(), settings, course.names)).encode())
     add_arrays(found, [course.start, course.low, course.high])
     return found.hexdigest()
 

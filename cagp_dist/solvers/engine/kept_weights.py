@@ -27,7 +27,7 @@ from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.solvers.interface import Problem, State
 from cagp_dist.solvers.status import Status
 from cagp_dist.tiling import COLUMN_GROUP, SMALLEST_ROW_TILE, Range
-from cagp_dist.versions import version
+from cagp_dist.versions import numerical_version
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -63,7 +63,7 @@ def weights_key(problem: Problem, solver: object, plan: Plan, basis: Sequence[Ar
     """Digest of all that weights and variances depend on, not batches of targets, nor what was observed."""
     found, gram = hashlib.sha256(), problem.gram
     tiles = (plan.block_size, COLUMN_GROUP, SMALLEST_ROW_TILE)
-    for part in (FORMAT, version("cagp-dist"), "float64", solver, gram.kernel, tiles):
+    for part in (FORMAT, numerical_version(), "float64", solver, gram.kernel, tiles):
         found.update(repr(part).encode())
     add_arrays(found, [*fingerprinted_points(problem), *basis])
     return found.hexdigest()

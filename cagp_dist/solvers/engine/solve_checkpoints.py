@@ -16,7 +16,7 @@ from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import Targets, target_points
 from cagp_dist.kernels import point_columns
 from cagp_dist.solvers.interface import Problem
-from cagp_dist.versions import version
+from cagp_dist.versions import numerical_version
 
 # Of what is kept, and of the order of stages that it counts; checkpoints of another format are not found
 FORMAT = 4
@@ -72,7 +72,7 @@ def solve_fingerprint(problem: Problem, solver: object, plan: Plan) -> str:
     found = hashlib.sha256()
     gram = problem.gram
     tiles = (plan.block_size, plan.rings_per_block, plan.batches)
-    for part in (FORMAT, version("cagp-dist"), in_full(solver), gram.kernel, *tiles):
+    for part in (FORMAT, numerical_version(), in_full(solver), gram.kernel, *tiles):
         found.update(repr(part).encode())
     if problem.lanczos_steps:  # what they tell of the variance is kept
         found.update(repr(problem.lanczos_steps).encode())
