@@ -397,6 +397,7 @@ def _run(
     """Do a job, show how it goes and what came of it, and leave with its exit code."""
     from cagp_dist.report import write_report
     from cagp_dist.service.events import Clock, Event
+    from cagp_dist.service.kept_runs import keep_runs
     from cagp_dist.service.run import run as run_job
 
     with log_of(log_format) as display:
@@ -411,13 +412,16 @@ def _run(
         )
         if metrics is not None:
             metrics.outcome = outcome
-        page = None
+        page, removed = None, list[str]()
         if outcome.path is not None:
+            removed = keep_runs(job, outcome.calibration["time"].values)
             page = job.root / "report" / outcome.path.stem / "report.html"
             if not (outcome.already_done and page.exists()):
                 with Clock(observe).stage("Report"):
                     page = write_report(outcome.path, page.parent)
     show_outcome(outcome, page)
+    for path in removed:
+        typer.echo(f"removed  {path}")
     if not outcome.status.ok:
         raise typer.Exit(NOT_CONVERGED)
 

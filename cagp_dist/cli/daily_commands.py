@@ -12,6 +12,8 @@ from cagp_dist.cli.options import Debug, Insecure, JobFile, Scheduler, examples
 from cagp_dist.cli.options import Times as TimesOption
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from cagp_dist.arrays import Times
     from cagp_dist.service.day_records import FailedDay
 
@@ -51,6 +53,7 @@ def daily_command(
     from cagp_dist.service.daily import daily, planned_times
     from cagp_dist.service.events import Event
     from cagp_dist.service.jobfile.config import load_job, with_scheduler, with_times
+    from cagp_dist.service.kept_runs import keep_runs
 
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
         loaded = load_job(job)
@@ -58,6 +61,7 @@ def daily_command(
             loaded if times is None else with_times(loaded, times), scheduler, insecure=insecure
         )
         failed: list[FailedDay] = []
+        seen: list[np.datetime64 | None] = []
         with log_of(log_format) as display:
 
             def observe(event: Event) -> None:
@@ -67,11 +71,17 @@ def daily_command(
             if dry_run:
                 _, moments, damaged = planned_times(loaded, observe=observe, locked=False)
                 _list(loaded.root, moments, damaged)
+                for run in keep_runs(loaded, moments, dry=True):
+                    typer.echo(f"would be removed  {run}")
                 return
             for day in daily(loaded, observe=observe, retry=retry):
                 typer.echo(day.line())
+                seen.append(day.time)
                 if day.failed is not None:
                     failed.append(day.failed)
+            if len(failed) < len(seen):
+                for run in keep_runs(loaded, [time for time in seen if time is not None]):
+                    typer.echo(f"removed  {run}")
         _leave(failed)
 
 

@@ -61,21 +61,27 @@ def open_report(
 def prune_command(
     root: Root,
     keep: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How many of the newest runs stay.", show_default=False)
+        str,
+        typer.Option(
+            metavar="RULE",
+            help='What stays: how many of the newest runs, as 30, or "90d", "50GiB", "finals", or several of '
+            "these with commas between.",
+            show_default=False,
+        ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and stop.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Remove all but the newest runs of an output folder, with their reports; the current run always stays.
+    """Remove old runs of an output folder, with their reports; the current run always stays.
 
     Observations and exported files are not touched. A job whose run was removed is done again when it is
     asked for. Exit code 75 says that another process is writing there.
     """
     with reported_errors(debug=debug):
+        from cagp_dist.service.jobfile.config import parse_keep
         from cagp_dist.store.outputs import output_at
 
-        output = output_at(root)
-        for run in output.old_runs(keep=keep) if dry_run else output.prune(keep=keep):
+        for run in output_at(root).prune(parse_keep(keep), dry=dry_run):
             typer.echo(f"{'would be removed' if dry_run else 'removed'}  {run}")
 
 

@@ -24,6 +24,7 @@ from cagp_dist.export.groups import (
 )
 from cagp_dist.export.netcdf import write_netcdf
 from cagp_dist.store.geotiff import geotiff_variables, write_geotiff
+from cagp_dist.store.lock import run_in_use
 from cagp_dist.store.zarr_arrays import verify_chunks
 from cagp_dist.text import alternatives, nearest
 
@@ -128,6 +129,7 @@ def export_run(
                 + (" Its job asked for no map: add one under [design] and run it again." * (name == "map"))
             )
     with ExitStack() as stack:
+        stack.enter_context(run_in_use(run))
         every = {
             name: stack.enter_context(open_for_export(run, name)) for name in dict.fromkeys(groups or there)
         }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.store.atomic_files import replacing
-from cagp_dist.store.lock import refuse_linked_folders
+from cagp_dist.store.lock import refuse_linked_folders, run_in_use
 
 __all__ = ["report_page", "write_report"]
 
@@ -61,8 +61,8 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     target = Path(directory) if directory is not None else report_page(path).parent
     if directory is None:
         refuse_linked_folders(target.parents[1])
-    run = read_run(path)
-    with drawing_style():
+    with run_in_use(path), drawing_style():
+        run = read_run(path)
         every = survey(path, run) if len(run.times) > 1 else None
         scales = None if every is None else map_scales(run, every.spans)  # the same at all times
         maps = draw_maps(run, scales, varying=ERRORS if every is None else every.varying)

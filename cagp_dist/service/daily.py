@@ -124,8 +124,10 @@ def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
     except (DataError, NumericalError) as error:
         raise _DayError(error) from error
     with output_lock(root):
-        if run_in_series(root, time) == key and published(root, run_key=key) is not None:
-            return Day(time)
+        if run_in_series(root, time) == key:
+            removed = job.output.keep is not None and not (root / "runs" / f"{key}.zarr").exists()
+            if removed or published(root, run_key=key) is not None:
+                return Day(time)
     try:
         outcome = run(job, observe=observe)
     except (DataError, NumericalError) as error:

@@ -1,9 +1,7 @@
 """What a job takes of the disk of its output folder and of those of its workers, and what is free there."""
 
 import math
-import os
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from cagp_dist.calibration.simulation.beliefs import errors_bytes
 from cagp_dist.errors import BudgetError
 from cagp_dist.runtime import Executor
 from cagp_dist.store.checkpoints import KEPT
+from cagp_dist.store.manifest import folder_bytes
 from cagp_dist.text import bytes_text
 
 # A run without its values, and its report: some hundred files, most smaller than a block of the disk
@@ -79,16 +78,6 @@ def check_disk(root: Path, need: DiskNeed, *, there: Path | None = None) -> None
 def weights_folder(root: Path) -> Path:
     """Folder of the weights that the jobs of an output folder keep."""
     return root.absolute() / ".weights"
-
-
-def folder_bytes(folder: Path) -> int:
-    """Sum up the sizes of the files below a folder, which may go meanwhile; 0 where there is none."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(place, name)).st_size
-    return total
 
 
 def check_spilling(plan: Plan, executor: Executor) -> None:

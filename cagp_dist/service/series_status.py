@@ -10,9 +10,9 @@ from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.day_records import DayRecords, FailedDay
-from cagp_dist.service.disk import folder_bytes
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
+from cagp_dist.store.manifest import folder_bytes
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted
 

@@ -6,9 +6,10 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from cagp_dist.digest import open_regular
 from cagp_dist.errors import BusyError, ConfigurationError, StoreError
 from cagp_dist.store.atomic_files import open_lock
 from cagp_dist.store.manifest import disk_errors
@@ -62,6 +63,40 @@ def held(lock: Path, *, where: Path, wait_seconds: float = 0.0) -> Iterator[None
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def run_in_use(run: Path) -> Iterator[None]:
+    """Keep a run from being pruned while it is read, by a shared lock of its manifest.
+
+    Other programs do so with ``flock --shared OUT/runs/KEY.sha256 COMMAND``.
+    """
+    try:
+        stream = open_regular(run.with_suffix(".sha256"))
+    except OSError:
+        yield
+        return
+    with stream:
+        with suppress(OSError):  # a file system without locks, where nothing is pruned either
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+
+
+@contextmanager
+def unused(run: Path) -> Iterator[bool]:
+    """Whether nobody reads a run by `run_in_use`, which none begins to do within."""
+    try:
+        stream = open_regular(run.with_suffix(".sha256"))
+    except OSError:
+        yield True  # without a manifest it is no whole run
+        return
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def refuse_linked_folders(root: Path) -> None:

@@ -8,7 +8,7 @@ about files they do not know.
 import errno
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -142,6 +142,16 @@ def disk_errors(path: Path) -> Iterator[None]:
             f"cannot write {reason}. What was published before is intact. "
             "Check the free space and the health of the disk, then run the job again."
         ) from error
+
+
+def folder_bytes(folder: Path) -> int:
+    """Sum up the sizes of the files below a folder, which may go meanwhile; 0 where there is none."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total
 
 
 def files(run_path: Path) -> Iterator[str]:

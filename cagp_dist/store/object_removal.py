@@ -1,29 +1,54 @@
 """Removal of old runs, and of what dead processes left, from an object store."""
 
-from cagp_dist.errors import ArgumentError, ConfigurationError
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cagp_dist.errors import ConfigurationError
 from cagp_dist.store import marks
-from cagp_dist.store.bucket import Bucket
+from cagp_dist.store.bucket import Bucket, in_parallel
 from cagp_dist.store.marks import UPLOAD, current_key, manifest_of, published_runs, upload_in
+from cagp_dist.store.prune import about_run
+from cagp_dist.store.retention import KeptRun, Retention, beyond
 
 
-def old_run_keys(bucket: Bucket, *, keep: int) -> list[str]:
-    """List the keys beyond the newest by publication, oldest first; the current one is never among them."""
-    if keep < 1:
-        raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
+def old_run_keys(bucket: Bucket, keep: Retention, *, since: str | None = None) -> list[str]:
+    """List the keys that do not stay, oldest by publication first, never the current one; as `beyond`."""
     published, current = published_runs(bucket), current_key(bucket)
     if not published:
         raise ConfigurationError(f"there is no published run at {bucket.address}.")
-    oldest_first = sorted(published, key=lambda key: (published[key], key))
-    return [key for key in oldest_first[:-keep] if key != current]
+    runs = [KeptRun(key, made) for key, made in published.items()]
+    if keep.finals_only or since is not None:
+        runs = in_parallel(lambda run: _about(bucket, run), runs)
+    return beyond(keep, runs, current=current, sizes=lambda: _sizes(bucket, published), since=since)
 
 
-def prune_objects(bucket: Bucket, *, keep: int) -> list[str]:
+def _about(bucket: Bucket, run: KeptRun) -> KeptRun:
+    """Read what a run is of; one that is damaged, or gone, is told by its key and date alone."""
+    upload = upload_in(bucket.read(manifest_of(run.key)) or b"")
+    try:
+        attributes = json.loads(bucket.read(f"runs/{upload}/zarr.json") or b"")["attributes"]
+        return replace(about_run(run.key, attributes), made=run.made)
+    except (ValueError, KeyError, TypeError):
+        return run
+
+
+def _sizes(bucket: Bucket, keys: Iterable[str]) -> dict[str, int]:
+    """Sum up the objects of each run. Cost: one listing of all."""
+    sizes = dict.fromkeys(keys, 0)
+    for name, entry in bucket.listed("runs", deep=True)[0].items():
+        if (match := UPLOAD.match(name)) is not None and match[1] in sizes:
+            sizes[match[1]] += entry.size
+    return sizes
+
+
+def prune_objects(bucket: Bucket, keep: Retention, *, since: str | None = None) -> list[str]:
     """Remove old runs, and abandoned objects; return the keys. A kill leaves each run whole or gone.
 
     A run that another process publishes or makes current meanwhile stays: see `cagp_dist.store.marks`.
     """
     removed = []
-    for key in old_run_keys(bucket, keep=keep):
+    for key in old_run_keys(bucket, keep, since=since):
         text = _unpublish(bucket, key)
         if text is not None:
             if UPLOAD.fullmatch(upload := upload_in(text)):

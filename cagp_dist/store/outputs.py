@@ -19,6 +19,7 @@ from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_sto
 from cagp_dist.store.bucket import in_parallel
 from cagp_dist.store.earlier import EarlierRun, earlier_runs, latest_first, run_metadata
 from cagp_dist.store.lock import output_lock
+from cagp_dist.store.retention import Retention
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,11 +59,9 @@ class FolderOutput:
     def name_of(self, run: Path) -> str:
         return str(run)
 
-    def old_runs(self, *, keep: int) -> list[str]:
-        return list(map(str, prune.old_runs(self.folder, keep=keep)))
-
-    def prune(self, *, keep: int) -> list[str]:
-        return list(map(str, prune.prune_runs(self.folder, keep=keep)))
+    def prune(self, keep: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
+        remove = prune.old_runs if dry else prune.prune_runs
+        return list(map(str, remove(self.folder, keep, since=since)))
 
 
 @dataclass(frozen=True)
@@ -118,14 +117,10 @@ class ObjectOutput:
     def name_of(self, run: Path) -> str:
         return f"{self.objects.address}/{run.stem}"
 
-    def old_runs(self, *, keep: int) -> list[str]:
-        keys = object_removal.old_run_keys(self.objects.bucket, keep=keep)
-        return [f"{self.objects.address}/{key}" for key in keys]
-
-    def prune(self, *, keep: int) -> list[str]:
+    def prune(self, keep: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
         """Remove them from the store; what is in the folder stays."""
-        keys = object_removal.prune_objects(self.objects.bucket, keep=keep)
-        return [f"{self.objects.address}/{key}" for key in keys]
+        remove = object_removal.old_run_keys if dry else object_removal.prune_objects
+        return [f"{self.objects.address}/{key}" for key in remove(self.objects.bucket, keep, since=since)]
 
 
 Output: TypeAlias = FolderOutput | ObjectOutput

@@ -1,55 +1,82 @@
 """Removal of old runs from an output folder: the current one stays, and each is there whole or not at all."""
 
+import logging
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import manifest
-from cagp_dist.store.lock import output_lock
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.batches import PRELIMINARY
+from cagp_dist.store.lock import output_lock, unused
+from cagp_dist.store.manifest import disk_errors, folder_bytes
 from cagp_dist.store.publish import current_run
+from cagp_dist.store.retention import KeptRun, Retention, beyond
 from cagp_dist.store.zarr_arrays import open_group
 
+_log = logging.getLogger(__name__)
 
-def old_runs(root: Path, *, keep: int) -> list[Path]:
-    """List the runs of an output folder beyond the newest, oldest first; never the current one."""
-    if keep < 1:
-        raise ArgumentError(f"keep is {keep}; expected at least 1 run to keep.")
-    if not any((root / "runs").glob("*.zarr")):
+
+def old_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[Path]:
+    """List the runs of an output folder that do not stay, oldest first; ``since`` as of `beyond`."""
+    paths = {path.stem: path for path in (root / "runs").glob("*.zarr")}
+    if not paths:
         raise ConfigurationError(
             f"there is no published run in {root}; expected the folder that [output] root of a job names."
         )
     current = current_run(root)
-    runs = sorted((root / "runs").glob("*.zarr"), key=_made)
-    return [path for path in runs[:-keep] if path != current]
+    gone = beyond(
+        keep,
+        map(_about, paths.values()),
+        current=None if current is None else current.stem,
+        sizes=lambda: {key: folder_bytes(path) for key, path in paths.items()},
+        since=since,
+    )
+    return [paths[key] for key in gone]
 
 
-def prune_runs(root: Path, *, keep: int) -> list[Path]:
-    """Remove old runs with their manifests and reports; a kill at any moment leaves each whole or gone."""
-    old_runs(root, keep=keep)  # no folder is made where there is none
+def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[Path]:
+    """Remove those that are not in use, with manifests and reports; a kill leaves each whole or gone."""
+    old_runs(root, keep)  # no folder is made where there is none
+    removed = []
     with output_lock(root):
-        found = old_runs(root, keep=keep)
-        for run in found:
-            with disk_errors(run):
-                os.rename(run, root / ".staging" / run.name)
-                manifest.manifest_path(run).unlink(missing_ok=True)
+        for run in old_runs(root, keep, since=since):
+            with disk_errors(run), unused(run) as free:
+                if free:
+                    os.rename(run, root / ".staging" / run.name)
+                    manifest.manifest_path(run).unlink(missing_ok=True)
+                    removed.append(run)
+                else:
+                    _log.warning("%s is being read, and stays until the next time", run)
         with disk_errors(root):
             for left in (root / "runs").glob("*.sha256"):  # by a kill between the two lines above
                 if not left.with_suffix(".zarr").exists():
                     left.unlink()
         manifest.sync(root / "runs")
-        for run in found:
+        for run in removed:
             shutil.rmtree(root / ".staging" / run.name, ignore_errors=True)
             shutil.rmtree(root / "report" / run.stem, ignore_errors=True)
-    return found
+    return removed
 
 
-def _made(run: Path) -> tuple[str, str]:
-    """When a run was made, as ISO 8601; by the date of its folder if it cannot be read."""
-    with suppress(StoreError, KeyError), open_group(run) as root:
-        return str(root.attrs["date_created"]), run.name
-    date = datetime.fromtimestamp(run.stat().st_mtime, UTC)
-    return date.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), run.name
+def about_run(key: str, attributes: Mapping[Any, Any]) -> KeptRun:
+    """Read what decides from the attributes of a run."""
+    times = [str(attributes.get(f"time_coverage_{end}", "")) for end in ("start", "end")]
+    return KeptRun(
+        key,
+        datetime.fromisoformat(str(attributes["date_created"])).astimezone(UTC),
+        job=" ".join([str(attributes.get("job", key)), *times]),
+        preliminary=PRELIMINARY in attributes,
+        last=times[1],
+    )
+
+
+def _about(run: Path) -> KeptRun:
+    """Read what decides on a run; one that cannot be read was made at the date of its folder."""
+    with suppress(StoreError, KeyError, ValueError), open_group(run) as root:
+        return about_run(run.stem, root.attrs)
+    return KeptRun(run.stem, datetime.fromtimestamp(run.stat().st_mtime, UTC))

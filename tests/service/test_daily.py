@@ -22,6 +22,7 @@ from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
 from cagp_dist.store.prune import prune_runs
 from cagp_dist.store.publish import output_lock
+from cagp_dist.store.retention import Retention
 from cagp_dist.store.series_check import check_series
 from cagp_dist.store.zarr_arrays import read_group, write_group
 
@@ -324,7 +325,7 @@ def test_verify_compares_the_series_with_the_runs_that_it_names(begun, tmp_path)
         shutil.copytree(kept, version)
     assert CliRunner().invoke(app, ["verify", str(root)]).exit_code == 1, "of other digests"
     manifest.manifest_path(version).write_text(manifest.build(version, name=version.name))
-    prune_runs(root, keep=1)
+    prune_runs(root, Retention(runs=1))
     found = check_series(root)
     assert (found.version, found.times, found.compared) == (version, 2, 1)
 
@@ -432,6 +433,25 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
     code, said, _ = cagp("status", tmp_path / "out")
     assert code == 0
     assert "missing      0 times" in said
+
+
+def test_runs_stay_as_the_job_says_and_days_of_others_are_not_done_again(begun, tmp_path, solves):
+    output = {"root": tmp_path / "out", "keep_weights": True, "keep": "1 runs"}
+    (tmp_path / "job.toml").write_text(begun(times=DAYS[:2], output=output).text)
+
+    def cagp(*arguments):
+        found = CliRunner().invoke(app, ["daily", str(tmp_path / "job.toml"), *arguments])
+        assert found.exit_code == 0, found.stdout
+        return found.stdout
+
+    first = series.run_in_series(tmp_path / "out", np.datetime64(DAYS[0]))
+    assert f"would be removed  {tmp_path / 'out/runs' / first}.zarr" in cagp("--dry-run")
+    assert f"removed  {tmp_path / 'out/runs' / first}.zarr" in cagp()
+    assert "removed" not in (again := cagp())
+    assert again.count("in the series already") == 2
+    assert solves == []
+    assert opened(tmp_path, "map").sizes["time"] == 2
+    assert check_series(tmp_path / "out").compared == 1
 
 
 @pytest.mark.exhaustive

@@ -17,12 +17,12 @@ from cagp_dist.service.disk import (
     bytes_of_errors,
     check_disk,
     check_spilling,
-    folder_bytes,
 )
 from cagp_dist.service.job_plan import JobPlan, plan_job
 from cagp_dist.service.job_size import Size
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
+from cagp_dist.store.manifest import folder_bytes
 
 from ..jobs import job_text, map_grid, random_points
 

@@ -25,6 +25,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.kept_runs import keep_runs
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.task import Simulations, prepare_job
@@ -413,6 +414,15 @@ def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(aft
     table = tomllib.loads(prior_table(asked.prior, found))["prior"]
     again = job(2, prior=table)
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
+
+
+def test_the_run_that_a_pass_goes_on_from_stays(after_second):
+    job, first, second = after_second
+    newest = job(2, output={"root": first.parents[1], "keep": 1})
+    times = np.array(DAYS[:2], dtype="datetime64[ns]")
+    assert keep_runs(newest, times[1:], dry=True) == []
+    make_current(first.parents[1], run_key=second.stem)
+    assert keep_runs(newest, times[1:] + np.timedelta64(2, "D"), dry=True) == [str(first)]
 
 
 @pytest.mark.exhaustive

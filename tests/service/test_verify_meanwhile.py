@@ -13,6 +13,7 @@ from cagp_dist.store import manifest, publish, series, series_check
 from cagp_dist.store.atomic_files import exchange, read_unless_removed
 from cagp_dist.store.prune import prune_runs
 from cagp_dist.store.publish import current_run, output_lock
+from cagp_dist.store.retention import Retention
 from cagp_dist.store.series_check import check_series
 
 from ..store import publisher
@@ -97,7 +98,7 @@ def test_a_series_that_moves_on_while_it_is_checked_is_not_damaged(daily, monkey
         for _ in range(next(days, 0)):
             daily.publish()
             if pruned:
-                prune_runs(daily.root, keep=1)
+                prune_runs(daily.root, Retention(runs=1))
 
     with monkeypatch.context() as patched:
         before(patched, *STEPS[at], meanwhile)
@@ -133,7 +134,7 @@ def test_a_series_that_never_stands_still_is_busy_and_a_damaged_one_is_damaged(d
 def test_runs_that_come_and_go_while_they_are_verified_are_not_damaged(daily, monkeypatch):
     for _ in range(2):
         daily.publish(into_series=False)
-    acts = iter([lambda: None, daily.publish, lambda: prune_runs(daily.root, keep=1)])
+    acts = iter([lambda: None, daily.publish, lambda: prune_runs(daily.root, Retention(runs=1))])
     with monkeypatch.context() as patched:
         before(patched, running, "verify_run", lambda: next(acts, lambda: None)())
         found = verify_runs(daily.root)
@@ -177,7 +178,7 @@ def test_the_current_run_is_looked_up_again_when_it_went(daily, monkeypatch):
         path = original(root, key)
         for act in acts:
             act()
-            prune_runs(root, keep=1)
+            prune_runs(root, Retention(runs=1))
         return path
 
     monkeypatch.setattr(publish, "_run_path", path_of)

@@ -18,6 +18,7 @@ from cagp_dist.store.bucket import Bucket
 from cagp_dist.store.marks import manifest_of, upload_in
 from cagp_dist.store.object_removal import prune_objects
 from cagp_dist.store.objects import PublishedObjects
+from cagp_dist.store.retention import Retention
 
 from . import publisher
 from .memory_server import Connection, MemoryServer, Turns
@@ -100,7 +101,7 @@ def _race(server, connect, folder, key, turns):
     run = folder / "runs" / f"{key}.zarr"
     threads = [
         threading.Thread(target=work, args=("publisher", lambda: objects.commit(run, folder))),
-        threading.Thread(target=work, args=("remover", lambda: prune_objects(bucket, keep=1))),
+        threading.Thread(target=work, args=("remover", lambda: prune_objects(bucket, Retention(runs=1)))),
     ]
     for thread in threads:
         thread.start()

@@ -29,6 +29,7 @@ from cagp_dist.store.object_removal import prune_objects, remove_abandoned
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
+from cagp_dist.store.retention import Retention
 from cagp_dist.store.schema import values_group
 from cagp_dist.store.zarr_arrays import read_group
 
@@ -535,7 +536,7 @@ def test_a_run_that_is_published_again_while_it_is_pruned_stays(
         return call(method, **asked)
 
     monkeypatch.setattr(objects.bucket._files, "call_s3", late)
-    prune_objects(objects.bucket, keep=1)
+    prune_objects(objects.bucket, Retention(runs=1))
     assert next(numbers) > request_number
     with output_lock(tmp_path / "reader"):
         assert objects.fetch(objects.current(), tmp_path / "reader") is not None

@@ -11,8 +11,10 @@ from typer.testing import CliRunner
 from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import group_dataset
+from cagp_dist.store.lock import run_in_use
 from cagp_dist.store.prune import old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
+from cagp_dist.store.retention import Retention
 
 from . import publisher
 
@@ -52,19 +54,19 @@ def left(root, folder="runs", suffix=".zarr"):
 
 def test_the_newest_runs_stay_with_their_manifests_and_reports(root):
     gone = [root / "runs" / f"{publisher.key_of(index)}.zarr" for index in (3, 1)]
-    assert old_runs(root, keep=2) == gone
+    assert old_runs(root, Retention(runs=2)) == gone
     assert left(root) == {0, 1, 2, 3}
-    assert prune_runs(root, keep=2) == gone
+    assert prune_runs(root, Retention(runs=2)) == gone
     assert left(root) == left(root, suffix=".sha256") == left(root, "report", "") == {0, 2}
     assert left(root, "export", "") == {0, 1, 2, 3}
     assert list((root / ".staging").iterdir()) == []
-    assert prune_runs(root, keep=2) == []
+    assert prune_runs(root, Retention(runs=2)) == []
     verify_files(current_run(root))
 
 
 def test_the_current_run_stays_however_old_it_is(root):
     make_current(root, run_key=publisher.key_of(3))
-    prune_runs(root, keep=1)
+    prune_runs(root, Retention(runs=1))
     assert left(root) == {0, 3}
     verify_files(current_run(root))
 
@@ -73,21 +75,32 @@ def test_a_run_that_cannot_be_read_counts_by_the_date_of_its_folder(root):
     damaged = root / "runs" / f"{publisher.key_of(1)}.zarr"
     (damaged / "zarr.json").write_bytes(b"")
     os.utime(damaged, (0, 0))
-    assert prune_runs(root, keep=3) == [damaged]
+    assert prune_runs(root, Retention(runs=3)) == [damaged]
 
 
 def test_nothing_is_removed_where_the_current_run_is_not_known(root):
     (root / "CURRENT").write_text("no key")
     with pytest.raises(StoreError, match="expected the hexadecimal key"):
-        prune_runs(root, keep=1)
+        prune_runs(root, Retention(runs=1))
     assert left(root) == {0, 1, 2, 3}
+
+
+def test_what_is_read_stays_until_the_next_time(root, caplog):
+    run, other = (root / "runs" / f"{publisher.key_of(index)}.zarr" for index in (3, 1))
+    with run_in_use(run):
+        assert prune_runs(root, Retention(runs=2)) == [other]
+    assert "is being read" in caplog.text
+    verify_files(run)
+    assert prune_runs(root, Retention(runs=2)) == [run]
+    with run_in_use(run):  # without a manifest nothing is to be kept
+        pass
 
 
 def test_wrong_arguments_are_refused(root, tmp_path):
     with pytest.raises(ArgumentError, match="keep is 0; expected at least 1"):
-        prune_runs(root, keep=0)
+        prune_runs(root, Retention(runs=0))
     with pytest.raises(ConfigurationError, match="there is no published run in"):
-        prune_runs(tmp_path / "absent", keep=1)
+        prune_runs(tmp_path / "absent", Retention(runs=1))
     assert not (tmp_path / "absent").exists()
 
 
@@ -98,7 +111,7 @@ def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path):
 
         def work(root: Path = root, number: int = number) -> None:
             publisher.at_event(root, number, lambda path: os.kill(os.getpid(), signal.SIGKILL), every=3)
-            prune_runs(root, keep=1)
+            prune_runs(root, Retention(runs=1))
 
         _, status = os.waitpid(publisher.in_child(work), 0)
         assert current_run(root).stem == publisher.key_of(0)
@@ -107,7 +120,7 @@ def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path):
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0
             break
-        prune_runs(root, keep=1)
+        prune_runs(root, Retention(runs=1))
         assert left(root) == left(root, suffix=".sha256") == {0}
         assert list((root / ".staging").iterdir()) == []
     assert number > 8

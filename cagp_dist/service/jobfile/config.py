@@ -12,9 +12,10 @@ from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.explain import explain_mistakes
-from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.jobfile.job import Job, KeepTable
 from cagp_dist.service.jobfile.observations_table import ObservationsTable
 from cagp_dist.service.jobfile.times_key import TimeRule, parse_short_times, written_times
+from cagp_dist.store.retention import Retention
 from cagp_dist.text import without_secrets
 
 # A job file that lists ten thousand times is smaller; a larger file is something else
@@ -117,6 +118,14 @@ def with_output(job: Job, root: str) -> Job:
     except ValueError as error:
         raise ConfigurationError(f"--output: {error}.") from error
     return changed(job, "output", root=root)
+
+
+def parse_keep(text: str) -> Retention:
+    """Read which runs stay, as ``--keep`` has it; its form is that of ``keep`` of ``[output]``."""
+    try:
+        return KeepTable.model_validate(values.keep(text)).rule()
+    except ValueError as error:
+        raise ConfigurationError(f'--keep "{text}": expected {values.EXPECTED_KEEP}.') from error
 
 
 def with_times(job: Job, text: str) -> Job:

@@ -26,6 +26,7 @@ from cagp_dist.service.jobfile.observations_table import ColumnsTable, Observati
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
 from cagp_dist.store.addresses import folder_of
+from cagp_dist.store.retention import Retention
 from cagp_dist.text import alternatives, counted
 
 METHOD_NAMES = (*(name for name in RECALIBRATIONS if name != "none"), SHARP, "none")
@@ -157,13 +158,35 @@ class RuntimeTable(JobTable):
         return Deadlines(**self.model_dump(exclude={"checkpoint_seconds"}))
 
 
+class KeepTable(JobTable):
+    """``keep`` of ``[output]``: which runs stay. What any key says goes, goes, but not the current run."""
+
+    days: float | None = key(
+        None, "days since a run was made, a number above 0", 90, gt=0.0, le=100_000.0, strict=False
+    )
+    runs: int | None = key(None, "how many of the newest stay, an integer of at least 1", 30, ge=1)
+    total: Annotated[int | None, BeforeValidator(values.parse_bytes)] = key(
+        None, "how much all runs may take together, with its unit: the oldest go first", "50GiB"
+    )
+    finals_only: bool = key(
+        False, "true to remove runs of preliminary fields when there are final ones, or false", True
+    )
+
+    def rule(self) -> Retention:
+        """Give the rule as stores take it."""
+        return Retention(**self.model_dump())
+
+
 class OutputTable(JobTable):
-    """``[output]``: where the results are, and whether weights of the targets are kept."""
+    """``[output]``: where the results are, which of them stay, and whether weights are kept."""
 
     root: Annotated[str, AfterValidator(values.output)] = key(
         "out", "the path of a folder, or s3://BUCKET/PATH", "out", min_length=1
     )
     keep_weights: bool = key(False, "true or false", True)
+    keep: Annotated[KeepTable | None, BeforeValidator(values.keep)] = key(
+        None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only", "90d"
+    )
 
 
 class Job(JobTable):
@@ -187,7 +210,7 @@ class Job(JobTable):
         "the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
         "queue_seconds, total_seconds, checkpoint_seconds",
     )
-    output: OutputTable = key(OutputTable(), "the keys root, keep_weights")
+    output: OutputTable = key(OutputTable(), "the keys root, keep_weights, keep")
     _text: str = PrivateAttr(default="")
 
     @model_validator(mode="before")

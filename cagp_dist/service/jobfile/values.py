@@ -25,6 +25,7 @@ EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
 PREVIOUS = "previous"  # The mean of a job that is the posterior of its run before
 
 EXPECTED_MEAN = alternatives((*SPELLINGS, PREVIOUS))
+EXPECTED_KEEP = '"90d", "30 runs", "50GiB" or "finals", or several of them with commas between'
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
 
 
@@ -227,6 +228,32 @@ def parse_bytes(value: object) -> object:
     if amount < 2**20:
         raise ValueError(f"{amount} bytes are less than any work needs; expected at least 1MiB, {example}")
     return amount
+
+
+def keep(value: object) -> object:
+    """``"90d, 30 runs"`` as the table of which it is the short form; a number is one of runs."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"runs": value}
+    if not isinstance(value, str):
+        return value
+    table: dict[str, object] = {}
+    for word in (part.strip() for part in value.split(",")):
+        number = re.fullmatch(r"(\d{1,9}) ?(d|days?|runs?)?", word)
+        name: str = "total"
+        given: object = word
+        if word == "finals":
+            name, given = "finals_only", True
+        elif number is not None:
+            name, given = "days" if str(number[2]).startswith("d") else "runs", int(number[1])
+        if name in table:
+            raise ValueError(f"{word!r} is the second of its kind; expected each once, {EXPECTED_KEEP}")
+        if name == "total":
+            try:
+                parse_bytes(word)
+            except ValueError:
+                raise ValueError(f"{word!r} is none of {EXPECTED_KEEP}") from None
+        table[name] = given
+    return table
 
 
 def resembling(word: str, valid: Iterable[str]) -> str:

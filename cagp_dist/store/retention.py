@@ -1,0 +1,75 @@
+"""Which runs of an output stay, by the rule of a job or of a command."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cagp_dist.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What stays; a run goes that any of these says goes, but never the current one."""
+
+    days: float | None = None  # since it was made
+    runs: int | None = None  # so many of the newest
+    total: int | None = None  # bytes of all runs together; the oldest go first
+    finals_only: bool = False  # runs of preliminary fields go when the final ones have a run of the same job
+
+    def __post_init__(self) -> None:
+        if self.runs is not None and self.runs < 1:
+            raise ArgumentError(f"keep is {self.runs}; expected at least 1 run to keep.")
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """What decides whether a run stays."""
+
+    key: str
+    made: datetime
+    job: str = ""  # its text and the times that the run is of: the same of a preliminary and a final field
+    preliminary: bool = False
+    last: str = ""  # time, ISO 8601
+
+
+def beyond(
+    rule: Retention,
+    runs: Iterable[KeptRun],
+    *,
+    current: str | None,
+    sizes: Callable[[], Mapping[str, int]],
+    since: str | None = None,
+    now: datetime | None = None,
+) -> list[str]:
+    """List the keys of the runs that a rule does not keep, oldest first.
+
+    ``since`` keeps the runs of that time (ISO 8601) and later ones, and the last before it, from which these
+    go on.
+    Bytes are asked for only where the rule has a total.
+    """
+    oldest_first = sorted(runs, key=lambda run: (run.made, run.key))
+    finals = {run.job: run.made for run in oldest_first if not run.preliminary}
+    superseded = {
+        run.key
+        for run in oldest_first
+        if rule.finals_only and run.preliminary and run.made < finals.get(run.job, run.made)
+    }
+    stays = {current}
+    if since is not None:
+        before = max((run.last for run in oldest_first if run.last < since), default=since)
+        stays |= {run.key for run in oldest_first if run.last >= before} - superseded
+    gone = set(superseded)
+    if rule.days is not None:
+        first = (now or datetime.now(UTC)) - timedelta(days=rule.days)
+        gone |= {run.key for run in oldest_first if run.made < first}
+    if rule.runs is not None:
+        gone |= {run.key for run in oldest_first[: -rule.runs]}
+    gone -= stays
+    if rule.total is not None:
+        size = sizes()
+        left = sum(size[run.key] for run in oldest_first if run.key not in gone)
+        for run in oldest_first:
+            if left > rule.total and run.key not in gone | stays:
+                gone.add(run.key)
+                left -= size[run.key]
+    return [run.key for run in oldest_first if run.key in gone]

@@ -1,0 +1,88 @@
+"""What a rule keeps: days, so many runs, bytes, finals; the current run, and what later ones go on from."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.service.jobfile.config import parse_job, parse_keep
+from cagp_dist.store.retention import KeptRun, Retention, beyond
+
+from ..jobs import job_text
+
+NOW = datetime(2020, 3, 1, tzinfo=UTC)
+# made a day apart, the oldest first; e is the final field of the day of c, whose field was preliminary
+RUNS = [
+    KeptRun(key, NOW - timedelta(days=5 - age), f"job {day}", key in "cd", f"2020-02-0{day}T00:00:00Z")
+    for age, (key, day) in enumerate(zip("abcde", (1, 2, 3, 4, 3), strict=True))
+]
+
+
+def gone(current=None, since=None, **rule):
+    found = beyond(
+        Retention(**rule),
+        reversed(RUNS),
+        current=current,
+        sizes=lambda: dict.fromkeys("abcde", 10),
+        since=since,
+        now=NOW,
+    )
+    return "".join(found)
+
+
+def test_each_rule_and_all_together():
+    assert gone() == ""
+    assert gone(runs=2) == "abc"
+    assert gone(days=3.5) == "ab"
+    assert gone(total=29) == "abc"
+    assert gone(total=30) == "ab"
+    assert gone(finals_only=True) == "c"
+    assert gone(runs=4, total=39, finals_only=True) == "ac"
+
+
+def test_the_current_run_stays_and_its_bytes_count():
+    assert gone(current="a", runs=1) == "bcd"
+    assert gone(current="a", total=20) == "bcd"
+    assert gone(current="c", finals_only=True) == ""
+    assert gone(current="a", total=1) == "bcde"
+
+
+def test_what_the_times_of_a_pass_go_on_from_stays():
+    assert gone(since="2020-02-03T00:00:00Z", runs=1) == "a"
+    assert gone(since="2020-02-03T00:00:00Z", finals_only=True) == "c"
+    assert gone(since="2020-01-01T00:00:00Z", runs=1) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("30", Retention(runs=30)),
+        ("30 runs", Retention(runs=30)),
+        ("90d", Retention(days=90.0)),
+        ("1 day", Retention(days=1.0)),
+        ("50GiB", Retention(total=50 * 2**30)),
+        ("90d, 30 runs, 1.5TB, finals", Retention(90.0, 30, 1_500_000_000_000, True)),
+    ],
+)
+def test_short_forms(text, rule):
+    assert parse_keep(text) == rule
+    assert parse_job(job_text(output={"root": "out", "keep": text})).output.keep.rule() == rule
+
+
+def test_the_long_form_and_what_is_no_rule():
+    table = {"days": 90, "runs": 30, "total": "50GiB", "finals_only": True}
+    job = parse_job(job_text(output={"root": "out", "keep": table}))
+    assert job.output.keep.rule() == Retention(90.0, 30, 50 * 2**30, True)
+    assert parse_job(job_text(output={"root": "out", "keep": 7})).output.keep.rule() == Retention(runs=7)
+    assert "keep" not in job.canonical()
+    for wrong, said in {
+        "0": r"\[output\] keep.runs = 0 is not allowed; expected how many of the newest stay",
+        "9 weeks": "'9 weeks' is none of \"90d\"",
+        "9d, 8d": "'8d' is the second of its kind",
+    }.items():
+        with pytest.raises(ConfigurationError, match=said):
+            parse_job(job_text(output={"root": "out", "keep": wrong}))
+        with pytest.raises(ConfigurationError, match=f'--keep "{wrong}": expected "90d", "30 runs"'):
+            parse_keep(wrong)
+    with pytest.raises(ConfigurationError, match=r"unknown key \[output\] keep.run; nearest"):
+        parse_job(job_text(output={"root": "out", "keep": {"run": 3}}))
