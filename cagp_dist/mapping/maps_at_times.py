@@ -14,7 +14,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
-from cagp_dist.kernels import AUTO, Kernel, Matern12, chosen_by
+from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
@@ -38,6 +38,9 @@ from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 COMPARED = 500
 """Values by which kernels are compared, exactly: seven fits of a second or less."""
 
+COMPARED_IN_TIME: "tuple[Family | None, ...]" = (None, Matern12)
+"""Kernels in time that are compared; None: a metric kernel of space and time together."""
+
 SUMMED = 20_000
 """Values to which a sum of kernels is fitted, at most: a likelihood of it takes six times as long."""
 
@@ -46,6 +49,9 @@ NUMBERS_MORE = 3
 
 FITS = 3.0
 """How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
+
+SAME_HOUR = 1e-6
+"""Hours by which times are the same but for rounding."""
 
 FEWEST_TOGETHER = 64
 """Targets of a solve that is not cut further where memory is short."""
@@ -59,12 +65,13 @@ def fit_in_space_and_time(
     noise_std: float | None,
     resources: Resources,
     narrator: Narrator,
+    in_time: "Sequence[Family | None]" = COMPARED_IN_TIME,
 ) -> FittedModel:
     """Fit kernel and noise of space and time to all values, each a point with its hour.
 
-    Where the kernel is to be chosen, metric kernels and products with Matern 1/2 in time are compared by the
-    likelihood of at most 500 values, and the best of them with the sum of two such kernels. A kernel of space
-    and time with its numbers keeps them.
+    Where the kernel is to be chosen, metric kernels (``in_time`` None) and products with kernels in time are
+    compared by the likelihood of at most 500 values, and the best of them with the sum of two such kernels. A
+    kernel of space and time with its numbers keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min())
@@ -80,17 +87,8 @@ def fit_in_space_and_time(
     y = observed.values[0]
     if not is_estimated(centre):
         y, centre = y - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0], 0.0
-    candidates, few = _candidates(kernel), len(X) <= COMPARED
-    size = FitSize("dense" if few else "vecchia", len(X), 1, None, 0, deviating=known.ndim > 0)
-    narrator.expect(
-        Outlook(
-            "fit",
-            f"kernel of space and time, and noise, by {len(X):,} observations",
-            FITS * fit_seconds(size, workers=resources.executor.workers),
-            0,
-            "Give kernel=cagp.SpaceTime(...) with its numbers and noise_std, which are then not fitted.",
-        )
-    )
+    candidates, few = _candidates(kernel, in_time), len(X) <= COMPARED
+    narrator.expect(outlook_of_fit(len(X), deviating=known.ndim > 0, workers=resources.executor.workers))
     narrator.announce()
     fitted = partial(
         _fit,
@@ -129,6 +127,18 @@ def fit_in_space_and_time(
     return FittedModel(result.prior.kernel, known + nugget, mean, result, where, held, known_noise=known)
 
 
+def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
+    """Say what it takes to fit a kernel of space and time to so many values."""
+    size = FitSize("dense" if values <= COMPARED else "vecchia", values, 1, None, 0, deviating=deviating)
+    return Outlook(
+        "fit",
+        f"kernel of space and time, and noise, by {values:,} observations",
+        FITS * fit_seconds(size, workers=workers),
+        0,
+        "Give kernel=cagp.SpaceTime(...) with its numbers and noise_std, which are then not fitted.",
+    )
+
+
 def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
     """Take kernel, noise and mean as they are given."""
     _check_kernel(prior.kernel)
@@ -145,11 +155,20 @@ def outlook_in_time(
     solver: "str | Solver",
     resources: Resources,
     kernel_parts: int,
+    window_hours: float | None = None,
 ) -> tuple[list[PlannedSolve], int]:
     """Plan the largest solve, and count how many there are of it."""
-    groups = _groups(observed, targets, causal=causal)
-    largest = targets.part(groups[-1])
-    pieces = list(_pieces(observed, largest, solver=solver, resources=resources, kernel_parts=kernel_parts))
+    groups = _groups(observed, targets, causal=causal, window_hours=window_hours)
+    group, seen = groups[-1]
+    pieces = list(
+        _pieces(
+            observed if seen is None or not seen.size else observed.only(seen),
+            targets.part(group),
+            solver=solver,
+            resources=resources,
+            kernel_parts=kernel_parts,
+        )
+    )
     return pieces[0][1], len(pieces) * len(groups)
 
 
@@ -161,22 +180,21 @@ def predict_in_time(
     causal: bool,
     solver: "str | Solver",
     resources: Resources,
+    window_hours: float | None = None,
     report: Callable[[float], None] = no_op,
 ) -> Prediction:
     """Predict the field at points in space and time, in as many parts as memory asks for.
 
-    Causal: each from the observations up to its own time, with a mean that is fitted to all of them. Without
-    any it is the prior.
+    Causal: each from the observations up to its own time; with a window from those within so many hours of
+    it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
     q, parts = len(targets.X), len(learned.kernel.parts)
-    if causal and not is_estimated(learned.mean):
+    if (causal or window_hours is not None) and not is_estimated(learned.mean):
         learned = replace(learned, mean=mean_of(learned.mean, observed, observed.there, np.arange(1)))
     found: list[tuple[Indices, Prediction]] = []
     done = 0
-    for group in _groups(observed, targets, causal=causal):
-        seen = observed
-        if causal:
-            seen = observed.only(np.flatnonzero(observed.X[:, -1] <= targets.X[group, -1].min()))
+    for group, chosen in _groups(observed, targets, causal=causal, window_hours=window_hours):
+        seen = observed if chosen is None else observed.only(chosen)
         if not seen.count:
             found.append((group, _prior(learned, targets.part(group), resources)))
             done += group.size
@@ -200,14 +218,22 @@ def predict_in_time(
     return _joined(found, q)
 
 
-def _groups(observed: Observations, targets: MapPoints, *, causal: bool) -> list[Indices]:
-    """Targets that see the same observations, those that see most last."""
-    if not causal:
-        return [np.arange(len(targets.X))]
-    known = np.sort(observed.X[observed.there, -1])
-    seen = np.searchsorted(known, targets.X[:, -1], side="right")
-    order = np.argsort(seen, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(seen[order])) + 1)
+def _groups(
+    observed: Observations, targets: MapPoints, *, causal: bool, window_hours: float | None
+) -> list[tuple[Indices, Indices | None]]:
+    """Targets that see the same observations, and these (None: all); those that see most last."""
+    if not causal and window_hours is None:
+        return [(np.arange(len(targets.X)), None)]
+    hours, there = targets.X[:, -1], observed.there
+    there = there[np.argsort(observed.X[there, -1], kind="stable")]
+    known, reach = observed.X[there, -1], np.inf if window_hours is None else window_hours + SAME_HOUR
+    first = np.searchsorted(known, hours - reach)
+    last = np.searchsorted(known, hours if causal else hours + reach, side="right")
+    ranges, group = np.unique(np.stack([first, last], axis=1), axis=0, return_inverse=True)
+    return [
+        (np.flatnonzero(group.reshape(-1) == number), there[slice(*ranges[number])])
+        for number in np.argsort(ranges[:, 1] - ranges[:, 0], kind="stable")
+    ]
 
 
 def _pieces(
@@ -320,16 +346,16 @@ def check_mean(mean: MeanLike) -> None:
         )
 
 
-def _candidates(kernel: KernelLike) -> list[tuple[SpaceTimeOf, ...]]:
+def _candidates(kernel: KernelLike, in_time: "Sequence[Family | None]") -> list[tuple[SpaceTimeOf, ...]]:
     """Families that are compared: kernels of space in metric kernels and in products, or those given."""
     if isinstance(kernel, Kernel):
         return [tuple(cast("SpaceTimeOf", part.family) for part in kernel.parts)]
     if chosen_by(kernel) == AUTO:
-        return [(SpaceTimeOf(family, time),) for time in (None, Matern12) for family in CANDIDATES]
+        return [(SpaceTimeOf(family, time),) for time in in_time for family in CANDIDATES]
     parts = families(kernel)
     if all(isinstance(part, SpaceTimeOf) for part in parts):
         return [cast("tuple[SpaceTimeOf, ...]", parts)]
-    return [tuple(SpaceTimeOf(part, time) for part in parts) for time in (None, Matern12)]
+    return [tuple(SpaceTimeOf(part, time) for part in parts) for time in in_time]
 
 
 def _best(results: Sequence[FitResult]) -> FitResult:

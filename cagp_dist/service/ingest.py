@@ -15,6 +15,7 @@ import xarray as xr
 from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.era5.canonical import joined_times
+from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sources import SOURCES, open_source, source_times
 from cagp_dist.era5.synthetic import DEFAULT_TIMES, Synthetic
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
@@ -59,8 +60,10 @@ def ingest_all(job: Job, *, report: Report) -> tuple[Job, xr.Dataset, xr.Dataset
 def ingest(job: Job, *, report: Report) -> xr.Dataset:
     """Bring the observations of a job into their store and return them; a second time adds nothing.
 
-    Call it inside an output lock. A file is always read, so that one that was replaced is noticed.
+    Call it inside an output lock. A file is always read, so that one that was replaced is noticed. With
+    ``window_hours`` they are those of all times within it.
     """
+    job = _with_window(job, report=report)
     return _healed(lambda: _ingest(job, report), report)
 
 
@@ -153,6 +156,7 @@ def _healed(read: Callable[[], T], report: Report) -> T:
 
 def peek(job: Job, *, report: Report) -> xr.Dataset | None:
     """Look at the observations of a job without writing anything: None if they are far away."""
+    job = _with_window(job, report=report, offline=True)
     stored = stored_observations(job)
     if stored is not None or is_remote(job.observations):
         return stored
@@ -180,6 +184,33 @@ def stored_observations(job: Job) -> xr.Dataset | None:
         return open_observations(path, times=times)
     except DataError:  # other times of this source were ingested
         return None
+
+
+def _with_window(job: Job, *, report: Report, offline: bool = False) -> Job:
+    """Give the job that observes all that times of a job may see: those of the source in the window."""
+    window, listed = job.design.window_hours, job.observations.listed_times
+    if window is None or listed is None:
+        return job
+    if job.observations.source == "cds":
+        raise ConfigurationError(
+            '[design] window_hours takes what source "cds" has within it, and that is every hour; leave it '
+            "out, and list the times that inform each other: times = "
+            '{ from = "2017-04-01", to = "2017-04-02", every = "6h" }.'
+        )
+    if offline and is_remote(job.observations):
+        there = ingested_times(job)
+    else:
+        there = available_times(job, report=report)
+    if there is None:  # nothing is known yet
+        return job
+    wanted, reach = parse_times(listed), np.timedelta64(round(3.6e9 * window), "us")
+    after = wanted[np.minimum(np.searchsorted(wanted, there), wanted.size - 1)] - there
+    before = there - wanted[np.maximum(np.searchsorted(wanted, there, side="right") - 1, 0)]
+    none = np.timedelta64(0, "us")
+    near = (after >= none) & (after <= reach)
+    if not job.design.causal:
+        near |= (before >= none) & (before <= reach)
+    return with_listed_times(job, np.union1d(wanted, there[near]))
 
 
 def available_times(job: Job, *, report: Report, damaged: Damaged | None = None) -> Times:

@@ -11,7 +11,6 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding
-from cagp_dist.kernels import name_of
 from cagp_dist.mapping import (
     NAMES,
     FitProgress,
@@ -21,6 +20,7 @@ from cagp_dist.mapping import (
     each,
     noise_is_negligible,
 )
+from cagp_dist.mapping.defaults import NO_NUGGET
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.mapping.fitting import Sites, choose_sites, effective_times, fit_numbers
 from cagp_dist.mapping.map_mean import mean_of
@@ -28,11 +28,13 @@ from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
 from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
+from cagp_dist.service.jobs_in_time import fit_all_times, kernel_keys
 from cagp_dist.service.task import PreparedJob, fit_mean
 from cagp_dist.text import counted
 
 T = TypeVar("T")
 
+HOURS = "time_lengthscale_hours"
 LEVEL = 0.95  # Of the intervals that are shown of the numbers
 
 
@@ -50,6 +52,7 @@ class FittedPrior:
     times: int = 1  # times whose fields share the three numbers
     # how many independent fields they are worth (`cagp_dist.likelihood.replicates`)
     effective_times: float = 1.0
+    hours: float | None = None  # lengthscale in time of whole grids that go on from run to run
 
     @property
     def ok(self) -> bool:
@@ -63,14 +66,10 @@ class FittedPrior:
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file."""
-        parts, errors = self.prior.kernel.parts, self.result.standard_errors
-        values = (
-            *(part.common_lengthscale for part in parts),
-            *(part.variance for part in parts),
-            self.prior.noise_number,
-        )
+        kernel, errors = self.prior.kernel, self.result.standard_errors
         spread = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
-        return list(zip(Numbering(len(parts)).names, values, spread, strict=True))
+        names = Numbering(len(kernel.parts), kernel.coordinates).names
+        return list(zip(names, prior_numbers(self.prior), spread, strict=True))
 
     def intervals(self) -> list[tuple[float, float]]:
         """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`."""
@@ -88,6 +87,10 @@ class FittedPrior:
                 "standard error is missing or large; the posterior does not depend on it."
             )
         return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
+
+    def by_name(self, numbers: Sequence[T]) -> dict[str, T | list[T]]:
+        """Numbers in the order of `estimates` under the keys of the job file."""
+        return by_name(numbers, in_time=self.prior.kernel.coordinates is not None)
 
     def line(self) -> str:
         """Sum it up in one line."""
@@ -118,8 +121,8 @@ class FittedPrior:
             "status": result.status.value,
             "status_advice": self.advice,
             "log_likelihood": _finite(result.log_likelihood),
-            "standard_errors": by_name([_finite(error) for _, _, error in self.estimates()]),
-            "intervals": by_name([[_finite(end) for end in ends] for ends in self.intervals()]),
+            "standard_errors": self.by_name([_finite(error) for _, _, error in self.estimates()]),
+            "intervals": self.by_name([[_finite(end) for end in ends] for ends in self.intervals()]),
             "intervals_level": LEVEL,
             **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
             "gradient_norm": _finite(result.gradient_norm),
@@ -127,13 +130,25 @@ class FittedPrior:
         }
 
 
-def by_name(numbers: Sequence[T]) -> dict[str, T | list[T]]:
+def prior_numbers(prior: Prior) -> list[float]:
+    """All numbers of a prior in the order of `Numbering`: lengthscales, variances and the noise variance."""
+    parts = prior.kernel.parts
+    lengthscales = each(tuple(part.lengthscale for part in parts))
+    return [*lengthscales, *(part.variance for part in parts), prior.noise_number]
+
+
+def by_name(numbers: Sequence[T], *, in_time: bool = False) -> dict[str, T | list[T]]:
     """All numbers of a prior under the keys of the job file: of a sum, lists with one for each part."""
-    parts = len(numbers) // 2
-    if parts == 1:
-        return dict(zip(NAMES, numbers, strict=True))
-    lengthscales, variances = list(numbers[:parts]), list(numbers[parts:-1])
-    return dict(zip(NAMES, (lengthscales, variances, numbers[-1]), strict=True))
+    own = 2 if in_time else 1  # lengthscales of a part, of which the second is in time
+    parts = len(numbers) // (own + 1)
+    lengthscales, variances = list(numbers[: own * parts]), list(numbers[own * parts : -1])
+    found = {NAMES[0]: lengthscales[::own], NAMES[1]: variances}
+    if in_time:
+        found[HOURS] = lengthscales[1::own]
+    named: dict[str, T | list[T]] = {
+        key: all_parts[0] if parts == 1 else all_parts for key, all_parts in found.items()
+    }
+    return {**named, NAMES[2]: numbers[-1]}
 
 
 def _finite(number: float | None) -> float | None:
@@ -144,6 +159,8 @@ def fit_prior(
     task: PreparedJob, execution: Execution, *, note: Callable[[str], None] = lambda text: None
 ) -> FittedPrior:
     """Fit the numbers of a job's kernel, of a sum all of them, and the noise variance, given its mean."""
+    if task.seen is not None:
+        return _fit_all_times(task, execution, note=note)
     points, observed, mean = values_of_fit(task)
     sites, fit_to = sites_of(task), task.job.prior.fit_to
     note(f"to {sites.where}, on {execution.executor.description}")
@@ -176,6 +193,27 @@ def fit_prior(
         likelihood=sites.likelihood,
         times=sites.times.size,
         effective_times=worth,
+        units=points.variable.units,
+    )
+
+
+def _fit_all_times(task: PreparedJob, execution: Execution, *, note: Callable[[str], None]) -> FittedPrior:
+    """Fit the numbers of a kernel of space and time."""
+    assert task.seen is not None
+    own = task if task.fit_points is not None else replace(task, points=task.seen.points)
+    points, train, _ = values_of_fit(own)
+    note(f"to values of all times, on {execution.executor.description}")
+    execution.progress(None, "kernel of space and time, and noise")
+    model = fit_all_times(task.job.prior, task.family, points, train, execution)
+    assert model.result is not None
+    least = float(model.known_noise.min())
+    nugget = max(model.result.prior.noise_number - least, NO_NUGGET * least)
+    return FittedPrior(
+        prior=Prior(model.kernel, nugget, task.mean),
+        result=model.result,
+        fit_to=task.job.prior.fit_to,
+        where=model.fitted_to,
+        likelihood=model.result.method,
         units=points.variable.units,
     )
 
@@ -259,25 +297,28 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
     """``[prior]`` of a job file with the fitted numbers, ready to paste."""
     numbers = [
         f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"
-        for name, value in by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
+        for name, value in fitted.by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
     ]
     mean = [f"mean = {_quoted(table.mean)}"]
     if table.mean_estimate != "generalised":
         mean.append(f"mean_estimate = {_quoted(table.mean_estimate)}")
     if table.persistence is not None:
         mean.append(f"persistence = {table.persistence:g}")
-    if table.time_kernel is not None:
-        mean.append(f"time_kernel = {_quoted(table.time_kernel)}")
-    if table.time_lengthscale_hours is not None:
-        mean.append(f"time_lengthscale_hours = {table.time_lengthscale_hours:g}")
-    elif table.time_kernel is not None:
-        mean.append("# time_lengthscale_hours is not fitted where these numbers are given: give it, too")
+    if table.is_filtered:
+        mean.append(f"time_kernel = {_quoted(str(table.time_kernel))}")
+        hours = fitted.hours if table.time_lengthscale_hours is None else table.time_lengthscale_hours
+        mean.append(
+            f"time_lengthscale_hours = {hours:g}"
+            if hours is not None
+            else "# time_lengthscale_hours is not fitted where these numbers are given: give it, too"
+        )
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:
             listed = [marks] if isinstance(marks, float) else marks
             mean.append(f"covariates_missing = [{', '.join(map(repr, listed))}]")
-    return "\n".join(["[prior]", f'kernel = "{name_of(fitted.prior.kernel)}"', *mean, *numbers])
+    kernel = [f"{key} = {_quoted(name)}" for key, name in kernel_keys(fitted.prior.kernel).items()]
+    return "\n".join(["[prior]", *kernel, *mean, *numbers])
 
 
 def _quoted(text: str) -> str:

@@ -14,6 +14,7 @@ from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
 from cagp_dist.mapping import Cholesky, Neighbours, Solver, bytes_of_weights, fields_by_pattern
 from cagp_dist.mapping.field_solves import bounds_are_cheap
+from cagp_dist.mapping.maps_at_times import outlook_of_fit
 from cagp_dist.mapping.solve_plans import (
     plan_of_patterns,
     plan_of_samples,
@@ -86,7 +87,8 @@ class JobPlan:
         text += self.plan.lines()
         text += [self.disk] * bool(self.disk)
         if self.solves > 1:
-            text.append(f"{self.solves} such solves, one for each time: the solver follows the values")
+            why = "each sees values of its own" if self.size.apart else "the solver follows the values"
+            text.append(f"{self.solves} such solves, one for each time: {why}")
         if self.size.left_out:
             text.append(
                 f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} come on top: "
@@ -130,7 +132,9 @@ def plan_job(
     found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
-    if job.prior.numbers is None:
+    if job.prior.in_time and job.prior.numbers is None:
+        found = replace(found, fit=_fit_of_all_times(size, seen, workers=found.plan.workers))
+    elif job.prior.numbers is None:
         fit = f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
         found = replace(found, fit=fit)
     on_plan(found)
@@ -162,6 +166,17 @@ def _fitted_to(job: Job, size: Size, seen: ChosenPoints | None) -> str:
     return fit_sites(seen.points, seen.design.train, fit_to=fit_to).where
 
 
+def _fit_of_all_times(size: Size, chosen: ChosenPoints | None, *, workers: int) -> str:
+    """Say what the numbers of a kernel of space and time are fitted to, and how long that takes."""
+    values, deviating = size.joined, False
+    if chosen is not None and (seen := chosen.seen) is not None:
+        values = int(np.count_nonzero(seen.points.present[:, chosen.design.train]))
+        deviating = seen.points.noise_variance is not None
+    outlook = outlook_of_fit(values, deviating=deviating, workers=workers)
+    fits = 3 if size.folds else 1  # each half of the folds has one as well
+    return f"{outlook.text}, are fitted first: about {rough_duration(fits * outlook.seconds)}"
+
+
 def _demands(
     job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
 ) -> list[Demand]:
@@ -170,9 +185,9 @@ def _demands(
     On a grid the points of a fold are missing, too; of others the solve with all points stands for all.
     """
     of_all = Demand(
-        n=size.observed,
+        n=size.joined or size.observed,
         q=size.targets,
-        fields=size.fields if solver.many_fields else 1,
+        fields=size.fields if solver.many_fields and not size.joined else 1,
         full_covariance=False,
         workers=workforce.workers,
         shares_memory=workforce.shares_memory,
@@ -181,7 +196,7 @@ def _demands(
         cell_nodes=size.cell_nodes,
         bounds=bounds_are_cheap(solver, observed=size.observed),
     )
-    if seen is None:
+    if seen is None or size.joined:
         return [of_all]
     design, places = seen.design, seen.places
     if isinstance(solver, Neighbours) and design.region_means is not None:
@@ -211,7 +226,9 @@ def _plan_fold(coefficients: int, size: Size, solver: Solver, demands: list[Dema
     """Plan one fold of a cross-validation, where its solves are not all alike."""
     if not 0 < size.folds < size.solves:
         return None
-    of_fold = [replace(each, q=size.tested_at_once, cell_nodes=0, wide=()) for each in demands]
+    of_fold = [
+        replace(each, q=size.together * size.tested_at_once, cell_nodes=0, wide=()) for each in demands
+    ]
     return plan_of_patterns(solver, of_fold, coefficients=coefficients)
 
 
@@ -283,7 +300,7 @@ def _errors_unseen(job: Job, *, observed: int, solver: Solver) -> tuple[int, boo
 
 
 def _size(job: Job, seen: ChosenPoints | None) -> Size:
-    draws = DRAWS if job.prior.is_previous and job.prior.time_kernel is None else 0
+    draws = DRAWS if job.prior.is_previous and not job.prior.is_filtered else 0
     if seen is not None:
         return replace(seen.size, earlier_errors=draws, error_draws=draws)
     wanted = wanted_places(job.design.targets)

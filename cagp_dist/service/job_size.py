@@ -32,6 +32,9 @@ class Size:
     tested: int
     mapped: int
     times: int
+    # Values that one solve takes, where times inform each other: each is a point in space and time; else 0
+    joined: int = 0
+    apart: bool = False  # whether each time has a solve of its own then, as it sees others than the next
     # Cells of a finer map of the mean alone. They are not part of the plan's bytes and seconds: one more
     # row of the Gram matrix each, and no sweep.
     mean_mapped: int = 0
@@ -53,6 +56,10 @@ class Size:
     def line(self) -> str:
         """Say it in one line."""
         times = counted(self.times, "time")
+        if self.joined:
+            times += (
+                f", each of which sees {'up to ' * self.apart}{counted(self.joined, 'value')} of all times"
+            )
         cells = counted(self.mapped, "map cell") + (
             f" and {self.mean_mapped:,} of the mean" if self.mean_mapped else ""
         )
@@ -70,7 +77,9 @@ class Size:
 
     @property
     def fields(self) -> int:
-        """Columns of data: values of all times, and draws of earlier errors."""
+        """Columns of data: values of all times, and draws of earlier errors; one where all are points."""
+        if self.joined and not self.apart:
+            return 1
         return self.times * (1 + self.earlier_errors)
 
     @property
@@ -104,7 +113,12 @@ class Size:
     def targets(self) -> int:
         """Points that one solve predicts, at most."""
         others = self.calibrated + self.columns_of_map + self.places + self.regions
-        return max(self.tested_at_once, others) if self.folds else self.tested + others
+        return self.together * (max(self.tested_at_once, others) if self.folds else self.tested + others)
+
+    @property
+    def together(self) -> int:
+        """Times that are targets of one solve, where they are points in space and time."""
+        return self.times if self.joined and not self.apart else 1
 
     @property
     def cell_nodes(self) -> int:
@@ -113,4 +127,4 @@ class Size:
             return 0
         others = self.calibrated + self.places + self.region_nodes
         others += self.columns_of_map * max(self.nodes_per_cell, 1)
-        return max(self.tested_at_once, others) if self.folds else self.tested + others
+        return self.together * (max(self.tested_at_once, others) if self.folds else self.tested + others)

@@ -94,9 +94,12 @@ def with_errors(
     solver_at: Callable[[Design], Solver],
     *,
     design_of: Callable[[int], Design],
-    by_blocks: bool,
+    distant: bool,
 ) -> tuple[Design, Recalibrating]:
-    """Decide which errors correct the laws of a job; draw calibration points if that takes any."""
+    """Decide which errors correct the laws of a job; draw calibration points if that takes any.
+
+    Not those that leave one value out where test points are ``distant``: further from observations than that.
+    """
     design = design_of(0)
     if table.method == "none":
         return design, NOT_ASKED
@@ -105,7 +108,7 @@ def with_errors(
     errors: Errors
     if design.folds is not None:
         errors, places, chosen = "folds", design.test.size, design
-    elif not by_blocks and has_left_out(solver_at(design), points, design):
+    elif not distant and has_left_out(solver_at(design), points, design):
         errors, places, chosen = "leave-one-out", design.train.size, design
     else:
         chosen = design_of(drawn_points(table, observed=design.train.size))

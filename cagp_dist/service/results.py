@@ -13,7 +13,6 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
 from cagp_dist.calibration.verification.strata import Strata, roughness_of, strata_of
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
-from cagp_dist.kernels import name_of
 from cagp_dist.mapping import Observations, solver_name
 from cagp_dist.mapping.field_solves import SampledMap, SolveStep
 from cagp_dist.predictive import Gaussian
@@ -21,10 +20,11 @@ from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.folds import FEW_PLACES
-from cagp_dist.service.job_fit import FittedPrior, by_name
+from cagp_dist.service.job_fit import HOURS, FittedPrior, by_name, prior_numbers
 from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.jobfile.prior_table import PriorTable
+from cagp_dist.service.jobs_in_time import kernel_keys
 from cagp_dist.service.laws import JobDistributions, known_errors, learnt, predictive_std, unchanged
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.point_roles import Design, blocks_of_folds
@@ -411,17 +411,11 @@ def attributes_of(
         **({} if gaps is None else {"train_values": gaps.values, "patterns_of_gaps": gaps.patterns}),
         **_sharp(solution),
         "prior": {
-            "kernel": name_of(prior.kernel),
+            **kernel_keys(prior.kernel),
             "mean": job.prior.mean,
             **estimate,
-            **by_name(
-                [
-                    *(part.common_lengthscale for part in prior.kernel.parts),
-                    *(part.variance for part in prior.kernel.parts),
-                    prior.noise_number,
-                ]
-            ),
-            **_in_time(job.prior, solution),
+            **by_name(prior_numbers(prior), in_time=job.prior.in_time),
+            **_filtered(job.prior, solution),
         },
         **({} if task.previous is None else {"previous": task.previous.attributes()}),
         **({} if task.carried is None else {"previous": task.carried.attributes()}),
@@ -488,11 +482,11 @@ def _sharp(solution: JobSolution) -> dict[str, object]:
     }
 
 
-def _in_time(table: PriorTable, solution: JobSolution) -> dict[str, object]:
-    """Give the kernel in time, where a run has one."""
-    if table.time_kernel is None:
+def _filtered(table: PriorTable, solution: JobSolution) -> dict[str, object]:
+    """Give the kernel in time with which a run went on from that before it, where it did."""
+    if not table.is_filtered:
         return {}
-    return {"time_kernel": table.time_kernel, "time_lengthscale_hours": solution.time_lengthscale_hours}
+    return {"time_kernel": table.time_kernel, HOURS: solution.time_lengthscale_hours}
 
 
 def _cross_validation(task: PreparedJob) -> dict[str, object]:
@@ -512,7 +506,7 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
         said += ", kernel and noise to other times."
     elif task.job.prior.fit_to == "field":
         said += ", kernel and noise to the whole field."
-    elif test.size <= FEW_PLACES:
+    elif test.size <= FEW_PLACES and task.seen is None:
         said += ", kernel and noise too."
     else:
         said += ", kernel and noise to the half of all folds without its own."

@@ -130,6 +130,11 @@ def run(
         job = load_job(job)
     if observations is not None:
         job = with_observations(job, observations)
+    if simulations is not None and job.prior.in_time:
+        raise ConfigurationError(
+            "fields of the prior are not drawn with [prior] time_kernel; test the job without it, or compare "
+            "with held-out observations, as each run does."
+        )
     if simulations is not None and job.prior.is_previous:
         raise ConfigurationError(
             'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '

@@ -2,24 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import add
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist import tiling
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import observation_points
-from cagp_dist.era5.selection import shown_time
+from cagp_dist.era5.selection import parse_times, shown_time
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
-from cagp_dist.kernels import families_of
+from cagp_dist.kernels import KERNELS, Family, Kernel, families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.mapping import (
     MOST_FLAT,
@@ -34,7 +35,9 @@ from cagp_dist.mapping import (
     fields_by_pattern,
     solver_name,
 )
-from cagp_dist.mapping.solve_plans import choose_solver
+from cagp_dist.mapping.maps_at_times import SAME_HOUR
+from cagp_dist.mapping.observations import hours_since
+from cagp_dist.mapping.solve_plans import choose_solver, solver_of_scattered
 from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Prior
@@ -42,18 +45,25 @@ from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
 from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.service.jobfile.prior_table import PriorTable
+from cagp_dist.service.jobfile.prior_table import PriorNumbers, PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import MapCells, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
 from cagp_dist.service.previous import DRAWS, Previous, check_map_of_errors, previous_of
 from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
+from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.tables import Places, read_places
 from cagp_dist.versions import numerical_version
+
+# Kernels in time by their names in job files; None: one kernel of the distance in space and time together
+TIME_KERNELS: dict[str, Family | None] = {
+    "metric": None,
+    **{name: KERNELS[name] for name in ("matern12", "matern32")},
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,29 @@ class SolveColumns(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class SeenTimes:
+    """What informs the times of a job where they inform each other: observations of all times, T' of them."""
+
+    points: Observations
+    window_hours: float | None  # how far from a time its observations may lie
+    causal: bool  # whether none may be later
+
+    @property
+    def apart(self) -> bool:
+        """Whether each time of a job has a solve of its own, as it sees others than the next."""
+        return self.causal or self.window_hours is not None
+
+    def counts(self, times: Times, train: Indices) -> Indices:
+        """Values at some points that each of some times (T,) sees, shape (T,)."""
+        since = hours_since(self.points.times, times[0])
+        before = hours_since(times, times[0])[:, None] - since
+        sees = np.abs(before) <= (np.inf if self.window_hours is None else self.window_hours + SAME_HOUR)
+        if self.causal:
+            sees &= before >= 0.0
+        return np.asarray(sees @ self.points.present[:, train].sum(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
 class ChosenPoints:
     """Points of a job, what is done with each, and the solver: known before anything is fitted."""
 
@@ -88,6 +121,7 @@ class ChosenPoints:
     wanted: Places | None  # places of a table that are to be predicted
     solver: Solver
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
+    seen: SeenTimes | None = None  # what informs its times, where they inform each other
     previous: Previous | None = None  # what is taken from the run before, where the job asks for that
     carried: Carried | None = None  # its state, of a field that is Markov in time
 
@@ -152,9 +186,9 @@ class ChosenPoints:
 
     @cached_property
     def gaps(self) -> Gaps | None:
-        """What is missing at the observed points; None if nothing is."""
+        """What is missing at the observed points, where that parts their solves; None if nothing is."""
         present = self.points.present[:, self.design.train]
-        if present.all():
+        if self.seen is not None or present.all():
             return None
         return Gaps(
             values=int(np.count_nonzero(present)),
@@ -172,6 +206,8 @@ class ChosenPoints:
             tested=design.test.size,
             mapped=0 if cells is None else cells.size,
             times=self.points.times.size,
+            joined=0 if self.seen is None else int(self.seen.counts(self.points.times, design.train).max()),
+            apart=self.seen is not None and self.seen.apart,
             mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
             folds=design.count_folds,
             places=0 if self.wanted is None else self.wanted.latitude_degrees.size,
@@ -228,6 +264,7 @@ class PreparedJob(ChosenPoints):
         # of folds with gaps the solver was chosen by another order of the points
         may_integrate = (
             self.prior is None
+            and self.seen is None
             and self.job.prior.hyperparameters == "auto"
             and self.design.train.size <= MOST_FLAT
         )
@@ -285,9 +322,7 @@ def prepare_job(
     mean = fit_mean(job.prior, family, points, design.train)
     prior = None  # where its numbers are to be fitted
     if (numbers := job.prior.numbers) is not None:
-        model = Model(families_of(job.prior.kernel))
-        kernel = model.kernel(each(numbers.lengthscale), each(numbers.variance))
-        prior = Prior(kernel, numbers.noise_variance, mean)
+        prior = Prior(_kernel_of(job.prior, numbers), numbers.noise_variance, mean)
     provenance = {
         "source": str(field.attrs["source"]),
         "source_sha256": str(field.attrs["source_sha256"]),
@@ -306,7 +341,7 @@ def prepare_job(
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
     previous, carried = None, None
     earlier = earlier or partial(earlier_runs, job.root)
-    if job.prior.time_kernel is not None:
+    if job.prior.is_filtered:
         check_filter(job, points, design)
         carried = carried_of(earlier, job, points)
         provenance |= carried.provenance
@@ -321,6 +356,7 @@ def prepare_job(
         wanted,
         chosen.solver,
         chosen.places,
+        chosen.seen,
         job=job,
         family=family,
         mean=mean,
@@ -330,6 +366,20 @@ def prepare_job(
         previous=previous,
         carried=carried,
     )
+
+
+def _kernel_of(table: PriorTable, numbers: PriorNumbers) -> Kernel:
+    """Build the kernel of numbers that are given."""
+    families, lengthscales = families_of(table.kernel), each(numbers.lengthscale)
+    variances = each(numbers.variance)
+    if not table.in_time:
+        return Model(families).kernel(lengthscales, variances)
+    assert table.time_kernel is not None
+    assert table.time_lengthscale_hours is not None
+    in_time = TIME_KERNELS[table.time_kernel]
+    own = zip(families, lengthscales, each(table.time_lengthscale_hours), variances, strict=True)
+    parts = [SpaceTimeOf(family, in_time)((chord, hours), variance) for family, chord, hours, variance in own]
+    return reduce(add, parts[1:], cast("Kernel", parts[0]))
 
 
 def noise_at(points: Observations, chosen: Indices, nugget: float | Array) -> float | Array:
@@ -355,7 +405,12 @@ class MeanByPattern:
 def fit_mean(
     table: PriorTable, family: MeanFamily, points: Observations, chosen: Indices
 ) -> FieldMean | EstimatedMean:
-    """Fit a prior mean to the values at some points, each field to those that it has."""
+    """Fit a prior mean to the values at some points, each field to those that it has.
+
+    That of all times together is fitted with the field: what it is fitted from stands for it.
+    """
+    if table.in_time:
+        return cast("EstimatedMean", family)
     latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
     values = points.values[:, chosen]
     present = ~np.isnan(values)
@@ -431,10 +486,14 @@ def wanted_places(address: str | None) -> Places | None:
 def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
-    named = Rings() if job.prior.time_kernel is not None else named
+    named = Rings() if job.prior.is_filtered else named
+    seen = SeenTimes(points, job.design.window_hours, job.design.causal) if job.prior.in_time else None
+    points = points if seen is None else _at_times(job, points)
     wanted, map_table = wanted_places(job.design.targets), job.design.map
 
     def solver_at(design: Design) -> Solver:
+        if named is None and seen is not None:
+            return solver_of_scattered(int(seen.counts(points.times, design.train).max()), fields=1)
         return solver_of(points, design, wanted) if named is None else named
 
     design, recalibration = with_errors(
@@ -449,15 +508,25 @@ def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
             gridded=points.gridded,
             spare_calibration=spare,
         ),
-        by_blocks=isinstance(job.design.test, BlockPoints),
+        # what a place itself says an hour before is nearer than what others say
+        distant=isinstance(job.design.test, BlockPoints) or seen is not None,
     )
     if map_table is not None and map_table.mask == "observed":
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
-    design = replace(design, samples=samples_of_map(map_table, design.cells, solver_at(design)))
+    samples = 0 if seen is not None else samples_of_map(map_table, design.cells, solver_at(design))
+    design = replace(design, samples=samples)
     solver = solver_at(design)
-    return ChosenPoints(points, design, recalibration, wanted, solver, places_on_grid(solver, points, design))
+    places = places_on_grid(solver, points, design)
+    return ChosenPoints(points, design, recalibration, wanted, solver, places, seen)
+
+
+def _at_times(job: Job, points: Observations) -> Observations:
+    """Leave the times of a job, of all that inform them."""
+    listed = job.observations.listed_times
+    own = slice(None) if listed is None else np.isin(points.times, parse_times(listed))
+    return replace(points, values=points.values[own], times=points.times[own])
 
 
 def solver_of(points: Observations, design: Design, wanted: Places | None) -> Solver:

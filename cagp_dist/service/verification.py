@@ -10,11 +10,12 @@ import xarray as xr
 
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
-from cagp_dist.mapping import Neighbours
+from cagp_dist.mapping import NAMES, Neighbours
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import open_executor
 from cagp_dist.service.folds import part_of, solve_part
 from cagp_dist.service.ingest import peek
+from cagp_dist.service.job_fit import HOURS
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.recalibration_plan import NOT_ASKED
@@ -54,7 +55,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     drawn = np.sort(rng.choice(part.design.test.size, size=min(points, part.design.test.size), replace=False))
     places = np.searchsorted(task.design.test, part.design.test[drawn])
     # a solve by neighbours depends on all targets, which share them, and costs little more for these
-    together = isinstance(part.solver, Neighbours) or part.carried is not None
+    together = isinstance(part.solver, Neighbours) or part.carried is not None or part.seen is not None
     cells = None if part.design.samples else part.design.cells
     sample = _only(part, drawn)
     if together:  # maps that no column of the solve belongs to are left out
@@ -96,10 +97,9 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     fitted = job.prior.numbers is None and job.prior.fit_to == "observed" and job.prior.fit_times is None
     if fitted and job.design.test.kind == "folds":
         raise NotSolvedAgainError(run, "each of its folds has a fitted prior of its own.")
-    names = ("lengthscale", "variance", "noise_variance")
+    names = NAMES if job.prior.time_kernel is None else (*NAMES, HOURS)
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
-    if job.prior.time_kernel is not None:
-        numbers["time_lengthscale_hours"] = said["time_lengthscale_hours"]
+    numbers |= {key: said[key] for key in ("kernel", "time_kernel") if key in said}
     job = with_listed_times(job, posterior["time"].values)
     known = changed(job, "prior", **numbers, fit_times=None)
     return changed(known, "output", root=str(run.parents[1]))
@@ -120,11 +120,7 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     before = None if named is None else run.with_name(f"{named}.zarr")
     before_it = f"the run before, {named}, whose posterior is its mean"
     try:
-        found = (
-            []
-            if before is None
-            else [run_at(before, ERROR_DRAWS if job.prior.time_kernel is None else STATE)]
-        )
+        found = [] if before is None else [run_at(before, STATE if job.prior.is_filtered else ERROR_DRAWS)]
         task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(run, error) from error

@@ -170,7 +170,6 @@ def test_another_prior_or_design_does_not_go_on(tmp_path):
             run(the_job(tmp_path, observations=latest, **tables))
     for prior, said in (
         ({"persistence": 0.8}, "persistence came with time_kernel"),
-        ({"mean": "constant"}, "takes nothing from other times"),
         ({"time_lengthscale_hours": None}, "give time_lengthscale_hours"),
         ({"time_kernel": None}, "came without time_kernel"),
         ({"lengthscale": None, "variance": None, "noise_variance": None}, "would be others each day"),

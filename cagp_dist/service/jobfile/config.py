@@ -151,7 +151,9 @@ def with_fit_times(job: Job, moments: Times) -> Job:
 
 def job_of_fit_times(job: Job) -> Job | None:
     """Give the job that observes the times which the prior is fitted to; None if they are its own."""
-    return None if job.prior.fit_times is None else _with_times(job, job.prior.fit_times)
+    if job.prior.fit_times is None:
+        return None
+    return changed(_with_times(job, job.prior.fit_times), "design", window_hours=None)
 
 
 def _written(moments: Times) -> tuple[str, ...]:

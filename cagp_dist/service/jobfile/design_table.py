@@ -144,6 +144,18 @@ class DesignTable(JobTable):
         le=30.0,
     )
 
+    window_hours: float | None = key(
+        None,
+        "of a [prior] time_kernel, a positive number of hours: observations that lie within so many of a "
+        "time inform it, from all times of the source",
+        48.0,
+        gt=0.0,
+        le=1e6,
+    )
+    causal: bool = key(
+        False, "of a [prior] time_kernel, true: no observation informs times before its own; or false", True
+    )
+
     @model_validator(mode="after")
     def _folds_have_errors_of_their_own(self) -> Self:
         if self.calibration is not None and isinstance(self.test, FoldPoints):

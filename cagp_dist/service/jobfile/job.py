@@ -225,6 +225,15 @@ class Job(JobTable):
             return {**tables, "design": {"train": {"kind": "all"}, **design}}
         return tables
 
+    @field_validator("prior", mode="after")
+    @classmethod
+    def _suits_the_design(cls, prior: PriorTable, info: ValidationInfo) -> PriorTable:
+        if (design := info.data.get("design")) is not None:
+            for wrong, said in _untimely(design, prior):
+                if wrong:
+                    raise ValueError(said)
+        return prior
+
     @field_validator("recalibration", mode="after")
     @classmethod
     def _a_sharp_gp_has_points_of_its_own(
@@ -235,6 +244,11 @@ class Job(JobTable):
             raise ValueError(
                 f'method = "{SHARP}" tries other lengthscales, for which the errors of the run before, whose '
                 "posterior is the mean, are not known; use another method, or another [prior] mean"
+            )
+        if table.method == SHARP and prior is not None and prior.in_time:
+            raise ValueError(
+                f'method = "{SHARP}" tries other lengthscales for each time by itself; use another method, '
+                "or leave time_kernel of [prior] out"
             )
         if table.method != SHARP or design is None:
             return table
@@ -258,11 +272,27 @@ class Job(JobTable):
             for wrong, said in _unsuited(
                 solver,
                 design.map,
-                previous=prior is not None and prior.is_previous and prior.time_kernel is None,
+                previous=prior is not None and prior.is_previous and not prior.is_filtered,
             ):
                 if wrong:
                     raise ValueError(said)
+        if prior is not None and prior.in_time and (built := solver.build()) is not None and built.needs_grid:
+            raise ValueError(
+                f'name = "{solver.name}" came with a time_kernel of [prior], with which observations are '
+                'points in space and time; write name = "auto", "neighbours" or "cholesky"'
+            )
         return solver
+
+    @field_validator("output", mode="after")
+    @classmethod
+    def _weights_are_kept_of_places(cls, table: OutputTable, info: ValidationInfo) -> OutputTable:
+        prior = info.data.get("prior")
+        if table.keep_weights and prior is not None and prior.in_time:
+            raise ValueError(
+                "keep_weights came with a time_kernel of [prior], whose weights are of places and times; "
+                "leave it out"
+            )
+        return table
 
     @property
     def text(self) -> str:
@@ -323,10 +353,34 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
         *("noise_std", "columns", "where", "gaps"),
     ),
     ColumnsTable: ("name",),
-    DesignTable: ("calibration", "targets"),
+    DesignTable: ("calibration", "targets", "window_hours", "causal"),
     MapGrid: ("std_resolution_degrees", "std_samples", "mask"),
     PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates", *TIMED),
 }
+
+
+def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, str]]:
+    """Yield what of a design does not go with how its times inform each other."""
+    given = [name for name in ("window_hours", "causal") if getattr(design, name)]
+    keys, table = " and ".join(given), design.map
+    yield (
+        bool(given) and prior.is_previous,
+        f'{keys} of [design] came with mean = "previous", whose runs go on from those before; leave it out',
+    )
+    yield (
+        bool(given) and not prior.in_time,
+        f"{keys} of [design] came without a kernel in time, so that each time is a field of its own; write "
+        'time_kernel = "auto", or leave it out',
+    )
+    yield (
+        prior.in_time and design.regions is not None,
+        "time_kernel came with regions of [design], whose means are of one time; leave one of the two out",
+    )
+    yield (
+        prior.in_time and table is not None and bool(table.std_resolution_degrees or table.std_samples),
+        "time_kernel came with std_resolution_degrees or std_samples of [design] map; leave these out: each "
+        "cell has its error bar",
+    )
 
 
 def _unsuited(solver: AnySolverTable, table: MapGrid | None, *, previous: bool) -> Iterator[tuple[bool, str]]:

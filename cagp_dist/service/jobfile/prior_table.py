@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     KernelSum = str
     EachLengthscale = float | tuple[float, ...] | None
     EachVariance = float | tuple[float, ...] | None
+    EachHours = float | tuple[float, ...] | None
 else:
     KernelSum = Annotated[Literal[AUTO, FITTED, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
     EachLengthscale = Annotated[float | None, Field(gt=0.0), AfterValidator(values.lengthscale), *_EACH]
     EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
+    EachHours = Annotated[float | None, Field(gt=0.0, le=1e7), *_EACH]
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,16 @@ class PriorTable(JobTable):
         gt=0.0,
         lt=1.0,
     )
-    time_kernel: Literal["matern12", "matern32"] | None = key(
+    time_kernel: Literal["auto", "metric", "matern12", "matern32"] | None = key(
         None,
-        'of mean = "previous" on whole grids, "matern12" or "matern32": how the field goes with itself at '
-        "other times; in place of persistence",
+        '"matern12", "matern32", "metric" or "auto": how the field goes with itself at other times, all of '
+        'which then inform each other; of mean = "previous" on whole grids one of the first two',
         "matern12",
     )
-    time_lengthscale_hours: float | None = key(
-        None, "of time_kernel, a positive number of hours; fitted if left out", 48.0, gt=0.0, le=1e7
+    time_lengthscale_hours: EachHours = key(
+        None,
+        "of time_kernel, a positive number of hours, or of a sum a list of them; fitted if left out",
+        48.0,
     )
     covariates: Annotated[
         tuple[Annotated[str, AfterValidator(values.checked_covariate)], ...], BeforeValidator(values.as_tuple)
@@ -150,7 +154,11 @@ class PriorTable(JobTable):
             self.hyperparameters == "integrate" and known is not None,
             f'hyperparameters = "integrate" came with {numbers}, which are known then; leave either out',
         )
-        for name, example in (("lengthscale", [0.05, 0.5]), ("variance", [5.0, 20.0])):
+        for name, example in (
+            ("lengthscale", [0.05, 0.5]),
+            ("variance", [5.0, 20.0]),
+            ("time_lengthscale_hours", [12.0, 240.0]),
+        ):
             yield self._wrong_count(name, example)
         yield from self._mistakes_of_time(previous, mean)
         yield (
@@ -196,26 +204,70 @@ class PriorTable(JobTable):
             "time_lengthscale_hours, too, or leave all of them out and give fit_times",
         )
         yield (
-            timed and isinstance(self.fit_times, Newest),
+            timed and self.persistence is not None,
+            "persistence came with time_kernel, which says how the field persists; leave it out",
+        )
+        if timed and previous:
+            yield from self._mistakes_of_filter()
+        elif timed:
+            yield from self._mistakes_of_all_times(mean)
+
+    def _mistakes_of_filter(self) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be of a kernel in time that carries whole grids from run to run."""
+        yield (
+            isinstance(self.fit_times, Newest),
             "time_kernel came with fit_times that are the newest ones: the numbers would be others each day, "
             "and those of the day before would not go on; give fit_times from and to",
         )
         yield (
-            timed and not previous,
-            f'time_kernel came with {mean}, which takes nothing from other times; write mean = "previous"',
+            self.time_kernel in ("auto", "metric"),
+            f'time_kernel = "{self.time_kernel}" came with mean = "previous", which goes on from run to run '
+            'with "matern12" or "matern32"; write one of these',
         )
         yield (
-            timed and self.persistence is not None,
-            "persistence came with time_kernel, which says how the field persists; leave it out",
-        )
-        yield (
-            timed and self.parts > 1,
+            self.parts > 1,
             f'kernel = "{self.kernel}" came with time_kernel; expected a single kernel',
         )
         yield (
-            timed and self.numbers is None and self.fit_times is None,
+            self.numbers is None and self.fit_times is None,
             "time_kernel came without lengthscale, variance and noise_variance, and without fit_times: the "
             "numbers would be others each day, and those of the day before would not go on; give either",
+        )
+
+    def _mistakes_of_all_times(self, mean: str) -> Iterator[tuple[bool, str]]:
+        """Yield what may not be of a kernel in time with which all times inform each other."""
+        yield (
+            self.reads_mean,
+            f"time_kernel came with {mean}, which is read for each time by itself; write "
+            'mean = "constant" or a mean by latitude',
+        )
+        yield (
+            bool(self.covariates) and self.mean_estimate != "generalised",
+            f'covariates came with time_kernel and mean_estimate = "{self.mean_estimate}"; leave '
+            "mean_estimate out, so that their coefficients are estimated with the field",
+        )
+        yield (
+            self.hyperparameters == "integrate",
+            'hyperparameters = "integrate" came with time_kernel, whose numbers are plugged in; leave it out',
+        )
+        yield (
+            self.fit_to == "field",
+            'fit_to = "field" came with time_kernel, which is fitted to observed points; leave it out',
+        )
+        yield (
+            chosen_by(self.kernel) == FITTED,
+            f'kernel = "{self.kernel}" came with time_kernel, and its smoothness is not fitted then; write '
+            'kernel = "auto", or a smoothness: "matern(0.8)"',
+        )
+        yield (
+            self.time_kernel == "auto" and self.numbers is not None,
+            'time_kernel = "auto" came with lengthscale, variance and noise_variance; a kernel is chosen '
+            'where these are fitted. Write the one that they belong to: "metric", "matern12" or "matern32"',
+        )
+        yield (
+            self.numbers is None and self.time_lengthscale_hours is not None,
+            "time_lengthscale_hours came without lengthscale, variance and noise_variance, with which it is "
+            "fitted; give all of them, or leave it out",
         )
 
     def _wrong_count(self, name: str, example: list[float]) -> tuple[bool, str]:
@@ -244,6 +296,16 @@ class PriorTable(JobTable):
         return self.mean == values.PREVIOUS
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether whole grids go on exactly from the run before."""
+        return self.is_previous and self.time_kernel is not None
+
+    @property
+    def in_time(self) -> bool:
+        """Whether all times inform each other: each value is a point in space and time."""
+        return not self.is_previous and self.time_kernel is not None
+
+    @property
     def family(self) -> str:
         """Name of what is fitted or read: beside the run before, a mean by latitude."""
         return "quadratic-latitude" if self.is_previous else self.mean
@@ -256,7 +318,7 @@ class PriorTable(JobTable):
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
-        return self.mean_estimate == "generalised" and not self.reads_mean and self.time_kernel is None
+        return self.mean_estimate == "generalised" and not self.reads_mean and not self.is_filtered
 
     @property
     def coefficients(self) -> int:

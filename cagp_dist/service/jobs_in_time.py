@@ -1,0 +1,173 @@
+"""Jobs whose times inform each other: each value is a point in space and time, as it is for `krige(at=)`."""
+
+from functools import partial, reduce
+from operator import add
+from time import perf_counter
+from typing import Any, cast
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.era5.selection import shown_time
+from cagp_dist.errors import DataError
+from cagp_dist.gram.targets import averaged, prior_variance, target_points
+from cagp_dist.kernels import AUTO, Family, Kernel, name_of
+from cagp_dist.mapping import Observations
+from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
+from cagp_dist.mapping.fitted_model import FittedModel, known_noise
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.map_solves import Prediction
+from cagp_dist.mapping.maps_at_times import (
+    COMPARED_IN_TIME,
+    fit_in_space_and_time,
+    outlook_in_time,
+    predict_in_time,
+)
+from cagp_dist.mapping.narration import Narrator
+from cagp_dist.mapping.observations import hours_since
+from cagp_dist.means import BasisMean, MeanFamily
+from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.service.jobfile.prior_table import PriorTable
+from cagp_dist.service.task import TIME_KERNELS, PreparedJob
+from cagp_dist.space_time import SpaceTime
+from cagp_dist.text import counted
+
+FEWEST_TIMES = 2  # to which a kernel in time is fitted
+
+
+def fit_all_times(
+    table: PriorTable, family: MeanFamily, points: Observations, train: Indices, execution: Execution
+) -> FittedModel:
+    """Fit kernel and noise to the values of some points at all times."""
+    if (times := points.times[points.present[:, train].any(axis=1)]).size < FEWEST_TIMES:
+        raise DataError(
+            f"[prior] time_kernel is fitted to observations of {counted(times.size, 'time')}; expected two "
+            "or more. Give more times, a longer window_hours in [design], or the numbers of the prior."
+        )
+    named = {name: (family,) for name, family in TIME_KERNELS.items()}
+    compared = named.get(table.time_kernel or AUTO, COMPARED_IN_TIME)
+    executor = execution.executor
+    with Narrator(shown=False, time_limit_seconds=None, workers=executor.workers) as narrator:
+        return fit_in_space_and_time(
+            _in_time(points, train),
+            kernel=table.kernel,
+            mean=_mean_of(table, family),
+            noise_std=None,
+            resources=execution,
+            narrator=narrator,
+            in_time=compared,
+        )
+
+
+def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> Solution:
+    """Predict all targets at all times of a job, each from what it may see."""
+    began, table, design, points = perf_counter(), task.job.prior, task.job.design, task.points
+    assert task.seen is not None
+    observed = _in_time(task.seen.points, task.design.train)
+    assert observed.origin is not None
+    learned = FittedModel(
+        prior.kernel,
+        known_noise(observed, observed.there, None) + prior.noise_number,
+        _mean_of(table, task.family),
+    )
+    wanted, hours = task.new_inputs, hours_since(points.times, observed.origin)
+    places = target_points(wanted)
+    cells = None if isinstance(wanted, np.ndarray) else wanted
+    targets = MapPoints(averaged(wanted, places), cells=cells).at_hours(hours)
+    _check_informed(task, learned.mean)
+    settings: Any = {
+        "causal": design.causal,
+        "window_hours": design.window_hours,
+        "solver": task.job.solver.build() or "auto",
+        "resources": execution,
+    }
+    solves, count = outlook_in_time(observed, targets, kernel_parts=len(prior.kernel.parts), **settings)
+    execution.on_plan(solves[0].plan)
+    found = predict_in_time(
+        observed,
+        learned,
+        targets,
+        report=lambda part: execution.progress(part, "all times together"),
+        **settings,
+    )
+    shape = hours.size, len(wanted)
+    before = _before(learned, observed, targets), prior_variance(prior.kernel, targets.wanted)
+    own = found.computational_variance
+    return Solution(
+        steps=(
+            SolveStep(0, before[0].reshape(shape), np.sqrt(before[1]).reshape(shape), 0.0),
+            SolveStep(1, found.mean.reshape(shape), found.std.reshape(shape), perf_counter() - began),
+        ),
+        status=found.status,
+        plan=(*_plan_lines(observed, found, count, design.window_hours, causal=design.causal),),
+        computational_std=None if own is None else np.sqrt(np.maximum(own, 0.0)).reshape(shape),
+    )
+
+
+def kernel_keys(kernel: Kernel) -> dict[str, str]:
+    """Write a kernel without its numbers as the keys of a job file do."""
+    parts = kernel.parts
+    if not all(isinstance(part, SpaceTime) for part in parts):
+        return {"kernel": name_of(kernel)}
+    own = cast("tuple[SpaceTime, ...]", parts)
+    in_space = reduce(add, [part.space for part in own[1:]], cast("Kernel", own[0].space))
+    in_time = None if own[0].time is None else own[0].time.family
+    names = {family: name for name, family in TIME_KERNELS.items()}
+    return {"kernel": name_of(in_space), "time_kernel": names[cast("Family | None", in_time)]}
+
+
+def _in_time(points: Observations, train: Indices) -> Observations:
+    """Give each value at some points as a point in space and time."""
+    return points.at(np.sort(train)).in_space_and_time(points.times)
+
+
+def _mean_of(table: PriorTable, family: MeanFamily) -> MeanLike:
+    """Mean of all times: its coefficients are estimated with the field, or fitted to all values before."""
+    if not table.estimates_mean or not isinstance(family, EstimatedMean):
+        return table.family
+    return BasisMean(partial(_basis_of_places, family), family.coefficient_names)
+
+
+def _basis_of_places(family: EstimatedMean, X: Array) -> Array:
+    """Columns of a mean that is the same at all hours, at X (n, 4)."""
+    return np.asarray(family.basis_at(X[:, :3]))
+
+
+def _check_informed(task: PreparedJob, mean: MeanLike) -> None:
+    """Raise `DataError` where a time sees no value, and the mean is to be estimated from such."""
+    assert task.seen is not None
+    counts = task.seen.counts(task.points.times, task.design.train)
+    if is_estimated(mean) and not counts.all():
+        time = shown_time(task.points.times[counts.argmin()])
+        raise DataError(
+            f"no observed point has a value that {time} may see, by "
+            "[design] window_hours and causal; leave this time out, or give a longer window."
+        )
+
+
+def _before(learned: FittedModel, observed: Observations, targets: MapPoints) -> Array:
+    """Mean (T q,) without the field: known, or with coefficients of least squares."""
+    mean = learned.mean
+    if isinstance(mean, EstimatedMean) and not callable(mean):
+        basis = np.asarray(mean.basis_at(observed.X))
+        found = np.linalg.lstsq(basis, observed.values[0], rcond=None)[0]
+        return averaged(
+            targets.wanted, np.asarray(mean.basis_at(target_points(targets.wanted))) @ found[:, None]
+        )
+    fitted = Prior(learned.kernel, 1.0, mean_of(mean, observed, observed.there, np.arange(1)))
+    return averaged(targets.wanted, fitted.mean_at(target_points(targets.wanted)))
+
+
+def _plan_lines(
+    observed: Observations, found: Prediction, count: int, window_hours: float | None, *, causal: bool
+) -> list[str]:
+    """Say what was done."""
+    times = np.unique(observed.X[:, -1]).size
+    seen = "all of them" if window_hours is None else f"those within {window_hours:g} hours"
+    upto = ", none later than itself" if causal else ""
+    return [
+        *found.plans[0].lines(),
+        f"{counted(observed.count, 'value')} at {counted(times, 'time')} are points in space and time; a "
+        f"target sees {seen}{upto}: {counted(count, 'solve')}",
+    ]

@@ -1,0 +1,238 @@
+"""Jobs whose times inform each other: `krige` says the same of the same observations."""
+
+import json
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import cagp_dist as cagp
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.service.daily import daily
+from cagp_dist.service.job_fit import prior_table
+from cagp_dist.service.job_plan import plan_job
+from cagp_dist.service.jobfile.config import parse_job
+from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.verification import solve_again
+from cagp_dist.space_time import SpaceTimeOf
+from cagp_dist.store.series import run_in_series
+from cagp_dist.store.zarr_arrays import read_group
+
+from ..jobs import job_text, map_grid, random_points
+
+pytestmark = pytest.mark.usefixtures("one_blas_thread")
+
+PRIOR = {
+    "kernel": "matern32",
+    "mean": "constant",
+    "time_kernel": "matern12",
+    "lengthscale": 0.1,
+    "time_lengthscale_hours": 30.0,
+    "variance": 9.0,
+    "noise_variance": 0.25,
+}
+KERNEL = cagp.SpaceTime(cagp.Matern32(0.1, 9.0), cagp.Matern12(30.0))
+GIVEN = {"value": "height", "kernel": KERNEL, "noise_std": 0.5, "drift": "constant"}
+TIMES = pd.date_range("2024-07-01", periods=8, freq="12h")
+
+
+def station_table(*, lost=0.2, times=TIMES, stations=24):
+    """Values of a field of `KERNEL` at stations, by time and place as a job reads them."""
+    rng = np.random.default_rng(4)
+    latitude, longitude = rng.uniform(45.0, 56.0, stations), rng.uniform(3.0, 16.0, stations)
+    hours = 12.0 * np.arange(len(times))
+    points = np.column_stack(
+        [np.tile(cagp.unit_sphere(latitude, longitude), (len(times), 1)), np.repeat(hours, stations)]
+    )
+    values = np.linalg.cholesky(KERNEL(points, points)) @ rng.standard_normal(len(points))
+    table = pd.DataFrame(
+        {
+            "station": np.tile([f"S{n:02}" for n in range(stations)], len(times)),
+            "latitude": np.tile(latitude, len(times)),
+            "longitude": np.tile(longitude, len(times)),
+            "time": np.repeat(times, stations),
+            "height": 20.0 + values + 0.5 * rng.standard_normal(len(points)),
+        }
+    )
+    table = table[rng.random(len(table)) > lost]
+    place = table.station.map({name: n for n, name in enumerate(pd.unique(table.station))})
+    return table.assign(place=place).sort_values(["time", "place"]).drop(columns="place")
+
+
+def the_job(folder, table, **tables):
+    table.to_csv(folder / "stations.csv", index=False)
+    given = {
+        "observations": {"source": f"table:{folder / 'stations.csv'}", "variable": "height"},
+        "design": {"train": {"kind": "all"}, "test": random_points(4, seed=1), "map": map_grid(3.0)},
+        "prior": PRIOR,
+        "solver": None,
+        "output": {"root": folder / "out"},
+    }
+    return parse_job(job_text(**{**given, **tables}))
+
+
+def observed_by(path, table):
+    """Rows of the stations that a run observed."""
+    return table[table.station.isin(read_group(path, "observations").station_name.values)]
+
+
+def targets_of(path):
+    """Places of the test points and the cells of the map, in the order of a solve."""
+    posterior, cells = read_group(path, "posterior"), read_group(path, "map")
+    latitude, longitude = np.meshgrid(cells.latitude, cells.longitude, indexing="ij")
+    return pd.DataFrame(
+        {
+            "latitude": np.concatenate([posterior.latitude.values, latitude.ravel()]),
+            "longitude": np.concatenate([posterior.longitude.values, longitude.ravel()]),
+        }
+    )
+
+
+def published(path, name):
+    """Values of a run at test points and cells, (time, target)."""
+    groups = read_group(path, "posterior"), read_group(path, "map")
+    parts = [group[f"height_{name}"].values.reshape(group.sizes["time"], -1) for group in groups]
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_job_says_what_krige_says_of_the_same_observations_to_the_bit(tmp_path, causal):
+    table, test = station_table(), random_points(4, seed=1)
+    design = {"train": {"kind": "all"}, "test": test, "map": map_grid(3.0), "causal": causal}
+    path = run(the_job(tmp_path, table, design=design)).path
+    found = cagp.krige(observed_by(path, table), to=targets_of(path), at=TIMES, causal=causal, **GIVEN)
+    for name in ("mean", "std"):
+        np.testing.assert_array_equal(published(path, name), found[name].values)
+    assert solve_again(path, points=2) < 1e-12
+
+
+def test_numbers_that_are_left_out_are_those_of_krige_and_can_be_pasted(tmp_path):
+    table = station_table(stations=12)
+    job = the_job(tmp_path, table, prior={key: PRIOR[key] for key in ("kernel", "mean", "time_kernel")})
+    path = run(job).path
+    fitted = {**GIVEN, "kernel": SpaceTimeOf(cagp.Matern32, cagp.Matern12), "noise_std": None}
+    found = cagp.krige(observed_by(path, table), to=targets_of(path), at=TIMES, **fitted)
+    for name in ("mean", "std"):
+        np.testing.assert_array_equal(published(path, name), found[name].values)
+    said = json.loads(read_group(path).attrs["prior"])
+    assert said["time_lengthscale_hours"] == found.attrs["lengthscale_hours"]
+    low, high = json.loads(read_group(path).attrs["fit"])["intervals"]["time_lengthscale_hours"]
+    assert low < said["time_lengthscale_hours"] < high
+    assert solve_again(path, points=2) < 1e-12
+    pasted = tomllib.loads(prior_table(job.prior, fit_job(job)))["prior"]
+    again = run(the_job(tmp_path, table, prior=pasted, output={"root": tmp_path / "again"})).path
+    np.testing.assert_allclose(published(again, "mean"), published(path, "mean"), rtol=0.0, atol=1e-4)
+
+
+@pytest.mark.exhaustive
+def test_a_day_sees_its_window_and_late_days_fill_later(tmp_path):
+    """Each day is `krige` of its window; a day that comes late changes those that may see it."""
+    table = station_table(times=TIMES[:4], stations=12)
+    late = table.time == TIMES[1]
+    test = random_points(4, seed=1)
+    design = {
+        "train": {"kind": "all"},
+        "test": test,
+        "map": {**map_grid(6.0), "area": [57.0, 3.0, 45.0, 15.0]},
+        "window_hours": 12,
+        "causal": True,
+    }
+    first = list(daily(the_job(tmp_path, table[~late], design=design)))
+    assert [day.failed for day in first] == [None] * 3
+    again = list(daily(the_job(tmp_path, table, design=design)))
+    assert [day.status is None for day in again] == [True, False, False, True]
+    for day in again[1:3]:
+        path = tmp_path / "out" / "runs" / f"{run_in_series(tmp_path / 'out', day.time)}.zarr"
+        rows = observed_by(path, table)
+        rows = rows[(rows.time <= day.time) & (rows.time >= day.time - np.timedelta64(12, "h"))]
+        found = cagp.krige(rows, to=targets_of(path), at=[day.time], **GIVEN)
+        assert rows.time.nunique() == 2
+        for name in ("mean", "std"):
+            np.testing.assert_allclose(published(path, name), found[name].values, rtol=0.0, atol=1e-12)
+
+
+def test_a_time_sees_its_window_in_all_times_of_the_source(tmp_path):
+    """A gap is known from the hours on both sides, which the job does not list."""
+    table = station_table(stations=12)
+    times = {
+        "source": f"table:{tmp_path / 'stations.csv'}",
+        "variable": "height",
+        "times": ["2024-07-02T12:00"],
+    }
+    design = {
+        "train": {"kind": "all"},
+        "test": random_points(3, seed=1),
+        "map": map_grid(6.0),
+        "window_hours": 12,
+    }
+    path = run(the_job(tmp_path, table, observations=times, design=design)).path
+    rows = observed_by(path, table)
+    rows = rows[(abs(rows.time - TIMES[3]) <= pd.Timedelta("12h"))]
+    found = cagp.krige(rows, to=targets_of(path), at=[TIMES[3]], **GIVEN)
+    assert rows.time.nunique() == 3
+    for name in ("mean", "std"):
+        np.testing.assert_allclose(published(path, name), found[name].values, rtol=0.0, atol=1e-12)
+    assert solve_again(path, points=2) < 1e-12
+
+
+def test_folds_predict_stations_from_the_hours_of_others_alone(tmp_path):
+    table = station_table(stations=8, lost=0.0)
+    design = {"train": {"kind": "all"}, "test": {"kind": "folds", "count": 8, "blocks_degrees": 0.01}}
+    path = run(the_job(tmp_path, table, design=design, solver={"name": "cholesky"})).path
+    posterior, places = read_group(path, "posterior"), table.drop_duplicates("station")
+    for number, name in enumerate(posterior.station_name.values):
+        rows, place = table[table.station != name], places[places.station == name][["latitude", "longitude"]]
+        found = cagp.krige(rows, to=place, at=TIMES, **GIVEN)
+        np.testing.assert_allclose(
+            posterior.height_mean.values[:, number], found["mean"].values[:, 0], rtol=0.0, atol=1e-10
+        )
+    assert read_group(path).attrs["cross_validation"].startswith("8 folds")
+
+
+def test_a_plan_says_how_many_values_a_time_sees(tmp_path):
+    table = station_table()
+    design = {"train": {"kind": "all"}, "test": random_points(4, seed=1), "map": map_grid(3.0)}
+    found = plan_job(the_job(tmp_path, table, design=design))
+    size = found.size
+    assert (found.plan.n, found.plan.q, found.solves) == (size.joined, 8 * (4 + size.mapped), 1)
+    windowed = plan_job(the_job(tmp_path, table, design={**design, "window_hours": 12.0, "causal": True}))
+    assert (windowed.plan.q, windowed.solves) == (4 + size.mapped, 8)
+    assert windowed.plan.n < 0.4 * found.plan.n
+    assert "each sees values of its own" in "\n".join(windowed.lines())
+    unfitted = {"kernel": "matern32", "mean": "constant", "time_kernel": "auto"}
+    told = plan_job(the_job(tmp_path, table, prior=unfitted)).lines()[0]
+    assert told.startswith(
+        f"kernel of space and time, and noise, by {size.joined} observations, are fitted first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"prior": {**PRIOR, "time_kernel": "auto"}}, 'time_kernel = "auto" came with'),
+        ({"prior": {**PRIOR, "mean": "climatology:normals.zarr"}}, "for each time by itself"),
+        ({"prior": {**PRIOR, "fit_to": "field"}}, "fitted to observed points"),
+        ({"prior": {**PRIOR, "time_lengthscale_hours": [3.0, 4.0]}}, "expected one number"),
+        ({"prior": {"time_kernel": "metric", "kernel": "matern"}}, "smoothness is not fitted"),
+        ({"prior": {"time_kernel": "metric", "hyperparameters": "integrate"}}, "are plugged in"),
+        ({"prior": {"time_kernel": "metric", "time_lengthscale_hours": 3.0}}, "with which it is fitted"),
+        ({"prior": {**PRIOR, "mean": "previous", "time_kernel": "metric"}}, "write one of these"),
+        ({"prior": {"mean": "constant"}, "design": {"window_hours": 24.0}}, "came without a kernel in time"),
+        ({"design": {"regions": ["global"]}}, "came with regions"),
+        ({"design": {"map": {**map_grid(3.0), "std_samples": 100}}}, "leave these out"),
+        ({"solver": {"name": "rings"}}, 'write name = "auto"'),
+        ({"recalibration": {"method": "sharp"}}, "use another method"),
+        ({"output": {"root": "out", "keep_weights": True}}, "keep_weights came with"),
+    ],
+)
+def test_what_does_not_go_with_a_kernel_in_time_is_refused(tmp_path, tables, said):
+    with pytest.raises(ConfigurationError, match=said):
+        the_job(tmp_path, station_table(), **tables)
+
+
+def test_one_time_is_no_fit_in_time(tmp_path):
+    table = station_table()
+    job = the_job(tmp_path, table[table.time == TIMES[0]], prior={"time_kernel": "metric"})
+    with pytest.raises(DataError, match="expected two or more"):
+        run(job)
