@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cagp_dist.gram.functionals import LinearFunctionals
     from cagp_dist.gram.targets import Targets
     from cagp_dist.latlon import LatLonGrid
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
     from cagp_dist.solvers.engine.kept_weights import WeightStore
     from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
@@ -45,7 +45,7 @@ def condition(
     *,
     solver: "Solver",
     covariance: Literal["diagonal", "full"] = "diagonal",
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     computational_bounds: bool = False,
     lanczos_steps: int = 0,
@@ -77,8 +77,10 @@ def condition(
         `MixedActions`, `Neighbours`, `Cholesky`, or on a grid `Rings`.
     covariance : {"diagonal", "full"}
         Variances only, or also the (q, q) covariance.
-    executor : Executor, optional
-        Where tasks run; by default all cores of this process. See `cagp_dist.runtime.open_executor`.
+    executor : Executor, Dask client or cluster, or str, optional
+        Where tasks run; by default all cores of this process. A ``distributed.Client``, a cluster of
+        `distributed`, dask-jobqueue, dask-gateway or another library, which stay open; "local", "serial",
+        or the address or file of a scheduler; or an executor of `cagp_dist.runtime.open_executor`.
     memory_limit_bytes : int, optional
         What the solve may allocate; by default four fifths of the free memory.
     computational_bounds : bool
@@ -192,7 +194,7 @@ def posterior_mean(
     *,
     solver: "Solver",
     iterations_by_target: ArrayLike | None = None,
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> Array:

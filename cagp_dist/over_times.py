@@ -33,7 +33,7 @@ from cagp_dist.time_factors import Gneiting, Periodic
 
 if TYPE_CHECKING:
     from cagp_dist.gram.targets import Targets
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
     from cagp_dist.solvers.exact.exact_solvers import ExactSolver
 
@@ -70,7 +70,7 @@ def condition_over_times(
     *,
     at: ArrayLike | None = None,
     solver: "Solver",
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> PosteriorOverTimes:
@@ -178,7 +178,7 @@ def log_likelihood_over_times(
     y: ArrayLike,
     *,
     solver: "ExactSolver",
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
 ) -> float:
     """Logarithm of the density of places that were all observed at every time, exactly.
@@ -259,10 +259,11 @@ def _by_states(
     X_test: "Targets",
     wanted: Array,
     solver: "Solver",
-    executor: "Executor | None",
+    executor: "ExecutorLike",
     memory_limit_bytes: int | None,
 ) -> PosteriorOverTimes | None:
     """Smooth fields of a whole grid at its own points; None where that is not what they are."""
+    from cagp_dist.runtime import executor_from
     from cagp_dist.solvers.exact.exact_solvers import Rings
 
     if not isinstance(X, LatLonGrid) or not isinstance(X_test, LatLonGrid) or not X.same_points(X_test):
@@ -273,15 +274,16 @@ def _by_states(
     whole = by_latitude and not np.isnan(modes.rotated).any()
     if not whole or not isinstance(solver, Rings) or not isinstance(modes.in_time, MARKOV):
         return None
-    days = RingFilter(
-        X,
-        SpaceTime(modes.in_space, modes.in_time),
-        noise_variance=noise[:, 0],
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-    )
     at, of_wanted = np.unique(wanted, return_inverse=True)
-    mean, variance = days.smoothed(modes.times, np.tensordot(modes.U, modes.rotated, axes=1), at)
+    with executor_from(executor) as opened:
+        days = RingFilter(
+            X,
+            SpaceTime(modes.in_space, modes.in_time),
+            noise_variance=noise[:, 0],
+            executor=opened,
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        mean, variance = days.smoothed(modes.times, np.tensordot(modes.U, modes.rotated, axes=1), at)
     about = np.stack([_mean(prior, modes.where, hour).reshape(X.shape) for hour in wanted])
     spread = np.repeat(variance[of_wanted][:, :, None], X.n_longitudes, axis=2)
     return PosteriorOverTimes(wanted, about + mean[of_wanted], spread, Status.EXACT)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.posterior.problem import Pattern
     from cagp_dist.posterior.sampling import Sampler
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
     from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
     from cagp_dist.tiling import Range
@@ -70,7 +70,7 @@ def sample_posterior(
     solver: "Solver",
     samples: int = 200,
     generator: np.random.Generator,
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Array:
@@ -95,7 +95,7 @@ def sample_posterior(
         Samples of each field, independent of each other and between fields.
     generator : numpy.random.Generator
         Source of randomness: equal states give equal samples.
-    executor : Executor, optional
+    executor : Executor, Dask client or cluster, or str, optional
         Where tasks run; by default all cores of this process. Samples do not depend on it.
     progress : callable, optional
         Called with a `Progress` after every iteration that is handed out.
@@ -163,7 +163,7 @@ def posterior_by_samples(
     solver: "Solver",
     samples: int = 400,
     generator: np.random.Generator,
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     checkpoints: "SolveCheckpoints | None" = None,
     progress: Callable[[Progress], None] | None = None,
@@ -286,7 +286,7 @@ class _SamplerWork:
         self._progress, self._started, self._number = progress, time.perf_counter(), 0
 
     def samplers(
-        self, executor: "Executor | None", stack: ExitStack, *, kept: int
+        self, executor: "ExecutorLike", stack: ExitStack, *, kept: int
     ) -> "Iterator[tuple[Pattern, Sampler, Array]]":
         """Give pattern, sampler and prior mean (q, 1) or (q, t) of one pattern after the other."""
         from cagp_dist.posterior.coefficients import plan_of_weights

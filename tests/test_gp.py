@@ -219,7 +219,7 @@ def test_a_mean_that_changes_its_mind_at_the_test_points_is_refused():
         ({"prior": KERNEL}, "prior is a Matern32; expected a cagp_dist.Prior"),
         ({"solver": None}, "solver is None; expected a solver with its settings, such as cagp_dist.Block"),
         ({"solver": cagp.Hybrid}, "Hybrid'>; expected a solver with its settings, such as cagp_dist.Block"),
-        ({"executor": "local"}, "executor is 'local'; expected one that is open: `with cagp_dist.open_exe"),
+        ({"executor": 3}, "executor is 3; expected a distributed.Client, a Dask cluster"),
         ({"memory_limit_bytes": "1 GB"}, "memory_limit_bytes is '1 GB'; expected an integer of at least 0"),
     ],
 )

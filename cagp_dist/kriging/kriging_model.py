@@ -19,7 +19,6 @@ from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
-from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.given_numbers import check_chords, fixed_numbers, numbers_of
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
@@ -67,6 +66,7 @@ from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
+from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.tables import DataFrameLike
 
@@ -99,7 +99,7 @@ def krige(
     units: str | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
-    executor: Workers = None,
+    executor: ExecutorLike = None,
     memory_limit_bytes: int | None = None,
     time_limit_seconds: float | None = HOUR_SECONDS,
     progress: bool = True,
@@ -193,9 +193,9 @@ def krige(
         ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. Of a source ``where`` has "times",
         "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
         ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
-    executor : distributed.Client, cluster, str or Executor, optional
-        Where tasks run; by default all cores of this process. A client or cluster of Dask stays open; an
-        adaptive one is given work and two minutes to start its first worker.
+    executor : Executor, Dask client or cluster, or str, optional
+        As for `cagp_dist.condition`. A cluster without a worker, which may be adaptive, is given work and two
+        minutes to start its first, one of dask-jobqueue four hours in its queue.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
     time_limit_seconds : float or None
@@ -324,7 +324,7 @@ class Kriging:
     where: Mapping[str, object] | None = None
     at: At = None
     causal: bool = False
-    executor: Workers = None
+    executor: ExecutorLike = None
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = HOUR_SECONDS
     progress: bool = True
@@ -378,7 +378,7 @@ class Kriging:
     @contextmanager
     def _call(self) -> Iterator[_Call]:
         """Open what a call works with."""
-        with open_workers(self.executor) as executor:
+        with executor_from(self.executor) as executor:
             narrator = Narrator(
                 shown=self.progress,
                 time_limit_seconds=self.time_limit_seconds,

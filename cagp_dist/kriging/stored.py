@@ -37,13 +37,12 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, BudgetError, StoreError
 from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
-from cagp_dist.kriging.executors import Workers, open_workers
 from cagp_dist.kriging.map_dataset import CONVENTIONS
 from cagp_dist.mapping import Neighbours, Progress, Status
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
-from cagp_dist.runtime import Executor, Handle, SerialExecutor
+from cagp_dist.runtime import Executor, ExecutorLike, Handle, SerialExecutor, executor_from
 from cagp_dist.store import manifest
 from cagp_dist.store.lock import held
 from cagp_dist.store.manifest import disk_errors
@@ -105,7 +104,7 @@ def krige_store(
     noise_std: str | None = None,
     solver: Neighbours | None = None,
     chunks: Mapping[str, int] | None = None,
-    executor: Workers = None,
+    executor: ExecutorLike = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     on_plan: Callable[[Plan], None] | None = None,
@@ -135,9 +134,8 @@ def krige_store(
     chunks : mapping of str to int, optional
         Cells of a region along some axes, which are those of a chunk of the output. By default regions of
         the last two axes that are as wide as high, with at most 16,384 cells.
-    executor : optional
-        Where tasks run: None for the cores of this machine, a ``distributed.Client``, the address of a
-        scheduler, or an executor of `open_executor`. All workers must see both stores under the same path.
+    executor : Executor, Dask client or cluster, or str, optional
+        As for `condition`. All workers must see both stores under the same path.
     memory_limit_bytes : int, optional
         What all tasks that run at once may allocate; by default what the executor has.
     progress, on_plan : callable, optional
@@ -199,7 +197,7 @@ def krige_store(
     if output.exists():
         return _there(output, key, source.identity())
     started = time.perf_counter()
-    with open_workers(executor) as workers:
+    with executor_from(executor) as workers:
         limit = workers.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
         chunk = max((each.encoding.get("chunks") or each.shape)[0] for each in opened.variables.values())
         size = Sizes(n, shape, cells, source.columns, chunk, solver, workers.workers, limit)

@@ -48,7 +48,7 @@ from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
 
 Data = ResidualsAtPoints | Gridded
 Method = Literal["auto", "rings", "dense", "vecchia", "pathwise", "elbo"]
@@ -88,7 +88,7 @@ def fit(
     starts: int = 3,
     method: Method = "auto",
     actions: int = 512,
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[FitProgress], None] | None = None,
     seed: int = 0,
@@ -149,7 +149,7 @@ def fit(
         missing; else dense for up to 2,000 points that fit into memory, and "vecchia" beyond.
     actions : int
         Of "elbo": i, at most n are used.
-    executor : Executor, optional
+    executor : Executor, Dask client or cluster, or str, optional
         Where tasks run ("rings", "vecchia", "pathwise" and "elbo"); by default all cores of this process.
     memory_limit_bytes : int, optional
         What may be allocated; by default four fifths of the free memory.
@@ -256,7 +256,7 @@ class _Asked:
     starts: int
     method: Method
     actions: int
-    executor: "Executor | None"
+    executor: "ExecutorLike"
     memory_limit_bytes: int | None
     progress: Callable[[FitProgress], None] | None
     seed: int

@@ -13,7 +13,7 @@ from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.posterior.coefficients import COLLINEAR, orthonormal
 from cagp_dist.posterior.problem import Observed, Problems, patterns
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor, blas_threads_for, given_or_threads, single_threaded_blas
+from cagp_dist.runtime import Executor, ExecutorLike, blas_threads_for, given_or_threads, single_threaded_blas
 
 
 def each_left_out(
@@ -21,7 +21,7 @@ def each_left_out(
     X: ArrayLike | LatLonGrid,
     y: ArrayLike,
     *,
-    executor: Executor | None = None,
+    executor: ExecutorLike = None,
     memory_limit_bytes: int | None = None,
 ) -> LeaveOneOut:
     """Predict every observation from all the others, exactly: by a Cholesky factor, on a grid by rings."""

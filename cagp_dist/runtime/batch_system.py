@@ -4,7 +4,6 @@ import logging
 import os
 import re
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -44,10 +43,6 @@ BATCH_SYSTEMS = {
 WORKER_JOBS = 2
 WORKER_JOB_BYTES = 4 * 2**30
 """Worker jobs that are asked for, and the memory of each, where nothing else is said."""
-
-FIRST_LINE_SECONDS = 10.0  # to wait for worker jobs before that is said; then twice as long, and so on
-
-POLL_SECONDS = 0.5
 
 REPLACE_SECONDS = "1s"  # how long after a worker has gone its job is replaced
 PRELOAD = "cagp_dist.preload"  # module that makes a worker ready before it takes tasks
@@ -123,20 +118,18 @@ def _submit(cluster: "JobQueueCluster", name: str, workers: int) -> None:
 
 def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadlines) -> None:
     """Wait until worker jobs have begun, saying so now and then; those there by the deadline must do."""
-    system, began, line = BATCH_SYSTEMS[name], time.monotonic(), FIRST_LINE_SECONDS
-    while (here := len(client.scheduler_info(n_workers=-1)["workers"])) < workers:
-        deadlines.check()
-        waited = time.monotonic() - began
-        if waited > deadlines.queue_seconds:
-            break
-        if waited >= line:
-            _log.warning(
-                "waiting for worker jobs of %s: %d of %d have begun after %.0f s of at most %.0f s; `%s` "
-                "shows them",
-                *(system.title, here, workers, waited, deadlines.queue_seconds, system.queue),
-            )
-            line *= 2
-        time.sleep(POLL_SECONDS)
+    system, here = BATCH_SYSTEMS[name], 0
+
+    def say(waited: float) -> None:
+        _log.warning(
+            "waiting for worker jobs of %s: %d of %d have begun after %.0f s of at most %.0f s; `%s` shows "
+            "them",
+            *(system.title, here, workers, waited, deadlines.queue_seconds, system.queue),
+        )
+
+    for _ in deadlines.looks(deadlines.queue_seconds, say):
+        if (here := len(client.scheduler_info(n_workers=-1)["workers"])) >= workers:
+            return
     if here == 0:
         raise ClusterError(
             f"none of {counted(workers, 'worker job')} of {system.title} began within "
@@ -144,8 +137,7 @@ def wait_for_jobs(client: "Client", name: str, workers: int, deadlines: Deadline
             "say why they ended. Ask for another queue or a shorter walltime in the Dask configuration "
             f"(jobqueue.{name}), or wait longer: [runtime] queue_seconds."
         )
-    if here < workers:
-        _log.warning("work begins on %d of %d worker jobs of %s", here, workers, system.title)
+    _log.warning("work begins on %d of %d worker jobs of %s", here, workers, system.title)
 
 
 def worker_arguments(settings: dict[str, object], unit_seconds: int) -> list[str]:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from cagp_dist.errors import ArgumentError, ClusterError, ClusterLostError, ConfigurationError
@@ -33,14 +33,13 @@ from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     from distributed import Client, Worker
-    from distributed.deploy.cluster import Cluster
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 20  # how long to wait for a scheduler to answer
-WORKER_SECONDS = 20  # how long to wait for its first worker
+WORKER_SECONDS = 120  # how long to wait for the first worker of a cluster, where that needs no queue
 ANSWER_SECONDS = 60  # to wait for what workers say of themselves: they import the package for it
 
 PEER_SECONDS = 1.0
@@ -53,9 +52,13 @@ that one held. Of one that was only busy Dask asks again, or has it computed ane
 SETTLE_SECONDS = 0.5  # how long no further worker must join before work begins
 WATCH_SECONDS = 1.0  # to wait for results before looking whether somebody still computes them
 PROCESS_BYTES = 200 * 2**20  # of a worker without data: interpreter and compiled code (measured)
-ADAPTIVE_SECONDS = 120  # to wait for the first worker of a cluster that starts some for work
 CLOSE_SECONDS = 5.0  # how long to wait until a scheduler takes leave
 
+
+NUMERICAL = ("numpy", "scipy", "numba")
+"""Packages of whose versions the last digits of results depend."""
+
+NO_PACKAGE = "No module named 'cagp_dist'"
 
 PLANNED_SIZE = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
 """Of the arguments of a task: they are planned, and travel with it so that it can be done again."""
@@ -72,24 +75,29 @@ class DaskExecutor:
 
     def __init__(self, client: "Client", deadlines: Deadlines | None = None) -> None:
         _check_open(client)
-        _wait_for_adaptive(client)
-        self._client = client
+        deadlines = deadlines or Deadlines()
+        # a task whose result is held: a cluster that follows its work starts a worker for it, and keeps one
+        self._held = client.submit(int, pure=False)
+        _wait_for_worker(client, deadlines)
+        _check_versions(client)
+        self._client, self._sent_bytes = client, dict[str, int]()
         info = client.scheduler_info(n_workers=-1)
         workers, address = info["workers"], info["address"]
-        if not workers:
-            raise ClusterError(f"the Dask scheduler at {address} has no workers; start some.")
-        _check_versions(client)
         self._addresses: list[str] = sorted(workers)
-        self._sent_bytes: dict[str, int] = {}
-        self._watch = Watch(client, deadlines or Deadlines(), self._addresses)
-        self.processes = len(workers)
+        self._watch = Watch(client, deadlines, self._addresses)
+        # a cluster that follows its work is planned for at its largest, and grows only with tasks for more
+        self.processes = max(len(workers), _most_workers(client))
+        more = self.processes / len(workers)
         limits = [worker["memory_limit"] or available_bytes() for worker in workers.values()]
-        self.memory_bytes = sum(map(_usable_bytes, limits))
-        self.spill_bytes = free_bytes(_asked(client, spilling_of).values())
-        self.workers = sum(worker["nthreads"] for worker in workers.values())
+        self.memory_bytes = int(more * sum(map(_usable_bytes, limits)))
+        self.spill_bytes = free_bytes(_asked(client, lambda: client.run(spilling_of)).values())
+        threads = sum(worker["nthreads"] for worker in workers.values())
+        self.workers = int(more * threads)
         self.description = (
-            f"Dask cluster {address}, {counted(len(workers), 'worker')}, {counted(self.workers, 'thread')}"
+            f"Dask cluster {address}, {counted(len(workers), 'worker')}, {counted(threads, 'thread')}"
         )
+        if more > 1:
+            self.description += f", up to {counted(self.processes, 'worker')}"
         self.dashboard: str | None = _dashboard(client, address)
 
     def submit(
@@ -104,6 +112,7 @@ class DaskExecutor:
             with dask.config.set(PLANNED_SIZE):
                 future = self._client.submit(
                     _run,
+                    version("cagp-dist"),
                     function,
                     *arguments,
                     pure=False,
@@ -129,11 +138,12 @@ class DaskExecutor:
         return self._addresses[place if turn % 2 == 0 else -1 - place]
 
     def _replace_lost(self, workers: list[str]) -> None:
-        """Let new workers have the places of lost ones, so that all of them get their share again."""
+        """Let new workers have the places of lost ones, or of their own, so that all get their share."""
         new = [address for address in workers if address not in self._addresses]
         for place, address in enumerate(self._addresses):
             if address not in workers and new:
                 self._addresses[place] = new.pop(0)
+        self._addresses += new
 
     def gather(self, handles: Sequence[Handle[T]]) -> list[T]:
         """Fetch the values, in order, as long as somebody computes them."""
@@ -157,28 +167,28 @@ class DaskExecutor:
             ) from error
         except (FutureCancelledError, FuturesCancelledError, CommClosedError, ClosedClientError) as error:
             raise connection_broke(error) from error
+        except Exception as error:
+            if NO_PACKAGE in f"{error} {error.__cause__}":
+                raise _package_missing(
+                    "the scheduler, or a worker that has joined since the begin,"
+                ) from error
+            raise
 
 
 @contextmanager
-def executor_of(given: object) -> Iterator[DaskExecutor]:
-    """Give the executor of a Dask client, or of a cluster, of which a client is opened; the cluster stays."""
+def executor_of(given: Any, deadlines: Deadlines | None = None) -> Iterator[DaskExecutor]:
+    """Give the executor of a Dask client, or of a cluster of any library, which stays open."""
     from distributed import Client
-    from distributed.deploy.cluster import Cluster
 
-    if isinstance(given, Cluster):
-        _check_open(given)
-        with Client(given, timeout=CONNECT_SECONDS) as client:
-            yield DaskExecutor(client)
-    elif isinstance(given, Client):
-        yield DaskExecutor(given)
+    _check_open(given)
+    if isinstance(given, Client):
+        yield DaskExecutor(given, deadlines)
     else:
-        raise ArgumentError(
-            f"executor is {given!r}; expected a distributed.Client, a cluster such as LocalCluster, or the "
-            "address of a scheduler."
-        )
+        with _closing(Client(given, timeout=CONNECT_SECONDS, set_as_default=False)) as client:
+            yield DaskExecutor(client, deadlines)
 
 
-def _check_open(given: "Client | Cluster") -> None:
+def _check_open(given: Any) -> None:
     """Refuse a client or cluster that answers later, or not at all."""
     kind, status = type(given).__name__, str(getattr(given.status, "name", given.status))
     if status in ("closed", "closing", "failed"):
@@ -190,18 +200,40 @@ def _check_open(given: "Client | Cluster") -> None:
         )
 
 
-def _wait_for_adaptive(client: "Client") -> None:
-    """Give a cluster that starts workers when there is work a task, and wait until one is there."""
-    adaptive = getattr(client.cluster, "_adaptive", None)
-    if adaptive is None or client.scheduler_info(n_workers=-1)["workers"]:
-        return
-    try:
-        client.submit(int, pure=False).result(timeout=ADAPTIVE_SECONDS)
-    except TimeoutError as error:
+def _wait_for_worker(client: "Client", deadlines: Deadlines) -> None:
+    """Wait for the first worker, and for those that come with it."""
+    cluster, known = client.cluster, 0
+    address = client.scheduler_info()["address"]
+    queued = type(cluster).__module__.startswith("dask_jobqueue")
+    # a cluster of this process knows whether it has asked for any
+    if getattr(cluster, "worker_spec", None) == {} and getattr(cluster, "_adaptive", None) is None:
+        most = 0.0
+    else:
+        most = deadlines.queue_seconds if queued else WORKER_SECONDS
+
+    def say(waited: float) -> None:
+        _log.warning(
+            "the Dask cluster at %s has no worker yet, after %.0f s of at most %.0f s", address, waited, most
+        )
+
+    for looked, _ in enumerate(deadlines.looks(most, say)):
+        found = len(client.scheduler_info(n_workers=-1)["workers"])
+        if found and (looked == 0 or found == known):
+            return
+        known = found
+    if not known:
         raise ClusterError(
-            f"the adaptive cluster has started no worker within {ADAPTIVE_SECONDS} "
-            "seconds; expected one. Give it a minimum of workers, cluster.adapt(minimum=1), or start some."
-        ) from error
+            f"the Dask cluster at {address} has no workers after {most:g} s; start some with `dask worker`, "
+            "cluster.scale(2) or cluster.adapt(maximum=2). If they were asked for, the logs of the batch "
+            "system or of the workers say why they did not come."
+        )
+
+
+def _most_workers(client: "Client") -> int:
+    """Count the workers that a cluster may come to have, where it follows its work and that is known."""
+    adaptive = getattr(client.cluster, "_adaptive", None)
+    most = getattr(adaptive, "maximum", 0)
+    return int(most) if getattr(adaptive, "minimum", 0) < most < float("inf") else 0
 
 
 def _usable_bytes(limit: int) -> int:
@@ -215,35 +247,58 @@ def _usable_bytes(limit: int) -> int:
 
 def _check_versions(client: "Client") -> None:
     """Raise `ClusterError` unless all workers have this version of the package."""
-    here = version("cagp-dist")
-    try:
-        found = _asked(client, version, "cagp-dist")
-    except ImportError as error:
+    packages = ["cagp-dist", *NUMERICAL]
+    found = _asked(client, lambda: cast("dict[str, Any]", client.get_versions(packages=packages)))
+    here = found["client"]["packages"]
+    others = {"scheduler": found["scheduler"], **found["workers"]}
+    of_package = {name: each["packages"]["cagp-dist"] for name, each in others.items()}
+    if missing := [name for name, there in of_package.items() if there is None]:
+        raise _package_missing(", ".join(missing))
+    if wrong := {name: there for name, there in of_package.items() if there != here["cagp-dist"]}:
         raise ClusterError(
-            f"a worker has no cagp-dist ({error}); install version {here} in the environment of the workers."
-        ) from error
-    if others := {address: there for address, there in found.items() if there != here}:
-        raise ClusterError(
-            f"workers have other versions of cagp-dist than {here}: {others}. Install the same everywhere, "
-            "or results would depend on which worker computed what."
+            f"{wrong} have other versions of cagp-dist than {here['cagp-dist']}, which is here. Install the "
+            "same everywhere, or results would depend on which worker computed what."
         )
+    for name in NUMERICAL:
+        if there := {each["packages"][name] for each in found["workers"].values()} - {here[name]}:
+            _log.warning(
+                "workers have %s %s, and here it is %s: last digits may depend on who computes them",
+                *(name, ", ".join(map(str, there)), here[name]),
+            )
 
 
-def _asked(client: "Client", question: Callable[..., T], *arguments: object) -> dict[str, T]:
-    """Ask all workers; `ClusterLostError` if one does not answer."""
-    try:
-        return dict(within(ANSWER_SECONDS, lambda: client.run(question, *arguments)))
-    except (TimeoutError, OSError) as error:
-        raise ClusterLostError(
-            f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
-        ) from error
+def _package_missing(who: str) -> ClusterError:
+    return ClusterError(
+        f"{who} cannot import cagp_dist. Scheduler and workers need it where they run: install version "
+        f"{version('cagp-dist')} there, as it is here, or have them started by this Python (dask-jobqueue: "
+        "python=sys.executable; dask-gateway: another image or environment)."
+    )
+
+
+def _asked(client: "Client", ask: Callable[[], T]) -> T:
+    """Ask all workers, once more where one has left meanwhile; `ClusterLostError` if one does not answer."""
+    while True:
+        asked = client.scheduler_info(n_workers=-1)["workers"].keys()
+        try:
+            return within(ANSWER_SECONDS, ask)
+        except (TimeoutError, OSError) as error:
+            if asked <= client.scheduler_info(n_workers=-1)["workers"].keys():
+                raise ClusterLostError(
+                    f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
+                ) from error
 
 
 def _sent_bytes(dask_worker: "Worker") -> int:
     return int(dask_worker.transfer_outgoing_bytes_total)
 
 
-def _run(function: Callable[..., T], *arguments: object) -> T:
+def _run(asked: str, function: Callable[..., T], *arguments: object) -> T:
+    """Call a function for one who has this version: workers may have joined after all were checked."""
+    if asked != (here := version("cagp-dist")):
+        raise ClusterError(
+            f"a worker that has joined since has version {here} of cagp-dist, and whoever asks has {asked}. "
+            "Install the same everywhere, or results would depend on which worker computed what."
+        )
     _prepare_worker()
     return function(*arguments)
 
@@ -285,8 +340,8 @@ def connect(
             client = stack.enter_context(_closing(Client(cluster, set_as_default=False)))
             wait_for_jobs(client, scheduler, jobs, deadlines or Deadlines())
         else:
-            client = stack.enter_context(_connected_client(scheduler, insecure))
-        known = 0  # until no more workers join: work is split for those that are there at the start
+            client = stack.enter_context(_closing(_client(scheduler, insecure)))
+        known = 0  # until no more workers join: work is split for those that are there at the begin
         while (found := len(client.scheduler_info(n_workers=-1)["workers"])) > known:
             known = found
             time.sleep(SETTLE_SECONDS)
@@ -300,19 +355,6 @@ def check_cluster(scheduler: str, insecure: bool = False) -> None:
     else:
         with _closing(_client(scheduler, insecure)):
             pass
-
-
-@contextmanager
-def _connected_client(scheduler: str, insecure: bool) -> "Iterator[Client]":
-    with _closing(_client(scheduler, insecure)) as client:
-        try:
-            client.wait_for_workers(1, timeout=WORKER_SECONDS)
-        except TimeoutError as error:
-            raise ClusterError(
-                f"the Dask scheduler at {scheduler} has no workers after {WORKER_SECONDS} s; "
-                "start some with `dask worker`."
-            ) from error
-        yield client
 
 
 @contextmanager

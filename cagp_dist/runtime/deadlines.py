@@ -1,9 +1,13 @@
 """How long work on a cluster may make no headway before it is given up."""
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from cagp_dist.errors import TimeLimitError
+
+POLL_SECONDS = 0.5  # between two looks at what is waited for
+FIRST_LINE_SECONDS = 10.0  # to wait before that is said; then twice as long, and so on
 
 
 @dataclass(frozen=True)
@@ -26,3 +30,16 @@ class Deadlines:
                 f"the job was not done after {self.total_seconds:g} s, which is all that [runtime] "
                 "total_seconds or --time-limit allows. Start the same job again, with more time or workers."
             )
+
+    def looks(self, most_seconds: float, say: Callable[[float], None]) -> Iterator[None]:
+        """Yield now and then for so long, and say how long it has been after 10 s, 20 s, 40 s and so on."""
+        began, line = time.monotonic(), FIRST_LINE_SECONDS
+        while True:
+            yield
+            self.check()
+            if (waited := time.monotonic() - began) > most_seconds:
+                return
+            if waited >= line:
+                say(waited)
+                line *= 2.0
+            time.sleep(POLL_SECONDS)

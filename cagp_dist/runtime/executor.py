@@ -4,12 +4,13 @@
 releases its value.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from cagp_dist.memory import available_bytes
 from cagp_dist.runtime.counting import count
@@ -83,6 +84,11 @@ class Executor(Protocol):
     def sent_bytes(self) -> int:
         """Bytes that worker processes have sent so far, to each other and back."""
         ...
+
+
+# What users give: nothing (all cores of this process), the name, address or file of a scheduler, an executor,
+# or a Dask client or cluster, an object of libraries that only `cagp_dist.runtime.dask` may import
+ExecutorLike: TypeAlias = Executor | str | os.PathLike[str] | object | None
 
 
 class InThisProcess:

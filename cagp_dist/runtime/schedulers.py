@@ -1,15 +1,17 @@
 """The ways to get workers by the names that job files give them: a new one is a function and one line."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import cast
 
 from cagp_dist.checks import check_memory_limit
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.runtime.batch_system import BATCH_SYSTEMS
-from cagp_dist.runtime.dask import check_cluster, connect
+from cagp_dist.runtime.dask import check_cluster, connect, executor_of
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.runtime.executor import Executor, SerialExecutor
+from cagp_dist.runtime.executor import Executor, ExecutorLike, SerialExecutor
 from cagp_dist.runtime.threads import ThreadExecutor
 from cagp_dist.text import alternatives
 
@@ -67,6 +69,38 @@ def open_executor(
         insecure=insecure,
     ) as executor:
         yield executor
+
+
+@contextmanager
+def executor_from(given: ExecutorLike, deadlines: Deadlines | None = None) -> Iterator[Executor]:
+    """Open the executor that is meant, for None all cores of this process; what was given stays open."""
+    if given is None:
+        with ThreadExecutor() as executor:
+            yield executor
+    elif isinstance(given, str | os.PathLike):
+        with open_executor(os.fspath(given), deadlines=deadlines) as executor:
+            yield executor
+    elif callable(getattr(given, "gather", None)) and hasattr(given, "memory_bytes"):
+        yield cast("Executor", given)
+    elif hasattr(given, "scheduler_info") or hasattr(given, "scheduler_address"):
+        with executor_of(given, deadlines) as executor:
+            yield executor
+    else:
+        raise ArgumentError(
+            f"executor is {given!r}; expected a distributed.Client, a Dask cluster (LocalCluster, "
+            "SLURMCluster, GatewayCluster ...), the address or file of a Dask scheduler, "
+            '"local", "serial", or an executor of cagp.open_executor.'
+        )
+
+
+@contextmanager
+def given_or_threads(
+    given: ExecutorLike, memory_limit_bytes: int | None = None
+) -> Iterator[tuple[Executor, int]]:
+    """Give the executor that is meant, and the bytes that may be allocated on it."""
+    check_memory_limit(memory_limit_bytes)
+    with executor_from(given) as executor:
+        yield executor, executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,11 @@ class Watch:
         workers: dict[str, dict[str, object]] = dict(found["workers"])
         self._drop_silent(workers)
         self._look_at_disks(workers)
-        if not self._known.isdisjoint(workers) or any(self._asked(self._client.processing).values()):
+        if (
+            not self._known.isdisjoint(workers)
+            or (workers and self._all_done())  # results are fetched from those that took them over
+            or any(self._asked(self._client.processing).values())
+        ):
             self._known |= workers.keys()  # of which each may be lost in turn
             self._deserted = False
         elif self._deserted or not workers:
@@ -205,6 +209,10 @@ class Watch:
                 "there, or start the workers with another --local-directory; then run the same job again.",
                 remedies=(Remedy.LARGER_WORKERS, Remedy.SMALLER_BLOCKS),
             )
+
+    def _all_done(self) -> bool:
+        """Whether no task is left to be done, or done again."""
+        return not any(state.status in ("pending", "lost") for state in list(self._client.futures.values()))
 
     def _check_headway(self, workers: dict[str, dict[str, object]]) -> None:
         """Raise if nothing was done for too long."""

@@ -10,14 +10,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
-from cagp_dist.checks import check_count, check_memory_limit
+from cagp_dist.checks import check_count
 from cagp_dist.errors import ArgumentError
 from cagp_dist.runtime.counting import count
-from cagp_dist.runtime.executor import Executor, Handle, InThisProcess, single_threaded_blas
+from cagp_dist.runtime.executor import Handle, InThisProcess, single_threaded_blas
 
 T = TypeVar("T")
 
@@ -185,21 +184,3 @@ def _value(argument: object) -> object:
     if isinstance(argument, list):
         return [_value(item) for item in argument]
     return argument
-
-
-@contextmanager
-def given_or_threads(
-    executor: Executor | None, memory_limit_bytes: int | None = None
-) -> Iterator[tuple[Executor, int]]:
-    """Give the executor, or all cores of this process for None, and the bytes that may be allocated."""
-    check_memory_limit(memory_limit_bytes)
-    if executor is None:
-        with ThreadExecutor() as threads:
-            yield threads, threads.memory_bytes if memory_limit_bytes is None else memory_limit_bytes
-        return
-    if not callable(getattr(executor, "gather", None)) or getattr(executor, "memory_bytes", None) is None:
-        raise ArgumentError(
-            f"executor is {executor!r}; expected one that is open: "
-            '`with cagp_dist.open_executor("local") as executor:`.'
-        )
-    yield executor, executor.memory_bytes if memory_limit_bytes is None else memory_limit_bytes

@@ -20,7 +20,7 @@ from cagp_dist.mapping import Status
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior
-from cagp_dist.runtime import Executor
+from cagp_dist.runtime import Executor, ExecutorLike
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.service.disk import (
     DiskNeed,
@@ -82,6 +82,7 @@ def run(
     job: Job | Path | str,
     *,
     observations: xr.DataArray | xr.Dataset | None = None,
+    executor: ExecutorLike = None,
     simulations: Simulations | None = None,
     publish_unconverged: bool = False,
     observe: Observer = silent,
@@ -99,6 +100,8 @@ def run(
     observations : xarray.DataArray or xarray.Dataset, optional
         Take the place of what the source of the job has: a grid or places with a variable of the name that
         the job says, as a file would have them; ``times``, ``area`` and the other keys choose from them.
+    executor : Executor, Dask client or cluster, or str, optional
+        Where tasks run, as for `cagp_dist.condition`; takes precedence over [cluster] scheduler of the job.
     simulations : Simulations, optional
         Also draw fields from the prior of the job and solve for them, to see what its error bars do; the run
         then has a group ``simulation``, and a name of its own.
@@ -143,7 +146,7 @@ def run(
         )
     clock, output = Clock(observe), output_at(job.output.root)
     with (
-        workers_of(job.cluster, job.runtime.deadlines()) as workers,
+        workers_of(job.cluster, job.runtime.deadlines(), executor) as workers,
         output_lock(output.folder),
         _compiling_meanwhile(job),
     ):

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
 from cagp_dist.errors import ClusterError, ClusterLostError
-from cagp_dist.runtime import Executor, open_executor
+from cagp_dist.runtime import Executor, ExecutorLike, executor_from, open_executor
 from cagp_dist.runtime.batch_system import WORKER_JOB_BYTES, WORKER_JOBS
 from cagp_dist.runtime.counting import count
 from cagp_dist.runtime.deadlines import Deadlines
@@ -23,8 +23,8 @@ T = TypeVar("T")
 class Workers:
     """The workers of a job, which are asked for when there is work for them. Use as a context manager."""
 
-    def __init__(self, table: ClusterTable, deadlines: Deadlines) -> None:
-        self._table, self._stack = table, ExitStack()
+    def __init__(self, table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = None) -> None:
+        self._table, self._given, self._stack = table, given, ExitStack()
         self._executor: Executor | None = None
         self.deadlines = deadlines
 
@@ -39,7 +39,12 @@ class Workers:
     def __call__(self) -> Executor:
         """Return the executor, always the same until it is left."""
         if self._executor is None:
-            self._executor = self._stack.enter_context(_opened(self._table, self.deadlines))
+            opened = (
+                _opened(self._table, self.deadlines)
+                if self._given is None
+                else executor_from(self._given, self.deadlines)
+            )
+            self._executor = self._stack.enter_context(opened)
         return self._executor
 
     def leave(self) -> None:
@@ -80,11 +85,12 @@ class Workers:
                 time.sleep(1.0)
 
 
-def workers_of(table: ClusterTable, deadlines: Deadlines) -> Workers:
-    """Give the workers of a job; a scheduler that does not answer is found out at once."""
-    scheduler = scheduler_of(table)
-    find_scheduler(scheduler).check(scheduler, table.insecure)
-    return Workers(table, deadlines)
+def workers_of(table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = None) -> Workers:
+    """Give the workers of a job, or those given; a scheduler that does not answer is found out at once."""
+    if given is None:
+        scheduler = scheduler_of(table)
+        find_scheduler(scheduler).check(scheduler, table.insecure)
+    return Workers(table, deadlines, given)
 
 
 @contextmanager

@@ -1,13 +1,21 @@
-"""What people pass as executor: clusters of Dask, and clients that are closed or asynchronous."""
+"""What people pass as executor: clusters of Dask and of others, clients, addresses and files."""
 
 import asyncio
+import json
 
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from threadpoolctl import threadpool_info
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
+from cagp_dist.runtime import dask as runtime_dask
+from cagp_dist.runtime.dask import DaskExecutor
+
+from ..clusters import wait_until
+from ..oracle import assert_same_bits
+from ..problems import regression_problem
 
 pytestmark = pytest.mark.cluster
 
@@ -25,7 +33,7 @@ def mapped(executor: object) -> np.ndarray:
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_a_cluster_is_taken_as_its_client_and_stays_open(adaptive: bool) -> None:
     workers = 0 if adaptive else 1
-    with LocalCluster(n_workers=workers, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=workers, processes=False, dashboard_address=":0") as cluster:
         if adaptive:
             cluster.adapt(minimum=0, maximum=1, interval="50ms")
         np.testing.assert_array_equal(mapped(cluster), mapped("serial"))
@@ -36,9 +44,75 @@ def test_a_cluster_is_taken_as_its_client_and_stays_open(adaptive: bool) -> None
         mapped(executor)
 
 
+@pytest.fixture(scope="module")
+def threaded():
+    """A cluster of one worker with three threads, in this process."""
+    with LocalCluster(n_workers=1, threads_per_worker=3, processes=False, dashboard_address=":0") as cluster:
+        yield cluster
+
+
+def test_every_door_takes_whatever_stands_for_a_cluster(threaded, tmp_path):
+    """Cluster, client, address and scheduler file, of one worker with three threads: the same bits."""
+    file = tmp_path / "scheduler.json"
+    file.write_text(json.dumps({"address": threaded.scheduler_address}))
+    problem = regression_problem(60)
+    solver = cagp.BlockGaussSeidel(2, block_size=16)
+    alone = problem.condition(solver, executor="serial")
+    with Client(threaded, set_as_default=False) as client:
+        for given in (threaded, client, threaded.scheduler_address, file):
+            assert_same_bits(problem.condition(solver, executor=given), alone)
+        executor = DaskExecutor(client)
+        assert (executor.workers, executor.processes) == (3, 1)
+        limit = client.scheduler_info()["workers"].popitem()[1]["memory_limit"]
+        assert executor.memory_bytes == runtime_dask._usable_bytes(limit)  # of the process, not of a thread
+
+
+class Gateway:
+    """What dask-gateway has: no `Cluster` of Dask, but an address and a status, and words of its own."""
+
+    def __init__(self, cluster):
+        self.scheduler_address, self.security = cluster.scheduler_address, None
+        self.status, self.asynchronous = "running", False
+
+
+def test_clusters_of_other_libraries_need_an_address_alone(threaded):
+    np.testing.assert_array_equal(mapped(Gateway(threaded)), mapped("serial"))
+    closed = Gateway(threaded)
+    closed.status = "closed"
+    with pytest.raises(ArgumentError, match="executor is a Gateway that was closed"):
+        mapped(closed)
+
+
+def threads_of_blas():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+def test_workers_that_come_and_go_change_no_bit():
+    """An adaptive cluster that begins with no worker, grows to three of two threads, and shrinks again."""
+    problem = regression_problem(3000, q=200)
+    solver = cagp.BlockGaussSeidel(4, block_size=128)
+    alone, seen = problem.condition(solver, executor="serial"), set()
+    with LocalCluster(n_workers=0, threads_per_worker=2, dashboard_address=":0") as cluster:
+        cluster.adapt(minimum=0, maximum=3, interval="200ms", target_duration="200ms", wait_count=2)
+        for _ in range(2):
+            found = problem.condition(
+                solver, executor=cluster, progress=lambda _: seen.add(len(cluster.scheduler_info["workers"]))
+            )
+            assert_same_bits(found, alone)
+            wait_until(lambda: not cluster.scheduler_info["workers"])  # nothing keeps one any more
+        with Client(cluster, set_as_default=False) as client:
+            executor = DaskExecutor(client)
+            assert executor.processes == 3
+            assert executor.workers == 6
+            assert executor.gather([executor.submit(threads_of_blas)]) == [[1] * len(threads_of_blas())]
+    assert max(seen) > 1
+
+
 def test_an_asynchronous_client_is_called_one() -> None:
     async def attempt() -> None:
-        async with Client(n_workers=1, processes=False, dashboard_address=None, asynchronous=True) as client:
+        async with Client(n_workers=1, processes=False, dashboard_address=":0", asynchronous=True) as client:
             mapped(client)
 
     with pytest.raises(

@@ -254,29 +254,60 @@ def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
         open_executor(empty_cluster.scheduler.address).__enter__()
     with (
         Client(empty_cluster, set_as_default=False) as client,
-        pytest.raises(ClusterError, match="has no workers; start some"),
+        pytest.raises(ClusterError, match="has no workers after 0 s; start some"),
     ):
         DaskExecutor(client)
 
 
-def test_workers_of_another_version_are_refused(cluster, monkeypatch):
+def test_tasks_of_another_version_are_refused_by_workers_that_came_late(cluster):
     with Client(cluster, set_as_default=False) as client:
-        monkeypatch.setattr(runtime_dask, "version", lambda name: "0.0.1")
-        monkeypatch.setattr(client, "run", lambda function, name: {"tcp://a": "0.0.1", "tcp://b": "0.0.2"})
-        with pytest.raises(
-            ClusterError, match=r"other versions of cagp-dist than 0.0.1: {'tcp://b': '0.0.2'}"
-        ):
+        task = client.submit(runtime_dask._run, "0.0.1", abs, -3)
+        with pytest.raises(ClusterError, match=r"has version .*, and whoever asks has 0.0.1"):
+            task.result()
+
+
+def test_a_package_that_is_missing_where_a_task_arrives_is_named(cluster, monkeypatch):
+    """As by a worker that joins late, or a scheduler, whose errors come with texts alone."""
+
+    def absent():
+        raise RuntimeError("ModuleNotFoundError(\"No module named 'cagp_dist'\")")
+
+    with Client(cluster, set_as_default=False) as client:
+        executor = DaskExecutor(client)
+        with pytest.raises(ClusterError, match=r"cannot import cagp_dist.* install version \d+"):
+            executor.gather([executor.submit(absent)])
+
+
+def found_versions(scheduler="1.0", worker="1.0", numba="0.60"):
+    """What Dask says of the versions of a cluster; its client has 1.0, and numba 0.60."""
+
+    def of(package, numba="0.60"):
+        return {"packages": {"cagp-dist": package, "numpy": "2.0", "scipy": "1.14", "numba": numba}}
+
+    return {"client": of("1.0"), "scheduler": of(scheduler), "workers": {"tcp://a": of(worker, numba)}}
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        ({"worker": "0.9"}, r"{'tcp://a': '0.9'} have other versions of cagp-dist than 1.0, which is here"),
+        ({"scheduler": "0.9"}, r"{'scheduler': '0.9'} have other versions"),
+        ({"worker": None}, r"tcp://a cannot import cagp_dist. .* install version"),
+        ({"scheduler": None, "worker": None}, r"scheduler, tcp://a cannot import cagp_dist"),
+    ],
+)
+def test_scheduler_and_workers_with_other_versions_or_none_are_refused(cluster, monkeypatch, found, text):
+    with Client(cluster, set_as_default=False) as client:
+        monkeypatch.setattr(client, "get_versions", lambda packages: found_versions(**found))
+        with pytest.raises(ClusterError, match=text):
             DaskExecutor(client)
 
 
-def test_workers_without_the_package_are_refused(cluster, monkeypatch):
-    def run(function, name):
-        return function("a-package-that-no-worker-has")
-
+def test_workers_with_another_numba_are_spoken_of(cluster, monkeypatch, caplog):
     with Client(cluster, set_as_default=False) as client:
-        monkeypatch.setattr(client, "run", run)
-        with pytest.raises(ClusterError, match=r"a worker has no cagp-dist .*install version \d+\."):
-            DaskExecutor(client)
+        monkeypatch.setattr(client, "get_versions", lambda packages: found_versions(numba="0.61"))
+        DaskExecutor(client)
+    assert "workers have numba 0.61, and here it is 0.60" in caplog.text
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])

@@ -35,6 +35,16 @@ def workers_for(job):
     return workers_of(job.cluster, job.runtime.deadlines())
 
 
+@pytest.mark.cluster
+def test_a_job_is_done_on_a_cluster_that_is_given(tmp_path):
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster:
+        found = run(job(tmp_path / "dask"), executor=cluster)
+        assert found.path.name == run(job(tmp_path / "serial")).path.name
+        assert cluster.status.name == "running"
+    about = read_group(found.path, "").attrs
+    assert cluster.scheduler_address in str(about)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.cluster
 def test_new_workers_do_the_job_when_all_old_ones_are_lost(tmp_path, monkeypatch):

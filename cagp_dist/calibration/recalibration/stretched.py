@@ -21,7 +21,7 @@ from cagp_dist.runtime import blas_threads_for
 
 if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
 
 
@@ -255,7 +255,7 @@ class SolvedModel(StretchedModel):
     X: "ArrayLike | LatLonGrid"
     y: ArrayLike
     solver: "Solver"
-    executor: "Executor | None" = None
+    executor: "ExecutorLike" = None
     step: float = 1e-3
     memory_limit_bytes: int | None = None
 

@@ -22,7 +22,7 @@ from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
     from cagp_dist.budget import Plan
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import ConjugateGradient, Solver
     from cagp_dist.solvers.engine.solve_checkpoints import Checkpoint, CheckpointWriter, SolveCheckpoints
 
@@ -77,7 +77,7 @@ class SimulatedSolves:
     """How simulated fields are solved for."""
 
     solver: "Solver"
-    executor: "Executor | None" = None  # None: all cores of this process
+    executor: "ExecutorLike" = None  # None: all cores of this process
     memory_limit_bytes: int | None = None
     checkpoints: "SolveCheckpoints | None" = None
     progress: Callable[[float], None] = lambda _: None  # Told which part of the solves is done

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from cagp_dist.budget import Plan
     from cagp_dist.latlon import LatLonGrid
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
     from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
@@ -152,7 +152,7 @@ def calibrate(
     generator: np.random.Generator | None = None,
     observed: NDArray[np.bool_] | None = None,
     weights: ArrayLike | None = None,
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     checkpoints: "SolveCheckpoints | None" = None,
     progress: Callable[[float], None] = lambda _: None,
@@ -185,7 +185,7 @@ def calibrate(
         Of a grid, which points are observed; all by default.
     weights : array_like, shape (q,), optional
         Area that each test point stands for, on any positive scale.
-    executor : Executor, optional
+    executor : Executor, Dask client or cluster, or str, optional
         Where solves run; all cores of this process by default.
     memory_limit_bytes : int, optional
         What may be allocated, by default four fifths of the free memory.

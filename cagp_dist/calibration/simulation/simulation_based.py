@@ -19,7 +19,7 @@ from cagp_dist.calibration.verification.pit import NormalTests, normal_tests
 from cagp_dist.prior import Prior
 
 if TYPE_CHECKING:
-    from cagp_dist.runtime import Executor
+    from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
 
 
@@ -58,7 +58,7 @@ def simulate(
     solver: "Solver",
     simulations: int,
     generator: np.random.Generator,
-    executor: "Executor | None" = None,
+    executor: "ExecutorLike" = None,
 ) -> SimulationResult:
     """Simulation-based calibration of a solver under a prior.
 
@@ -81,7 +81,7 @@ def simulate(
         ``1 / sqrt(2 N)``: 1,000 draws show a wrong scale of about 7 %.
     generator : numpy.random.Generator
         Source of the direction and of the draws.
-    executor : Executor, optional
+    executor : Executor, Dask client or cluster, or str, optional
         Where `condition` runs; all cores of this process by default.
 
     Returns
