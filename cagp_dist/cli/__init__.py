@@ -398,9 +398,10 @@ def _run(
     from cagp_dist.report import write_report
     from cagp_dist.service.events import Clock, Event
     from cagp_dist.service.kept_runs import keep_runs
+    from cagp_dist.service.notify import notifying
     from cagp_dist.service.run import run as run_job
 
-    with log_of(log_format) as display:
+    with log_of(log_format) as display, notifying(job) as notes:
 
         def observe(event: Event) -> None:
             if metrics is not None:
@@ -412,6 +413,7 @@ def _run(
         )
         if metrics is not None:
             metrics.outcome = outcome
+        notes.add_run(outcome)
         page, removed = None, list[str]()
         if outcome.path is not None:
             removed = keep_runs(job, outcome.calibration["time"].values)

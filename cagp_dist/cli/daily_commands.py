@@ -54,6 +54,7 @@ def daily_command(
     from cagp_dist.service.events import Event
     from cagp_dist.service.jobfile.config import load_job, with_scheduler, with_times
     from cagp_dist.service.kept_runs import keep_runs
+    from cagp_dist.service.notify import notifying
 
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
         loaded = load_job(job)
@@ -62,7 +63,7 @@ def daily_command(
         )
         failed: list[FailedDay] = []
         seen: list[np.datetime64 | None] = []
-        with log_of(log_format) as display:
+        with log_of(log_format) as display, notifying(loaded) as notes:
 
             def observe(event: Event) -> None:
                 gathered(event)
@@ -77,6 +78,7 @@ def daily_command(
             for day in daily(loaded, observe=observe, retry=retry):
                 typer.echo(day.line())
                 seen.append(day.time)
+                notes.add(day)
                 if day.failed is not None:
                     failed.append(day.failed)
             if len(failed) < len(seen):

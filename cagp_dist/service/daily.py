@@ -53,6 +53,7 @@ class Day:
     version: int | None = None  # of the series; None if nothing was published
     replaced: str | None = None  # key of the run whose result stood in the series before
     failed: FailedDay | None = None  # why there is no result, and when the time is tried again
+    run: str = ""  # key of the run that was published
     waits: bool = False  # it failed before, and is not due yet
 
     def line(self) -> str:
@@ -136,7 +137,7 @@ def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
         return Day(time, outcome.status)
     with output_lock(root, wait_seconds=WAIT_SECONDS):
         found = append_run(root, outcome.path)
-    return Day(time, outcome.status, found.version, found.replaced)
+    return Day(time, outcome.status, found.version, found.replaced, run=outcome.path.stem)
 
 
 def _check_folder(job: Job) -> None:

@@ -22,6 +22,7 @@ from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints, MapGrid
 from cagp_dist.service.jobfile.fields import JobTable, key
+from cagp_dist.service.jobfile.notify_table import NotifyTable
 from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
@@ -211,6 +212,7 @@ class Job(JobTable):
         "queue_seconds, total_seconds, checkpoint_seconds",
     )
     output: OutputTable = key(OutputTable(), "the keys root, keep_weights, keep")
+    notify: NotifyTable | None = key(None, "the keys on, command, url, headers, timeout_seconds")
     _text: str = PrivateAttr(default="")
 
     @model_validator(mode="before")
@@ -306,7 +308,7 @@ class Job(JobTable):
 
     def canonical(self) -> dict[str, object]:
         """Every setting that has an influence on the result, defaults filled in, ready for JSON."""
-        form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output"})
+        form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output", "notify"})
         shown, drawn, prior, table = (
             form[name] for name in ("observations", "design", "prior", "recalibration")
         )
