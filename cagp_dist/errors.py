@@ -86,6 +86,10 @@ class StoreError(CagpError):
     """A store on disk is damaged, incomplete or cannot be written."""
 
 
+class DiskError(StoreError):
+    """The disk cannot be written: it is full, or fails."""
+
+
 class BusyError(StoreError):
     """Another process works in the output folder; the same job may be started again."""
 

@@ -1,24 +1,32 @@
-"""Which times files have: listed once for each version of a file, as its size and time of change tell.
+"""What is known of files, worked out once for each version of a file, as its size and times of change tell.
 
-The list lies in the cache folder. A file that has not changed costs one `stat`, however many there are.
+It lies in the cache folder. A file that has not changed costs one `stat`, however many there are.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from cagp_dist.arrays import Times
+from cagp_dist.digest import file_sha256
 from cagp_dist.era5.selection import Selection
 from cagp_dist.errors import DamagedFileError
 from cagp_dist.store.atomic_files import replacing
 
-FOLDER = "times-of-files"
+FOLDER = "known-of-files"
+
+Version = (
+    tuple[int, ...] | None
+)  # size, times of change in nanoseconds and number of a file; None: it is none
+
+T = TypeVar("T")
 
 
 class Listing(TypedDict):
@@ -34,6 +42,7 @@ class Listed(NamedTuple):
 
     path: Path
     listing: Listing
+    version: Version
 
     @property
     def times(self) -> Times:
@@ -41,8 +50,17 @@ class Listed(NamedTuple):
         return np.array(self.listing["times"], dtype="datetime64[ns]")
 
 
+def file_version(path: Path) -> Version:
+    """Tell a file from others that have its path before or after."""
+    with suppress(OSError):
+        about = path.stat()
+        if stat.S_ISREG(about.st_mode):
+            return about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino
+    return None
+
+
 def times_listed(
-    paths: Sequence[Path],
+    versions: Mapping[Path, Version],
     *,
     scratch: Path,
     selection: Selection,
@@ -50,44 +68,57 @@ def times_listed(
 ) -> list[Listed]:
     """List the times of files; those that are new or have changed are given to ``read``."""
     sought = json.dumps([selection.get("variable"), selection.get("level"), selection.get("select")])
-    kept = scratch / FOLDER / f"{hashlib.sha256(sought.encode()).hexdigest()[:16]}.json"
+    found: list[Listing] = known_of_files(
+        versions,
+        scratch / FOLDER / f"times-{hashlib.sha256(sought.encode()).hexdigest()[:16]}.json",
+        read,
+        # not what another try may read
+        lasting=lambda listing: listing["error"] is None or listing["error"][0] == DamagedFileError.__name__,
+    )
+    return [Listed(path, listing, versions[path]) for path, listing in zip(versions, found, strict=True)]
+
+
+def digests_of_files(paths: Iterable[Path], *, scratch: Path) -> list[str]:
+    """SHA-256 of each file."""
+    versions = {path: file_version(path) for path in paths}
+    return known_of_files(versions, scratch / FOLDER / "sha256.json", lambda new: [*map(file_sha256, new)])
+
+
+def known_of_files(
+    versions: Mapping[Path, Version],
+    kept: Path,
+    read: Callable[[Sequence[Path]], Sequence[T]],
+    *,
+    lasting: Callable[[T], bool] = lambda _: True,
+) -> list[T]:
+    """Give what was read of each file; those that are new or have changed are given to ``read``."""
     known = _known(kept)
-    versions = {os.fspath(path.absolute()): _version(path) for path in paths}
-    found = {
-        name: entry
-        for name, version in versions.items()
-        if (entry := known.get(name)) and entry[0] == version
-    }
-    unknown = [path for path in paths if os.fspath(path.absolute()) not in found]
-    for path, listing in zip(unknown, read(unknown) if unknown else (), strict=True):
-        found[os.fspath(path.absolute())] = [versions[os.fspath(path.absolute())], listing]
+    names = {path: os.fspath(path.absolute()) for path in versions}
+    found: dict[Path, T] = {}
+    for path, name in names.items():
+        entry = known.get(name)
+        if entry is not None and versions[path] is not None and entry[0] == list(versions[path] or ()):
+            found[path] = entry[1]
+    unknown = [path for path in versions if path not in found]
     if unknown:
-        # not what is gone or has changed meanwhile, nor what another try may read
+        found |= zip(unknown, read(unknown), strict=True)
+        new = {names[path]: [versions[path], found[path]] for path in unknown if lasting(found[path])}
+        # not what is gone or has changed meanwhile
         good = {
             name: entry
-            for name, entry in {**known, **found}.items()
-            if entry[0] is not None
-            and entry[0] == _version(Path(name))
-            and (entry[1]["error"] is None or entry[1]["error"][0] == DamagedFileError.__name__)
+            for name, entry in {**known, **new}.items()
+            if (version := file_version(Path(name))) is not None and list(entry[0] or ()) == list(version)
         }
         # a folder that cannot be written costs time, no more
         with suppress(OSError), replacing(kept) as draft:
             draft.write_text(json.dumps(good))
-    return [Listed(path, found[os.fspath(path.absolute())][1]) for path in paths]
-
-
-def _version(path: Path) -> list[int] | None:
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return [about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino]
+    return [found[path] for path in versions]
 
 
 def _known(path: Path) -> dict[str, list[Any]]:
-    """Read the list; nothing where it is damaged."""
+    """Read what was kept; nothing where it is damaged."""
     try:
         found = json.loads(path.read_text())
-        return {name: entry for name, entry in found.items() if len(entry) == 2 and "times" in entry[1]}
+        return {name: entry for name, entry in found.items() if len(entry) == 2}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

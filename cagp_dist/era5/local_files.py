@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
@@ -18,11 +18,20 @@ import xarray as xr
 
 import cagp_dist
 from cagp_dist.arrays import Times
-from cagp_dist.digest import file_sha256, joint_sha256, open_regular
+from cagp_dist.digest import joint_sha256, open_regular
 from cagp_dist.era5.axis_layout import explain_absent
 from cagp_dist.era5.calendars import named
 from cagp_dist.era5.canonical import assemble, joined_times
-from cagp_dist.era5.file_catalogue import Listed, Listing, times_listed
+from cagp_dist.era5.file_catalogue import (
+    FOLDER,
+    Listed,
+    Listing,
+    Version,
+    digests_of_files,
+    file_version,
+    known_of_files,
+    times_listed,
+)
 from cagp_dist.era5.selection import Selection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
@@ -45,6 +54,8 @@ DATA_SUFFIXES = (
     ".grb2",
 )  # what is wrong there is said when it is read
 
+UNREADABLE = "cannot read"  # how the fault of a file begins that another try may read
+
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 
@@ -53,15 +64,16 @@ def open_file(
     address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
 ) -> xr.Dataset:
     """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
-    paths, wanted = files_at(address), selection.get("times")
+    found, wanted = files_at(address, scratch=scratch), selection.get("times")
+    paths = list(found)
     if wanted is not None and len(paths) > 1:
-        available, paths = _holding(paths, parse_times(wanted), scratch, selection)
+        available, paths = _holding(found, parse_times(wanted), scratch, selection)
         _check_times(available, wanted, address)
     parts, available = _decode(paths, scratch, selection)
     if wanted is not None:
         _check_times(available, wanted, address)
     field = parts[0] if len(parts) == 1 else joined_times(parts)
-    digests = [file_sha256(path) for path in paths]
+    digests = digests_of_files(paths, scratch=scratch)
     field.attrs |= {
         "source": named(f"file:{os.fspath(address)}", field),
         "source_sha256": digests[0] if len(paths) == 1 else joint_sha256(digests),
@@ -88,14 +100,26 @@ def file_times(
 
     A file that cannot be read is an error, or is told to ``damaged`` and left out where others have times.
     """
-    return _available(_listed(files_at(address), scratch, selection), selection, damaged)
+    found = _listed(files_at(address, scratch=scratch), scratch, selection)
+    return _available(found, selection, damaged)
+
+
+def versions_by_time(
+    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
+) -> dict[int, list[tuple[str, Version]]]:
+    """Which files have each time, in nanoseconds since 1970, and the version of each of them."""
+    found: dict[int, list[tuple[str, Version]]] = {}
+    for each in _listed(files_at(address, scratch=scratch), scratch, selection):
+        for time in each.listing["times"]:
+            found.setdefault(time, []).append((os.fspath(each.path.absolute()), each.version))
+    return found
 
 
 def _holding(
-    paths: Sequence[Path], wanted: Times, scratch: Path, selection: Selection
+    files: Mapping[Path, Version], wanted: Times, scratch: Path, selection: Selection
 ) -> tuple[Times, list[Path]]:
     """All times that files have, and those of the files that have wanted times; others may be damaged."""
-    found = _listed(paths, scratch, selection)
+    found = _listed(files, scratch, selection)
     holding = [each.path for each in found if np.isin(each.times, wanted).any()]
     held = np.concatenate([each.times for each in found])
     complete = np.isin(wanted, held).all()
@@ -106,7 +130,7 @@ def _left_out(path: str, error: DataError) -> None:
     logger.warning("a file is left out, the times that are wanted are in others: %s", error)
 
 
-def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[Listed]:
+def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) -> list[Listed]:
     """List the times of files, each once."""
     everything: Selection = {**selection, "times": None}
 
@@ -124,7 +148,7 @@ def _listed(paths: Sequence[Path], scratch: Path, selection: Selection) -> list[
                 return read(unknown[:half]) + read(unknown[half:])
             return [{"times": [], "names": [], "error": (DataError.__name__, str(error))}]
 
-    return times_listed(paths, scratch=scratch, selection=selection, read=read)
+    return times_listed(files, scratch=scratch, selection=selection, read=read)
 
 
 def _available(
@@ -147,55 +171,74 @@ def _available(
     return times
 
 
-def files_at(address: str | os.PathLike[str]) -> list[Path]:
-    """List the files that an address means, in the order of their names, each once."""
+def files_at(address: str | os.PathLike[str], *, scratch: Path) -> dict[Path, Version]:
+    """List the files that an address means, in the order of their names, each once, with their versions."""
     text = os.fspath(address)
     if SEPARATOR not in text or Path(text).expanduser().exists():
-        return list(_files_at(text))
+        return _files_at(text, scratch)
     pieces = [piece.strip() for piece in text.split(SEPARATOR) if piece.strip()]
-    return list(dict.fromkeys(path for piece in pieces for path in _files_at(piece)))
+    return {path: version for piece in pieces for path, version in _files_at(piece, scratch).items()}
 
 
-def _files_at(address: str) -> Sequence[Path]:
+def _files_at(address: str, scratch: Path) -> dict[Path, Version]:
     path = Path(address).expanduser()
     if path.is_dir() and not any((path / name).exists() for name in _ZARR):
-        return _files_in(path)
+        return _files_in(path, scratch)
     if path.exists() or not glob.has_magic(address):
-        return [path]
-    found = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
-    files = [each for each in found if each.is_file()]
+        return {path: file_version(path)}
+    files = _with_versions(map(Path, sorted(glob.glob(str(path), recursive=True))))
     if not files:
         raise DataError(
             f"no file matches {address}; expected at least one GRIB or NetCDF file. Check the pattern; it is "
             f"relative to {Path.cwd()}, and ** stands for folders of any depth."
         )
-    for each in files:
-        if each.suffix not in DATA_SUFFIXES:
-            check_file(each)
+    for fault in _faults(files, scratch).values():
+        raise DataError(fault)
     return files
 
 
-def _files_in(folder: Path) -> list[Path]:
+def _files_in(folder: Path, scratch: Path) -> dict[Path, Version]:
     """Files of a folder that can be decoded; others, such as a README, are left out."""
-    files: list[Path] = []
-    others: list[Path] = []
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.name.startswith("."):
-            try:
-                if path.suffix not in DATA_SUFFIXES:
-                    check_file(path)
-                files.append(path)
-            except DataError:
-                others.append(path)
+    inside = _with_versions(path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    others = _faults(inside, scratch)
+    files = {path: version for path, version in inside.items() if path not in others}
     if not files:
-        inside = ", ".join(path.name for path in others[:5]) or "no file"
+        there = ", ".join(path.name for path in [*others][:5]) or "no file"
         raise DataError(
-            f"the folder {folder} has no GRIB or NetCDF file; there is {inside}. Files of its folders are "
+            f"the folder {folder} has no GRIB or NetCDF file; there is {there}. Files of its folders are "
             f"taken with the pattern file:{folder}/**/*.nc; write zarr:{folder} if it is a Zarr store."
         )
     if others:
         logger.info("%d files of %s are neither GRIB nor NetCDF and are left out", len(others), folder)
     return files
+
+
+def _with_versions(paths: Iterable[Path]) -> dict[Path, Version]:
+    """Those of the paths that are files."""
+    found = {path: file_version(path) for path in paths}
+    return {path: version for path, version in found.items() if version is not None}
+
+
+def _faults(files: Mapping[Path, Version], scratch: Path) -> dict[Path, str]:
+    """Say why files are no data, by the first bytes of those whose names do not tell."""
+    unclear = {path: version for path, version in files.items() if path.suffix not in DATA_SUFFIXES}
+    if not unclear:
+        return {}
+    heads = known_of_files(
+        unclear,
+        scratch / FOLDER / "heads.json",
+        lambda new: [*map(_fault, new)],
+        lasting=lambda fault: not fault.startswith(UNREADABLE),
+    )
+    return {path: fault for path, fault in zip(unclear, heads, strict=True) if fault}
+
+
+def _fault(path: Path) -> str:
+    try:
+        check_file(path)
+    except DataError as error:
+        return str(error)
+    return ""
 
 
 def check_file(path: Path) -> None:
@@ -207,7 +250,7 @@ def check_file(path: Path) -> None:
             file_kind(stream.read(HEAD_BYTES), name=str(path))
     except OSError as error:
         raise DataError(
-            f"cannot read {path} ({error.strerror}); expected a GRIB or NetCDF file. Check the path; it is "
+            f"{UNREADABLE} {path} ({error.strerror}); expected a GRIB or NetCDF file. Check the path; it is "
             f"relative to {Path.cwd()}."
         ) from error
 

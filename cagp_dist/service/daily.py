@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,18 +12,23 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import text_sha256
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import (
-    CagpError,
+    BusyError,
     ConfigurationError,
     DataError,
+    DiskError,
     NumericalError,
+    StoreError,
+    TimeLimitError,
     in_words_of_the_job,
 )
 from cagp_dist.mapping import Status
+from cagp_dist.service.day_inputs import inputs_of_days
 from cagp_dist.service.day_records import (
     DAMAGED,
     NOT_CONVERGED,
     WAIT_SECONDS,
     DayRecords,
+    DoneDay,
     FailedDay,
     fault_of,
     note_done,
@@ -32,15 +37,15 @@ from cagp_dist.service.day_records import (
     written_day,
 )
 from cagp_dist.service.events import Clock, Observer, silent
-from cagp_dist.service.ingest import available_times, ingest_all, resolved
+from cagp_dist.service.ingest import available_times, ingest_all, is_remote, resolved
 from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
+from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
-from cagp_dist.store.series import append_run, run_in_series
 from cagp_dist.text import counted
 
 
@@ -53,7 +58,7 @@ class Day:
     version: int | None = None  # of the series; None if nothing was published
     replaced: str | None = None  # key of the run whose result stood in the series before
     failed: FailedDay | None = None  # why there is no result, and when the time is tried again
-    run: str = ""  # key of the run that was published
+    run: str = ""  # key of the run that has its result, where that was looked at
     waits: bool = False  # it failed before, and is not due yet
 
     def line(self) -> str:
@@ -75,7 +80,8 @@ def daily(
     """Do what is new of a job, one time after the other, the earliest first; a time that fails ends no other.
 
     Times that have failed are tried again, ever less often, also those that the job does not list any more;
-    ``retry`` has all of them tried. A file whose times cannot be read is a failure of its own.
+    ``retry`` has all of them tried. A file whose times cannot be read is a failure of its own. A time whose
+    job and files are those of its run is not read.
     """
     root, digest = job.root, text_sha256(job.text)[:16]
     job, times, damaged = planned_times(job, observe=observe)
@@ -83,61 +89,88 @@ def daily(
     unread = [
         FailedDay(path, DAMAGED, str(error), 1, at, digest, is_file=True) for path, error in damaged.items()
     ]
-    for file in note_planned(root, times, unread):
+    settled = _Settled(job)
+    for file in note_planned(root, [time for time in times if not settled(time)], unread):
         yield Day(None, failed=file)
     records = DayRecords.read(root)
     for time in np.union1d(times, records.times()):
-        moment = now or dt.datetime.now(dt.UTC)
         before = records.failed.get(written_day(time))
+        if settled(time):
+            if before is not None or written_day(time) in records.planned:  # by a job that went back
+                note_done(root, time, records.done[written_day(time)])
+            yield Day(time)
+            continue
+        moment = now or dt.datetime.now(dt.UTC)
         if before is not None and not (retry or before.due(moment, digest)):
             yield Day(time, failed=before, waits=True)
             continue
-        try:
-            day = _one(with_listed_times(job, np.array([time])), root, time, observe)
-        except _DayError as failure:
-            day = Day(time, failed=_failed(time, failure.kind, str(failure), moment, digest))
-        if day.status is not None and day.version is None:
-            reason = f"{day.status.value}; not published. {day.status.advice}"
-            day = replace(day, failed=_failed(time, NOT_CONVERGED, reason, moment, digest))
+        known = settled.runs.get(time)
+        day = _one(with_listed_times(job, np.array([time])), root, time, observe, known)
         if day.failed is None:
-            note_done(root, time)
+            note_done(root, time, DoneDay(day.run, settled.inputs_read(time)))
         else:
-            day = replace(day, failed=note_failed(root, day.failed))
+            found = replace(day.failed, again=moment.isoformat(timespec="seconds"), job=digest)
+            day = replace(day, failed=note_failed(root, found))
         yield day
 
 
-def _failed(time: np.datetime64, kind: str, reason: str, now: dt.datetime, job: str) -> FailedDay:
-    return FailedDay(written_day(time), kind, reason, 1, now.isoformat(timespec="seconds"), job)
+class _Settled:
+    """Whether the series has what a run of a time would give, as job and files tell without being read."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._inputs = job, inputs_of_days(job)
+        self._done = DayRecords.read(job.root).done
+        self.runs = series.runs_of_times(job.root)
+
+    def __call__(self, time: np.datetime64) -> bool:
+        done, run = self._done.get(written_day(time)), self.runs.get(time)
+        if done is None or done.inputs is None or run is None or run.key != done.run:
+            return False
+        if run.preliminary and is_remote(self._job.observations):  # there may be a final field now
+            return False
+        removable = self._job.output.keep is not None  # by a rule of the job, and not solved again
+        there = removable or (self._job.root / "runs" / f"{run.key}.zarr").is_dir()
+        return there and done.inputs == self._inputs(time)
+
+    def inputs_read(self, time: np.datetime64) -> str | None:
+        """Give the digest of what was read: of files as they were before, of stored batches as they are."""
+        remote = is_remote(self._job.observations)
+        return inputs_of_days(self._job)(time) if remote else self._inputs(time)
 
 
-class _DayError(Exception):
-    """What is wrong with the data or the solve of one time."""
+def _one(job: Job, root: Path, time: np.datetime64, observe: Observer, known: series.RunOfTime | None) -> Day:
+    """Do one time, unless the series has its result.
 
-    def __init__(self, error: CagpError) -> None:
-        super().__init__(str(error))
-        self.kind = fault_of(error)
-
-
-def _one(job: Job, root: Path, time: np.datetime64, observe: Observer) -> Day:
-    """Do one time, unless the series has its result."""
+    What is wrong with its data, its solve or what is stored of it is its own. A disk that cannot be written
+    is not, nor is a cluster, another process or the series.
+    """
     try:
-        key = _run_key(job, observe)
-    except (DataError, NumericalError) as error:
-        raise _DayError(error) from error
-    with output_lock(root):
-        if run_in_series(root, time) == key:
-            removed = job.output.keep is not None and not (root / "runs" / f"{key}.zarr").exists()
-            if removed or published(root, run_key=key) is not None:
-                return Day(time)
-    try:
+        if known is not None and known.key == _run_key(job, observe) and _is_there(job, known.key):
+            return Day(time, run=known.key)
         outcome = run(job, observe=observe)
-    except (DataError, NumericalError) as error:
-        raise _DayError(error) from error
+    except (DiskError, BusyError):
+        raise
+    except (DataError, NumericalError, StoreError, TimeLimitError) as error:
+        return Day(time, failed=_failed(time, fault_of(error), str(error)))
     if outcome.path is None:
-        return Day(time, outcome.status)
+        reason = f"{outcome.status.value}; not published. {outcome.status.advice}"
+        return Day(time, outcome.status, failed=_failed(time, NOT_CONVERGED, reason))
     with output_lock(root, wait_seconds=WAIT_SECONDS):
-        found = append_run(root, outcome.path)
+        found = series.append_run(root, outcome.path)
+    if outcome.already_done and not found.changed:
+        return Day(time, run=outcome.path.stem)
     return Day(time, outcome.status, found.version, found.replaced, run=outcome.path.stem)
+
+
+def _is_there(job: Job, key: str) -> bool:
+    """Whether a run is published and undamaged, or was removed as the job says."""
+    with output_lock(job.root):
+        removed = job.output.keep is not None and not (job.root / "runs" / f"{key}.zarr").exists()
+        return removed or published(job.root, run_key=key) is not None
+
+
+def _failed(time: np.datetime64, kind: str, reason: str) -> FailedDay:
+    return FailedDay(written_day(time), kind, reason, 1, "", "")
 
 
 def _check_folder(job: Job) -> None:
@@ -163,6 +196,9 @@ def planned_times(
             available_times(job, report=stage.note, damaged=damaged.__setitem__) if found is None else found,
             dtype="datetime64[ns]",
         )
+        if found is not None and job.observations.kind == "file":  # files that cannot be read are told, too
+            with suppress(DataError):
+                available_times(job, report=stage.note, damaged=damaged.__setitem__)
         if times.size > 1 and newest:
             raise ConfigurationError(
                 f"[prior] fit_times are the newest ones, and there are {times.size} times, whose prior would "

@@ -5,14 +5,21 @@ They lie in ``OUT/days.json``. A file whose times cannot be read stands there by
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from cagp_dist.arrays import Times
-from cagp_dist.errors import CagpError, DamagedFileError, NotReadyError, NumericalError, StoreError
+from cagp_dist.errors import (
+    CagpError,
+    DamagedFileError,
+    NotReadyError,
+    NumericalError,
+    StoreError,
+    TimeLimitError,
+)
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.publish import output_lock
 from cagp_dist.text import counted
@@ -20,6 +27,7 @@ from cagp_dist.text import counted
 FILE = "days.json"
 
 NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED = "not converged", "source missing", "damaged", "refused"
+OUT_OF_TIME, NOT_STORED = "out of time", "not stored"
 
 WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothing is lost
 
@@ -55,9 +63,23 @@ class FailedDay:
         return job != self.job or dt.datetime.fromisoformat(self.again) <= now
 
 
+@dataclass(frozen=True)
+class DoneDay:
+    """A time of a job whose result is in the series."""
+
+    run: str  # key
+    inputs: str | None  # digest of what its run was made of; None where only reading that tells
+
+
 def fault_of(error: CagpError) -> str:
     """Say in a word what is wrong with a day that ended with an error."""
-    kinds = {NotReadyError: NOT_READY, NumericalError: NOT_CONVERGED, DamagedFileError: DAMAGED}
+    kinds: dict[type[CagpError], str] = {
+        NotReadyError: NOT_READY,
+        NumericalError: NOT_CONVERGED,
+        DamagedFileError: DAMAGED,
+        TimeLimitError: OUT_OF_TIME,
+        StoreError: NOT_STORED,
+    }
     return next((word for kind, word in kinds.items() if isinstance(error, kind)), REFUSED)
 
 
@@ -72,6 +94,7 @@ class DayRecords:
 
     planned: set[str] = field(default_factory=set)  # by some pass, and not done yet
     failed: dict[str, FailedDay] = field(default_factory=dict)
+    done: dict[str, DoneDay] = field(default_factory=dict)
 
     @classmethod
     def read(cls, root: Path) -> "DayRecords":
@@ -79,7 +102,8 @@ class DayRecords:
         try:
             found = json.loads((root / FILE).read_text())
             failed = [FailedDay(**day) for day in found["failed"]]
-            return cls(set(found["planned"]), {day.what: day for day in failed})
+            done = {what: DoneDay(*day) for what, day in found.get("done", {}).items()}
+            return cls(set(found["planned"]), {day.what: day for day in failed}, done)
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -93,16 +117,16 @@ class DayRecords:
         return np.array(sorted(self.planned | failed), dtype="datetime64[ns]")
 
 
-def note_planned(root: Path, times: Times, damaged: Sequence[FailedDay]) -> list[FailedDay]:
+def note_planned(root: Path, times: Iterable[np.datetime64], damaged: Sequence[FailedDay]) -> list[FailedDay]:
     """Record which times were planned, and which files could not be read for it, in place of those before."""
     with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records = DayRecords.read(root)
-        before = {what: day for what, day in records.failed.items() if day.is_file}
-        found = [_once_more(before.get(day.what), day) for day in damaged]
+        records, before = DayRecords.read(root), DayRecords.read(root)
+        found = [_once_more(before.failed.get(day.what), day) for day in damaged]
         kept = {what: day for what, day in records.failed.items() if not day.is_file}
         records.failed = kept | {day.what: day for day in found}
         records.planned |= set(map(written_day, times))
-        _write(root, records)
+        if records != before:
+            _write(root, records)
     return found
 
 
@@ -120,12 +144,13 @@ def note_failed(root: Path, day: FailedDay) -> FailedDay:
     return found
 
 
-def note_done(root: Path, time: np.datetime64) -> None:
+def note_done(root: Path, time: np.datetime64, day: DoneDay) -> None:
     """Record that a time is done."""
     with output_lock(root, wait_seconds=WAIT_SECONDS):
         records = DayRecords.read(root)
         records.planned.discard(written_day(time))
         records.failed.pop(written_day(time), None)
+        records.done[written_day(time)] = day
         _write(root, records)
 
 
@@ -136,5 +161,6 @@ def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
 def _write(root: Path, records: DayRecords) -> None:
     with whole_file(root / FILE) as draft:
         failed = [asdict(records.failed[what]) for what in sorted(records.failed)]
-        found = {"planned": sorted(records.planned), "failed": failed}
+        done = {what: [day.run, day.inputs] for what, day in sorted(records.done.items())}
+        found = {"planned": sorted(records.planned), "failed": failed, "done": done}
         draft.write_text(json.dumps(found, indent=1) + "\n")

@@ -82,7 +82,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
         for note in field.attrs.get("notes", []):
             report(note)
         return field
-    path = _store_path(root, table, content=str(field.attrs["source_sha256"]))
+    path = store_path(root, table, content=str(field.attrs["source_sha256"]))
     wanted = field["time"].values
     field = _with_times_beside(path, field)
     if (aside := set_aside_preliminary(path, field)) is not None:
@@ -91,7 +91,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
     if (left := preliminary_times(field)).size:
         report(f"{counted(left.size, 'time')} preliminary (ERA5T): the final fields will take their places")
     if table.kind == "file":
-        reading = _store_path(root, table, content=f"{table.source} {table.listed_times or ''}").stem
+        reading = store_path(root, table, content=f"{table.source} {table.listed_times or ''}").stem
         note_input(path, field, reading=reading, report=report)
     report(f"{counted(added.times_added, 'time')} added, {added.times_present} there already")
     found = open_observations(path, times=wanted)
@@ -177,7 +177,7 @@ def stored_observations(job: Job) -> xr.Dataset | None:
         content, times = _synthetic(table).sha256(table.grid_degrees), times or DEFAULT_TIMES
     elif not is_remote(table):
         return None
-    path = _store_path(job.root, table, content=content)
+    path = store_path(job.root, table, content=content)
     if times is None or not path.exists():
         return None
     try:
@@ -232,7 +232,7 @@ def available_times(job: Job, *, report: Report, damaged: Damaged | None = None)
 
 def ingested_times(job: Job) -> Times | None:
     """Return the times of a remote source that were ingested before, ascending; None if there are none."""
-    path = _store_path(job.root, job.observations, content=None)
+    path = store_path(job.root, job.observations, content=None)
     found = stored_times(path) if path.exists() else np.empty(0, dtype="datetime64[ns]")
     return found if found.size else None
 
@@ -268,7 +268,7 @@ def _synthetic(table: ObservationsTable) -> Synthetic:
     return Synthetic(kernel, noise_variance=settings.noise_variance, seed=settings.seed, mean=settings.mean)
 
 
-def _store_path(root: Path, table: ObservationsTable, *, content: str | None) -> Path:
+def store_path(root: Path, table: ObservationsTable, *, content: str | None) -> Path:
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
     reading = {key: value for key, value in table.reading().items() if key != "variable"}

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from cagp_dist.digest import file_sha256, read_regular
-from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.errors import ConfigurationError, DiskError, StoreError
 
 _LINE = "{digest}  {name}/{file}\n"
 _ADVICE = "Restore the run from a copy, or remove it and run the job again."
@@ -138,7 +138,7 @@ def disk_errors(path: Path) -> Iterator[None]:
                 f"cannot write {reason}. Expected a folder that this user may write to; "
                 "choose another output root or change its permissions."
             ) from error
-        raise StoreError(
+        raise DiskError(
             f"cannot write {reason}. What was published before is intact. "
             "Check the free space and the health of the disk, then run the job again."
         ) from error

@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -101,6 +102,27 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
             shutil.rmtree(path, ignore_errors=True)
             manifest.manifest_path(path).unlink(missing_ok=True)
     return SeriesUpdate(number, changed=True, replaced=replaced)
+
+
+class RunOfTime(NamedTuple):
+    """The run whose result the series has for a time."""
+
+    key: str
+    preliminary: bool  # whether its observations were
+
+
+def runs_of_times(root: Path) -> dict[np.datetime64, RunOfTime]:
+    """Read the runs of all times of the series, by time."""
+    found = current_version(root)
+    if found is None:
+        return {}
+    with open_group(found, SCORES) as scores:
+        times, keys = scores["time"].values, scores[RUN_KEY].values
+        preliminary = scores[IS_PRELIMINARY].values == 1 if IS_PRELIMINARY in scores else times != times
+    return {
+        time: RunOfTime(str(key), bool(early))
+        for time, key, early in zip(times, keys, preliminary, strict=True)
+    }
 
 
 def run_in_series(root: Path, time: np.datetime64) -> str | None:

@@ -18,7 +18,7 @@ import xarray as xr
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.errors import ArgumentError, DiskError, StoreError
 from cagp_dist.store.plain import plain_store
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def write_group(
             write_empty_chunks=True,
         )
     except OSError as error:
-        raise StoreError(
+        raise DiskError(
             f"cannot write group {group!r} of {path}: {error.strerror or error}. "
             "Check free space and permissions, then run again."
         ) from error

@@ -101,19 +101,19 @@ def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
 
 def test_addresses_without_a_file_are_refused(tmp_path):
     with pytest.raises(DataError, match=f"no file matches {tmp_path}/x_"):
-        files_at(f"{tmp_path}/x_*.nc")
+        files_at(f"{tmp_path}/x_*.nc", scratch=tmp_path / "scratch")
     with pytest.raises(
         DataError, match=r"has no GRIB or NetCDF file; there is no file\. .*/\*\*/\*\.nc; write zarr:"
     ):
-        files_at(str(tmp_path))
+        files_at(str(tmp_path), scratch=tmp_path / "scratch")
     (tmp_path / "notes.txt").write_text("words")
     with pytest.raises(DataError, match=r"there is notes\.txt\."):
-        files_at(str(tmp_path))
+        files_at(str(tmp_path), scratch=tmp_path / "scratch")
     with pytest.raises(DataError, match=r"notes\.txt is of an unknown format"):
-        files_at(f"{tmp_path}/*.txt")
+        files_at(f"{tmp_path}/*.txt", scratch=tmp_path / "scratch")
     odd = tmp_path / "a;b [1].nc"
     odd.write_bytes(netcdf3(raw_dataset()))
-    assert files_at(str(odd)) == [odd]
+    assert list(files_at(str(odd), scratch=tmp_path / "scratch")) == [odd]
 
 
 def test_a_job_takes_a_list_of_files_a_level_and_a_unit(tmp_path):

@@ -13,7 +13,17 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.era5 import local_files
-from cagp_dist.errors import ArgumentError, ConfigurationError, DataError, NotReadyError, StoreError
+from cagp_dist.errors import (
+    ArgumentError,
+    BusyError,
+    ConfigurationError,
+    DataError,
+    DiskError,
+    NotReadyError,
+    StoreError,
+    TimeLimitError,
+)
+from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.day_records import DayRecords
@@ -382,6 +392,52 @@ def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_
     assert [str(time)[:10] for time in opened(tmp_path, "map").time.values] == DAYS[:2]
 
 
+def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is_not(begun, monkeypatch):
+    def run(job, original=running.run, **settings):
+        if job.observations.listed_times[0].startswith(DAYS[0]):
+            raise error
+        return original(job, **settings)
+
+    monkeypatch.setattr("cagp_dist.service.daily.run", run)
+    job = begun(times=ALL, solver={"name": "cholesky"})
+    root = job.root
+    for error in (DiskError("cannot write out: No space left on device."), BusyError("at work")):
+        with pytest.raises(type(error), match=str(error)):
+            list(daily(job))
+    assert len(DayRecords.read(root).planned) == 2
+    for error, kind in {StoreError("damaged"): "not stored", TimeLimitError("over"): "out of time"}.items():
+        failed, done = daily(job, retry=True)
+        assert (failed.failed.kind, failed.failed.reason) == (kind, str(error))
+        assert done.failed is None
+    assert DayRecords.read(root).planned == {f"{DAYS[0]}T00:00:00"}
+
+
+def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monkeypatch):
+    read = set()
+
+    def ingest(job, report, original=ingestion._ingest):
+        read.add(job.observations.listed_times[0][:10])
+        return original(job, report)
+
+    monkeypatch.setattr(ingestion, "_ingest", ingest)
+
+    def days_read(job):
+        read.clear()
+        list(daily(job))
+        return sorted(read)
+
+    job, other = begun(times=ALL), begun(times=ALL, solver={"name": "cholesky"})
+    assert days_read(job) == [DAYS[1]], "the first one is in the series of the fixture"
+    assert days_read(job) == []
+    assert days_read(other) == DAYS[:2]
+    (batch,) = (job.root / "observations").glob(f"*/{DAYS[1].replace('-', '')}*")
+    shutil.rmtree(batch)
+    assert days_read(other) == [DAYS[1]]
+    shutil.rmtree(job.root / "runs" / f"{series.run_in_series(job.root, np.datetime64(DAYS[0]))}.zarr")
+    assert days_read(other) == [DAYS[0]]
+    assert days_read(other) == []
+
+
 def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, decoder_in_this_process):
     write_source(tmp_path / "field.zarr", DAYS)
     field = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
@@ -399,6 +455,11 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
         output={"root": tmp_path / "out", "keep_weights": True},
     )
     (tmp_path / "job.toml").write_text(text)
+
+    reads = []
+
+    def refuse():
+        raise DataError("gone")
 
     def cagp(*arguments):
         found = CliRunner().invoke(app, [str(argument) for argument in arguments])
@@ -426,6 +487,10 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
         patch.setattr(local_files, "run_child", None)  # files that have not changed are not opened
         damaged.unlink()
         assert cagp("daily", tmp_path / "job.toml", "--dry-run")[1].count("in the series, of run") == 3
+        patch.setattr("cagp_dist.service.daily.run", lambda job, **_: reads.append(job) or refuse())
+        again = ("daily", tmp_path / "job.toml", "--times", f"{DAYS[2]}..{DAYS[3]}")
+        assert cagp(*again)[1].count("in the series already") == 2
+        assert [job.observations.listed_times[0][:10] for job in reads] == [DAYS[1]]
     damaged.write_bytes(whole)
     (tmp_path / "files/empty.nc").unlink()
     code, said, _ = cagp("daily", tmp_path / "job.toml", "--times", f"{DAYS[1]}..{DAYS[1]}")

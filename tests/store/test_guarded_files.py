@@ -67,7 +67,7 @@ def test_pipes_and_devices_are_refused_and_do_not_hang(tmp_path):
     with pytest.raises(DataError, match="no regular file"):
         read_file(pipe)
     with pytest.raises(DataError, match="no GRIB or NetCDF file"):
-        files_at(str(tmp_path))
+        files_at(str(tmp_path), scratch=tmp_path / "scratch")
     with pytest.raises(StoreError):
         current_run(tmp_path)
 
