@@ -26,6 +26,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.metrics import Metrics
 
 from .jobs import job_text, map_grid, random_points
+from .prometheus import metrics_of
 from .sources import save, smooth, temperature
 
 CAGP = Path(sys.executable).with_name("cagp")
@@ -150,16 +151,6 @@ def test_metrics_and_json_log_of_a_run_that_fails(job, tmp_path):
 def test_labels_of_metrics_are_written_as_the_format_asks():
     metrics = Metrics('a"b\\c\nd')
     assert 'cagp_run_exit_code{job="a\\"b\\\\c\\nd"} 75.0' in metrics.text(75).splitlines()
-
-
-def metrics_of(file):
-    """Samples of a text file of Prometheus: each family has its help and type, and is there once."""
-    lines = file.read_text().splitlines()
-    families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(set(families)) == len(families)
-    samples = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
-    assert {name.partition("{")[0] for name in samples} == set(families)
-    return {name: float(value) for name, value in samples.items()}
 
 
 def test_run_prints_both_weightings_and_the_verdict(done):

@@ -1,9 +1,9 @@
 """The `cagp` command: it parses, calls the service and prints. The only package that prints.
 
 Scores and paths go to standard output; progress and errors go to standard error. Exit codes: 0 done or
-nothing to do, 1 error, 2 bad job file or arguments, 3 solved or fitted but not converged, 4 error bars that
-drifted (`cagp drift`), 6 some days failed (`cagp daily`, `cagp status`), 75 data not there yet, output folder
-in use or time over, 130 interrupted, 143 terminated.
+nothing to do, 1 error, or not healthy (`cagp health`), 2 bad job file or arguments, 3 solved or fitted but
+not converged, 4 error bars that drifted (`cagp drift`), 6 some days failed (`cagp daily`, `cagp status`),
+75 data not there yet, output folder in use or time over, 130 interrupted, 143 terminated.
 """
 
 from functools import partial
@@ -341,6 +341,7 @@ def verify_command(
 
 app.command("daily", epilog=service.DAILY_EXAMPLES)(service.daily_command)
 app.command("status", epilog=service.STATUS_EXAMPLES)(service.status_command)
+app.command("health", epilog=service.HEALTH_EXAMPLES)(service.health_command)
 app.command("list", epilog=_examples("cagp list out"))(runs.list_all)
 app.command("open", epilog=_examples("cagp open out", "cagp open out/KEY --no-browser"))(runs.open_report)
 app.command("prune", epilog=_examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30"))(

@@ -1,6 +1,8 @@
-"""Commands of a service: `cagp daily` and `cagp status`."""
+"""Commands of a service: `cagp daily`, `cagp status` and `cagp health`."""
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from cagp_dist.arrays import Times
     from cagp_dist.service.day_records import FailedDay
+    from cagp_dist.service.metrics import Metrics
 
 DAILY_EXAMPLES = examples(
     "cagp daily job.toml",
@@ -23,7 +26,10 @@ DAILY_EXAMPLES = examples(
     "cagp daily job.toml --retry --log json --metrics /var/lib/node_exporter/cagp.prom",
     "cagp daily job.toml --dry-run",
 )
-STATUS_EXAMPLES = examples("cagp status out")
+STATUS_EXAMPLES = examples("cagp status out", "cagp status out --json", "cagp status out --metrics out.prom")
+HEALTH_EXAMPLES = examples("cagp health out", "cagp health out --max-age 36h --max-failed 0 --min-free 10GiB")
+
+OutputFolder = Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)]
 
 SOME_FAILED = 6
 
@@ -63,7 +69,7 @@ def daily_command(
         )
         failed: list[FailedDay] = []
         seen: list[np.datetime64 | None] = []
-        with log_of(log_format) as display, notifying(loaded) as notes:
+        with log_of(log_format) as display, notifying(loaded) as notes, _state_told(gathered, loaded.root):
 
             def observe(event: Event) -> None:
                 gathered(event)
@@ -85,6 +91,19 @@ def daily_command(
                 for run in keep_runs(loaded, [time for time in seen if time is not None]):
                     typer.echo(f"removed  {run}")
         _leave(failed)
+
+
+@contextmanager
+def _state_told(metrics: "Metrics", root: Path) -> Iterator[None]:
+    """Tell metrics what stands in the output folder at the end, however that comes."""
+    from cagp_dist.errors import CagpError
+    from cagp_dist.service.series_status import status_of
+
+    try:
+        yield
+    finally:
+        with suppress(CagpError):
+            metrics.state = status_of(root)
 
 
 def _leave(failed: Collection["FailedDay"], *, missing: bool = False) -> None:
@@ -117,7 +136,17 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
 
 
 def status_command(
-    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    root: OutputFolder,
+    as_json: Annotated[bool, typer.Option("--json", help="Write one object of JSON.")] = False,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics",
+            metavar="FILE",
+            help="Also write it to this file, as Prometheus reads it.",
+            show_default=False,
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Say what stands in an output folder: days done, failed, missing and preliminary, drift, disk and runs.
@@ -126,9 +155,68 @@ def status_command(
     missing; 75: the data of all that have failed are not there yet.
     """
     with reported_errors(debug=debug):
+        from cagp_dist.service.metrics import exposition, state_families
         from cagp_dist.service.series_status import status_of
+        from cagp_dist.store.atomic_files import whole_file
 
         found = status_of(root)
-        for line in found.lines():
+        for line in [json.dumps(found.as_json(), indent=1)] if as_json else found.lines():
             typer.echo(line)
+        if metrics is not None:
+            with whole_file(metrics) as draft:
+                draft.write_text(exposition(state_families(found)), encoding="utf-8")
         _leave(found.failed, missing=found.missing.size > 0)
+
+
+def health_command(
+    root: OutputFolder,
+    max_age: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of the newest time, such as 36h or 7d.", show_default=False),
+    ] = None,
+    max_failed: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Failed days whose data are there.", show_default=False),
+    ] = None,
+    max_missing: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Days that no pass has come to.", show_default=False),
+    ] = None,
+    min_free: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Free on the disk, such as 10GiB.", show_default=False),
+    ] = None,
+    drift: Annotated[bool, typer.Option("--drift", help="Drift of the error bars is a fault.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say in one line whether an output folder keeps to limits: exit code 0, or 1. Nothing is changed.
+
+    For the health checks of systemd, Compose and Kubernetes. Without limits it says that the folder and its
+    series can be read.
+    """
+    from cagp_dist.errors import CagpError, ConfigurationError
+
+    with reported_errors(debug=debug):
+        from cagp_dist.service.jobfile.times_key import parse_length
+        from cagp_dist.service.jobfile.values import parse_bytes
+        from cagp_dist.service.series_status import HealthLimits, status_of
+
+        try:
+            limits = HealthLimits(
+                max_age=None if max_age is None else parse_length(max_age, "--max-age"),
+                max_failed=max_failed,
+                max_missing=max_missing,
+                min_free_bytes=None if min_free is None else int(str(parse_bytes(min_free))),
+                drift=drift,
+            )
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from error
+        try:
+            status = status_of(root)
+            faults = limits.faults(status)
+        except CagpError as error:
+            faults = [str(error)]
+        if faults:
+            typer.echo(f"unhealthy: {'; '.join(faults)}")
+            raise typer.Exit(1)
+        typer.echo(f"healthy: {status.summary()}")

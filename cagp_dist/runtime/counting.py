@@ -18,6 +18,11 @@ class Work:
     # of arrays, as they lie in memory, between processes; not what lost workers had sent
     moved_bytes: int = 0
 
+    def __add__(self, other: "Work") -> "Work":
+        """Count two works together."""
+        mine, theirs = self.counts(), other.counts()
+        return Work(**{name: mine[name] + theirs[name] for name in mine})
+
     def counts(self) -> dict[str, int]:
         """Give the counts by name."""
         return asdict(self)

@@ -31,6 +31,7 @@ OUT_OF_TIME, NOT_STORED = "out of time", "not stored"
 
 WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothing is lost
 
+LASTING_TRIES = 7  # from which on the wait is the longest one
 LONGEST_WAIT_HOURS = 24.0  # the second try is in the next pass, the third an hour later, and so on, doubled
 
 
@@ -45,13 +46,20 @@ class FailedDay:
     again: str  # ISO 8601, UTC: not tried before, unless asked to
     job: str  # digest of the job that failed: a job that was mended does not wait
     is_file: bool = False
+    since: str = ""  # ISO 8601, UTC: when it failed first; empty of records that are older than this
 
     def line(self) -> str:
         """Say it in one line."""
+        since = f" since {self.since}" if self.since and self.tries > 1 else ""
         return (
-            f"{self.what}: {self.kind}, tried {counted(self.tries, 'time')}, again from {self.again}. "
+            f"{self.what}: {self.kind}, tried {counted(self.tries, 'time')}{since}, again from {self.again}. "
             f"{self.reason}"
         )
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it has failed so often that it is tried once a day: it will not mend itself."""
+        return self.kind != NOT_READY and self.tries >= LASTING_TRIES
 
     @property
     def time(self) -> np.datetime64 | None:
@@ -155,7 +163,10 @@ def note_done(root: Path, time: np.datetime64, day: DoneDay) -> None:
 
 
 def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
-    return day if before is None else replace(day, tries=before.tries + 1)
+    """Count a failure, beside those before it."""
+    if before is None:
+        return replace(day, since=day.again)
+    return replace(day, tries=before.tries + 1, since=before.since)
 
 
 def _write(root: Path, records: DayRecords) -> None:

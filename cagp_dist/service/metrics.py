@@ -1,7 +1,7 @@
-"""What monitoring is told at the end of a run: a text file in the exposition format of Prometheus."""
+"""What monitoring is told of a run and of an output folder: text in the exposition format of Prometheus."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from cagp_dist.store.atomic_files import whole_file
 
 if TYPE_CHECKING:
     from cagp_dist.service.run import Outcome
+    from cagp_dist.service.series_status import SeriesStatus
 
 SCORES = ("rmse", "crps", "nll", "ks_statistic")
 
@@ -23,6 +24,44 @@ WORK = {
 }
 
 Sample = tuple[Mapping[str, str], float]
+Family = tuple[str, str, list[Sample]]  # name, meaning and samples
+
+
+def exposition(families: Iterable[Family]) -> str:
+    """Write all samples, each family with its help and type; one without samples is left out."""
+    registry = CollectorRegistry()
+    for name, meaning, samples in families:
+        if samples:
+            gauge = Gauge(name, meaning, tuple(samples[0][0]), registry=registry)
+            for labels, value in samples:
+                gauge.labels(*labels.values()).set(value)
+    return generate_latest(registry).decode()
+
+
+def state_families(state: "SeriesStatus") -> Iterator[Family]:
+    """Give the figures of an output folder."""
+    of: dict[str, str] = {"output": str(state.root.absolute())}
+    if state.newest is not None:
+        newest = float(state.newest.astype("datetime64[s]").astype(int))
+        yield "cagp_newest_time_seconds", "The newest time of the series, Unix time.", [(of, newest)]
+    days = {
+        "done": state.done.size,
+        "preliminary": state.preliminary.size,
+        "missing": state.missing.size,
+        "failed": len(state.failed_days),
+        "failed for long": sum(day.lasting for day in state.failed_days),
+    }
+    counts: list[Sample] = [({**of, "state": name}, float(count)) for name, count in days.items()]
+    yield "cagp_days", "Days of the series, and those that are not in it.", counts
+    files = float(len(state.failed) - len(state.failed_days))
+    yield "cagp_unreadable_files", "Files of the source whose times cannot be read.", [(of, files)]
+    if state.drift is not None and (found := state.drift.found) is not None:
+        yield "cagp_drift_alarm", "1 if errors differ from the error bars beyond chance.", [(of, found.alarm)]
+        yield "cagp_drift_ratio", "How large errors are beside what the error bars say.", [(of, found.ratio)]
+    yield "cagp_runs", "Runs that are kept.", [(of, float(state.runs))]
+    yield "cagp_disk_free_bytes", "Free on the disk of the output folder.", [(of, float(state.free_bytes))]
+    stages: list[Sample] = [({**of, "stage": name}, each) for name, each in state.seconds.items()]
+    yield "cagp_current_run_stage_seconds", "How long each stage of the current run took.", stages
 
 
 class Metrics:
@@ -34,30 +73,29 @@ class Metrics:
         self._seconds: dict[str, float] = {}
         self._work: dict[str, Work] = {}
         self.outcome: Outcome | None = None
+        self.state: SeriesStatus | None = None  # of the output folder, after a pass
 
     def __call__(self, event: Event) -> None:
         """Take note of an event; a stage that fails has no seconds."""
         if event.seconds is not None:
-            self._seconds[event.stage] = event.seconds
+            self._seconds[event.stage] = self._seconds.get(event.stage, 0.0) + event.seconds
         if event.work is not None:
-            self._work[event.stage] = event.work
+            self._work[event.stage] = self._work.get(event.stage, Work()) + event.work
 
     def text(self, exit_code: int) -> str:
         """Write all samples, each family with its help and type."""
-        registry = CollectorRegistry()
-        for name, meaning, samples in self._families(exit_code):
-            if samples:
-                gauge = Gauge(name, meaning, ("job", *samples[0][0]), registry=registry)
-                for labels, value in samples:
-                    gauge.labels(self._job, *labels.values()).set(value)
-        return generate_latest(registry).decode()
+        families: list[Family] = [
+            (name, meaning, [({"job": self._job, **labels}, value) for labels, value in samples])
+            for name, meaning, samples in self._families(exit_code)
+        ]
+        return exposition([*families, *([] if self.state is None else state_families(self.state))])
 
     def write(self, path: Path, exit_code: int) -> None:
         """Write `text` to a file, which readers see whole or not at all."""
         with whole_file(path) as temporary:
             temporary.write_text(self.text(exit_code), encoding="utf-8")
 
-    def _families(self, exit_code: int) -> Iterator[tuple[str, str, list[Sample]]]:
+    def _families(self, exit_code: int) -> Iterator[Family]:
         yield "cagp_run_exit_code", "Exit code of the last run; 0 is done.", [({}, exit_code)]
         yield "cagp_run_end_time_seconds", "When the last run ended, Unix time.", [({}, time.time())]
         yield "cagp_run_seconds", "How long the last run took.", [({}, time.monotonic() - self._began)]

@@ -1,18 +1,23 @@
 """What an operator asks of an output folder: days done, failed and missing, drift, disk, runs."""
 
+import datetime as dt
+import json
 import shutil
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.era5.selection import shown_time
-from cagp_dist.errors import ConfigurationError
-from cagp_dist.service.day_records import DayRecords, FailedDay
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.service.day_records import LASTING_TRIES, NOT_READY, DayRecords, FailedDay, written_day
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
 from cagp_dist.store.manifest import folder_bytes
+from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted
 
@@ -21,27 +26,72 @@ SHOWN = 10  # days of a kind that are listed; the others are counted
 
 @dataclass(frozen=True)
 class SeriesStatus:
-    """What stands in an output folder."""
+    """What stands in an output folder; what takes longer to find is looked at when it is asked for."""
 
+    root: Path
     done: Times  # (T,) in the series, ascending
     preliminary: Times  # of these, those of preliminary observations (ERA5T)
     missing: Times  # planned by a pass, and in neither the series nor `failed`
     failed: tuple[FailedDay, ...]
-    drift: DriftOfSeries | None  # none without a series
-    runs: int
-    used_bytes: int
-    free_bytes: int
+
+    @property
+    def newest(self) -> np.datetime64 | None:
+        """The newest time of the series."""
+        return self.done[-1] if self.done.size else None
+
+    @property
+    def failed_days(self) -> list[FailedDay]:
+        """Those of the failures that are days, and no files."""
+        return [day for day in self.failed if not day.is_file]
+
+    @cached_property
+    def drift(self) -> DriftOfSeries | None:
+        """Whether the error bars hold; none without a series."""
+        return drift_of_series(self.root) if self.done.size else None
+
+    @property
+    def runs(self) -> int:
+        """How many runs are kept."""
+        return sum(1 for _ in (self.root / "runs").glob("*.zarr"))
+
+    @cached_property
+    def used_bytes(self) -> int:
+        """Size of all files; each is looked at."""
+        return folder_bytes(self.root)
+
+    @property
+    def free_bytes(self) -> int:
+        """What is free on the disk."""
+        return shutil.disk_usage(self.root).free
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """How long each stage of the current run took."""
+        with suppress(StoreError, ValueError, KeyError):
+            if (run := current_run(self.root)) is not None:
+                with open_group(run) as opened:
+                    return {
+                        str(name): float(each) for name, each in json.loads(opened.attrs["timings"]).items()
+                    }
+        return {}
+
+    def summary(self) -> str:
+        """Count the days that are done, in a few words."""
+        newest = "" if self.newest is None else f", newest {shown_time(self.newest)}"
+        return f"{counted(self.done.size, 'time')}{newest}"
 
     def lines(self) -> list[str]:
         """Say it, a line for each thing and for each failed day."""
-        newest = f", newest {shown_time(self.done[-1])}" if self.done.size else ""
-        found = [f"done         {counted(self.done.size, 'time')}{newest}"]
+        found = [f"done         {self.summary()}"]
         if self.preliminary.size:
             found.append(f"preliminary  {_some(self.preliminary)}")
         found.append(f"missing      {_some(self.missing)}")
-        files = sum(day.is_file for day in self.failed)
+        days = len(self.failed_days)
+        files = len(self.failed) - days
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
-        found.append(f"failed       {counted(len(self.failed) - files, 'day')}{beside}")
+        if lasting := sum(day.lasting for day in self.failed):
+            beside += f"; {lasting} of them {LASTING_TRIES} times or more: look at what is wrong"
+        found.append(f"failed       {counted(days, 'day')}{beside}")
         found += [f"  {day.line()}" for day in self.failed]
         if self.drift is not None:
             found.append(f"error bars   {self.drift.line()}")
@@ -49,33 +99,78 @@ class SeriesStatus:
         found.append(f"disk         {bytes_text(self.used_bytes)} used, {bytes_text(self.free_bytes)} free")
         return found
 
+    def as_json(self) -> dict[str, object]:
+        """Give it as what is written as JSON; times are ISO 8601, UTC."""
+        drift = None
+        if self.drift is not None and (found := self.drift.found) is not None:
+            drift = {"alarm": found.alarm, "ratio": found.ratio, "low": found.low, "high": found.high}
+        return {
+            "output": str(self.root.absolute()),
+            "newest": None if self.newest is None else written_day(self.newest),
+            "done": int(self.done.size),
+            "preliminary": [written_day(time) for time in self.preliminary],
+            "missing": [written_day(time) for time in self.missing],
+            "failed": [asdict(day) for day in self.failed],
+            "drift": drift,
+            "runs": self.runs,
+            "used_bytes": self.used_bytes,
+            "free_bytes": self.free_bytes,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthLimits:
+    """What an output folder must keep to; None: anything goes."""
+
+    max_age: np.timedelta64 | None = None  # of the newest time
+    max_failed: int | None = None  # days whose data are there
+    max_missing: int | None = None  # days
+    min_free_bytes: int | None = None
+    drift: bool = False  # whether drift is a fault
+
+    def faults(self, status: SeriesStatus, *, now: dt.datetime | None = None) -> list[str]:
+        """Say what a folder does not keep to."""
+        found = []
+        if self.max_age is not None:
+            moment = np.datetime64((now or dt.datetime.now(dt.UTC)).replace(tzinfo=None), "m")
+            limit = f"at most {self.max_age / np.timedelta64(1, 'h'):g} h"
+            if status.newest is None:
+                found.append(f"there is no time, of {limit}")
+            elif moment - status.newest > self.max_age:
+                hours = (moment - status.newest) / np.timedelta64(1, "h")
+                found.append(f"the newest time is {hours:.0f} h old, {limit}")
+        failed = sum(day.kind != NOT_READY for day in status.failed_days)
+        for what, count, most in (
+            ("failed", failed, self.max_failed),
+            ("missing", status.missing.size, self.max_missing),
+        ):
+            if most is not None and count > most:
+                found.append(f"{counted(count, 'day')} {what}, at most {most}")
+        if self.min_free_bytes is not None and status.free_bytes < self.min_free_bytes:
+            found.append(f"{bytes_text(status.free_bytes)} free, at least {bytes_text(self.min_free_bytes)}")
+        if self.drift and status.drift is not None and status.drift.alarm:
+            found.append(status.drift.line())
+        return found
+
 
 def status_of(root: Path) -> SeriesStatus:
     """Look at an output folder; nothing is changed."""
     if not root.is_dir():
         raise ConfigurationError(f"there is no folder {root}; expected the output folder of a job.")
-    version, records = series.current_version(root), DayRecords.read(root)
-    done: Times = np.empty(0, dtype="datetime64[ns]")
-    preliminary, drift = done, None
-    if version is not None:
-        with open_group(version, series.SCORES) as scores:
-            done = np.asarray(scores["time"].values, dtype="datetime64[ns]")
-            if series.IS_PRELIMINARY in scores:
-                preliminary = done[scores[series.IS_PRELIMINARY].values == 1]
-        drift = drift_of_series(root)
+    found, records = series.runs_of_times(root), DayRecords.read(root)
+    done: Times = np.array(sorted(found), dtype="datetime64[ns]")
+    preliminary: Times = np.array([time for time in done if found[time].preliminary], dtype="datetime64[ns]")
     planned = np.array(sorted(records.planned), dtype="datetime64[ns]")
     failed = np.array(
         [day.time for day in records.failed.values() if not day.is_file], dtype="datetime64[ns]"
     )
     return SeriesStatus(
+        root,
         done,
         preliminary,
         np.setdiff1d(planned, np.union1d(done, failed)),
         tuple(records.failed[what] for what in sorted(records.failed)),
-        drift,
-        sum(1 for _ in (root / "runs").glob("*.zarr")),
-        folder_bytes(root),
-        shutil.disk_usage(root).free,
     )
 
 

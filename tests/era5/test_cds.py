@@ -118,7 +118,7 @@ def test_a_request_is_queued_delivered_checked_and_cached(server, tmp_path):
     calls = len(server.calls)
     xr.testing.assert_identical(fetch(tmp_path), field)
     assert len(server.calls) == calls
-    assert len(cache_files(tmp_path, "")) == 2
+    assert len(cache_files(tmp_path, ".data") + cache_files(tmp_path, ".json")) == 2
 
 
 def test_a_preliminary_field_is_asked_for_again_when_the_final_one_should_be_there(

@@ -2,8 +2,10 @@
 
 import configparser
 import datetime as dt
+import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +28,12 @@ from cagp_dist.errors import (
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
-from cagp_dist.service.day_records import DayRecords
+from cagp_dist.service.day_records import LASTING_TRIES, DayRecords, FailedDay, note_failed, note_planned
 from cagp_dist.service.jobfile.config import parse_job, with_times
+from cagp_dist.service.series_status import HealthLimits, status_of
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
+from cagp_dist.store.manifest import folder_bytes
 from cagp_dist.store.prune import prune_runs
 from cagp_dist.store.publish import output_lock
 from cagp_dist.store.retention import Retention
@@ -37,6 +41,7 @@ from cagp_dist.store.series_check import check_series
 from cagp_dist.store.zarr_arrays import read_group, write_group
 
 from ..jobs import job_text, map_grid, random_points
+from ..prometheus import metrics_of
 from ..sources import save, temperature
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
@@ -465,9 +470,11 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
         found = CliRunner().invoke(app, [str(argument) for argument in arguments])
         return found.exit_code, found.stdout, found.stderr
 
-    code, said, notes = cagp(
-        "daily", tmp_path / "job.toml", "--times", f"{DAYS[0]}..{DAYS[3]}", "--log", "json"
-    )
+    options = ("--times", f"{DAYS[0]}..{DAYS[3]}", "--log", "json", "--metrics", tmp_path / "day.prom")
+    code, said, notes = cagp("daily", tmp_path / "job.toml", *options)
+    samples = metrics_of(tmp_path / "day.prom")
+    assert samples['cagp_run_exit_code{job="job"}'] == code
+    assert samples[f'cagp_days{{output="{tmp_path / "out"}",state="done"}}'] == 3
     assert code == 6, said
     lines = said.splitlines()
     unread = [str(damaged), str(tmp_path / "files/empty.nc")]
@@ -498,6 +505,53 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
     code, said, _ = cagp("status", tmp_path / "out")
     assert code == 0
     assert "missing      0 times" in said
+
+
+def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
+    root = tmp_path / "out"
+
+    def cagp(*arguments, code):
+        found = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        assert found.exit_code == code, found.output
+        return found.stdout
+
+    failed = FailedDay(f"{DAYS[1]}T00:00:00", "refused", "no such field", 1, "2020-01-02T06:00:00+00:00", "0")
+    for hour in range(LASTING_TRIES):
+        note_failed(root, replace(failed, again=f"2020-01-02T{6 + hour:02d}:00:00+00:00"))
+    note_planned(root, np.array([DAYS[2]], dtype="datetime64[ns]"), [])
+    said = cagp("status", root, "--metrics", tmp_path / "out.prom", code=6)
+    assert "failed       1 day; 1 of them 7 times or more: look at what is wrong" in said
+    assert "tried 7 times since 2020-01-02T06:00:00+00:00, again from 2020-01-03T12:00:00+00:00." in said
+    found = json.loads(cagp("status", root, "--json", code=6))
+    assert (found["newest"], found["done"], found["runs"]) == (f"{DAYS[0]}T00:00:00", 1, 2)
+    assert found["missing"] == [f"{DAYS[2]}T00:00:00"]
+    assert [day["what"] for day in found["failed"]] == [failed.what]
+    assert found["seconds"].keys() >= {"Observations", "Solve"}
+    assert 0 < found["used_bytes"] == folder_bytes(root)
+    samples = metrics_of(tmp_path / "out.prom")
+    of = f'output="{root}"'
+    assert samples[f"cagp_newest_time_seconds{{{of}}}"] == 1577836800
+    states = {"done": 1, "missing": 1, "failed": 1, "failed for long": 1, "preliminary": 0}
+    for state, count in states.items():
+        assert samples[f'cagp_days{{{of},state="{state}"}}'] == count
+    assert samples[f"cagp_disk_free_bytes{{{of}}}"] > 0
+    assert f'cagp_current_run_stage_seconds{{{of},stage="Solve"}}' in samples
+    assert cagp("health", root, code=0) == f"healthy: 1 time, newest {DAYS[0]}T00:00\n"
+    assert cagp("health", root, "--max-failed", 1, "--max-missing", 1, "--max-age", "60000d", code=0)
+    limits = ("--max-failed", 0, "--max-missing", 0, "--max-age", "36h", "--min-free", "900000TiB")
+    said = cagp("health", root, *limits, code=1)
+    assert said.startswith("unhealthy: the newest time is ")
+    for part in ("at most 36 h; 1 day failed, at most 0; 1 day missing, at most 0; ", " free, at least "):
+        assert part in said
+    assert said.count("\n") == 1
+    assert "there is no folder" in cagp("health", tmp_path / "nowhere", code=1)
+    assert cagp("health", root, "--max-age", "soon", code=2) == ""
+    assert (
+        HealthLimits(max_age=np.timedelta64(36, "h")).faults(
+            status_of(root), now=dt.datetime(2020, 1, 2, 12, tzinfo=dt.UTC)
+        )
+        == []
+    )
 
 
 def test_runs_stay_as_the_job_says_and_days_of_others_are_not_done_again(begun, tmp_path, solves):

@@ -226,6 +226,11 @@ def _spelled(value: object, key: str) -> str:
     return found[0]
 
 
+def parse_length(text: str, key: str) -> np.timedelta64:
+    """Read a length of time such as ``36h``; raises `ValueError`."""
+    return _length(_spelled(text, key))
+
+
 def _length(text: str) -> np.timedelta64:
     """Read a length of time that `_spelled` has checked."""
     unit = text.lstrip("0123456789")
