@@ -22,11 +22,14 @@ def file_sha256(path: Path) -> str:
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a file to read; an `OSError` if it is a device, a pipe or a socket, which may never end."""
-    stream = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
-    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-        stream.close()
-        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
-    return stream
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
 
 
 def read_regular(path: Path) -> bytes:

@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from cagp_dist.coordinates import LATITUDE, LONGITUDE, find_axis, in_degrees, planes_among
 from cagp_dist.era5.selection import Choice, is_chosen, written_choice
 from cagp_dist.errors import DataError
+from cagp_dist.memory import available_bytes
 from cagp_dist.store.batches import is_preliminary
+from cagp_dist.text import bytes_text
 from cagp_dist.variables import variable_named
 
 LEVEL = "cagp_level"  # attribute of a standard field: where it was cut out of a field with levels, in words
@@ -261,6 +263,17 @@ def _at_level(field: xr.DataArray, level: float | None) -> xr.DataArray:
     return cut
 
 
+def check_fits(field: xr.DataArray, count: int) -> None:
+    """Refuse a selection of so many values, which the field says it has, that no memory holds."""
+    size, free = 2 * count * field.dtype.itemsize, available_bytes()
+    if size > free:
+        raise DataError(
+            f"the selection has {count:,} values, which take {bytes_text(size)} to read, and "
+            f"{bytes_text(free)} of memory are free. Select fewer times, an area or a coarser grid; a file "
+            "that says it has so many may be damaged."
+        )
+
+
 def choose_level(
     values: NDArray[np.float64], level: float | None, units: str, *, name: str, axis: str
 ) -> int:
@@ -310,6 +323,7 @@ def _horizontal_axes(dataset: xr.Dataset, field: xr.DataArray) -> tuple[xr.DataA
     if latitude.ndim == longitude.ndim == 1:
         return latitude, longitude
     if {*latitude.dims} == {*longitude.dims}:
+        check_fits(latitude, latitude.size)
         return latitude, longitude.transpose(*latitude.dims)
     raise DataError(
         f"the latitude of {field.name!r} has the dimensions {latitude.dims} and its longitude "

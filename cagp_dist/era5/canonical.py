@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 import xarray as xr
@@ -14,6 +15,7 @@ from cagp_dist.era5.axis_layout import (
     SELECTED,
     STEPS,
     VERSION_IS_PRELIMINARY,
+    check_fits,
     explain_absent,
     fields_in,
     find_variable,
@@ -310,6 +312,7 @@ def _load(reading: _Reading, *kept: Indices) -> tuple[Values, Times, Times]:
         steps = positions[owner == number] - start[number]
         if not steps.size:
             continue
+        check_fits(field, steps.size * prod(axis.size for axis in kept))
         box = _cut(field.isel(time=_runs(steps)), *kept)
         versions = observations(
             box.values, box.attrs, what=repr(box.name), encoding=box.encoding or None, missing=reading.missing

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from typing import Any, Unpack
 
 import numpy as np
@@ -16,9 +17,10 @@ from cagp_dist.era5.selection import Choice, Selection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
+from cagp_dist.store.bounded_codecs import MOST_CHUNK_BYTES
 from cagp_dist.store.plain import check_all_arrays, plain_store
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.text import without_secrets
+from cagp_dist.text import bytes_text, without_secrets
 
 PUBLIC_STORES = {
     "arco-era5": "gs://gcp-public-data-arco-era5/ar/full_37-1h-0p25deg-chunk-1.zarr-v3",
@@ -27,6 +29,10 @@ PUBLIC_STORES = {
     ),
 }
 """ERA5 that anybody may read: hourly at 0.25 degrees since 1940, and 6-hourly at 1.5 degrees 1959-2022."""
+
+MOST_CHUNKS_OF_AXIS = 200_000  # each is a request, or takes 0.1 ms on a local disk
+MOST_AXIS_BYTES = 256 * 2**20
+MOST_SMALL_CHUNKS, SMALL_CHUNK_BYTES = 500_000, 4096
 
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
@@ -76,13 +82,15 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
             warnings.filterwarnings("ignore", message="Failed to open Zarr store with consolidated")
             store = plain_store(address, options=options)
             arrays = check_all_arrays(store)
+            largest = max(map(_check_chunks, arrays, arrays.values()), default=1)
             zeros = [path for path, array in arrays.items() if _is_filled_with_zero(array)]
             if zeros or any(is_other(dict(array.attrs)) for array in arrays.values()):
                 raw = xr.open_zarr(store, chunks=None, decode_cf=False)
                 opened = decode(_with_zeros(raw, zeros))
             else:
                 opened = xr.open_zarr(store, chunks=None, decode_timedelta=False)
-        with store, opened:
+        few = max(1, min(zarr.config.get("async.concurrency"), MOST_CHUNK_BYTES // largest))
+        with store, opened, zarr.config.set({"async.concurrency": few}):  # chunks in memory at once
             yield opened
     except StoreError as error:  # an array that is not plain: here it is the data of somebody else
         raise DataError(f"{address}: {error}") from error
@@ -108,6 +116,24 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
             f"cannot read the Zarr store {address} ({type(error).__name__}: {error}). Check the address and "
             "the network, then run again; a store that stays unreadable is damaged."
         ) from error
+
+
+def _check_chunks(name: str, array: zarr.Array[Any]) -> int:
+    """Refuse an array that takes minutes or the memory only to open; give the bytes of a chunk."""
+    size = prod(array.chunks) * array.dtype.itemsize
+    count = prod(
+        -(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True) if chunk
+    )
+    if array.ndim == 1:  # axes are read whole
+        endless = count > MOST_CHUNKS_OF_AXIS or array.size * array.dtype.itemsize > MOST_AXIS_BYTES
+    else:
+        endless = count > MOST_SMALL_CHUNKS and size < SMALL_CHUNK_BYTES
+    if endless:
+        raise DataError(
+            f"array {name!r} has {array.size:,} values in {count:,} chunks of {bytes_text(size)}; reading it "
+            "would take minutes or fill the memory. Write the store again with larger chunks, or without it."
+        )
+    return max(size, 1)
 
 
 def _is_filled_with_zero(array: zarr.Array[Any]) -> bool:

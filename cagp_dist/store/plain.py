@@ -1,28 +1,41 @@
 """Zarr stores of which only plain numbers are read: no value is decoded before its metadata was checked.
 
-The metadata of an array names its codecs, and some of them run what the bytes tell them (``pickle``).
+The metadata of an array names its codecs, and some of them run what the bytes tell them (``pickle``). What is
+read has limits: documents and chunks are of a size, compressors unpack no more than a chunk has, and of a
+folder only its own files are opened.
 """
 
+import asyncio
+import errno
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import zarr
-from zarr.abc.store import Store
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.storage import FsspecStore, LocalStore
 
+from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError, StoreError
-from cagp_dist.text import without_secrets
+from cagp_dist.store import web
+from cagp_dist.store.bounded_codecs import COMPRESSORS, MOST_CHUNK_BYTES, bounded, item_bytes
+from cagp_dist.text import bytes_text, without_secrets
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
     from zarr.core.buffer import Buffer, BufferPrototype
 
     Buffers: TypeAlias = list[Buffer | None]
-    Node: TypeAlias = Mapping[str, object]
+    Node: TypeAlias = dict[str, object]
 
-COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"})
+MOST_METADATA_BYTES = 16 * 2**20
+MOST_SHARD_BYTES = 2 * 2**30  # of a file with many chunks, which is read whole where all are wanted
+MOST_INNER_CHUNKS = 2**20  # of such a file, whose list of them is read first
+
 _CHECKSUMS = frozenset({"adler32", "crc32", "crc32c", "fletcher32"})
 FILTERS = _CHECKSUMS | {"bitround", "delta", "fixedscaleoffset", "quantize", "shuffle"}
 """Codecs by their names in Zarr 2; in Zarr 3 the same with ``numcodecs.`` before the name."""
@@ -49,6 +62,7 @@ class PlainStore(Store):
         self._inner = inner
         self._text = text
         self._checked: dict[str, Buffer | None] = {}
+        self._most_bytes = MOST_CHUNK_BYTES + MOST_METADATA_BYTES
 
     def __eq__(self, value: object) -> bool:
         return isinstance(value, PlainStore) and value._inner == self._inner
@@ -62,13 +76,36 @@ class PlainStore(Store):
         self, key: str, prototype: "BufferPrototype", byte_range: "ByteRequest | None" = None
     ) -> "Buffer | None":
         if key.rpartition("/")[2] not in _METADATA:
-            return await self._inner.get(key, prototype, byte_range)
+            return await self._read(key, prototype, byte_range, self._most_bytes)
         if key not in self._checked:
-            found = await self._inner.get(key, prototype)
+            found = await self._read(key, prototype, None, MOST_METADATA_BYTES)
             if found is not None:
-                check_metadata(key, found.to_bytes(), text=self._text)
+                content = check_metadata(key, found.to_bytes(), text=self._text)
+                if b'"sharding_indexed"' in content:
+                    self._most_bytes = MOST_SHARD_BYTES
+                found = prototype.buffer.from_bytes(content)
             self._checked[key] = found
         return self._checked[key]
+
+    async def _read(
+        self, key: str, prototype: "BufferPrototype", byte_range: "ByteRequest | None", most_bytes: int
+    ) -> "Buffer | None":
+        """Read an object, or a range of it, of so many bytes at most."""
+        if isinstance(self._inner, LocalStore):
+            content = await asyncio.to_thread(_read_file, self._inner.root, key, byte_range, most_bytes)
+            return None if content is None else prototype.buffer.from_bytes(content)
+        by_range = byte_range is None and not web.is_web(self._inner)
+        asked = RangeByteRequest(0, most_bytes + 1) if by_range else byte_range
+        with web.at_most(most_bytes):
+            found = await self._inner.get(key, prototype, asked)
+        if found is not None and len(found) > most_bytes:
+            raise StoreError(_too_large(key, most_bytes))
+        if found is not None and byte_range is not None and len(found) > _length(byte_range, most_bytes):
+            raise StoreError(
+                f"the server sent {bytes_text(len(found))} of {key}, and was asked for less. It knows no "
+                "ranges (HTTP 206), which chunks in shards are read by: copy the store to a disk first."
+            )
+        return found
 
     async def get_partial_values(
         self, prototype: "BufferPrototype", key_ranges: "Iterable[tuple[str, ByteRequest | None]]"
@@ -116,15 +153,17 @@ class PlainStore(Store):
 
 def plain_store(address: str, *, options: Mapping[str, str] | None = None, text: bool = False) -> PlainStore:
     """Open the store at an address for reading plain numbers."""
-    if "://" not in address and "::" not in address:
-        return PlainStore(LocalStore(address, read_only=True), text=text)
+    path = address.removeprefix("file://")
+    if "://" not in path and "::" not in path:
+        return PlainStore(LocalStore(path, read_only=True), text=text)
     if any(part.partition(":")[0] == "reference" for part in address.split("::")):
         raise ConfigurationError(
             f"{without_secrets(address, address)} names a reference file; expected a Zarr store. The "
             "templates of reference files can run code. Write the data as a Zarr store, or name the files "
             "that it refers to."
         )
-    inner = FsspecStore.from_url(address, storage_options=dict(options or {}), read_only=True)
+    settings = {**(options or {}), **web.settings(address)}
+    inner = FsspecStore.from_url(address, storage_options=settings, read_only=True)
     return PlainStore(inner, text=text)
 
 
@@ -134,8 +173,64 @@ def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
     return {path: member for path, member in members if isinstance(member, zarr.Array)}
 
 
-def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:
-    """Check one metadata document, and all that are consolidated in it.
+def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_bytes: int) -> bytes | None:
+    """Read a file of a folder, or a range of it; links are refused, which may lead anywhere."""
+    folder = os.path.realpath(root)
+    path = os.path.join(folder, key)
+    try:
+        with open_regular(Path(path)) as stream:
+            if os.path.realpath(path) != os.path.normpath(path):
+                raise StoreError(
+                    f"{path} is a link, or lies behind one; expected files of the store itself, because a "
+                    "link may lead to any file there is. Copy the store with what its links lead to: cp -rL."
+                )
+            size = os.fstat(stream.fileno()).st_size
+            start, stop = _bounds(byte_range, size)
+            if stop - start > most_bytes:
+                raise StoreError(_too_large(path, most_bytes))
+            stream.seek(start)
+            return stream.read(max(stop - start, 0))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENXIO):
+            raise StoreError(
+                f"{path} is no regular file, but a pipe, a socket or a device, which may never end. Copy the "
+                "store again."
+            ) from error
+        raise
+
+
+def _bounds(byte_range: "ByteRequest | None", size: int) -> tuple[int, int]:
+    match byte_range:
+        case RangeByteRequest(start, end):
+            return start, min(end, size)
+        case OffsetByteRequest(offset):
+            return offset, size
+        case SuffixByteRequest(suffix):
+            return max(0, size - suffix), size
+    return 0, size
+
+
+def _length(byte_range: "ByteRequest", most_bytes: int) -> int:
+    """Most bytes that a range has."""
+    match byte_range:
+        case RangeByteRequest(start, end):
+            return end - start
+        case SuffixByteRequest(suffix):
+            return suffix
+    return most_bytes
+
+
+def _too_large(key: str, most_bytes: int) -> str:
+    return (
+        f"{key} has more than {bytes_text(most_bytes)}, the most that is read of one file of a store. Write "
+        "the store again with smaller chunks, or fetch it again if it is damaged."
+    )
+
+
+def check_metadata(key: str, content: bytes, *, text: bool = False) -> bytes:
+    """Check one metadata document, and all that are consolidated in it; give it with limits to unpacking.
 
     Attributes are values that nothing decodes; what is no JSON, or lacks something, the Zarr library refuses.
     """
@@ -143,7 +238,7 @@ def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:
     try:
         document = json.loads(content)
     except ValueError:
-        return
+        return content
     for place, node in _nodes(folder, document, consolidated_2=name == ".zmetadata"):
         refused = [
             f"{what} {shown}" for what, shown in _refused(node, allowed=_TEXT if text else frozenset())
@@ -155,6 +250,46 @@ def check_metadata(key: str, content: bytes, *, text: bool = False) -> None:
                 "store brings along, so nothing of it was decoded. If you trust the store, write it again "
                 "without this array."
             )
+        if larger := list(_oversized(node)):
+            raise StoreError(
+                f"array {place!r} has {larger[0]}; nothing of it was decoded. Write the store again with "
+                "smaller chunks, with xarray: dataset.chunk(time=24).to_zarr(path)."
+            )
+        bounded(node)
+    return json.dumps(document).encode()
+
+
+def _oversized(node: "Node") -> Iterator[str]:
+    """Yield what chunks have more of than is decoded at once; what is no length, Zarr refuses."""
+    dtype = node.get("data_type", node.get("dtype"))
+    for chunk in filter(None, (node.get("chunks"), _chunk_shape(node.get("chunk_grid")))):
+        lengths, outer = _lengths(chunk), 0
+        codecs = list(_listed(node.get("codecs")))
+        while codecs:  # shards have chunks of their own
+            codec = codecs.pop()
+            if isinstance(codec, dict) and (inner := _lengths(_chunk_shape(codec))):
+                outer, lengths = prod(lengths), inner
+                codecs = list(_listed(codec["configuration"].get("codecs")))
+                if outer > MOST_INNER_CHUNKS * prod(lengths):
+                    yield f"shards of more than {MOST_INNER_CHUNKS:,} chunks"
+        size = prod(lengths) * item_bytes(_name(dtype))
+        if size > MOST_CHUNK_BYTES:
+            yield f"chunks of {bytes_text(size)}; expected {bytes_text(MOST_CHUNK_BYTES)} at most"
+
+
+def _chunk_shape(named: object) -> object:
+    configuration = named.get("configuration") if isinstance(named, dict) else None
+    return configuration.get("chunk_shape") if isinstance(configuration, dict) else None
+
+
+def _lengths(shape: object) -> list[int]:
+    """Lengths of a chunk; none if they are not numbers."""
+    found = _listed(shape)
+    return (
+        [each for each in found if isinstance(each, int)]
+        if all(isinstance(each, int) for each in found)
+        else []
+    )
 
 
 def _nodes(place: str, document: object, *, consolidated_2: bool) -> Iterator[tuple[str, "Node"]]:

@@ -1,7 +1,9 @@
 """Tables as they come: paths of files, whose layout is found out, data frames, mappings of columns."""
 
+import csv
 import lzma
 import os
+import subprocess
 import sys
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -14,8 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.errors import DataError
-from cagp_dist.tables.table_layout import TextLayout, layout_of
-from cagp_dist.text import printable
+from cagp_dist.memory import available_bytes
+from cagp_dist.tables.table_layout import (
+    FREELY_UNPACKED_BYTES,
+    MOST_PACKED,
+    READ_BYTES,
+    TextLayout,
+    check_unpacked,
+    layout_of,
+)
+from cagp_dist.text import bytes_text, printable
+
+PARQUET_BYTES, PARQUET_SECONDS = 2**29, 30.0  # of memory and time of the process that decodes one first
 
 _FIELDS = (
     "A field in NetCDF, GRIB or Zarr is opened with xarray and passed as a dataset; a job reads it with "
@@ -65,7 +77,8 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
         )
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
-            return pd.read_parquet(path), None
+            _check_parquet(path)
+            return pd.read_parquet(path, engine="pyarrow"), None
         layout = layout_of(path)
         return _read_text(layout), layout
     except DataError:
@@ -84,8 +97,36 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
         raise DataError(
             f"{path} is compressed, and damaged or incomplete: {error}. Fetch or compress it again."
         ) from error
-    except (OSError, ValueError) as error:  # of the parser, too
+    except (OSError, ValueError, csv.Error) as error:  # of the parser, too
         raise DataError(f"cannot read {path} as a table: {printable(str(error))}") from error
+
+
+def _check_parquet(path: Path) -> None:
+    """Refuse a Parquet file that its decoder fails on, or that unpacks to what no measurements do."""
+    import pyarrow  # noqa: F401
+
+    size, free = path.stat().st_size, available_bytes()
+    memory, most = max(PARQUET_BYTES, 4 * size), max(MOST_PACKED * size, FREELY_UNPACKED_BYTES)
+    program = [sys.executable, "-P", str(Path(__file__).with_name("_parquet.py"))]
+    try:
+        child = subprocess.run(
+            [*program, str(path.absolute()), str(memory), str(min(most, free // READ_BYTES))],
+            capture_output=True,
+            text=True,
+            timeout=PARQUET_SECONDS + size / 1e7,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DataError(f"decoding {path} took longer than {error.timeout:.0f} s and was stopped.") from error
+    word, _, said = child.stdout.strip().partition(" ")
+    if word == "error":
+        raise ValueError(said)
+    if not word.isdecimal():
+        raise DataError(
+            f"{path} cannot be decoded in {bytes_text(memory)} of memory, and has {bytes_text(size)}. It is "
+            "damaged, or made to fill the memory: fetch it again from whom you trust."
+        )
+    check_unpacked(path, int(word), free)
 
 
 def read_words(layout: TextLayout) -> DataFrameLike:
@@ -110,6 +151,7 @@ def _read_text(layout: TextLayout, **words: Any) -> DataFrameLike:
         comment=comment,
         skipinitialspace=True,
         encoding=layout.encoding,
+        compression=layout.packed if source is layout.path else None,
         **words,
     )
     frame = read(source)

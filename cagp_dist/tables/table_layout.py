@@ -9,19 +9,28 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from cagp_dist.errors import DataError
+from cagp_dist.memory import available_bytes
 from cagp_dist.tables.column_names import LATITUDE, LONGITUDE, plain
-from cagp_dist.text import printable
+from cagp_dist.text import bytes_text, printable
 
 WHITESPACE = r"\s+"
 MARKS = "#%"  # what a comment begins with
 LOOKED_AT = 50  # lines in which names of columns are looked for behind the first
 
+MOST_COLUMNS = 20_000
 CHUNK_BYTES = 2**20
+MOST_LINE_BYTES = 2 * 2**20  # with as many cells as a line of a table may have, and more
+MOST_PACKED, FREELY_UNPACKED_BYTES = (
+    100,
+    64 * 2**20,
+)  # times the size of a file; measurements pack 20 times at most
+READ_BYTES = 6  # of memory, for a byte of text
+
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f"))
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
 _DEGREES = re.compile(r"deg(rees?)?([ _](north|east|n|e))?|\u00b0 ?[ne]?", re.IGNORECASE)
@@ -45,6 +54,11 @@ class TextLayout:
     def is_plain(self) -> bool:
         """Whether the first line that is no comment has the names, and rows follow."""
         return not (self.skipped or self.behind_mark)
+
+    @property
+    def packed(self) -> str | None:
+        """How pandas calls what it is packed by; None of plain text."""
+        return _PACKED.get(self.path.suffix.lower(), (None,))[0]
 
     def open(self) -> AbstractContextManager[TextIO]:
         """Open the file as text."""
@@ -102,6 +116,12 @@ def layout_of(path: Path) -> TextLayout:
     separator = stated or _separator(header)
     comment = comments[-1][1][0] if comments else "#"
     cells = split_cells(header, separator)
+    widest = max(
+        line.count("\t" if separator == WHITESPACE else separator)
+        for line in (header, *(row for _, row in following))
+    )
+    if widest > MOST_COLUMNS:
+        raise DataError(f"{path} has {widest + 1:,} columns; expected {MOST_COLUMNS:,} at most.")
     units: tuple[str, ...] = ()
     behind_mark = False
     if _names_places(cells):
@@ -191,29 +211,72 @@ def _check_kind(path: Path, head: bytes) -> None:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or UTF-16 if the file begins as such, or that of Windows and Latin-1 if it is other text."""
+    """UTF-8, or UTF-16 if the file begins as such, or that of Windows and Latin-1 if it is other text.
+
+    It is the first to read the whole file, in pieces, and so the one that refuses what no memory holds.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")()
+    encoding, binary = "utf-8-sig", False
     with _bytes(path) as stream:
-        chunk = stream.read(CHUNK_BYTES)
-        if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "utf-16"
-        binary = False
+        chunks = _limited(path, stream)
+        first = next(chunks, b"")
+        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            encoding = "utf-16"
         try:
-            while chunk:
-                binary = binary or len(chunk.translate(None, _CONTROL)) < len(chunk)
-                decoder.decode(chunk)
-                chunk = stream.read(CHUNK_BYTES)
+            for chunk in chain([first], chunks):
+                if encoding == "utf-8-sig":
+                    binary = binary or len(chunk.translate(None, _CONTROL)) < len(chunk)
+                    decoder.decode(chunk)
             decoder.decode(b"", final=True)
         except UnicodeDecodeError:
             if binary:
                 raise
+            for _ in chunks:
+                pass
             return "cp1252"
-    return "utf-8-sig"
+    return encoding
+
+
+def _limited(path: Path, stream: BinaryIO) -> Iterator[bytes]:
+    """Read a file in pieces; `DataError` where it, or a line of it, is longer than a table can be."""
+    free, unpacked, line = available_bytes(), 0, 0
+    while chunk := stream.read(CHUNK_BYTES):
+        unpacked += len(chunk)
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
+        line = line + len(chunk) if end < 0 else len(chunk) - end - 1
+        if line > MOST_LINE_BYTES:
+            raise DataError(
+                f"{path} has a line of more than {bytes_text(MOST_LINE_BYTES)}; expected a table, with a "
+                "line for each measurement. Check what the file is, or fetch it again."
+            )
+        check_unpacked(path, unpacked, free)
+        yield chunk
+
+
+_PACKED: dict[str, tuple[str, Callable[..., Any]]] = {
+    ".gz": ("gzip", gzip.open), ".bz2": ("bz2", bz2.open), ".xz": ("xz", lzma.open),
+}  # fmt: skip
+"""How pandas calls what a file is packed by, and what opens it."""
+
+
+def check_unpacked(path: Path, unpacked: int, free: int) -> None:
+    """Refuse a file that unpacks to more than measurements do, or than the free memory holds."""
+    size = path.stat().st_size
+    if unpacked > max(MOST_PACKED * size, FREELY_UNPACKED_BYTES):
+        raise DataError(
+            f"{path} has {bytes_text(size)} and unpacks to {bytes_text(unpacked)} or more, as no "
+            "measurements do; it was not unpacked further. If it is right, write it again unpacked."
+        )
+    if READ_BYTES * unpacked > free:
+        raise DataError(
+            f"{path} has {bytes_text(unpacked)} or more unpacked, which takes some {READ_BYTES} times that "
+            f"to read, and {bytes_text(free)} of memory are free. Cut it into parts, or free memory."
+        )
 
 
 def _opener(path: Path) -> Callable[..., Any]:
-    packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-    return packed.get(path.suffix.lower(), open)
+    opener: Callable[..., Any] = _PACKED.get(path.suffix.lower(), ("", open))[1]
+    return opener
 
 
 def _bytes(path: Path) -> AbstractContextManager[BinaryIO]:

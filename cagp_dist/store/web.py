@@ -1,0 +1,126 @@
+"""How servers are read over HTTP: no more bytes than were expected, not for ever, and nowhere else.
+
+A server may send its reader to another one, whom it must not show what it was given: credentials.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+from zarr.abc.store import Store
+from zarr.storage import FsspecStore
+
+from cagp_dist.errors import StoreError
+from cagp_dist.text import bytes_text
+
+CONNECT_SECONDS = 15.0
+SILENT_SECONDS = 20.0  # without a byte
+GRACE_SECONDS, LEAST_RATE = 20.0, 1024  # bytes per second of one object, behind the first seconds
+
+_SCHEMES = ("http", "https")
+_most_bytes = ContextVar("most bytes of the answer that is waited for", default=2**29)
+
+
+def is_web(store: Store) -> bool:
+    """Whether a store is read over HTTP by its address, as those of clouds are not."""
+    return isinstance(store, FsspecStore) and not {*_listed(store.fs.protocol)}.isdisjoint(_SCHEMES)
+
+
+@contextmanager
+def at_most(count: int) -> Iterator[None]:
+    """Take no more bytes of an answer than these."""
+    before = _most_bytes.set(count)
+    try:
+        yield
+    finally:
+        _most_bytes.reset(before)
+
+
+def settings(address: str) -> dict[str, Any]:
+    """Give the settings of fsspec for an address of HTTP; none for others."""
+    if address.partition("://")[0] not in _SCHEMES:
+        return {}
+    from fsspec.config import conf
+
+    configured = dict(conf.get("http", {})) | dict(conf.get(address.partition("://")[0], {}))
+    client = dict(configured.get("client_kwargs", {}))
+    given = bool({*configured, *client} & {"headers", "auth", "cookies"}) or "@" in address.split("/")[2]
+    return {"client_kwargs": _limits(_only_here if given else _only_safe) | client}
+
+
+@cache  # equal settings share a session of fsspec
+def _limits(redirected: Callable[..., Awaitable[None]]) -> dict[str, Any]:
+    """Make what a session of ``aiohttp`` is to be made with."""
+    import aiohttp
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_redirect.append(redirected)
+    return {
+        "timeout": aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=SILENT_SECONDS),
+        "response_class": _bounded_response(),
+        "trace_configs": [trace],
+    }
+
+
+async def _only_safe(session: Any, context: Any, request: Any) -> None:
+    """Let a server send its reader to another one by encrypted ways alone."""
+    to = _redirected(request)
+    if (to.scheme, request.url.scheme) != ("https", "https") and to.origin() != request.url.origin():
+        raise StoreError(
+            f"{request.url.host} answers that the data is at {to.origin()}; another server is followed from "
+            "https to https alone. Write the address that it names, if you trust it."
+        )
+
+
+async def _only_here(session: Any, context: Any, request: Any) -> None:
+    """Let no server send its reader on with what was meant for it."""
+    to = _redirected(request)
+    if to.origin() != request.url.origin():
+        raise StoreError(
+            f"{request.url.host} answers that the data is at {to.origin()}; another server is not shown the "
+            "credentials of this one. Write the address that it names, if you trust it."
+        )
+
+
+def _redirected(request: Any) -> Any:
+    headers = request.response.headers
+    return request.url.join(type(request.url)(headers.get("Location") or headers.get("URI") or ""))
+
+
+def _bounded_response() -> Any:
+    """Make the class of answers; ``aiohttp`` is there only where it is installed."""
+    import aiohttp
+
+    class BoundedResponse(aiohttp.ClientResponse):
+        """An answer that is read up to a size, and at a least rate."""
+
+        async def read(self) -> bytes:
+            most, begun, body = _most_bytes.get(), time.monotonic(), bytearray()
+            if self._body is None:
+                try:
+                    while part := await self.content.readany():
+                        body += part
+                        seconds = time.monotonic() - begun - GRACE_SECONDS
+                        if len(body) > most:
+                            raise StoreError(
+                                f"{self.host} sends more than {bytes_text(most)} for {self.url.name}."
+                            )
+                        if seconds > 0.0 and len(body) < LEAST_RATE * seconds:
+                            raise StoreError(
+                                f"{self.host} sent {bytes_text(len(body))} of {self.url.name} in "
+                                f"{seconds + GRACE_SECONDS:.0f} s. Try again when it is less busy."
+                            )
+                except BaseException:
+                    self.close()
+                    raise
+                self._body = bytes(body)
+            return await super().read()
+
+    return BoundedResponse
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
