@@ -1,5 +1,6 @@
 """`Plan`: what a solve is going to do, and what the plans of all solvers count alike."""
 
+import math
 from dataclasses import dataclass
 
 from cagp_dist.budget.demand import DOUBLE, Demand
@@ -14,6 +15,8 @@ FLOP_NANOSECONDS = 1 / 45
 # What it costs to hand out a task, to a thread and through a Dask scheduler
 TASK_SECONDS = 5e-5
 DASK_TASK_SECONDS = 1e-3
+
+SMALL_CREW = 16  # Workers that all get work, however little there is
 
 # Kernel values that a task which averages over cells holds at a time, and their products by weights
 CELL_ENTRIES = 2 * 2**20
@@ -34,6 +37,9 @@ class Cycle:
     # Products of G with one column that follow each other: of a solver without blocks, or before the first
     # iteration, each after a solve with every block
     products: int = 0
+    # cells, cell_bytes: cells of targets that are solved by themselves, and points that are sent with them
+    cells: int = 0
+    cell_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,8 @@ class Plan:
         Columns of sums over draws, where its checkpoints have these alone.
     kept_columns : int
         Columns of values at the targets that checkpoints of a direct solver have.
+    caller_bytes, task_bytes : int
+        Of ``peak_bytes``, what the process that asks holds, and a task while it runs; the rest is shared out.
     """
 
     method: str
@@ -108,6 +116,8 @@ class Plan:
     sum_parts: int = 1
     sums: int = 0
     kept_columns: int = 0
+    caller_bytes: int = 0
+    task_bytes: int = 0
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
@@ -141,8 +151,8 @@ class Plan:
         """Tiles in the stored rows."""
         return sum(row + 1 for row in self.stored_rows)
 
-    def lines(self) -> list[str]:
-        """Return the plan as sentences for people."""
+    def lines(self, *, last: str = "") -> list[str]:
+        """Return the plan as sentences for people; ``last`` takes the place of that on memory and time."""
         groups = sum(len(batch) for batch in self.batches)
         text = [
             f"{self.method}: {counted(self.n, 'observed point')}, {counted(self.q, 'test point')}, "
@@ -179,7 +189,8 @@ class Plan:
             kept = self.cached_tiles * DOUBLE * self.block_size**2
             text.append(f"{self.cached_tiles} tiles ({bytes_text(kept)}) are kept between sweeps")
         text.append(
-            f"peak memory about {bytes_text(self.peak_bytes)}, time about {rough_duration(self.seconds)} "
+            last
+            or f"peak memory about {bytes_text(self.peak_bytes)}, time about {rough_duration(self.seconds)} "
             f"on {counted(self.workers, 'worker')}"
         )
         return text
@@ -208,6 +219,7 @@ def plan_without_tiles(
         workers=demand.workers,
         seconds=rough_seconds(demand, entries, flops, tasks),
         kernel_parts=demand.kernel_parts,
+        caller_bytes=peak,
     )
 
 
@@ -224,6 +236,18 @@ def common_bytes(demand: Demand, iterations: int) -> int:
     nodes += (CELL_ENTRIES * (demand.workers + 1)) if demand.cell_nodes else 0
     nodes += demand.cell_nodes * demand.q if demand.full_covariance else 0
     return DOUBLE * (inputs + outputs + squares + means + nodes)
+
+
+def useful_workers(demand: Demand, *, size: int, columns: int) -> int:
+    """Count the workers of a step of sweeps, over columns of all groups, that get their tasks in time.
+
+    Twice as many tasks take it as long as a worker has for its share of the work.
+    """
+    if demand.shares_memory or demand.workers <= SMALL_CREW:
+        return demand.workers
+    flops, entry = 2.0 * columns * FLOP_NANOSECONDS, ENTRY_NANOSECONDS * demand.kernel_parts
+    work = 1e-9 * demand.n * size * (entry + flops)
+    return min(demand.workers, max(SMALL_CREW, round(math.sqrt(work / (2.0 * DASK_TASK_SECONDS)))))
 
 
 def rough_seconds(demand: Demand, entries: int, flops: int, tasks: int) -> float:

@@ -4,7 +4,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cagp_dist.budget.demand import DOUBLE, Demand
-from cagp_dist.budget.plan import Cycle, Plan, check_peak, common_bytes, plan_without_tiles
+from cagp_dist.budget.plan import (
+    Cycle,
+    Plan,
+    check_peak,
+    common_bytes,
+    plan_without_tiles,
+    useful_workers,
+)
 from cagp_dist.errors import BudgetError
 from cagp_dist.remedies import Remedy
 from cagp_dist.text import bytes_text
@@ -97,7 +104,8 @@ def plan_sweeps(
         raise _too_much(demand, method, fixed + group_bytes, widest=widest, remedies=remedies)
     batches = _batches(groups, together)
     together = max((len(batch) for batch in batches), default=0)
-    panels = panel_count(row_tiles, together, workers)
+    useful = useful_workers(demand, size=size, columns=together * widest)
+    panels = panel_count(row_tiles, together, useful)
     spare = min(TILE_CACHE_BYTES, room - together * group_bytes) if _repeats(demand, sweeps, size) else 0
     stored_rows = _rows_that_fit(blocks, spare // (DOUBLE * size * size))
     stored = sum(row + 1 for row in stored_rows)
@@ -128,6 +136,8 @@ def plan_sweeps(
         keep_factors=keep_factors,
         stored_rows=stored_rows,
         cycle=cycle,
+        caller_bytes=fixed - in_flight - factor_bytes * keep_factors,
+        task_bytes=in_flight // max(workers, 1),
     )
 
 
@@ -247,7 +257,8 @@ def plan_actions(
     working = used > 0 and q > 0
     entries, flops = entries + made.entries, flops + made.flops + 2 * n * q * used + 4 * n * used**2
     tasks = products * STRIPS + made.tasks
-    return plan_without_tiles(demand, method, used, peak, entries * working, flops * working, tasks)
+    plan = plan_without_tiles(demand, method, used, peak, entries * working, flops * working, tasks)
+    return replace(plan, task_bytes=DOUBLE * n * (demand.p + 2))  # points, a column, a product
 
 
 def plan_known_actions(demand: Demand, *, method: str, iterations: int, cost: ActionCost) -> Plan:

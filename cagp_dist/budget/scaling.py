@@ -2,7 +2,7 @@
 
 A solve is a sequence of rounds (docs, "More workers"), each as long as the longest of four things::
 
-    work        (w + tasks x WORKER_TASK_SECONDS) / p        on p workers, in whole turns of the tasks that
+    work        (w + tasks x WORKER_TASK_SECONDS) / p        on p threads, in whole turns of the tasks that
                                                              can run at once, or as uneven as they are shared
     chain       c + links (hop + 2 latency) + bytes / bandwidth     tasks that wait for each other
     messages    sent / bandwidth                     by the worker that sends, or receives, the most
@@ -10,14 +10,20 @@ A solve is a sequence of rounds (docs, "More workers"), each as long as the long
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from cagp_dist.budget.demand import DOUBLE
+from cagp_dist.budget.demand import DOUBLE, Demand
 from cagp_dist.budget.network import Network
-from cagp_dist.budget.plan import DASK_TASK_SECONDS, ENTRY_NANOSECONDS, FLOP_NANOSECONDS, Plan
+from cagp_dist.budget.plan import (
+    DASK_TASK_SECONDS,
+    ENTRY_NANOSECONDS,
+    FLOP_NANOSECONDS,
+    Plan,
+    useful_workers,
+)
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.text import counted, rough_duration
+from cagp_dist.text import bytes_text, counted, rough_duration
 from cagp_dist.tiling import POINT_TILE, STRIPS, block_ranges, panel_count, row_tile_size
 
 # What a worker of one thread spends between two tasks, to take the one and report the other (measured)
@@ -29,12 +35,43 @@ HOP_SECONDS = 5e-3
 SERIAL_FLOP = 4.0  # A flop of QR and of Cholesky by columns, in this process, over one of a tile (measured)
 MOST_WORKERS = 1024  # Up to which a best number of workers is looked for, by powers of two
 LIMITS = ("work", "chain", "messages", "scheduler")
+CALLER = "caller"  # What takes the time of a round without tasks
 _PHRASES = {
     "work": "the work itself",
+    CALLER: "the process that asks, which does some by itself",
     "chain": "tasks that wait for each other",
     "messages": "the bandwidth of a worker",
     "scheduler": "the scheduler, which hands out about a thousand tasks a second",
 }
+
+
+# What the process that asks takes to find the neighbours of all, for each observation and target (measured)
+SEARCH_SECONDS, TARGET_SECONDS = 1e-6, 5e-7
+PROGRAM_BYTES = 200 * 2**20  # Of a worker without data: interpreter and compiled code (measured)
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Workers that need not be there: processes with some threads each, one task to a thread."""
+
+    processes: int
+    threads: int = 1
+    worker_bytes: int = 4 * 2**30  # Memory of a process, which its threads share
+    shares_memory: bool = False
+
+    @property
+    def workers(self) -> int:
+        """Tasks that run at once."""
+        return self.processes * self.threads
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of all processes."""
+        return self.worker_bytes * self.processes
+
+    def __str__(self) -> str:
+        threads = f" with {self.threads} threads each" if self.threads > 1 else ""
+        return counted(self.processes, "worker") + threads
 
 
 class Round(NamedTuple):
@@ -59,16 +96,16 @@ class Round(NamedTuple):
 
     def parts(
         self,
-        workers: int,
+        crew: "Crew",
         network: Network,
         task_seconds: float,
         worker_task_seconds: float,
         hop_seconds: float,
     ) -> dict[str, float]:
         """Seconds of each of `LIMITS` in all these rounds."""
-        at_once = min(workers, self.width)
+        at_once = min(crew.workers, self.width)
         turns = -(-self.width // at_once) / self.width
-        alone = workers == 1
+        alone = crew.processes == 1
         travel = 2.0 * network.latency_seconds * self.links + self.chain_bytes / network.bytes_per_second
         each = (
             (self.work + self.twice + self.tasks * worker_task_seconds) * turns * self.uneven,
@@ -81,9 +118,9 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaling:
-    """What a plan would take on so many workers."""
+    """What a plan would take on some workers."""
 
-    workers: int
+    crew: Crew
     # seconds, serial_seconds: on these workers, and of all tasks one after the other on one core
     seconds: float
     serial_seconds: float
@@ -93,31 +130,31 @@ class Scaling:
     @property
     def efficiency(self) -> float:
         """Serial time over workers times time, at most 1."""
-        return self.serial_seconds / (self.workers * self.seconds) if self.seconds else 1.0
+        return self.serial_seconds / (self.crew.workers * self.seconds) if self.seconds else 1.0
 
 
 def scaling(
     plan: Plan,
-    workers: int,
+    crew: Crew,
     network: Network,
     *,
     task_seconds: float = DASK_TASK_SECONDS,
     worker_task_seconds: float = WORKER_TASK_SECONDS,
     hop_seconds: float = HOP_SECONDS,
 ) -> Scaling:
-    """Estimate the time of a plan on so many single-threaded workers, whose memory suffices."""
-    if workers < 1:
-        raise ConfigurationError(f"there are no solves on {workers} workers; expected at least 1.")
-    total, limits, tasks = 0.0, dict.fromkeys(LIMITS, 0.0), 0.0
-    found = rounds(plan, workers)
+    """Estimate the time of a plan on some workers, whose memory suffices."""
+    if crew.workers < 1:
+        raise ConfigurationError(f"there are no solves on {crew.workers} workers; expected at least 1.")
+    total, limits, tasks = 0.0, dict.fromkeys((*LIMITS, CALLER), 0.0), 0.0
+    found = rounds(plan, crew)
     for each in found:
-        parts = each.parts(workers, network, task_seconds, worker_task_seconds, hop_seconds)
+        parts = each.parts(crew, network, task_seconds, worker_task_seconds, hop_seconds)
         longest = max(parts, key=lambda name: parts[name])
-        limits[longest] += parts[longest]
+        limits[longest if each.tasks or each.links else CALLER] += parts[longest]
         total += parts[longest]
         tasks += each.times * each.tasks
     return Scaling(
-        workers=workers,
+        crew=crew,
         seconds=total,
         serial_seconds=sum(each.times * each.work for each in found),
         limit=max(limits, key=lambda name: limits[name]),
@@ -125,38 +162,66 @@ def scaling(
     )
 
 
-def best(plan: Plan, network: Network, *, most: int = MOST_WORKERS) -> Scaling:
+def best(plan: Plan, network: Network, *, threads: int = 1, most: int = MOST_WORKERS) -> Scaling:
     """Find the power of two of workers, at most ``most``, with the least time; the smallest of equals."""
     powers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
-    return min((scaling(plan, workers, network) for workers in powers), key=lambda found: found.seconds)
+    found = (scaling(plan, Crew(processes, threads), network) for processes in powers)
+    return min(found, key=lambda each: each.seconds)
 
 
-def scaling_lines(plan: Plan, workers: int, network: Network, *, solves: int = 1) -> list[str]:
-    """Say time, efficiency, what limits them and the best number of workers, as sentences."""
-    asked, fastest = scaling(plan, workers, network), best(plan, network)
+def worker_bytes(plan: Plan, crew: Crew) -> int:
+    """Bytes of a worker process that has the most: its share, a task of each thread, and the program."""
+    parts = max((len(batch) for batch in plan.batches), default=1) * max(plan.panels, 1)
+    holders = min(crew.processes, parts)
+    shared = max(0, plan.peak_bytes - plan.caller_bytes - plan.task_bytes * crew.workers)
+    return PROGRAM_BYTES + shared * -(-parts // holders) // parts + plan.task_bytes * crew.threads
+
+
+def on_crew(plan: Plan, crew: Crew, network: Network) -> Plan:
+    """Give a plan the time that the model says, where there is one."""
+    return plan if plan.cycle is None else replace(plan, seconds=scaling(plan, crew, network).seconds)
+
+
+def scaling_lines(plan: Plan, crew: Crew, network: Network, *, solves: int = 1) -> list[str]:
+    """Say time, memory, efficiency, what limits them and the best number of workers, as sentences."""
+    asked, fastest = scaling(plan, crew, network), best(plan, network, threads=crew.threads)
     return [
-        f"model of {counted(workers, 'worker')}: about {rough_duration(solves * asked.seconds)}, efficiency "
-        f"{asked.efficiency:.0%}, {asked.tasks_per_second:,.0f} tasks a second; what takes the time is "
-        f"{_PHRASES[asked.limit]}",
-        f"fastest of 1, 2, 4 ... {MOST_WORKERS:,} workers: {fastest.workers:,}, about "
+        f"time about {rough_duration(solves * asked.seconds)} on {crew}, efficiency {asked.efficiency:.0%}, "
+        f"{asked.tasks_per_second:,.0f} tasks a second; what takes the time is {_PHRASES[asked.limit]}",
+        f"memory about {bytes_text(worker_bytes(plan, crew))} of a worker, program included, and "
+        f"{bytes_text(plan.caller_bytes)} of the process that asks",
+        f"fastest of 1, 2, 4 ... {MOST_WORKERS:,} workers: {fastest.crew.processes:,}, about "
         f"{rough_duration(solves * fastest.seconds)}, efficiency {fastest.efficiency:.0%}",
     ]
 
 
-def rounds(plan: Plan, workers: int) -> Sequence[Round]:
-    """Cut a plan into rounds, as its tasks are handed out to so many workers."""
+def rounds(plan: Plan, crew: Crew) -> Sequence[Round]:
+    """Cut a plan into rounds, as its tasks are handed out to some workers."""
     if plan.cycle is None:
         raise ConfigurationError(
             f"there is no model of {plan.method} on more workers; expected a solver of sweeps over blocks of "
-            "points, or conjugate gradients, on points that are no complete grid. Leave out --workers."
+            "points, conjugate gradients, or neighbours, on points that are no complete grid. Leave out "
+            "--workers."
         )
     total = _entry(plan) * plan.gram_entries + 1e-9 * FLOP_NANOSECONDS * plan.flops
-    return _of_blocks(plan, workers, total) if plan.cycle.stages else _of_products(plan, total)
+    if plan.cycle.cells:
+        return _of_cells(plan, total)
+    return _of_blocks(plan, crew, total) if plan.cycle.stages else _of_products(plan, total)
 
 
 def _entry(plan: Plan) -> float:
     """Seconds of a kernel value, which has a term for each part of a sum."""
     return 1e-9 * ENTRY_NANOSECONDS * plan.kernel_parts
+
+
+def _of_cells(plan: Plan, total: float) -> list[Round]:
+    """Cells of neighbours are found by the process that asks, and then solved by themselves."""
+    assert plan.cycle is not None
+    cells, sent = plan.cycle.cells, plan.cycle.cell_bytes
+    search = min(SEARCH_SECONDS * plan.n + TARGET_SECONDS * plan.q, total)
+    work = (total - search) / plan.solves
+    each = Round(plan.solves, cells, work, cells, work / cells, 2, sent / cells, sent)
+    return [Round(1, 0, search, 1), each]
 
 
 def _of_products(plan: Plan, total: float) -> list[Round]:
@@ -178,7 +243,7 @@ def _products(count: int, n: int, seconds: float) -> list[Round]:
     ]
 
 
-def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
+def _of_blocks(plan: Plan, crew: Crew, total: float) -> list[Round]:
     cycle, size, steps = plan.cycle, plan.block_size, plan.iterations
     assert cycle is not None
     groups = sum(len(batch) for batch in plan.batches)
@@ -186,12 +251,18 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
         return [Round(1, 0, total, 1)]
     blocks = len(block_ranges(plan.n, size))
     row_tiles = len(block_ranges(plan.n, row_tile_size(size)))
-    together = min(groups, 2 * workers)
+    at_once, columns = crew.workers, plan.q / groups
+    if plan.workers == at_once:
+        together, panels = len(plan.batches[0]), plan.panels
+    else:
+        together = min(groups, 2 * at_once)
+        asked = Demand(plan.n, plan.q, 1, False, at_once, False, 0, kernel_parts=plan.kernel_parts)
+        useful = useful_workers(asked, size=size, columns=round(together * columns))
+        panels = panel_count(row_tiles, together, useful)
     batches = groups / together
-    panels = panel_count(row_tiles, together, workers)
-    width, columns = together * panels, plan.q / groups
+    width = together * panels
     vector = DOUBLE * columns  # bytes of one row of the columns
-    holders = min(panels, workers)
+    holders = min(panels, crew.processes)
 
     flop, entry = 1e-9 * FLOP_NANOSECONDS, _entry(plan)
     solve = flop * 2 * cycle.depth * size * columns
@@ -231,9 +302,9 @@ def _of_blocks(plan: Plan, workers: int, total: float) -> list[Round]:
         sent = vector * size * (holders - 1)
         # the last sweep leaves out visited rows: half the work; tiles that are left are shared out in turn
         work = left / (count * (sweeps - 0.5))
-        uneven = 1.0 + (holders - 1) / row_tiles
+        uneven = 1.0 + (min(panels, at_once) - 1) / row_tiles
         # between processes a solve updates the tile of its block itself, before its panel is; not the first
-        ahead = together * tile * (1.0 - 1.0 / blocks) if workers > 1 else 0.0
+        ahead = together * tile * (1.0 - 1.0 / blocks) if crew.processes > 1 else 0.0
         chain = min(solve + tile, work)
         tasks = together * (1 + panels)
         of_steps = (width, chain, 1, vector * size, sent)

@@ -192,6 +192,7 @@ def calibrate_command(
     epilog=_examples(
         "cagp plan job.toml",
         "cagp plan job.toml --scheduler serial",
+        "cagp plan job.toml --workers 512 --threads 8",
         "cagp plan job.toml --workers 256 --bandwidth 10Gb --latency 50us",
     )
 )
@@ -205,7 +206,16 @@ def plan(
         typer.Option(
             metavar="N",
             min=1,
-            help="Plan for N Dask workers of one core, which need not be there; say how it scales.",
+            help="Plan for N Dask workers, which need not be there; say how it scales.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Of each such worker, which share its memory: \\[cluster] threads of the job, or 1.",
             show_default=False,
         ),
     ] = None,
@@ -218,7 +228,8 @@ def plan(
     """Show what a job costs in points, tiles, tasks, bytes and seconds, and start nothing."""
     with reported_errors(debug=debug):
         from cagp_dist.budget.network import Network
-        from cagp_dist.budget.scaling import scaling_lines
+        from cagp_dist.budget.scaling import Crew
+        from cagp_dist.errors import ConfigurationError
         from cagp_dist.service.job_plan import JobPlan, plan_job
 
         def show(found: JobPlan) -> None:
@@ -226,9 +237,10 @@ def plan(
 
         network = Network.parsed(bandwidth, latency)
         checked = _loaded(job, times, scheduler, insecure)
-        found = plan_job(checked, workers=workers, on_plan=show)  # shown also where the disk is too small
-        if workers is not None:  # last, since not every solver is modelled
-            typer.echo("\n".join(scaling_lines(found.plan, workers, network, solves=found.solves)))
+        if threads is not None and workers is None:
+            raise ConfigurationError("--threads is of workers; say how many with --workers.")
+        crew = None if workers is None else Crew(workers, threads or checked.cluster.threads)
+        plan_job(checked, crew=crew, network=network, on_plan=show)  # shown also where the disk is too small
 
 
 @app.command("fit", epilog=_examples("cagp fit job.toml", "cagp fit job.toml --scheduler serial"))

@@ -77,15 +77,26 @@ def cells(X: Array, targets: Array, *, scale: Array, neighbours: int) -> Iterato
         return
     tree = cKDTree(X * scale, leafsize=OF_ANCHOR, balanced_tree=False, compact_nodes=False)
     pieces = _Pieces(tree, PIECE)
-    few = max(FEWEST_OF_CELL, min(OF_ANCHOR, q // CELLS))
+    few, most = _sizes(q)
     wanted = cKDTree(targets * scale, leafsize=few)
     anchors = _Pieces(wanted, few)
     lower, upper = _with_neighbours(anchors, tree, k)
-    for start, stop in leaves(wanted, max(few, min(CELL, q // CELLS))):
+    for start, stop in leaves(wanted, most):
         own = slice(*np.searchsorted(anchors.edges, [start, stop]))
         box = lower[own].min(axis=0), upper[own].max(axis=0)
         # sorted: of neighbours equally far away the same ones are taken, whatever points there are elsewhere
         yield Cell(np.asarray(wanted.indices[start:stop]), np.sort(pieces.inside(*box)))
+
+
+def _sizes(q: int) -> tuple[int, int]:
+    """Targets of an anchor, and of a cell, at most."""
+    few = max(FEWEST_OF_CELL, min(OF_ANCHOR, q // CELLS))
+    return few, max(few, min(CELL, q // CELLS))
+
+
+def cell_count(q: int) -> int:
+    """Count the cells of q targets, about: they are halved until none has too many."""
+    return 1 << (-(-q // _sizes(q)[1]) - 1).bit_length() if q else 0
 
 
 def boxes_with_neighbours(X: Array, targets: Array, *, scale: Array, neighbours: int) -> tuple[Array, Array]:
@@ -554,12 +565,29 @@ def downdated(kernel: Kernel, targets: Array | LinearFunctionals, downdate: Arra
     return np.sqrt(np.maximum(prior_variance(kernel, targets) - downdate, 0.0))
 
 
-def least_bytes(n: int, q: int, p: int, fields: int, *, neighbours: int, coarse: int, workers: int) -> int:
-    """Count the trees and copies of points and targets, what tasks hold, and what waits for them."""
+class LeastBytes(NamedTuple):
+    """Bytes of trees and copies of points and targets, and of cells that wait; and of each task at a time."""
+
+    search: int
+    task: int
+    at_once: int
+
+    @property
+    def total(self) -> int:
+        """Bytes of all."""
+        return self.search + self.at_once * self.task
+
+
+def least_bytes(
+    n: int, q: int, p: int, fields: int, *, neighbours: int, coarse: int, workers: int
+) -> LeastBytes:
+    """Count the bytes of a search, and of tasks on so many workers; there are no more tasks than cells."""
+    cells = max(cell_count(q), 1)
     trees = 8 * (n + q) * (3 * p + 2)
     # few targets that lie far apart may have a good part of all points around them
-    halo = min(n, max(16 * max(CELL, 4 * neighbours), n // CELLS))
-    waiting = AT_ONCE * workers * halo * (p + fields + 1)
+    halo = min(n, max(16 * max(CELL, 4 * neighbours), n // max(CELLS, cells // 2)))
+    waiting = 8 * min(AT_ONCE * workers, cells) * halo * (p + fields + 1)
     task = halo * (3 * p + 2 * fields + 4 + coarse) + CELL * (2 * neighbours + 2 * fields)
     group = 6 * neighbours + 4 * coarse
-    return trees + 8 * (workers * 3 * (task + group * (group + OF_ANCHOR)) + waiting) + 8 * q * (fields + 2)
+    held = 8 * 3 * (task + group * (group + OF_ANCHOR))
+    return LeastBytes(trees + waiting + 8 * q * (fields + 2), held, min(workers, cells))

@@ -324,7 +324,7 @@ class Sizes:
     def region_bytes(self, rows: int) -> int:
         """Bytes of a region that reads so many observations."""
         k, coarse = self.solver._settings.neighbours, self.solver.coarse
-        solve = least_bytes(rows, self.targets, self.columns, 1, neighbours=k, coarse=coarse, workers=1)
+        solve = least_bytes(rows, self.targets, self.columns, 1, neighbours=k, coarse=coarse, workers=1).total
         return rows * self._row_bytes + solve
 
     @property

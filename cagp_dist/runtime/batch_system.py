@@ -63,7 +63,7 @@ def check_batch_system(name: str) -> None:
 
 @contextmanager
 def worker_jobs(
-    name: str, *, workers: int, memory_limit_bytes: int, insecure: bool = False
+    name: str, *, workers: int, threads: int = 1, memory_limit_bytes: int, insecure: bool = False
 ) -> "Iterator[JobQueueCluster]":
     """Submit worker jobs; one that ends is replaced as long as the context is open.
 
@@ -77,7 +77,7 @@ def worker_jobs(
     place = os.path.expanduser(os.path.expandvars(str(shared))) if shared else os.getcwd()
     with TemporaryDirectory(prefix=".cagp-", dir=place) as folder:
         cluster = cluster_class(
-            cores=1,
+            cores=threads,
             processes=1,
             memory=f"{memory_limit_bytes // 2**20}MiB",
             security=None if insecure else _security(Path(folder)),

@@ -320,6 +320,7 @@ def connect(
     scheduler: str,
     *,
     workers: int | None = None,
+    threads: int = 1,
     memory_limit_bytes: int | None = None,
     deadlines: Deadlines | None = None,
     insecure: bool = False,
@@ -335,7 +336,9 @@ def connect(
             jobs = WORKER_JOBS if workers is None else workers
             memory = memory_limit_bytes or WORKER_JOB_BYTES
             cluster = stack.enter_context(
-                worker_jobs(scheduler, workers=jobs, memory_limit_bytes=memory, insecure=insecure)
+                worker_jobs(
+                    scheduler, workers=jobs, threads=threads, memory_limit_bytes=memory, insecure=insecure
+                )
             )
             client = stack.enter_context(_closing(Client(cluster, set_as_default=False)))
             wait_for_jobs(client, scheduler, jobs, deadlines or Deadlines())

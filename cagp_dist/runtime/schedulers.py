@@ -21,6 +21,7 @@ def open_executor(
     scheduler: str = "local",
     *,
     workers: int | None = None,
+    threads: int = 1,
     memory_limit_bytes: int | None = None,
     deadlines: Deadlines | None = None,
     insecure: bool = False,
@@ -34,6 +35,8 @@ def open_executor(
         Dask scheduler file ending in ``.json``, ``slurm`` or ``pbs``.
     workers : int, optional
         Threads (``local``; default: all cores) or worker jobs (``slurm``, ``pbs``; default 2).
+    threads : int
+        Threads of a worker job, which share its memory (``slurm``, ``pbs``).
     memory_limit_bytes : int, optional
         Memory of a worker job (``slurm``, ``pbs``).
     deadlines : Deadlines, optional
@@ -64,6 +67,7 @@ def open_executor(
     with find_scheduler(scheduler).open(
         scheduler,
         workers=workers,
+        threads=threads,
         memory_limit_bytes=memory_limit_bytes,
         deadlines=deadlines,
         insecure=insecure,

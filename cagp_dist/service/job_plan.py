@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.network import Network
+from cagp_dist.budget.scaling import Crew, on_crew, scaling_lines
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
@@ -40,7 +42,7 @@ from cagp_dist.service.task import (
     prepare_job,
     wanted_places,
 )
-from cagp_dist.service.workers import Crew, Workforce, memory_limit, workforce_of
+from cagp_dist.service.workers import Workforce, memory_limit, workforce_of
 from cagp_dist.store.checkpoints import checkpoints_folder
 from cagp_dist.text import counted, rough_duration, without_secrets
 
@@ -65,6 +67,8 @@ class JobPlan:
     disk: str = ""
     choice: str = ""  # which solver was chosen, in a line; empty where the job names one
     weights_bytes: int = 0  # of weights that are kept, about
+    # what takes the place of the last line of the plan, and comes after it
+    last: tuple[str, ...] = ("",)
 
     @property
     def solves(self) -> int:
@@ -84,7 +88,7 @@ class JobPlan:
         """Return the plan as sentences for people."""
         text = [self.fit] * bool(self.fit) + [self.choice] * bool(self.choice)
         text += [] if self.sampled is None else self.sampled.lines()
-        text += self.plan.lines()
+        text += [*self.plan.lines(last=self.last[0]), *self.last[1:]]
         text += [self.disk] * bool(self.disk)
         if self.solves > 1:
             why = "each sees values of its own" if self.size.apart else "the solver follows the values"
@@ -118,17 +122,23 @@ class JobPlan:
 
 @in_words_of_the_job()
 def plan_job(
-    job: Job, *, workers: int | None = None, on_plan: Callable[[JobPlan], None] = lambda plan: None
+    job: Job,
+    *,
+    crew: Crew | None = None,
+    network: Network | None = None,
+    on_plan: Callable[[JobPlan], None] = lambda plan: None,
 ) -> JobPlan:
-    """Plan a job without writing anything."""
+    """Plan a job without writing anything, for a crew on a network in place of its own workers."""
     job = resolved(job, report=lambda text: None, offline=True)
     seen = _seen(job)
     size = _size(job, seen)
     if job.prior.is_previous:
         check_one_time(size.times)
     solver = _unseen_solver(job.solver, size.observed) if seen is None else seen.solver
-    with workforce_of(job.cluster) if workers is None else nullcontext(Crew(workers)) as workforce:
+    with workforce_of(job.cluster) if crew is None else nullcontext(crew) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
+    if crew is not None and network is not None:
+        found = _modelled(found, crew, network)
     found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
@@ -140,6 +150,19 @@ def plan_job(
     on_plan(found)
     check_disk(job.root, need, there=_own_checkpoints(job))
     return found
+
+
+def _modelled(found: JobPlan, crew: Crew, network: Network) -> JobPlan:
+    """Give a plan the time and memory of a model, in place of its own."""
+    if found.plan.cycle is None:
+        return replace(found, last=("", f"there is no model of {found.plan.method} on more workers"))
+    plan, fold, sampled = (
+        None if each is None else on_crew(each, crew, network)
+        for each in (found.plan, found.fold, found.sampled)
+    )
+    assert plan is not None
+    lines = tuple(scaling_lines(plan, crew, network, solves=found.solves))
+    return replace(found, plan=plan, fold=fold, sampled=sampled, last=lines)
 
 
 def _own_checkpoints(job: Job) -> Path | None:

@@ -4,10 +4,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeAlias, TypeVar
 
+from cagp_dist.budget.scaling import Crew
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, ExecutorLike, executor_from, open_executor
 from cagp_dist.runtime.batch_system import WORKER_JOB_BYTES, WORKER_JOBS
@@ -97,7 +97,7 @@ def workers_of(table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = 
 def workforce_of(table: ClusterTable) -> "Iterator[Workforce]":
     """Give what a plan asks of the workers of a job; no job of a batch system is started for it."""
     if find_scheduler(scheduler_of(table)).batch:
-        yield Crew(workers=table.workers or WORKER_JOBS)
+        yield Crew(table.workers or WORKER_JOBS, table.threads, WORKER_JOB_BYTES)
     else:
         with _opened(table, None) as executor:
             yield executor
@@ -107,28 +107,11 @@ def _opened(table: ClusterTable, deadlines: Deadlines | None) -> AbstractContext
     return open_executor(
         scheduler_of(table),
         workers=table.workers,
+        threads=table.threads,
         memory_limit_bytes=table.memory_limit,
         deadlines=deadlines,
         insecure=table.insecure,
     )
-
-
-@dataclass(frozen=True)
-class Crew:
-    """Workers that are not there yet: single-threaded processes with the usual memory."""
-
-    workers: int
-    shares_memory: bool = False
-
-    @property
-    def processes(self) -> int:
-        """As many as workers."""
-        return self.workers
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of all of them."""
-        return WORKER_JOB_BYTES * self.workers
 
 
 Workforce: TypeAlias = Executor | Crew  # what a plan asks for workers and memory

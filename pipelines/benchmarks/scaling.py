@@ -30,7 +30,7 @@ import cagp_dist as cagp
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.network import Network
 from cagp_dist.budget.plan import DASK_TASK_SECONDS
-from cagp_dist.budget.scaling import HOP_SECONDS, WORKER_TASK_SECONDS, scaling
+from cagp_dist.budget.scaling import HOP_SECONDS, WORKER_TASK_SECONDS, Crew, scaling
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
@@ -150,12 +150,12 @@ def modelled(plan: Plan, workers: int, serial: float, found: Measured) -> float:
     """Seconds by the model on the cores of this machine, whose speed is that of the serial solve."""
     cores = os.cpu_count() or 1
     share = min(1.0, cores / workers)  # of a core that a worker has
-    factor = serial / scaling(plan, workers, LOOPBACK).serial_seconds / share
+    factor = serial / scaling(plan, Crew(workers), LOOPBACK).serial_seconds / share
     others = found.driver + found.scheduler if workers >= cores else 0.0
     return others / cores + factor * (
         scaling(
             plan,
-            workers,
+            Crew(workers),
             LOOPBACK,
             task_seconds=DASK_TASK_SECONDS / factor,
             worker_task_seconds=WORKER_TASK_SECONDS / share / factor,
@@ -177,12 +177,12 @@ def draw(path: Path) -> None:
         for place, n in enumerate((10**5, 10**6), start=1):
             axes = figure.add_subplot(1, 2, place)
             for name, (solver, colour) in chosen.items():
-                found = [scaling(plan_of(solver, n, 1000, p), p, CLUSTER) for p in WORKERS]
+                found = [scaling(plan_of(solver, n, 1000, p), Crew(p), CLUSTER) for p in WORKERS]
                 axes.loglog(WORKERS, [each.seconds / 60 for each in found], color=colour, label=name)
                 fastest = min(found, key=lambda each: each.seconds)
                 for each in (found[4], found[8], found[10], fastest):
                     minutes, part = f"{each.seconds / 60:.3g}", f"{each.efficiency:.0%}"
-                    rows.append((f"{n:,}", name, str(each.workers), minutes, part, each.limit))
+                    rows.append((f"{n:,}", name, str(each.crew.workers), minutes, part, each.limit))
             axes.set(title=f"n = {n:,}", xlabel="workers", ylabel="minutes, by the model")
             for axis in (axes.xaxis, axes.yaxis):
                 axis.set_major_formatter("{x:,.0f}")

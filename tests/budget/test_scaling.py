@@ -1,5 +1,6 @@
 """The model of more workers: its limits, what must grow and what must fall, and what it is told."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,7 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.network import Network
 from cagp_dist.budget.plan import ENTRY_NANOSECONDS, FLOP_NANOSECONDS
-from cagp_dist.budget.scaling import LIMITS, SERIAL_FLOP, best, rounds, scaling, scaling_lines
+from cagp_dist.budget.scaling import LIMITS, SERIAL_FLOP, Crew, best, rounds, scaling, scaling_lines
 from cagp_dist.errors import ConfigurationError
 
 NOTHING = {"task_seconds": 0.0, "worker_task_seconds": 0.0, "hop_seconds": 0.0}
@@ -30,7 +31,7 @@ SOLVERS = [
 
 def free_of(plan, workers, network=FREE, **seconds):
     """Scaling where tasks cost nothing beside their work, unless said otherwise."""
-    return scaling(plan, workers, network, **{**NOTHING, **seconds})
+    return scaling(plan, Crew(workers), network, **{**NOTHING, **seconds})
 
 
 def plan_of(solver, n=100_000, q=1000, workers=1) -> Plan:
@@ -50,7 +51,7 @@ def test_limits_of_the_model(solver, n, q):
     for workers in WORKERS:
         free = free_of(plan, workers)
         assert free.serial_seconds == pytest.approx(work, rel=1e-9)  # what is done twice is no work
-        path = sum(each.times * each.chain for each in rounds(plan, workers))
+        path = sum(each.times * each.chain for each in rounds(plan, Crew(workers)))
         assert max(work / workers, path) <= free.seconds * (1 + 1e-9)
         assert free.seconds <= (work + path) * (1 + 1e-9)
         # nothing that costs something makes it faster
@@ -65,7 +66,7 @@ def test_limits_of_the_model(solver, n, q):
         assert busier.seconds >= free_of(plan, workers, CLUSTER).seconds
         assert busier.efficiency < 1.0
         # the scheduler never hands out more than it can
-        assert scaling(plan, workers, CLUSTER).tasks_per_second <= 1000.0 * (1 + 1e-9)
+        assert scaling(plan, Crew(workers), CLUSTER).tasks_per_second <= 1000.0 * (1 + 1e-9)
     # the more workers at no cost, the faster, as long as they share evenly
     even = [free_of(plan, 2**power).seconds for power in range(5)]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(even))
@@ -86,7 +87,7 @@ def test_every_term_of_a_sum_of_kernels_is_work(solver):
 @pytest.mark.parametrize("workers", [2, 16, 256])
 def test_tasks_of_the_model_are_those_of_the_plan(solver, workers):
     plan = plan_of(solver, workers=workers)
-    counted = sum(each.times * each.tasks for each in rounds(plan, workers))
+    counted = sum(each.times * each.tasks for each in rounds(plan, Crew(workers)))
     assert counted == pytest.approx(plan.tasks, rel=0.02)
 
 
@@ -101,24 +102,24 @@ def test_sweeps_wait_for_every_block_and_updates_at_once_do_not():
 
 def test_what_limits_is_said():
     plan = plan_of(SOLVERS[1])
-    assert scaling(plan, 2, CLUSTER).limit == "work"
-    assert scaling(plan, 256, Network.parsed("10Mb", "1us")).limit == "messages"
-    assert scaling(plan, 256, Network.parsed("10Gb", "10s")).limit == "chain"
-    assert scaling(plan, 256, FREE, task_seconds=1.0).limit == "scheduler"
+    assert scaling(plan, Crew(2), CLUSTER).limit == "work"
+    assert scaling(plan, Crew(256), Network.parsed("10Mb", "1us")).limit == "messages"
+    assert scaling(plan, Crew(256), Network.parsed("10Gb", "10s")).limit == "chain"
+    assert scaling(plan, Crew(256), FREE, task_seconds=1.0).limit == "scheduler"
     assert set(LIMITS) == {"work", "messages", "chain", "scheduler"}
     fastest = best(plan, CLUSTER)
-    assert all(fastest.seconds <= scaling(plan, 2**power, CLUSTER).seconds for power in range(11))
-    text = "\n".join(scaling_lines(plan, 256, CLUSTER))
-    assert "model of 256 workers: about" in text
-    assert f"fastest of 1, 2, 4 ... 1,024 workers: {fastest.workers:,}, about" in text
+    assert all(fastest.seconds <= scaling(plan, Crew(2**power), CLUSTER).seconds for power in range(11))
+    text = "\n".join(scaling_lines(plan, Crew(256), CLUSTER))
+    assert re.match(r"time about \S+ \w+ on 256 workers, efficiency \d+%", text)
+    assert f"fastest of 1, 2, 4 ... 1,024 workers: {fastest.crew.processes:,}, about" in text
 
 
 def test_what_is_not_modelled_is_refused_by_name():
     for solver in (cagp.Cholesky(), cagp.ConjugateGradient(5, preconditioner="nystrom")):
         with pytest.raises(ConfigurationError, match=r"there is no model of .* Leave out --workers"):
-            scaling(plan_of(solver, n=500), 4, CLUSTER)
+            scaling(plan_of(solver, n=500), Crew(4), CLUSTER)
     with pytest.raises(ConfigurationError, match="no solves on 0 workers; expected at least 1"):
-        scaling(plan_of(SOLVERS[1]), 0, CLUSTER)
+        scaling(plan_of(SOLVERS[1]), Crew(0), CLUSTER)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_more_of_anything_takes_more_bytes():
 
     def bytes_of(sizes):
         keywords = {name: sizes[name] for name in ("neighbours", "coarse", "workers")}
-        return least_bytes(*(sizes[name] for name in ("n", "q", "p", "fields")), **keywords)
+        return least_bytes(*(sizes[name] for name in ("n", "q", "p", "fields")), **keywords).total
 
     for name, size in few.items():
         assert bytes_of({**few, name: 2 * size}) > bytes_of(few), name

@@ -127,6 +127,7 @@ class ClusterTable(JobTable):
         None, EXPECTED_SCHEDULER, "local"
     )
     workers: int | None = key(None, "an integer of at least 1", 2, ge=1, le=100_000)
+    threads: int = key(1, "an integer of at least 1", 1, ge=1, le=1000)
     memory_limit: Annotated[int | None, BeforeValidator(values.parse_bytes)] = key(
         None, "an amount of memory for each worker, with its unit", "4GiB"
     )
@@ -205,7 +206,7 @@ class Job(JobTable):
         discriminator="name",
     )
     recalibration: RecalibrationTable = key(RecalibrationTable(), "the keys method, levels, split")
-    cluster: ClusterTable = key(ClusterTable(), "the keys scheduler, workers, memory_limit, insecure")
+    cluster: ClusterTable = key(ClusterTable(), "the keys scheduler, workers, threads, memory_limit, insecure")
     runtime: RuntimeTable = key(
         RuntimeTable(),
         "the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "

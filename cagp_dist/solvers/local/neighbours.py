@@ -13,7 +13,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.budget.plan import check_peak, plan_without_tiles
+from cagp_dist.budget.plan import Cycle, check_peak, plan_without_tiles
 from cagp_dist.checks import check_count, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
@@ -29,6 +29,7 @@ from cagp_dist.gram.neighbourhoods import (
     Settings,
     Shared,
     around,
+    cell_count,
     cell_laws,
     cell_weights,
     cells,
@@ -188,9 +189,10 @@ class Neighbours:
             if self.wider is not None:
                 method += f" (error bars {self.wider:.3f} times those of four times as many)"
         entries, flops = self.work(n, q)
-        peak = least_bytes(
+        least = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
+        peak = least.total
         weights = self.weights_of_target(n)
         if demand.wide:
             # weights of all nodes, some twice while they are put together; then pairs of what each touches
@@ -207,8 +209,15 @@ class Neighbours:
             peak += 24 * demand.q**2 + 12 * q * weights
             entries += support * min(n, JOINT_ROWS * k) * -(-demand.q // JOINT_ROWS)
         check_peak(demand, method, peak, Remedy.FEWER_TEST_POINTS, Remedy.FROM_STORE)
-        plan = plan_without_tiles(demand, method, None, peak, entries, flops, -(-q // 64))
-        plan = replace(plan, kept_columns=demand.fields + 1)
+        cells = cell_count(q)
+        rows = n * (2.5 if q > MANY_TARGETS else 8)  # that cells have, each with its neighbours (measured)
+        plan = replace(
+            plan_without_tiles(demand, method, None, peak, entries, flops, cells),
+            kept_columns=demand.fields + 1,
+            cycle=Cycle(cells=cells, cell_bytes=round(8 * rows * (demand.p + demand.fields + 1))),
+            caller_bytes=peak - least.at_once * least.task,
+            task_bytes=least.task,
+        )
         return with_bounds(plan, demand) if demand.bounds and n <= FEW_FOR_BOUNDS else plan
 
     def work(self, n: int, q: int) -> tuple[int, int]:
@@ -336,6 +345,8 @@ class Neighbours:
         order = cKDTree(gram.X * metric(gram.kernel, gram.X.shape[1])).indices
         return np.sort(order[np.linspace(0, n - 1, SOME_POINTS).round().astype(np.intp)])
 
+
+MANY_TARGETS = 2000  # Of which a cell has few around it beside its own
 
 # Observed points up to which a plan counts the certificate, which takes all pairs of points and targets
 FEW_FOR_BOUNDS = 20_000
