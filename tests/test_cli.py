@@ -475,7 +475,7 @@ def test_verify_names_what_is_damaged(done, tmp_path):
     for place in (tmp_path / "out", run, tmp_path / "out" / run.stem[:4]):
         result = cagp("verify", place)
         assert (result.exit_code, result.stdout) == (0, f"undamaged  {run}\n")
-    chunk = next(path for path in sorted(run.rglob("c/*")) if path.is_file())
+    chunk = next(path for path in sorted(run.rglob("c.*")) if path.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-1])
     for place in (tmp_path / "out", run, tmp_path / "out" / run.stem[:4]):
         result = cagp("verify", place)

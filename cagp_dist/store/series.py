@@ -16,8 +16,9 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -39,6 +40,7 @@ GRIDDED = ("map", "map_std")
 SCORES, VERSION, RUN_KEY = "scores", "version", "run_key"
 IS_PRELIMINARY = "preliminary"
 UNKNOWN = -1
+_NAMES = "chunk_key_encoding"
 _STATED = ("status", "calibration_status")
 
 
@@ -202,24 +204,23 @@ def _write(
         times = group["time"].values
         old_times = np.empty(0, times.dtype) if before is None else _times(before, name)
         for array in map(str, fields.data_vars):
-            _check_same_array(name, array, written, before)
+            ours = _described(written / array)
+            theirs = ours if before is None else _described(before / name / array)
+            _check_same_array(name, array, ours, theirs)
             (staged / name / array).mkdir()
-            described = json.loads((written / array / "zarr.json").read_text())
-            described["shape"][0] = times.size
-            (staged / name / array / "zarr.json").write_text(json.dumps(described))
+            ours["shape"][0] = times.size
+            (staged / name / array / "zarr.json").write_text(json.dumps(ours))
             for index, each in enumerate(times):
-                target = staged / name / array / "c" / str(index)
-                target.parent.mkdir(exist_ok=True)
-                if each == time:
-                    os.rename(written / array / "c" / "0", target)
-                    continue
-                assert before is not None
-                old = f"{name}/{array}/c/{int(np.flatnonzero(old_times == each)[0])}"
-                for file in sorted(manifest.files(before / old)):
-                    here = target / file
-                    here.parent.mkdir(parents=True, exist_ok=True)
-                    _link(before / old / file, here)
-                    known[here.relative_to(staged).as_posix()] = listed[f"{old}/{file}"]
+                is_new = each == time
+                at = 0 if is_new else int(np.flatnonzero(old_times == each)[0])
+                files = _files_of_time(ours, index), _files_of_time(ours if is_new else theirs, at)
+                for here, there in zip(*files, strict=True):
+                    target = staged / name / array / here
+                    if is_new or before is None:
+                        os.rename(written / array / there, target)
+                    elif (old := f"{name}/{array}/{there}") in listed and (before / old).is_file():
+                        _link(before / old, target)
+                        known[f"{name}/{array}/{here}"] = listed[old]
     consolidate(staged)
     return known
 
@@ -299,17 +300,30 @@ def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> No
                 raise _other(name, f"it has {', '.join(sorted(old))}, the run {', '.join(sorted(found))}")
 
 
-def _check_same_array(name: str, array: str, written: Path, before: Path | None) -> None:
-    if before is None:
-        return
-    ours, theirs = (
-        json.loads((place / array / "zarr.json").read_text()) for place in (written, before / name)
-    )
-    for each in (ours, theirs):
-        each["shape"][0] = 0
-        each["attributes"] = each["attributes"].get("units")
-    if ours != theirs:
+def _check_same_array(name: str, array: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Compare the metadata of an array in two versions, but for its length and the names of its files."""
+    of_both = [
+        {**each, "shape": each["shape"][1:], "attributes": each["attributes"].get("units"), _NAMES: None}
+        for each in (ours, theirs)
+    ]
+    if of_both[0] != of_both[1]:
         raise _other(name, f"{array} has another shape, unit or encoding")
+
+
+def _described(array: Path) -> dict[str, Any]:
+    """Read the metadata of an array."""
+    found: dict[str, Any] = json.loads((array / "zarr.json").read_text())
+    return found
+
+
+def _files_of_time(described: dict[str, Any], index: int) -> list[str]:
+    """Name the files of a time; of series that are older than these names there are folders between."""
+    separator, lengths = (
+        described[_NAMES]["configuration"]["separator"],
+        described["chunk_grid"]["configuration"]["chunk_shape"],
+    )
+    counts = (-(-size // length) for size, length in zip(described["shape"][1:], lengths[1:], strict=True))
+    return [separator.join(map(str, ("c", index, *rest))) for rest in product(*map(range, counts))]
 
 
 def _other(name: str, reason: str) -> ConfigurationError:

@@ -188,6 +188,8 @@ def _encoding(variable: xr.Variable, chunks: Mapping[str, int], *, is_coordinate
     encoding: dict[str, object] = {
         "compressors": (ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()),
         "chunks": chunk_shape(whole, item_bytes=max(1, variable.dtype.itemsize)),
+        # files c.0.0 beside the metadata, and not c/0/0: each folder would take as many inodes as a file
+        "chunk_key_encoding": {"name": "default", "separator": "."},
     }
     if variable.dtype.kind == "f":
         # CF forbids the attribute _FillValue on coordinates; the fill of the Zarr array is NaN all the same

@@ -316,7 +316,7 @@ def test_a_job_is_done_once_and_a_changed_job_is_another_run(tmp_path):
 def test_a_damaged_run_is_done_again(tmp_path):
     small, tmp_path = small_job(tmp_path), tmp_path / "out"
     first = run(job_in(tmp_path, small))
-    chunk = next(path for path in sorted(first.path.rglob("c/*")) if path.is_file())
+    chunk = next(path for path in sorted(first.path.rglob("c.*")) if path.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
     again = run(job_in(tmp_path, small))
     assert not again.already_done

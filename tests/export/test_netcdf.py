@@ -165,7 +165,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(run, tmp_path):
 def test_a_damaged_run_is_not_exported(tmp_path):
     latitude, longitude = REGIONS["europe"]
     run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude)
-    chunk = run / "map" / "t2m_std" / "c" / "0" / "0" / "0"
+    chunk = run / "map" / "t2m_std" / "c.0.0.0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"x")
     with pytest.raises(StoreError, match="is damaged"):
         export_run(run, to="netcdf", output=tmp_path / "new")

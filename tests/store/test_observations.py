@@ -116,7 +116,7 @@ def test_another_grid_is_refused(store):
 def test_only_the_wanted_times_are_read(store):
     append_times(store, field(range(6)), batch_bytes=SMALL)
     assert len(batch_folders(store)) == 3
-    damaged = batch_folders(store)[0] / "t2m" / "c" / "0" / "0" / "0"
+    damaged = batch_folders(store)[0] / "t2m" / "c.0.0.0"
     damaged.write_bytes(b"")
     opened = open_observations(store, times=["2020-01-06T00:00Z", "2020-01-03"])
     xr.testing.assert_equal(opened, field([2, 5]))
@@ -238,7 +238,7 @@ def test_a_damaged_chunk_is_named_and_damaged_attributes_name_the_batch(store):
     with pytest.raises(StoreError, match=f"batch {batch} is damaged: its files do not match the digest"):
         open_observations(store)
     metadata.write_text(text)
-    chunk = batch / "t2m" / "c" / "0" / "0" / "0"
+    chunk = batch / "t2m" / "c.0.0.0"
     chunk.unlink()
     with pytest.raises(StoreError, match=f"chunk {chunk} is missing"):
         open_observations(store)

@@ -58,7 +58,7 @@ def heal(store, days):
 
 def test_a_damaged_batch_is_set_aside_under_a_dated_name_and_the_others_stay(store):
     first, second = batches(store)
-    chunk = first / "t2m" / "c" / "0" / "0" / "0"
+    chunk = first / "t2m" / "c.0.0.0"
     chunk.write_bytes(chunk.read_bytes()[:-1])
     kept = {path: path.stat().st_mtime_ns for path in second.rglob("*")}
     aside = heal(store, [0, 1])
@@ -134,7 +134,7 @@ def test_an_ingest_heals_its_store(folder, source, damage):
     first = ingest(job, report=said.append)
     (store,) = Path("out/observations").glob("*.zarr")
     (batch,) = batches(store)
-    harmed = batch / "t2m" / ("zarr.json" if damage == "metadata" else "c/0/0/0")
+    harmed = batch / "t2m" / ("zarr.json" if damage == "metadata" else "c.0.0.0")
     if damage == "gone":
         harmed.unlink()
     else:
@@ -155,7 +155,7 @@ def test_an_ingest_whose_source_is_gone_says_what_was_set_aside(folder):
     ingest(job, report=lambda text: None)
     (store,) = Path("out/observations").glob("*.zarr")
     (batch,) = batches(store)
-    (batch / "t2m" / "c" / "0" / "0" / "0").write_bytes(np.zeros(9).tobytes())
+    (batch / "t2m" / "c.0.0.0").write_bytes(np.zeros(9).tobytes())
     shutil.move("there.zarr", "elsewhere.zarr")
     with pytest.raises(DataError, match=r"there is no Zarr store at .* set aside in .*damaged-"):
         ingest(job, report=lambda text: None)

@@ -109,7 +109,7 @@ def posterior_of(root: Path) -> dict[str, str]:
     """Key of the current run, and the digests of its posterior."""
     key = (root / "CURRENT").read_text().strip()
     group = root / "runs" / f"{key}.zarr" / "posterior"
-    chunks = (path for path in sorted(group.rglob("c/*")) if path.is_file())
+    chunks = (path for path in sorted(group.rglob("c.*")) if path.is_file())
     return {"key": key, **{str(path.relative_to(group)): file_sha256(path) for path in chunks}}
 
 
