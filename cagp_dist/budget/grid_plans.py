@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cagp_dist.budget.demand import DOUBLE, Demand, GridSize, range_count
+from cagp_dist.budget.demand import DOUBLE, Demand, GridSize, range_count, sector_sizes
 from cagp_dist.budget.plan import Plan, check_peak, common_bytes, plan_without_tiles
 from cagp_dist.remedies import Remedy
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
@@ -10,6 +10,13 @@ from cagp_dist.tiling import COLUMN_GROUP, Range, split
 GRID_COLUMNS = 16  # Fields of a grid that are solved at once
 LEAST_ALIKE = 0.25  # Views in units of cells up to which sums over a grid are taken view by view
 TRANSFORM_FLOPS = 300  # Of a Fourier transform along longitude, for each wavenumber, about
+EIGEN_FLOPS = (
+    20  # Of the modes of a symmetric matrix, for each cube of its size: 9, at half the speed of products
+)
+DAY_PRODUCTS, DAY_FIELDS = (
+    100,
+    40,
+)  # Of a day of a filter: products of a column with all modes, and fields in memory
 RING_GROUP_ENTRIES = 2**26  # Entries of a tall matrix of one column group on a grid, about: 0.5 GiB
 
 
@@ -106,6 +113,22 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     if not many:
         flops += grid.missing**2 * (grid.missing // 3 + targets)
     return plan_without_tiles(demand, "exact on the grid", None, peak, entries, flops, 16)
+
+
+def plan_filtered_grid(demand: Demand, grid: GridSize, *, held_out: int, views: int, crossed: int) -> Plan:
+    """Plan a day of a field that goes on from that before it: the modes of the grid, and its products.
+
+    Points of the grid are ``held_out``; others see it in ``views``, and ``crossed`` are off its points.
+    """
+    sizes = sector_sizes(grid.latitudes, grid.mirrored)
+    cubes, squares = (grid.wavenumbers * sum(size**power for size in sizes) for power in (3, 2))
+    peak = common_bytes(demand, 1) + 2 * grid.block_bytes + grid.task_bytes * demand.workers
+    peak += DOUBLE * (grid.size * (DAY_FIELDS + 3 * min(views, GRID_COLUMNS)) + 3 * held_out**2)
+    check_peak(demand, "the filter of a grid", peak, Remedy.COARSER_GRID)
+    entries = grid.size * (grid.latitudes // 2 + views + crossed)
+    flops = (EIGEN_FLOPS + 2 * (held_out > 0)) * cubes + 4 * squares * (DAY_PRODUCTS + views)
+    flops += 2 * held_out**3 + held_out**2 * grid.wavenumbers
+    return plan_without_tiles(demand, "a day of a filter on the grid", None, peak, entries, flops, 16)
 
 
 def _plan_window(demand: Demand, grid: GridSize) -> Plan:

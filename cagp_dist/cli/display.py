@@ -43,6 +43,7 @@ WIDTH_LEVEL = 0.9  # The level of the error bars whose width is shown
 
 _NUMBERS = {
     "lengthscale": (False, "chord on the unit sphere"),
+    "time_lengthscale_hours": (False, "in time"),
     "variance": (True, "of the field about its mean"),
     "noise_variance": (True, "of a single observation"),
 }
@@ -314,7 +315,7 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         unit = squared(fitted.units) if is_variance else ""
         known = f"{error:.2g} {unit}".strip() if isfinite(error) else "unknown"
         between = f"{low:.3g} to {high:.3g}" if isfinite(low) else "unknown"
-        if not is_variance and value <= 2.0:
+        if name.startswith("lengthscale") and value <= 2.0:
             meaning = f"{meaning}, {kilometres_of_chord(value):,.0f} km"
         table.add_row(name, f"{value:.4g} {unit}".strip(), known, between, meaning)
     out.print(table)

@@ -1,6 +1,7 @@
 """Fields of a whole grid, one time after another: filter and smoother of kernels that are Markov in time."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -38,6 +39,7 @@ from cagp_dist.space_time import SpaceTime
 
 T = TypeVar("T")
 
+CURVED = 0.05  # step in the logarithm of a lengthscale by which the curvature of a likelihood is found
 AT_AN_END = 0.01  # of the logarithm of a lengthscale: as near to a limit of the search it has ended there
 
 
@@ -59,6 +61,29 @@ class RingState:
     hour: float
     weights: Array
     covariance: Array
+
+
+@dataclass(frozen=True, eq=False)
+class RingInnovation:
+    """What of the field of an hour the hours before it did not tell, ``b``.
+
+    Attributes
+    ----------
+    before : RingState
+        Before the hour.
+    hour : float
+        When.
+    values : array, shape (P, Q)
+        The field; copies of a pole are their mean.
+    solved, diagonal : arrays, shape (P, Q) and (P,)
+        ``G^-1 b``, and the diagonal of ``G^-1``, of the covariance G of values that was expected.
+    """
+
+    before: RingState
+    hour: float
+    values: Array
+    solved: Array
+    diagonal: Array
 
 
 class RingFilter:
@@ -122,6 +147,7 @@ class RingFilter:
                 "cagp.SpaceTime(cagp.Matern32(0.3), cagp.Matern12(24.0)): Matern12 or Matern32."
             )
         self.time: Elementary = kernel.time
+        self.executor = executor
         rings = RingGram(grid, kernel.space, noise_variance=noise_variance)
         noise = rings.noise_by_latitude.copy()
         self.poles = np.flatnonzero(is_pole(grid.latitude_degrees))
@@ -135,12 +161,9 @@ class RingFilter:
         """State after the field (P, Q) of an hour, without its prior mean; of the first hour from None."""
         before = self._before(state, hour)
         values = self._checked(field, self.rings.grid.shape)[None]
-        found = self._each(update_range, self._news(before, hour, values))
-        wavenumbers = self.rings.wavenumbers
-        sectors = range(len(wavenumbers.sizes))
-        new = wavenumbers.join([np.concatenate([part[i][0] for part in found]) for i in sectors])
-        covariance = [np.concatenate([part[i][1] for part in found], axis=2) for i in sectors]
-        return RingState(hour, new, np.concatenate(covariance, axis=3))
+        new, covariances = _by_sector_and_number(self._each(update_range, self._news(before, hour, values)))
+        covariance = [np.concatenate(parts, axis=2) for parts in covariances]
+        return RingState(hour, self._joined(new), np.concatenate(covariance, axis=3))
 
     def forecast(self, state: RingState, hour: float) -> RingState:
         """State of a later hour from the same observations."""
@@ -149,11 +172,17 @@ class RingFilter:
         )
         return RingState(hour, weights, covariance)
 
-    def fitted_hours(self, hours: ArrayLike, fields: ArrayLike) -> float:
+    def with_time(self, time: Elementary) -> "RingFilter":
+        """Give the same filter with another kernel in time, on which the modes do not depend."""
+        found = copy(self)
+        found.time = time
+        return found
+
+    def fitted_hours(self, hours: ArrayLike, fields: ArrayLike) -> tuple[float, float]:
         """Lengthscale in time of largest likelihood of the fields (T, P, Q) of some hours, all else as it is.
 
         Between a twentieth of the shortest gap and twenty times the whole series; raises `FitError` where it
-        ends at one of these. Modes are made once; each likelihood is T P Q flops.
+        ends at one of these. Each likelihood is T P Q flops. With its standard error, were all else known.
         """
         from scipy.optimize import minimize_scalar
 
@@ -163,29 +192,15 @@ class RingFilter:
         order = np.argsort(times)
         columns = self._split(self._checked(fields, (times.size, *self.rings.grid.shape))[order])
         gaps = np.diff(times[order], prepend=times[order[0]])
-        spans = self.rings.wavenumbers.ranges()
-        with self.rings.workers() as executor:
-            parts = executor.gather(
-                [
-                    executor.submit(
-                        projected_modes,
-                        self.rings.kernel.parameters,
-                        self.rings.wavenumbers,
-                        (first, last),
-                        self.rings.noise_by_latitude,
-                        [part[first:last] for part in columns],
-                    )
-                    for first, last in spans
-                ]
-            )
+        wavenumbers = self.rings.wavenumbers
+        parts = self._each(projected_modes, lambda first, last: ([part[first:last] for part in columns],))
 
         def loss(log_hours: float) -> float:
             kernel = type(self.time)(float(np.exp(log_hours)))
             steps = [transition_of(kernel, gap) for gap in gaps.tolist()]
-            counts = self.rings.wavenumbers.weights
             return -sum(
-                series_log_density(z, mu, counts[first:last], steps)
-                for (first, last), sectors in zip(spans, parts, strict=True)
+                series_log_density(z, mu, wavenumbers.weights[first:last], steps)
+                for (first, last), sectors in zip(wavenumbers.ranges(), parts, strict=True)
                 for z, mu in sectors
             )
 
@@ -196,20 +211,22 @@ class RingFilter:
                 f"the lengthscale in time ended at a limit, {np.exp(found.x):.3g} hours: these fields do not "
                 "tell it. Give it, or fields of hours that lie closer together or further apart."
             )
-        return float(np.exp(found.x))
+        best = float(np.exp(found.x))
+        curvature = (loss(found.x + CURVED) - 2.0 * found.fun + loss(found.x - CURVED)) / CURVED**2
+        return best, best / float(np.sqrt(curvature)) if curvature > 0.0 else float("nan")
 
     def on_grid(self, state: RingState) -> tuple[Array, Array]:
         """Mean (P, Q) of the field and its variance by latitude (P,)."""
         weights, sectors = self._split(state.weights[:1]), self._by_sector(state.covariance[0, 0])
-        wavenumbers, count = self.rings.wavenumbers, self.rings.wavenumbers.weights
+        count = self.rings.wavenumbers.weights
         fields = self._each(field_range, lambda first, last: ([part[first:last] for part in weights],))
         variances = self._each(
             variance_range,
             lambda first, last: ([part[first:last] for part in sectors], count[first:last]),
         )
-        mean = wavenumbers.join([np.concatenate(sector) for sector in zip(*fields, strict=True)])[0]
-        by_row = [np.sum(sector, axis=0) for sector in zip(*variances, strict=True)]
-        return mean, wavenumbers.to_rings(by_row) / self.rings.grid.n_longitudes
+        return self._joined(list(zip(*fields, strict=True)))[0], self._by_latitude(
+            list(zip(*variances, strict=True))
+        )
 
     def at(self, state: RingState, points: Array) -> tuple[Array, Array]:
         """Mean and variance (q,) of the field at unit vectors (q, 3) anywhere."""
@@ -249,7 +266,16 @@ class RingFilter:
         )
         return np.asarray(np.sum(parts, axis=0))
 
-    def left_out(self, state: RingState | None, hour: float, field: Array) -> tuple[Array, Array]:
+    def innovation(self, state: RingState | None, hour: float, field: ArrayLike) -> RingInnovation:
+        """Compare the field (P, Q) of an hour with what the state before it told."""
+        before, values = self._before(state, hour), self._checked(field, self.rings.grid.shape)
+        weights, news = self.rings.wavenumbers.weights, self._news(before, hour, values[None])
+        solved, diagonal = _by_sector_and_number(
+            self._each(innovation_range, lambda first, last: (*news(first, last), weights[first:last]))
+        )
+        return RingInnovation(before, hour, values, self._joined(solved)[0], self._by_latitude(diagonal))
+
+    def left_out(self, new: RingInnovation) -> tuple[Array, Array]:
         """Predict each value of the field of an hour from all others of it and the state before.
 
         Returns
@@ -257,18 +283,14 @@ class RingFilter:
         mean, variance : arrays, shape (P, Q) and (P,)
             Of an observation, noise included. The copies of a pole are left out together.
         """
-        values, before = self._checked(field, self.rings.grid.shape), self._before(state, hour)
-        solved, diagonal = self._innovation(before, hour, values)
-        mean, variance = values - solved / diagonal[:, None], 1.0 / diagonal
+        mean, variance = new.values - new.solved / new.diagonal[:, None], 1.0 / new.diagonal
         for pole in self.poles:  # one place, whose copies say the same
-            at, latent = self.held_out(state, hour, field, np.array([pole * self.rings.grid.n_longitudes]))
+            at, latent = self.held_out(new, np.array([pole * self.rings.grid.n_longitudes]))
             noise = self.rings.noise_by_latitude[pole] / self.rings.grid.n_longitudes
             mean[pole], variance[pole] = at[0], latent[0] + noise
         return mean, variance
 
-    def held_out(
-        self, state: RingState | None, hour: float, field: Array, index: Indices
-    ) -> tuple[Array, Array]:
+    def held_out(self, new: RingInnovation, index: Indices) -> tuple[Array, Array]:
         """Predict the field of an hour at some points from all others of it and the state before.
 
         Shapes: ``index`` (r,), places in the flattened grid; of a pole all copies are held out.
@@ -278,13 +300,12 @@ class RingFilter:
         mean, variance : arrays, shape (r,)
             Latent, without noise.
         """
-        grid, before = self.rings.grid, self._before(state, hour)
-        values = self._checked(field, grid.shape)
-        mask = np.zeros(grid.shape, dtype=bool)
+        mask = np.zeros(self.rings.grid.shape, dtype=bool)
         mask.flat[index] = True
         mask[self.poles] |= mask[self.poles].any(axis=1, keepdims=True)
         places = PlacesOnGrid.of(self.rings.wavenumbers, mask)
-        sectors, transition = self._by_sector(before.covariance), self._transition(hour - before.hour)
+        sectors = self._by_sector(new.before.covariance)
+        transition = self._transition(new.hour - new.before.hour)
         parts = self._each(
             innovation_blocks_range,
             lambda first, last: (
@@ -295,9 +316,8 @@ class RingFilter:
         )
         inverse = places.entries([np.concatenate(blocks, axis=2) for blocks in zip(*parts, strict=True)])
         covariance = np.linalg.inv(inverse)
-        solved, _ = self._innovation(before, hour, values)
-        mean, variance = values.copy(), np.zeros(grid.shape)
-        mean[mask] -= covariance @ solved[mask]
+        mean, variance = new.values.copy(), np.zeros(new.values.shape)
+        mean[mask] -= covariance @ new.solved[mask]
         variance[mask] = np.diagonal(covariance) - self.rings.noise_by_latitude[places.rows]
         return mean.flat[index], np.maximum(variance.flat[index], 0.0)
 
@@ -314,17 +334,6 @@ class RingFilter:
             [part[first:last] for part in columns],
             transition,
         )
-
-    def _innovation(self, before: RingState, hour: float, values: Array) -> tuple[Array, Array]:
-        """``G^-1 b`` (P, Q) of what was not expected of a field, and the diagonal of ``G^-1`` (P,)."""
-        wavenumbers, news = self.rings.wavenumbers, self._news(before, hour, values[None])
-        found = self._each(
-            innovation_range, lambda first, last: (*news(first, last), wavenumbers.weights[first:last])
-        )
-        sectors = range(len(wavenumbers.sizes))
-        solved = wavenumbers.join([np.concatenate([part[i][0] for part in found]) for i in sectors])[0]
-        diagonal = wavenumbers.to_rings([np.sum([part[i][1] for part in found], axis=0) for i in sectors])
-        return solved, diagonal / self.rings.grid.n_longitudes
 
     def smoothed(self, hours: ArrayLike, fields: ArrayLike, at: ArrayLike) -> tuple[Array, Array]:
         """Mean (A, P, Q) and variance by latitude (A, P) at hours, from the fields (T, P, Q) of all hours.
@@ -355,11 +364,9 @@ class RingFilter:
                         for first, last in spans[start : start + executor.workers]
                     ]
                 )
-        sectors = range(len(rings.wavenumbers.sizes))
-        mean = rings.wavenumbers.join([np.concatenate([part[i][0] for part in parts]) for i in sectors])
-        by_row = [np.sum([part[i][1] for part in parts], axis=0) for i in sectors]
-        variance = [rings.wavenumbers.to_rings(list(rows)) for rows in zip(*by_row, strict=True)]
-        return mean, np.stack(variance) / rings.grid.n_longitudes
+        means, variances = _by_sector_and_number(parts)
+        by_hour = zip(*([*zip(*ranges, strict=True)] for ranges in variances), strict=True)
+        return self._joined(means), np.stack([self._by_latitude(list(sectors)) for sectors in by_hour])
 
     def _steps(self, times: Array, wanted: Array) -> list[SeriesStep]:
         """All hours in order: what was observed then, and which result it is."""
@@ -398,6 +405,15 @@ class RingFilter:
         values[..., self.poles, :] = values[..., self.poles, :].mean(axis=-1, keepdims=True)
         return values
 
+    def _joined(self, sectors: "Sequence[Sequence[Array]]") -> Array:
+        """Fields (r, P, Q) from the columns of each range of wavenumbers, for each sector."""
+        return self.rings.wavenumbers.join([np.concatenate(ranges) for ranges in sectors])
+
+    def _by_latitude(self, sectors: "Sequence[Sequence[Array]]") -> Array:
+        """Mean along each latitude (P,) from sums of each range of wavenumbers, for each sector."""
+        summed = [np.sum(ranges, axis=0) for ranges in sectors]
+        return self.rings.wavenumbers.to_rings(summed) / self.rings.grid.n_longitudes
+
     def _split(self, fields: Array) -> list[Array]:
         """Columns of each sector."""
         return self.rings.wavenumbers.split(fields)
@@ -421,6 +437,15 @@ class RingFilter:
                     )
                 ]
             )
+
+
+def _by_sector_and_number(
+    parts: Sequence[Sequence[tuple[Array, Array]]],
+) -> tuple[list[list[Array]], list[list[Array]]]:
+    """Sort pairs of each sector of each range into the first and the second ones, range by range."""
+    sectors = list(zip(*parts, strict=True))
+    first, second = ([[part[number] for part in ranges] for ranges in sectors] for number in (0, 1))
+    return first, second
 
 
 MARKOV = Matern12, Matern32

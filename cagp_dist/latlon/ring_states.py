@@ -105,11 +105,8 @@ def update_range(
     return found
 
 
-def projected_modes(
-    parameters: Parameters, wavenumbers: Wavenumbers, span: Range, noise: Array, columns: Sequence[Array]
-) -> list[tuple[Array, Array]]:
-    """Modes ``V' D^-1/2 y`` of columns (span, size, 2 T), and mu; the modes themselves are dropped."""
-    modes = modes_range(parameters, wavenumbers, span, noise)
+def projected_modes(modes: RangeModes, columns: Sequence[Array]) -> list[tuple[Array, Array]]:
+    """Modes ``V' D^-1/2 y`` of columns (span, size, 2 T), and mu."""
     return [(mode.of(seen), mode.mu) for mode, seen in zip(modes, columns, strict=True)]
 
 

@@ -92,7 +92,6 @@ class Solution:
     # (N, r) draws of the error of the mean at the cells of the map, where a later time is to start from it
     error_draws: Array | None = None
     state: RingState | None = None  # of a field that is Markov in time, for the time after
-    time_lengthscale_hours: float | None = None  # of such a field
 
 
 def bounds_are_cheap(solver: Solver, *, observed: int) -> bool:

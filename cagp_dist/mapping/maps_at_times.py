@@ -156,9 +156,10 @@ def outlook_in_time(
     resources: Resources,
     kernel_parts: int,
     window_hours: float | None = None,
+    lead_hours: float = 0.0,
 ) -> tuple[list[PlannedSolve], int]:
     """Plan the largest solve, and count how many there are of it."""
-    groups = _groups(observed, targets, causal=causal, window_hours=window_hours)
+    groups = _groups(observed, targets, lead=lead_hours if causal else None, window_hours=window_hours)
     group, seen = groups[-1]
     pieces = list(
         _pieces(
@@ -181,19 +182,21 @@ def predict_in_time(
     solver: "str | Solver",
     resources: Resources,
     window_hours: float | None = None,
+    lead_hours: float = 0.0,
     report: Callable[[float], None] = no_op,
 ) -> Prediction:
     """Predict the field at points in space and time, in as many parts as memory asks for.
 
-    Causal: each from the observations up to its own time; with a window from those within so many hours of
-    it. A mean that is fitted is then that of all of them. Without any it is the prior.
+    Causal: each from the observations up to its own time, or so long before; with a window from those within
+    so many hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
     q, parts = len(targets.X), len(learned.kernel.parts)
     if (causal or window_hours is not None) and not is_estimated(learned.mean):
         learned = replace(learned, mean=mean_of(learned.mean, observed, observed.there, np.arange(1)))
     found: list[tuple[Indices, Prediction]] = []
     done = 0
-    for group, chosen in _groups(observed, targets, causal=causal, window_hours=window_hours):
+    lead = lead_hours if causal else None
+    for group, chosen in _groups(observed, targets, lead=lead, window_hours=window_hours):
         seen = observed if chosen is None else observed.only(chosen)
         if not seen.count:
             found.append((group, _prior(learned, targets.part(group), resources)))
@@ -219,16 +222,17 @@ def predict_in_time(
 
 
 def _groups(
-    observed: Observations, targets: MapPoints, *, causal: bool, window_hours: float | None
+    observed: Observations, targets: MapPoints, *, lead: float | None, window_hours: float | None
 ) -> list[tuple[Indices, Indices | None]]:
     """Targets that see the same observations, and these (None: all); those that see most last."""
-    if not causal and window_hours is None:
+    if lead is None and window_hours is None:
         return [(np.arange(len(targets.X)), None)]
     hours, there = targets.X[:, -1], observed.there
     there = there[np.argsort(observed.X[there, -1], kind="stable")]
     known, reach = observed.X[there, -1], np.inf if window_hours is None else window_hours + SAME_HOUR
     first = np.searchsorted(known, hours - reach)
-    last = np.searchsorted(known, hours if causal else hours + reach, side="right")
+    last = np.searchsorted(known, hours + reach if lead is None else hours - lead, side="right")
+    last = np.maximum(first, last)
     ranges, group = np.unique(np.stack([first, last], axis=1), axis=0, return_inverse=True)
     return [
         (np.flatnonzero(group.reshape(-1) == number), there[slice(*ranges[number])])

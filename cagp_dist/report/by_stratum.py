@@ -22,7 +22,7 @@ from cagp_dist.variables.units import amount
 
 HEADLINE = 0.9  # The level of which the table speaks
 
-KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness"}
+KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness", "lag": "Nearest value"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +105,7 @@ def statement(found: ByStratum, noun: str) -> str:
                 "roughness",
                 f"by roughness, which is how much the {noun} varies among the ten nearest observed points",
             ),
+            ("lag", "by how long before or after a value is known there"),
         )
         if kind in kinds
     ]

@@ -19,6 +19,7 @@ _VERSION = re.compile(r"\d+(\.\w+)+")
 
 _UNITS = {
     "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
+    "time_lengthscale_hours": "in time",
     "variance": "{squared}of the field about its mean",
     "noise_variance": "{squared}of one observation; in a reanalysis mostly what varies between the points",
 }

@@ -89,8 +89,9 @@ def check_filter(job: Job, points: Observations, design: Design) -> None:
             raise ConfigurationError(
                 f"[prior] time_kernel carries the state of a whole grid from run to run, and {said}; "
                 'expected a grid without gaps, train = { kind = "all" }, test = { kind = "random", count = '
-                '1000 }, and a map, if any, of kind = "grid", with solver "auto" or "rings". For other jobs '
-                "leave time_kernel out and give persistence."
+                '1000 }, and a map, if any, of kind = "grid", with solver "auto" or "rings". For stations '
+                'and fields with gaps write another mean, such as "constant", and window_hours = 72 into '
+                "[design]; or leave time_kernel out and give persistence."
             )
 
 

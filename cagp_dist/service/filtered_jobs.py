@@ -4,6 +4,7 @@ The state has all points of the grid. Test and calibration points are predicted 
 """
 
 import json
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -13,16 +14,18 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.ring_filter import RingFilter, RingState
+from cagp_dist.gram.ring_gram import many_places
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kernels import KERNELS, Elementary, name_of
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.mapping import GridPlaces, Status
+from cagp_dist.latlon.grid_layout import Views
+from cagp_dist.mapping import GridPlaces, Status, each
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep
 from cagp_dist.mapping.observations import hours_since
 from cagp_dist.prior import Prior
 from cagp_dist.service.carried_state import Carried
 from cagp_dist.service.previous import describe_errors
-from cagp_dist.service.task import PreparedJob, fit_mean
+from cagp_dist.service.task import ChosenPoints, PreparedJob, fit_mean
 from cagp_dist.space_time import SpaceTime
 from cagp_dist.store import schema
 from cagp_dist.store.published_variables import ERRORS_OF
@@ -30,39 +33,38 @@ from cagp_dist.store.published_variables import ERRORS_OF
 SAME = 1e-6  # Relative difference of numbers of the prior up to which the state of the run before goes on
 
 
-def solve_filtered(task: PreparedJob, carried: Carried, prior: Prior, execution: Execution) -> Solution:
-    """Update the state of the run before with today's field, and predict what the job asks for."""
-    began, points, places = perf_counter(), task.points, task.points.grid
+def solve_filtered(
+    task: PreparedJob, carried: Carried, prior: Prior, execution: Execution, days: RingFilter | None = None
+) -> Solution:
+    """Update the state of the run before with today's field, and predict what the job asks for.
+
+    With the filter by which the lengthscale in time was fitted, where its modes are those of the grid.
+    """
+    began, points, places, kernel = perf_counter(), task.points, task.points.grid, prior.kernel
     assert places is not None
+    assert isinstance(kernel, SpaceTime)
     grid, hour, targets = places.grid, 0.0, np.asarray(task.new_inputs)
-    assert isinstance(prior.kernel, Elementary)
-    in_time = _in_time(task, prior, execution)
-    _check_goes_on(carried, grid, prior, in_time)
-    days = RingFilter(
-        grid,
-        SpaceTime(prior.kernel, in_time),
-        noise_variance=prior.noise_number,
-        executor=execution.executor,
-        memory_limit_bytes=execution.memory_limit_bytes,
-    )
+    _check_goes_on(carried, grid, prior)
+    if days is None or days.executor is not execution.executor or not days.rings.grid.same_points(grid):
+        days = _filter_of(grid, kernel, prior, execution)
     field = _fields(places, points.values - prior.mean_at(points.X).T)[0]
     execution.progress(None, "modes of the grid")
     state = days.updated(carried.state, hour, field)
     held = places.positions[np.concatenate([task.design.test, task.calibrating])]
-    at_held = days.held_out(carried.state, hour, field, held)
-    elsewhere = targets[held.size :]
+    new = days.innovation(carried.state, hour, field)
+    at_held, elsewhere = days.held_out(new, held), targets[held.size :]
     at_others = days.at(state, elsewhere) if len(elsewhere) else (np.empty(0), np.empty(0))
     mean, variance = (np.concatenate(parts)[None] for parts in zip(at_held, at_others, strict=True))
     known, left_out = prior.mean_at(targets).T, None
     if task.recalibration.errors == "leave-one-out":
         chosen = places.positions[task.design.train]
-        values, spread = days.left_out(carried.state, hour, field)
+        values, spread = days.left_out(new)
         values = values.flat[chosen] + prior.mean_at(task.inputs)[:, 0]
         left_out = LeftOut(values[None], np.sqrt(np.repeat(spread, grid.n_longitudes)[chosen])[None])
     seconds = perf_counter() - began
     return Solution(
         steps=(
-            SolveStep(0, known, np.sqrt(prior_variance(prior.kernel, targets))[None], 0.0),
+            SolveStep(0, known, np.sqrt(prior_variance(kernel.space, targets))[None], 0.0),
             SolveStep(1, known + mean, np.sqrt(variance), seconds),
         ),
         status=Status.EXACT,
@@ -70,11 +72,20 @@ def solve_filtered(task: PreparedJob, carried: Carried, prior: Prior, execution:
         computational_std=np.zeros(mean.shape),
         left_out=left_out,
         state=state,
-        time_lengthscale_hours=in_time.common_lengthscale,
     )
 
 
-def state_group_of(task: PreparedJob, prior: Prior, state: RingState, hours: float) -> xr.Dataset:
+def seen_elsewhere(chosen: ChosenPoints, held_out: int) -> tuple[int, int]:
+    """Count the views that targets of a filter have of its grid, and targets that are off its points."""
+    places, elsewhere = chosen.points.grid, np.asarray(chosen.new_inputs)[held_out:]
+    assert places is not None
+    if not len(elsewhere):
+        return 0, 0
+    crossed = 0 if many_places(elsewhere, places.grid) is not None else len(elsewhere)
+    return len(Views.of(elsewhere, places.grid).points), crossed
+
+
+def state_group_of(task: PreparedJob, prior: Prior, state: RingState) -> xr.Dataset:
     """Arrange the state of a run for the run after it."""
     places = task.points.grid
     assert places is not None
@@ -88,7 +99,7 @@ def state_group_of(task: PreparedJob, prior: Prior, state: RingState, hours: flo
     ).assign_attrs(
         {
             ERRORS_OF: json.dumps(describe_errors(task.job, task.points.variable), sort_keys=True),
-            "state_of": json.dumps({"kernel": name_of(prior.kernel), "numbers": _numbers(prior, hours)}),
+            "state_of": json.dumps({"kernel": _name(prior), "numbers": _numbers(prior)}),
         }
     )
 
@@ -100,13 +111,19 @@ def _fields(places: GridPlaces, values: Array) -> Array:
     return fields
 
 
-def _in_time(task: PreparedJob, prior: Prior, execution: Execution) -> Elementary:
-    """Kernel in time of a job; a lengthscale that is left out is fitted to the fields of ``fit_times``."""
-    table, points = task.job.prior, task.fit_points
+def fit_in_time(
+    task: PreparedJob, prior: Prior, execution: Execution
+) -> tuple[Prior, float, RingFilter | None]:
+    """Add its kernel in time to a prior that was fitted; a lengthscale is fitted to ``fit_times``.
+
+    With the standard error of that, and the filter whose modes were made for it.
+    """
+    table, points, space = task.job.prior, task.fit_points, prior.kernel
     assert table.time_kernel is not None
+    assert isinstance(space, Elementary)
     family = KERNELS[table.time_kernel]
-    if table.time_lengthscale_hours is not None:
-        return family(table.time_lengthscale_hours)
+    if (given := table.time_lengthscale_hours) is not None:
+        return replace(prior, kernel=SpaceTime(space, family(each(given)[0]))), float("nan"), None
     places = None if points is None else points.grid
     if points is None or places is None or not points.is_whole_grid or points.times.size < 2:
         raise ConfigurationError(
@@ -115,36 +132,50 @@ def _in_time(task: PreparedJob, prior: Prior, execution: Execution) -> Elementar
         )
     mean = fit_mean(table, task.family, points, np.arange(points.latitude_degrees.size))
     hours = hours_since(points.times, points.times.min())
-    assert isinstance(prior.kernel, Elementary)
-    days = RingFilter(
-        places.grid,
-        SpaceTime(prior.kernel, family(1.0)),
+    days = _filter_of(places.grid, SpaceTime(space, family(1.0)), prior, execution)
+    about = points.values - replace(prior, mean=mean).mean_at(points.X).T
+    execution.progress(None, "lengthscale in time")
+    best, error = days.fitted_hours(hours, _fields(places, about))
+    kernel = SpaceTime(space, family(best))
+    return replace(prior, kernel=kernel), error, days.with_time(family(best))
+
+
+def _filter_of(grid: LatLonGrid, kernel: SpaceTime, prior: Prior, execution: Execution) -> RingFilter:
+    """Filter of a grid, whose modes are made where they are used first."""
+    return RingFilter(
+        grid,
+        kernel,
         noise_variance=prior.noise_number,
         executor=execution.executor,
         memory_limit_bytes=execution.memory_limit_bytes,
     )
-    about = points.values - Prior(prior.kernel, 1.0, mean).mean_at(points.X).T
-    execution.progress(None, "lengthscale in time")
-    return family(days.fitted_hours(hours, _fields(places, about)))
 
 
-def _numbers(prior: Prior, hours: float) -> list[float]:
+def _name(prior: Prior) -> str:
+    """Name of the kernel in space."""
+    assert isinstance(prior.kernel, SpaceTime)
+    return name_of(prior.kernel.space)
+
+
+def _numbers(prior: Prior) -> list[float]:
     """Lengthscale, variance, noise, and hours."""
-    return [prior.kernel.parts[0].common_lengthscale, prior.kernel.variance, prior.noise_number, hours]
+    assert isinstance(prior.kernel, SpaceTime)
+    chord, hours = each(prior.kernel.lengthscale)
+    return [chord, prior.kernel.variance, prior.noise_number, hours]
 
 
-def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior, in_time: Elementary) -> None:
+def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior) -> None:
     """Raise `ConfigurationError` unless the run before had the same grid and prior."""
     if carried.state is None:
         return
     said, differs = json.loads(carried.prior), ""
-    numbers = _numbers(prior, in_time.common_lengthscale)
+    numbers = _numbers(prior)
     if carried.axes != tuple(
         tuple(axis.tolist()) for axis in (grid.latitude_degrees, grid.longitude_degrees)
     ):
         differs = "is of another grid"
-    elif said["kernel"] != name_of(prior.kernel) or not _close(said["numbers"], numbers):
-        differs = f"has the prior {carried.prior}, and this one {name_of(prior.kernel)} {numbers}"
+    elif said["kernel"] != _name(prior) or not _close(said["numbers"], numbers):
+        differs = f"has the prior {carried.prior}, and this one {_name(prior)} {numbers}"
     if differs:
         raise ConfigurationError(
             f'[prior] mean = "previous": the state of the run before, {carried.run}, {differs}, and an exact '

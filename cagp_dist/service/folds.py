@@ -12,6 +12,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import unit_sphere
+from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.mapping import Neighbours, Status
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
 from cagp_dist.prior import Prior
@@ -80,7 +81,12 @@ def without_test(task: PreparedJob) -> PreparedJob:
 
 
 def solve_task(
-    task: PreparedJob, prior: Prior, execution: Execution, *, fold_priors: Sequence[Prior] = ()
+    task: PreparedJob,
+    prior: Prior,
+    execution: Execution,
+    *,
+    fold_priors: Sequence[Prior] = (),
+    days: RingFilter | None = None,
 ) -> JobSolution:
     """Predict test points, cells and places of a job; with folds, each test point from the other folds."""
     folds, test, total = task.design.count_folds, task.design.test.size, len(task.new_inputs)
@@ -102,7 +108,9 @@ def solve_task(
         if done:  # a plan that is much like the first one is not said
             own = replace(own, on_plan=lambda plan: None)
         part = part_of(task, number) if number < folds else everywhere
-        found[number] = solve_part(part, fold_priors[number] if number < len(fold_priors) else prior, own)
+        found[number] = solve_part(
+            part, fold_priors[number] if number < len(fold_priors) else prior, own, days
+        )
     solutions = [found[number] for number in range(len(names))]
     together = solutions[0] if len(names) == 1 else _together(task, solutions, columns, total)
     if task.recalibration.errors == "leave-one-out" and task.carried is None:
@@ -117,12 +125,14 @@ def solve_task(
     return JobSolution(**vars(replace(together, test_nugget=nuggets[task.design.folds])))
 
 
-def solve_part(task: PreparedJob, prior: Prior, execution: Execution) -> Solution:
+def solve_part(
+    task: PreparedJob, prior: Prior, execution: Execution, days: RingFilter | None = None
+) -> Solution:
     """Solve a job without folds; errors of the run before go through the same solve, and are counted."""
     if task.seen is not None:
         return solve_all_times(task, prior, execution)
     if task.carried is not None:
-        return solve_filtered(task, task.carried, prior, execution)
+        return solve_filtered(task, task.carried, prior, execution, days)
     found = solve(
         task.conditioned(prior),
         *task.observations_of(_columns(task, prior)),

@@ -208,7 +208,7 @@ def _with_window(job: Job, *, report: Report, offline: bool = False) -> Job:
     before = there - wanted[np.maximum(np.searchsorted(wanted, there, side="right") - 1, 0)]
     none = np.timedelta64(0, "us")
     near = (after >= none) & (after <= reach)
-    if not job.design.causal:
+    if job.design.lead is None:
         near |= (before >= none) & (before <= reach)
     return with_listed_times(job, np.union1d(wanted, there[near]))
 

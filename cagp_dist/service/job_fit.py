@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from statistics import NormalDist
 from typing import TypeVar
 
 import numpy as np
@@ -11,11 +12,11 @@ import numpy as np
 from cagp_dist.arrays import Indices
 from cagp_dist.errors import DataError, FitError
 from cagp_dist.geometry import coinciding
+from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.mapping import (
     NAMES,
     FitProgress,
     FitResult,
-    Numbering,
     Observations,
     each,
     noise_is_negligible,
@@ -27,6 +28,7 @@ from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
+from cagp_dist.service.filtered_jobs import fit_in_time
 from cagp_dist.service.jobfile.prior_table import FitTo, PriorTable
 from cagp_dist.service.jobs_in_time import fit_all_times, kernel_keys
 from cagp_dist.service.task import PreparedJob, fit_mean
@@ -36,6 +38,7 @@ T = TypeVar("T")
 
 HOURS = "time_lengthscale_hours"
 LEVEL = 0.95  # Of the intervals that are shown of the numbers
+Z_OF_LEVEL = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +55,9 @@ class FittedPrior:
     times: int = 1  # times whose fields share the three numbers
     # how many independent fields they are worth (`cagp_dist.likelihood.replicates`)
     effective_times: float = 1.0
-    hours: float | None = None  # lengthscale in time of whole grids that go on from run to run
+    # standard error of the lengthscale in time of whole grids that go on; NaN where that is given
+    hours_error: float | None = None
+    days: RingFilter | None = None  # by which that was fitted
 
     @property
     def ok(self) -> bool:
@@ -66,14 +71,21 @@ class FittedPrior:
 
     def estimates(self) -> list[tuple[str, float, float]]:
         """Name, value and standard error of each number, in the order of the job file."""
-        kernel, errors = self.prior.kernel, self.result.standard_errors
-        spread = (*each(errors.lengthscale), *each(errors.variance), errors.noise_variance)
-        names = Numbering(len(kernel.parts), kernel.coordinates).names
-        return list(zip(names, prior_numbers(self.prior), spread, strict=True))
+        parts, errors = len(self.prior.kernel.parts), self.result.standard_errors
+        hours = () if self.hours_error is None else (self.hours_error,)
+        spread = (*each(errors.lengthscale), *hours, *each(errors.variance), errors.noise_variance)
+        own = (NAMES[0],) if self.prior.kernel.coordinates is None else (NAMES[0], HOURS)
+        of_parts = [f"_{part}" for part in range(1, parts + 1)] if parts > 1 else [""]
+        names = [f"{name}{part}" for group in (own, (NAMES[1],)) for part in of_parts for name in group]
+        return list(zip([*names, NAMES[2]], prior_numbers(self.prior), spread, strict=True))
 
     def intervals(self) -> list[tuple[float, float]]:
         """Central 95 % interval of each number, symmetric on the log scale, in the order of `estimates`."""
         *others, (low, high) = self.result.intervals(LEVEL).values()
+        if (error := self.hours_error) is not None:
+            hours = prior_numbers(self.prior)[1]
+            reach = np.exp(Z_OF_LEVEL * error / hours)
+            others.insert(1, (hours / reach, hours * reach))
         known = self.result.prior.noise_number - self.prior.noise_number
         return [*others, (max(low - known, 0.0), high - known) if isfinite(low) else (low, high)]
 
@@ -137,6 +149,11 @@ def prior_numbers(prior: Prior) -> list[float]:
     return [*lengthscales, *(part.variance for part in parts), prior.noise_number]
 
 
+def numbers_by_name(prior: Prior) -> "dict[str, float | list[float]]":
+    """All numbers of a prior under the keys of the job file."""
+    return by_name(prior_numbers(prior), in_time=prior.kernel.coordinates is not None)
+
+
 def by_name(numbers: Sequence[T], *, in_time: bool = False) -> dict[str, T | list[T]]:
     """All numbers of a prior under the keys of the job file: of a sum, lists with one for each part."""
     own = 2 if in_time else 1  # lengthscales of a part, of which the second is in time
@@ -185,6 +202,9 @@ def fit_prior(
     noise = np.full(sites.chosen.size, result.prior.noise_number)
     noise += (known[sites.chosen] if known.ndim else known) - least
     worth = effective_times(prior.kernel, noise, sites, points, own)
+    hours_error, days = None, None
+    if task.job.prior.is_filtered:
+        prior, hours_error, days = fit_in_time(task, prior, execution)
     return FittedPrior(
         prior=prior,
         result=result,
@@ -194,6 +214,8 @@ def fit_prior(
         times=sites.times.size,
         effective_times=worth,
         units=points.variable.units,
+        hours_error=hours_error,
+        days=days,
     )
 
 
@@ -304,14 +326,6 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         mean.append(f"mean_estimate = {_quoted(table.mean_estimate)}")
     if table.persistence is not None:
         mean.append(f"persistence = {table.persistence:g}")
-    if table.is_filtered:
-        mean.append(f"time_kernel = {_quoted(str(table.time_kernel))}")
-        hours = fitted.hours if table.time_lengthscale_hours is None else table.time_lengthscale_hours
-        mean.append(
-            f"time_lengthscale_hours = {hours:g}"
-            if hours is not None
-            else "# time_lengthscale_hours is not fitted where these numbers are given: give it, too"
-        )
     if table.covariates:
         mean.append(f"covariates = [{', '.join(map(_quoted, table.covariates))}]")
         if (marks := table.covariates_missing) is not None:

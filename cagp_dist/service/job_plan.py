@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.grid_plans import plan_filtered_grid
 from cagp_dist.budget.network import Network
 from cagp_dist.budget.scaling import Crew, on_crew, scaling_lines
 from cagp_dist.calibration.recalibration.methods import SHARP
@@ -22,7 +23,9 @@ from cagp_dist.mapping.solve_plans import (
     plan_of_samples,
     solver_of_scattered,
 )
+from cagp_dist.service.carried_state import check_filter
 from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
+from cagp_dist.service.filtered_jobs import seen_elsewhere
 from cagp_dist.service.ingest import peek, resolved
 from cagp_dist.service.job_fit import at_fit_times, fit_sites, fitted_to
 from cagp_dist.service.job_size import Size
@@ -132,6 +135,8 @@ def plan_job(
     job = resolved(job, report=lambda text: None, offline=True)
     seen = _seen(job)
     size = _size(job, seen)
+    if job.prior.is_filtered and seen is not None:
+        check_filter(job, seen.points, seen.design)
     if job.prior.is_previous:
         check_one_time(size.times)
     solver = _unseen_solver(job.solver, size.observed) if seen is None else seen.solver
@@ -146,6 +151,8 @@ def plan_job(
         found = replace(found, fit=_fit_of_all_times(size, seen, workers=found.plan.workers))
     elif job.prior.numbers is None:
         fit = f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
+        if job.prior.is_filtered and job.prior.time_lengthscale_hours is None:
+            fit += "; then the lengthscale in time, by the modes of the grid, which serve the day too"
         found = replace(found, fit=fit)
     on_plan(found)
     check_disk(job.root, need, there=_own_checkpoints(job))
@@ -267,6 +274,11 @@ def _plan_solve(
 ) -> JobPlan:
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
     demands = _demands(job, size, solver, seen, workforce)
+    if job.prior.is_filtered and seen is not None and (grid := demands[0].grid) is not None:
+        held_out = size.tested + size.calibrated
+        views, crossed = seen_elsewhere(seen, held_out)
+        day = plan_filtered_grid(demands[0], grid, held_out=held_out, views=views, crossed=crossed)
+        return JobPlan(size=replace(size, left_out=False), plan=day)  # these errors come with the day
     planned = partial(plan_of_patterns, solver, coefficients=job.prior.coefficients)
     fold = _plan_fold(job.prior.coefficients, size, solver, demands)
     sampled = None

@@ -28,6 +28,7 @@ from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import hours_since
 from cagp_dist.means import BasisMean, MeanFamily
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.service.jobfile.design_table import DesignTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.task import TIME_KERNELS, PreparedJob
 from cagp_dist.space_time import SpaceTime
@@ -77,7 +78,8 @@ def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> So
     targets = MapPoints(averaged(wanted, places), cells=cells).at_hours(hours)
     _check_informed(task, learned.mean)
     settings: Any = {
-        "causal": design.causal,
+        "causal": design.lead is not None,
+        "lead_hours": design.lead or 0.0,
         "window_hours": design.window_hours,
         "solver": task.job.solver.build() or "auto",
         "resources": execution,
@@ -100,7 +102,7 @@ def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> So
             SolveStep(1, found.mean.reshape(shape), found.std.reshape(shape), perf_counter() - began),
         ),
         status=found.status,
-        plan=(*_plan_lines(observed, found, count, design.window_hours, causal=design.causal),),
+        plan=(*_plan_lines(observed, found, count, design),),
         computational_std=None if own is None else np.sqrt(np.maximum(own, 0.0)).reshape(shape),
     )
 
@@ -142,7 +144,7 @@ def _check_informed(task: PreparedJob, mean: MeanLike) -> None:
         time = shown_time(task.points.times[counts.argmin()])
         raise DataError(
             f"no observed point has a value that {time} may see, by "
-            "[design] window_hours and causal; leave this time out, or give a longer window."
+            "[design] window_hours, causal and lead_hours; leave this time out, or give a longer window."
         )
 
 
@@ -159,15 +161,14 @@ def _before(learned: FittedModel, observed: Observations, targets: MapPoints) ->
     return averaged(targets.wanted, fitted.mean_at(target_points(targets.wanted)))
 
 
-def _plan_lines(
-    observed: Observations, found: Prediction, count: int, window_hours: float | None, *, causal: bool
-) -> list[str]:
+def _plan_lines(observed: Observations, found: Prediction, count: int, design: DesignTable) -> list[str]:
     """Say what was done."""
-    times = np.unique(observed.X[:, -1]).size
-    seen = "all of them" if window_hours is None else f"those within {window_hours:g} hours"
-    upto = ", none later than itself" if causal else ""
+    times, window = np.unique(observed.X[:, -1]).size, design.window_hours
+    seen = "all of them" if window is None else f"those within {window:g} hours"
+    if design.lead is not None:
+        seen += f" that end {design.lead:g} hours before it" if design.lead else ", none later than itself"
     return [
         *found.plans[0].lines(),
         f"{counted(observed.count, 'value')} at {counted(times, 'time')} are points in space and time; a "
-        f"target sees {seen}{upto}: {counted(count, 'solve')}",
+        f"target sees {seen}: {counted(count, 'solve')}",
     ]

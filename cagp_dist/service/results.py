@@ -11,7 +11,13 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
-from cagp_dist.calibration.verification.strata import Strata, roughness_of, strata_of
+from cagp_dist.calibration.verification.strata import (
+    ROUGHNESS_POINTS,
+    Strata,
+    by_lag,
+    roughness_of,
+    strata_of,
+)
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.mapping import Observations, solver_name
 from cagp_dist.mapping.field_solves import SampledMap, SolveStep
@@ -20,10 +26,9 @@ from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.folds import FEW_PLACES
-from cagp_dist.service.job_fit import HOURS, FittedPrior, by_name, prior_numbers
+from cagp_dist.service.job_fit import FittedPrior, numbers_by_name
 from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
-from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobs_in_time import kernel_keys
 from cagp_dist.service.laws import JobDistributions, known_errors, learnt, predictive_std, unchanged
 from cagp_dist.service.map_cells import MapCells
@@ -57,8 +62,8 @@ def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[st
     groups = {**_of_test_points(found), "observations": observed}
     if task.design.cells is not None:
         groups |= _of_maps(found, task.design.cells)
-    if solution.state is not None and solution.time_lengthscale_hours is not None:
-        groups[STATE] = state_group_of(task, prior, solution.state, solution.time_lengthscale_hours)
+    if solution.state is not None:
+        groups[STATE] = state_group_of(task, prior, solution.state)
     if task.wanted is not None:
         groups["targets"] = _of_places(found, task.wanted)
     if task.design.regions:
@@ -175,14 +180,32 @@ def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
 
 
 def strata_of_test(task: PreparedJob) -> list[Strata]:
-    """Divide the test points of a job by latitude, surface and roughness of what was observed near them."""
+    """Divide test points of a job by latitude, surface, and roughness and hours of what is known near by."""
     points, test = task.points, task.design.test
-    return strata_of(
+    found = strata_of(
         points.latitude_degrees[test],
         points.longitude_degrees[test],
         roughness=roughness_of_test(points.values, task.points.X, task.design),
         units=points.variable.units,
     )
+    if task.seen is None:
+        return found
+    lags = task.seen.lags(points.times, _observed_near(task.points.X, task.design))
+    return [*found, by_lag(lags)]
+
+
+def _observed_near(X: Array, design: Design) -> Indices:
+    """Observed points nearest to each test point (q, r); of folds those of the others alone."""
+    from scipy.spatial import cKDTree
+
+    near = np.empty((design.test.size, min(ROUGHNESS_POINTS, design.train.size)), dtype=np.intp)
+    for fold in range(max(design.count_folds, 1)):
+        mine = np.full(design.test.size, True) if design.folds is None else design.folds == fold
+        others = design.train if design.folds is None else design.test[~mine]
+        count = min(near.shape[1], others.size)
+        found: Indices = np.asarray(cKDTree(X[others]).query(X[design.test[mine]], k=range(1, count + 1))[1])
+        near[mine] = others[found[:, np.minimum(np.arange(near.shape[1]), count - 1)]]
+    return near
 
 
 def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
@@ -414,8 +437,7 @@ def attributes_of(
             **kernel_keys(prior.kernel),
             "mean": job.prior.mean,
             **estimate,
-            **by_name(prior_numbers(prior), in_time=job.prior.in_time),
-            **_filtered(job.prior, solution),
+            **numbers_by_name(prior),
         },
         **({} if task.previous is None else {"previous": task.previous.attributes()}),
         **({} if task.carried is None else {"previous": task.carried.attributes()}),
@@ -480,13 +502,6 @@ def _sharp(solution: JobSolution) -> dict[str, object]:
             "lengthscale_factors": np.exp(-fitted.stretches[:, 0]).tolist(),
         }
     }
-
-
-def _filtered(table: PriorTable, solution: JobSolution) -> dict[str, object]:
-    """Give the kernel in time with which a run went on from that before it, where it did."""
-    if not table.is_filtered:
-        return {}
-    return {"time_kernel": table.time_kernel, HOURS: solution.time_lengthscale_hours}
 
 
 def _cross_validation(task: PreparedJob) -> dict[str, object]:

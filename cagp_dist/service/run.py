@@ -342,7 +342,8 @@ def _solve(
         weights=KeptWeights(weights_folder(root)) if job.output.keep_weights else None,
     )
     with _compilation_noted(stage):
-        solution = solve_task(task, numbers.prior, execution, fold_priors=numbers.of_folds)
+        days = None if numbers.fitted is None else numbers.fitted.days
+        solution = solve_task(task, numbers.prior, execution, fold_priors=numbers.of_folds, days=days)
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"

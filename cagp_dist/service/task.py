@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist import tiling
-from cagp_dist.arrays import Array, Indices, Times
+from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.era5.canonical import observation_points
@@ -94,21 +94,37 @@ class SeenTimes:
 
     points: Observations
     window_hours: float | None  # how far from a time its observations may lie
-    causal: bool  # whether none may be later
+    lead_hours: float | None  # how long before it they end; None: later ones inform it, too
 
     @property
     def apart(self) -> bool:
         """Whether each time of a job has a solve of its own, as it sees others than the next."""
-        return self.causal or self.window_hours is not None
+        return self.lead_hours is not None or self.window_hours is not None
 
     def counts(self, times: Times, train: Indices) -> Indices:
         """Values at some points that each of some times (T,) sees, shape (T,)."""
-        since = hours_since(self.points.times, times[0])
-        before = hours_since(times, times[0])[:, None] - since
+        before = self._hours_before(times, self.points.times)
+        return np.asarray(self._sees(before) @ self.points.present[:, train].sum(axis=1))
+
+    def lags(self, times: Times, near: Indices) -> Array:
+        """Hours (T, q) from times to the nearest one that they see with a value at one of places (q, r)."""
+        heard: Mask = np.asarray(self.points.present[:, near].any(axis=2))
+        found = np.full((times.size, len(near)), np.nan)
+        for place, there in enumerate(heard.T):
+            before = self._hours_before(times, self.points.times[there])
+            lag = np.where(self._sees(before), np.abs(before), np.inf).min(axis=1, initial=np.inf)
+            found[:, place] = np.where(np.isinf(lag), np.nan, lag)
+        return found
+
+    def _sees(self, before: Array) -> Mask:
+        """Whether a time sees values so many hours before it."""
         sees = np.abs(before) <= (np.inf if self.window_hours is None else self.window_hours + SAME_HOUR)
-        if self.causal:
-            sees &= before >= 0.0
-        return np.asarray(sees @ self.points.present[:, train].sum(axis=1))
+        return sees if self.lead_hours is None else sees & (before >= self.lead_hours - SAME_HOUR)
+
+    @staticmethod
+    def _hours_before(times: Times, others: Times) -> Array:
+        """Hours (T, T') that others come before times."""
+        return hours_since(times, times[0])[:, None] - hours_since(others, times[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -372,9 +388,8 @@ def _kernel_of(table: PriorTable, numbers: PriorNumbers) -> Kernel:
     """Build the kernel of numbers that are given."""
     families, lengthscales = families_of(table.kernel), each(numbers.lengthscale)
     variances = each(numbers.variance)
-    if not table.in_time:
+    if table.time_kernel is None:
         return Model(families).kernel(lengthscales, variances)
-    assert table.time_kernel is not None
     assert table.time_lengthscale_hours is not None
     in_time = TIME_KERNELS[table.time_kernel]
     own = zip(families, lengthscales, each(table.time_lengthscale_hours), variances, strict=True)
@@ -487,7 +502,12 @@ def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
     points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
     named = Rings() if job.prior.is_filtered else named
-    seen = SeenTimes(points, job.design.window_hours, job.design.causal) if job.prior.in_time else None
+    seen = SeenTimes(points, job.design.window_hours, job.design.lead) if job.prior.in_time else None
+    if seen is not None and points.times.size == 1 and seen.window_hours is None:
+        raise ConfigurationError(
+            "[prior] time_kernel lets times inform each other, and the job has one. Write window_hours = 48 "
+            "into [design] to take what the source has around it, give more times, or leave time_kernel out."
+        )
     points = points if seen is None else _at_times(job, points)
     wanted, map_table = wanted_places(job.design.targets), job.design.map
 

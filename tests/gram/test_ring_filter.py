@@ -76,7 +76,7 @@ def test_a_value_is_predicted_from_all_others_of_its_hour_and_the_hours_before(g
     """Against dense solves without it, with a pole as one place."""
     found, prior, fields = days(grid, IN_TIME[1])
     state = found.updated(found.updated(None, HOURS[0], fields[0]), HOURS[1], fields[1])
-    mean, variance = found.left_out(state, HOURS[2], fields[2])
+    mean, variance = found.left_out(found.innovation(state, HOURS[2], fields[2]))
     index, Q = np.arange(grid.size), grid.n_longitudes
     pole = np.abs(np.repeat(grid.latitude_degrees, Q)) == 90.0
     places = np.flatnonzero(~pole | (index % Q == 0))
@@ -101,7 +101,7 @@ def test_the_lengthscale_in_time_is_that_of_largest_likelihood(in_time):
     found, prior, fields = days(MIRRORED, in_time)
     fields += 3.0 * np.sin(HOURS / 60.0)[:, None, None] * fields[0]
     order = np.array([2, 0, 3, 1, 4])
-    best = found.fitted_hours(HOURS[order], fields[order])
+    best, error = found.fitted_hours(HOURS[order], fields[order])
     noise, flat = np.asarray(prior.noise_variance).ravel(), fields.reshape(HOURS.size, -1)
     likelihoods = [
         cagp.log_likelihood_over_times(
@@ -112,6 +112,12 @@ def test_the_lengthscale_in_time_is_that_of_largest_likelihood(in_time):
         for factor in (0.95, 1.0, 1.05)
     ]
     assert likelihoods[1] > max(likelihoods[0], likelihoods[2])
+    step = np.log(1.05)
+    curvature = (2.0 * likelihoods[1] - likelihoods[0] - likelihoods[2]) / step**2
+    assert error == pytest.approx(best / np.sqrt(curvature), rel=0.05)
+    going_on, anew = found.with_time(type(in_time)(best)), days(MIRRORED, type(in_time)(best))[0]
+    states = [each.updated(each.updated(None, 0.0, fields[0]), 24.0, fields[1]) for each in (going_on, anew)]
+    np.testing.assert_array_equal(states[0].weights, states[1].weights)
 
 
 def test_fields_that_never_change_do_not_tell_a_lengthscale_in_time():

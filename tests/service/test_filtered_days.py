@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tomllib
 
 import numpy as np
 import pytest
@@ -10,10 +11,14 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.daily import daily
-from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.run import run
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.job_fit import prior_table
+from cagp_dist.service.job_plan import plan_job
+from cagp_dist.service.jobfile.config import changed, parse_job
+from cagp_dist.service.jobfile.design_table import StridePoints
+from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.verification import solve_again
-from cagp_dist.store.publish import current_run
+from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
@@ -144,11 +149,32 @@ def test_numbers_that_are_left_out_are_fitted_to_fixed_times_and_go_on(tmp_path)
     assert [day.failed for day in found] == [None, None]
     attributes = read_group(current_run(tmp_path / "out")).attrs
     assert json.loads(attributes["previous"])["hours"] == 24.0
-    assert json.loads(attributes["prior"])["time_lengthscale_hours"] == pytest.approx(228.0, rel=0.6)
+    told, one = json.loads(attributes["prior"]), {**latest, "times": ["2020-01-14"]}
+    fitted = fit_job(the_job(tmp_path, observations=one, prior=prior))
+    assert told["time_lengthscale_hours"] == pytest.approx(228.0, rel=0.6)
+    assert [name for name, _, _ in fitted.estimates()][1] == "time_lengthscale_hours"
+    assert 0.0 < fitted.estimates()[1][2] < 0.5 * told["time_lengthscale_hours"]
+    pasted = tomllib.loads(prior_table(the_job(tmp_path, prior=prior).prior, fitted))["prior"]
+    assert pasted["time_lengthscale_hours"] == pytest.approx(told["time_lengthscale_hours"], rel=1e-5)
+    assert the_job(tmp_path, prior=pasted).prior.numbers is not None
     assert solve_again(current_run(tmp_path / "out"), points=3) < 1e-6
 
 
 FITTED = {"kernel": "matern32", "mean": "previous", "time_kernel": "matern12"}
+
+
+def test_a_plan_is_that_of_a_day_and_refuses_what_the_run_would(tmp_path):
+    write_source(tmp_path, fields(1), np.array(["2020-01-01"], "datetime64[ns]"), [0])
+    job = the_job(
+        tmp_path, observations={"source": f"zarr:{tmp_path / 'field.zarr'}", "times": ["2020-01-01"]}
+    )
+    with output_lock(tmp_path / "out"):
+        ingest(job, report=lambda text: None)
+    found = plan_job(job)
+    assert found.plan.method == "a day of a filter on the grid"
+    assert (found.plan.n, found.plan.q, found.plan.fields) == (26 - 5, 5 + found.size.mapped, 1)
+    with pytest.raises(ConfigurationError, match="train is not"):
+        plan_job(changed(job, "design", train=StridePoints(kind="stride", step=2, offset=0)))
 
 
 def test_another_prior_or_design_does_not_go_on(tmp_path):

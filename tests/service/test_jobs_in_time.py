@@ -231,8 +231,38 @@ def test_what_does_not_go_with_a_kernel_in_time_is_refused(tmp_path, tables, sai
         the_job(tmp_path, station_table(), **tables)
 
 
-def test_one_time_is_no_fit_in_time(tmp_path):
+def test_one_time_is_no_fit_in_time_and_asks_for_a_window(tmp_path):
     table = station_table()
-    job = the_job(tmp_path, table[table.time == TIMES[0]], prior={"time_kernel": "metric"})
+    alone, design = table[table.time == TIMES[0]], {"train": {"kind": "all"}, "test": random_points(4)}
+    with pytest.raises(ConfigurationError, match="Write window_hours = 48"):
+        run(the_job(tmp_path, alone))
+    job = the_job(tmp_path, alone, prior={"time_kernel": "metric"}, design={**design, "window_hours": 24.0})
     with pytest.raises(DataError, match="expected two or more"):
         run(job)
+    assert run(the_job(tmp_path, alone, design={**design, "window_hours": 24.0})).status.ok
+    with pytest.raises(ConfigurationError, match="no observation is seen"):
+        the_job(tmp_path, alone, design={**design, "window_hours": 24.0, "lead_hours": 30.0})
+
+
+def test_a_forecast_is_scored_by_its_lead(tmp_path):
+    """What ended so long before, against `krige` of it; scores are those of this lag."""
+    table = station_table(lost=0.0, stations=40)
+    design = {
+        "train": {"kind": "all"},
+        "test": random_points(12, seed=1),
+        "map": map_grid(6.0),
+        "lead_hours": 24.0,
+    }
+    with pytest.raises(DataError, match="no observed point has a value that 2024-07-01T00:00 may see"):
+        run(the_job(tmp_path, table, design=design))
+    times = [str(time) for time in TIMES[3:]]
+    source = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "height", "times": times}
+    path = run(the_job(tmp_path, table, design={**design, "window_hours": 36.0}, observations=source)).path
+    rows, last = observed_by(path, table), TIMES[-1]
+    rows = rows[(rows.time <= last - pd.Timedelta("24h")) & (rows.time >= last - pd.Timedelta("36h"))]
+    found = cagp.krige(rows, to=targets_of(path), at=[last], **GIVEN)
+    np.testing.assert_allclose(published(path, "std")[-1], found["std"].values[0], rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(published(path, "mean")[-1], found["mean"].values[0], rtol=0.0, atol=1e-10)
+    strata = read_group(path, "calibration")
+    lags = strata.stratum.values[strata.stratum_kind.values == "lag"].tolist()
+    assert lags == ["6 to 24 hours"]

@@ -1,8 +1,8 @@
 """Where error bars hold: test points in strata, and the coverage of each with what chance explains.
 
-Observations are divided by what was known before they were seen: latitude, surface, and how rough the
-observed field is near by. Standard errors come from compact cells of the stratum's own points, as in
-`verdict`.
+Observations are divided by what was known before they were seen: latitude, surface, how rough the observed
+field is near by and, where times inform each other, how long before or after it was observed there. Standard
+errors come from compact cells of the stratum's own points, as in `verdict`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,6 +32,14 @@ RELIABILITY_LEVELS = (*(round(0.05 * step, 2) for step in range(1, 20)), 0.99)
 CHANCE = 1.96  # Standard errors to each side that hold 95 of 100 shares by chance
 _MOST_BANDS = 6
 _BAND_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
+LAGS = {
+    "same time": "one of the {near} nearest observed places has a value at the time itself",
+    "within 6 hours": "one of the {near} nearest observed places has a value within 6 hours, none at it",
+    "6 to 24 hours": "none of the {near} nearest observed places has a value within 6 hours",
+    "1 to 3 days": "none of the {near} nearest observed places has a value within a day",
+    "beyond 3 days": "none of the {near} nearest observed places has a value within 3 days",
+}
+_LAG_HOURS = (1e-6, 6.0, 24.0, 72.0)
 _FIFTHS = ("smoothest fifth", "second fifth", "middle fifth", "fourth fifth", "roughest fifth")
 _NEIGHBOURS_AT_ONCE = 2**22
 
@@ -43,7 +51,7 @@ class Strata:
     Attributes
     ----------
     kind : str
-        ``"all"``, ``"latitude"``, ``"surface"`` or ``"roughness"``.
+        ``"all"``, ``"latitude"``, ``"surface"``, ``"roughness"`` or ``"lag"``.
     names, definitions : tuple of str
         Of the strata.
     member : array of int, shape (q,) or (T, q)
@@ -159,6 +167,15 @@ def by_roughness(roughness: ArrayLike, *, units: str = "") -> Strata:
         for low, high in pairwise(edges)
     )
     return Strata("roughness", _FIFTHS, definitions, member)
+
+
+def by_lag(hours: ArrayLike) -> Strata:
+    """Divide by hours (T, q) to the nearest value near by; NaN, where there is none, is in no stratum."""
+    lag = np.asarray(hours, dtype=np.float64)
+    member = np.where(np.isnan(lag), -1, np.searchsorted(_LAG_HOURS, lag))
+    return Strata(
+        "lag", tuple(LAGS), tuple(said.format(near=ROUGHNESS_POINTS) for said in LAGS.values()), member
+    )
 
 
 def roughness_of(values: ArrayLike, X: ArrayLike, targets: ArrayLike) -> Array:

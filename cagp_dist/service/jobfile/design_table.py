@@ -156,6 +156,25 @@ class DesignTable(JobTable):
         False, "of a [prior] time_kernel, true: no observation informs times before its own; or false", True
     )
 
+    lead_hours: float | None = key(
+        None,
+        "of a [prior] time_kernel, a positive number of hours: observations end so long before a time that "
+        "they inform, as those of a forecast do",
+        24.0,
+        gt=0.0,
+        le=1e6,
+    )
+
+    @model_validator(mode="after")
+    def _something_is_seen(self) -> Self:
+        window, lead = self.window_hours, self.lead_hours
+        if window is not None and lead is not None and lead > window:
+            raise ValueError(
+                f"lead_hours = {lead:g} is more than window_hours = {window:g}, so that no observation is "
+                "seen; give a longer window, or leave it out"
+            )
+        return self
+
     @model_validator(mode="after")
     def _folds_have_errors_of_their_own(self) -> Self:
         if self.calibration is not None and isinstance(self.test, FoldPoints):
@@ -164,6 +183,11 @@ class DesignTable(JobTable):
                 'calibrate with; leave it out, or hold points out: test = { kind = "random", count = 1000 }'
             )
         return self
+
+    @property
+    def lead(self) -> float | None:
+        """Hours before a time at which what informs it ends; None where later observations do, too."""
+        return 0.0 if self.lead_hours is None and self.causal else self.lead_hours
 
     @property
     def region_means(self) -> LinearFunctionals | None:

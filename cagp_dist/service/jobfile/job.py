@@ -206,7 +206,9 @@ class Job(JobTable):
         discriminator="name",
     )
     recalibration: RecalibrationTable = key(RecalibrationTable(), "the keys method, levels, split")
-    cluster: ClusterTable = key(ClusterTable(), "the keys scheduler, workers, threads, memory_limit, insecure")
+    cluster: ClusterTable = key(
+        ClusterTable(), "the keys scheduler, workers, threads, memory_limit, insecure"
+    )
     runtime: RuntimeTable = key(
         RuntimeTable(),
         "the keys attempts, silence_seconds, idle_seconds, stall_seconds, rejoin_seconds, "
@@ -356,7 +358,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
         *("noise_std", "columns", "where", "gaps"),
     ),
     ColumnsTable: ("name",),
-    DesignTable: ("calibration", "targets", "window_hours", "causal"),
+    DesignTable: ("calibration", "targets", "window_hours", "causal", "lead_hours"),
     MapGrid: ("std_resolution_degrees", "std_samples", "mask"),
     PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates", *TIMED),
 }
@@ -364,7 +366,7 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
 
 def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, str]]:
     """Yield what of a design does not go with how its times inform each other."""
-    given = [name for name in ("window_hours", "causal") if getattr(design, name)]
+    given = [name for name in ("window_hours", "causal", "lead_hours") if getattr(design, name)]
     keys, table = " and ".join(given), design.map
     yield (
         bool(given) and prior.is_previous,
