@@ -102,7 +102,7 @@ register_codec(NAME, BoundedCodec)
 
 def unpacked_chunk(codec: Codec, data: Any, limit_bytes: int) -> Any:
     """Decode a chunk; `StoreError` where it has more bytes than it should."""
-    most = limit_bytes + limit_bytes // 8 + _SLACK_BYTES
+    most = with_slack(limit_bytes)
     plain = numcodecs.compat.ensure_bytes(data)
     match codec.codec_id:
         case "blosc" | "lz4" | "zstd":
@@ -129,6 +129,11 @@ def unpacked_chunk(codec: Codec, data: Any, limit_bytes: int) -> Any:
             "fetch it again from whom you trust."
         )
     return found
+
+
+def with_slack(size_bytes: int) -> int:
+    """Bytes that so many of an array have at most where they are packed badly, or have checksums."""
+    return size_bytes + size_bytes // 8 + _SLACK_BYTES
 
 
 def bounded(node: dict[str, Any]) -> None:

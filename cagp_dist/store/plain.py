@@ -22,7 +22,7 @@ from zarr.storage import FsspecStore, LocalStore
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import web
-from cagp_dist.store.bounded_codecs import COMPRESSORS, MOST_CHUNK_BYTES, bounded, item_bytes
+from cagp_dist.store.bounded_codecs import COMPRESSORS, MOST_CHUNK_BYTES, bounded, item_bytes, with_slack
 from cagp_dist.text import bytes_text, without_secrets
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class PlainStore(Store):
         self._inner = inner
         self._text = text
         self._checked: dict[str, Buffer | None] = {}
-        self._most_bytes = MOST_CHUNK_BYTES + MOST_METADATA_BYTES
+        self._sizes: dict[str, int] = {}
 
     def __eq__(self, value: object) -> bool:
         return isinstance(value, PlainStore) and value._inner == self._inner
@@ -76,16 +76,20 @@ class PlainStore(Store):
         self, key: str, prototype: "BufferPrototype", byte_range: "ByteRequest | None" = None
     ) -> "Buffer | None":
         if key.rpartition("/")[2] not in _METADATA:
-            return await self._read(key, prototype, byte_range, self._most_bytes)
+            return await self._read(key, prototype, byte_range, self._most_bytes(key))
         if key not in self._checked:
             found = await self._read(key, prototype, None, MOST_METADATA_BYTES)
             if found is not None:
-                content = check_metadata(key, found.to_bytes(), text=self._text)
-                if b'"sharding_indexed"' in content:
-                    self._most_bytes = MOST_SHARD_BYTES
+                content, sizes = check_metadata(key, found.to_bytes(), text=self._text)
+                self._sizes |= {at: max(size, self._sizes.get(at, 0)) for at, size in sizes.items()}
                 found = prototype.buffer.from_bytes(content)
             self._checked[key] = found
         return self._checked[key]
+
+    def _most_bytes(self, key: str) -> int:
+        """Most bytes of a file of the array that it belongs to."""
+        folders = (key[:end] for end in range(len(key) - 1, 0, -1) if key[end] == "/")
+        return next((self._sizes[at] for at in (*folders, "") if at in self._sizes), MOST_CHUNK_BYTES)
 
     async def _read(
         self, key: str, prototype: "BufferPrototype", byte_range: "ByteRequest | None", most_bytes: int
@@ -224,13 +228,15 @@ def _length(byte_range: "ByteRequest", most_bytes: int) -> int:
 
 def _too_large(key: str, most_bytes: int) -> str:
     return (
-        f"{key} has more than {bytes_text(most_bytes)}, the most that is read of one file of a store. Write "
-        "the store again with smaller chunks, or fetch it again if it is damaged."
+        f"{key} has more than {bytes_text(most_bytes)}, the most that such a file of a store can have. It is "
+        "damaged, or made to fill the memory: fetch it again from whom you trust."
     )
 
 
-def check_metadata(key: str, content: bytes, *, text: bool = False) -> bytes:
-    """Check one metadata document, and all that are consolidated in it; give it with limits to unpacking.
+def check_metadata(key: str, content: bytes, *, text: bool = False) -> tuple[bytes, dict[str, int]]:
+    """Check one metadata document, and all that are consolidated in it.
+
+    Gives it with limits to what is unpacked, and how many bytes a file of each array has at most.
 
     Attributes are values that nothing decodes; what is no JSON, or lacks something, the Zarr library refuses.
     """
@@ -238,7 +244,8 @@ def check_metadata(key: str, content: bytes, *, text: bool = False) -> bytes:
     try:
         document = json.loads(content)
     except ValueError:
-        return content
+        return content, {}
+    sizes: dict[str, int] = {}
     for place, node in _nodes(folder, document, consolidated_2=name == ".zmetadata"):
         refused = [
             f"{what} {shown}" for what, shown in _refused(node, allowed=_TEXT if text else frozenset())
@@ -250,31 +257,35 @@ def check_metadata(key: str, content: bytes, *, text: bool = False) -> bytes:
                 "store brings along, so nothing of it was decoded. If you trust the store, write it again "
                 "without this array."
             )
-        if larger := list(_oversized(node)):
+        try:
+            sizes[place] = max(_chunk_bytes(node), sizes.get(place, 0))
+        except StoreError as error:
             raise StoreError(
-                f"array {place!r} has {larger[0]}; nothing of it was decoded. Write the store again with "
-                "smaller chunks, with xarray: dataset.chunk(time=24).to_zarr(path)."
-            )
+                f"array {place!r} has {error}; nothing of it was decoded. Write the store again with smaller "
+                "chunks, with xarray: dataset.chunk(time=24).to_zarr(path)."
+            ) from None
         bounded(node)
-    return json.dumps(document).encode()
+    return json.dumps(document).encode(), sizes
 
 
-def _oversized(node: "Node") -> Iterator[str]:
-    """Yield what chunks have more of than is decoded at once; what is no length, Zarr refuses."""
-    dtype = node.get("data_type", node.get("dtype"))
-    for chunk in filter(None, (node.get("chunks"), _chunk_shape(node.get("chunk_grid")))):
-        lengths, outer = _lengths(chunk), 0
-        codecs = list(_listed(node.get("codecs")))
-        while codecs:  # shards have chunks of their own
-            codec = codecs.pop()
-            if isinstance(codec, dict) and (inner := _lengths(_chunk_shape(codec))):
-                outer, lengths = prod(lengths), inner
-                codecs = list(_listed(codec["configuration"].get("codecs")))
-                if outer > MOST_INNER_CHUNKS * prod(lengths):
-                    yield f"shards of more than {MOST_INNER_CHUNKS:,} chunks"
-        size = prod(lengths) * item_bytes(_name(dtype))
-        if size > MOST_CHUNK_BYTES:
-            yield f"chunks of {bytes_text(size)}; expected {bytes_text(MOST_CHUNK_BYTES)} at most"
+def _chunk_bytes(node: "Node") -> int:
+    """Most bytes that a file of an array has, whose chunks have `MOST_CHUNK_BYTES` at most."""
+    lengths = _lengths(node.get("chunks")) or _lengths(_chunk_shape(node.get("chunk_grid")))
+    dtype, most, codecs = node.get("data_type", node.get("dtype")), 0, list(_listed(node.get("codecs")))
+    while codecs:  # shards have chunks of their own
+        codec = codecs.pop()
+        if isinstance(codec, dict) and (inner := _lengths(_chunk_shape(codec))):
+            if prod(lengths) > MOST_INNER_CHUNKS * prod(inner):
+                raise StoreError(f"shards of more than {MOST_INNER_CHUNKS:,} chunks")
+            lengths, most, codecs = (
+                inner,
+                MOST_SHARD_BYTES,
+                list(_listed(codec["configuration"].get("codecs"))),
+            )
+    size = prod(lengths) * item_bytes(_name(dtype))
+    if size > MOST_CHUNK_BYTES:
+        raise StoreError(f"chunks of {bytes_text(size)}; expected {bytes_text(MOST_CHUNK_BYTES)} at most")
+    return most or (MOST_CHUNK_BYTES if _name(dtype) in _TEXT or not lengths else with_slack(size))
 
 
 def _chunk_shape(named: object) -> object:

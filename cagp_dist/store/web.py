@@ -21,7 +21,7 @@ SILENT_SECONDS = 20.0  # without a byte
 GRACE_SECONDS, LEAST_RATE = 20.0, 1024  # bytes per second of one object, behind the first seconds
 
 _SCHEMES = ("http", "https")
-_most_bytes = ContextVar("most bytes of the answer that is waited for", default=2**29)
+_most_bytes = ContextVar("most bytes of the answer that is waited for", default=2**24)
 
 
 def is_web(store: Store) -> bool:

@@ -116,12 +116,10 @@ def layout_of(path: Path) -> TextLayout:
     separator = stated or _separator(header)
     comment = comments[-1][1][0] if comments else "#"
     cells = split_cells(header, separator)
-    widest = max(
-        line.count("\t" if separator == WHITESPACE else separator)
-        for line in (header, *(row for _, row in following))
-    )
+    between = None if separator == WHITESPACE else separator
+    widest = max(len(line.split(between)) for line in (header, *(row for _, row in following)))
     if widest > MOST_COLUMNS:
-        raise DataError(f"{path} has {widest + 1:,} columns; expected {MOST_COLUMNS:,} at most.")
+        raise DataError(f"{path} has {widest:,} columns; expected {MOST_COLUMNS:,} at most.")
     units: tuple[str, ...] = ()
     behind_mark = False
     if _names_places(cells):

@@ -57,7 +57,7 @@ def unpacks_to_gigabytes(root):
 
 def gzip_of_gigabytes(root):
     changed(root / "t2m/.zarray", compressor={"id": "gzip", "level": 1})
-    (root / "t2m/0.0.0").write_bytes(gzip.compress(bytes(100_000_000), 9) * 34)
+    (root / "t2m/0.0.0").write_bytes(gzip.compress(bytes(100_000_000), 9) * 10)
 
 
 def says_gigabytes(root):
@@ -132,7 +132,7 @@ def field_without_end(root):
 UNPACKS = "unpacks to more than the .* that its array says"
 BOMBS = [
     (unpacks_to_gigabytes, 3, rf"a chunk of 101 KiB {UNPACKS}"),
-    (gzip_of_gigabytes, 2, rf"a chunk of 3\.1\d MiB {UNPACKS}"),
+    (gzip_of_gigabytes, 2, rf"a chunk of \d+ KiB {UNPACKS}"),
     (says_gigabytes, 3, r"array 't2m' has chunks of 3\.35 GiB; expected 512 MiB at most"),
     (says_gigabytes_in_format_2, 2, r"array 't2m' has chunks of 3\.35 GiB; expected 512 MiB at most"),
     (endless_axis, 3, "array 'time' has 200,000,000 values in 20,000,000 chunks of 80 B"),
@@ -142,8 +142,8 @@ BOMBS = [
     (pipe, 3, "no regular file, but a pipe, a socket or a device"),
     (pipe_of_metadata, 2, "no regular file, but a pipe, a socket or a device"),
     (loop, 3, "is a link, or lies behind one"),
-    (sparse_chunk, 3, "has more than 528 MiB, the most that is read of one file"),
-    (gigabyte_of_metadata, 3, "has more than 16 MiB, the most that is read of one file"),
+    (sparse_chunk, 3, "has more than 1 MiB, the most that such a file"),
+    (gigabyte_of_metadata, 3, "has more than 16 MiB, the most that such a file"),
     (shard_of_many, 3, "array 't2m' has shards of more than 1,048,576 chunks"),
     (field_without_end, 3, r"array 't2m' has 1,000,000,000,000 values in 1,000,000,000,000 chunks of 4 B"),
 ]

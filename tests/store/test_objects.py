@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.digest import text_sha256
-from cagp_dist.errors import BusyError, ConfigurationError, StoreError
+from cagp_dist.era5.remote import open_zarr
+from cagp_dist.errors import BusyError, ConfigurationError, DataError, StoreError
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store import bucket as bucket_module
@@ -306,6 +307,32 @@ def test_a_run_is_that_of_a_folder_and_every_reader_finds_it(address, tmp_path):
     for canary in CANARIES.values():
         assert not any(canary in text for text in said)
         assert not any(canary.encode() in data for data in written)
+
+
+@pytest.mark.exhaustive
+def test_a_source_in_an_object_store_is_read_as_from_a_folder_and_has_limits(address, tmp_path):
+    latitude, longitude = np.arange(-80.0, 81.0, 10.0), np.arange(5.0, 360.0, 20.0)
+    values = 280.0 + np.random.default_rng(0).normal(size=(1, latitude.size, longitude.size))
+    folder = save(temperature(values, latitude=latitude, longitude=longitude), tmp_path / "field.zarr")
+    bucket = Bucket(address)
+    for path in filter(Path.is_file, folder.rglob("*")):
+        bucket.put(path.relative_to(tmp_path).as_posix(), path.read_bytes())
+    design = {"train": random_points(60), "test": random_points(20, seed=1)}
+    runs = []
+    for source, root in ((f"{address}/field.zarr", f"{address}/maps"), (folder, tmp_path / "local")):
+        job = tmp_path / "job.toml"
+        text = job_text(design=design, observations={"source": f"zarr:{source}"}, output={"root": str(root)})
+        job.write_text(text)
+        ended = cagp("run", job)
+        assert ended.exit_code == 0, ended.stderr
+        runs.append(read_group(current_run(readable(str(root))), "posterior"))
+    assert runs[0].equals(runs[1])
+
+    endless = {"t2m/c/0/0/0": 2**21, "t2m/zarr.json": 17 * 2**20}
+    for name, size in endless.items():
+        bucket.put(f"field.zarr/{name}", bytes(size))
+        with pytest.raises(DataError, match=rf"{name} has more than \d+ MiB, the most that such a file of a"):
+            open_zarr(f"{address}/field.zarr")
 
 
 @pytest.mark.exhaustive
