@@ -329,9 +329,13 @@ def verify_command(
         from cagp_dist.service.run import verify_runs
         from cagp_dist.service.verification import NotSolvedAgainError, solve_again
         from cagp_dist.store.atomic_files import read_unless_removed
+        from cagp_dist.store.packed import packed_runs, verify_packed
         from cagp_dist.store.series_check import check_series
 
         runs, not_again = verify_runs(output), list[NotSolvedAgainError]()
+        for packed in packed_runs(output):
+            verify_packed(packed)
+            typer.echo(f"undamaged  {packed}")
         for path in runs:
             typer.echo(f"undamaged  {path}")
             again = partial(solve_again, path, points=points)
@@ -359,6 +363,7 @@ app.command("open", epilog=_examples("cagp open out", "cagp open out/KEY --no-br
 app.command("prune", epilog=_examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30"))(
     runs.prune_command
 )
+app.command("unpack", epilog=_examples("cagp unpack out/KEY"))(runs.unpack_command)
 app.command("drift", epilog=_examples("cagp drift out", "cagp drift out --last 60"))(runs.drift_command)
 app.command(epilog=_examples("cagp index out"))(runs.index)
 app.command(
@@ -435,8 +440,8 @@ def _run(
                 with Clock(observe).stage("Report"):
                     page = write_report(outcome.path, page.parent)
     show_outcome(outcome, page)
-    for path in removed:
-        typer.echo(f"removed  {path}")
+    for line in removed:
+        typer.echo(line)
     if not outcome.status.ok:
         raise typer.Exit(NOT_CONVERGED)
 

@@ -78,8 +78,8 @@ def daily_command(
             if dry_run:
                 _, moments, damaged = planned_times(loaded, observe=observe, locked=False)
                 _list(loaded.root, moments, damaged)
-                for run in keep_runs(loaded, moments, dry=True):
-                    typer.echo(f"would be removed  {run}")
+                for line in keep_runs(loaded, moments, dry=True):
+                    typer.echo(line)
                 return
             for day in daily(loaded, observe=observe, retry=retry):
                 typer.echo(day.line())
@@ -88,8 +88,8 @@ def daily_command(
                 if day.failed is not None:
                     failed.append(day.failed)
             if len(failed) < len(seen):
-                for run in keep_runs(loaded, [time for time in seen if time is not None]):
-                    typer.echo(f"removed  {run}")
+                for line in keep_runs(loaded, [time for time in seen if time is not None]):
+                    typer.echo(line)
         _leave(failed)
 
 

@@ -74,15 +74,30 @@ def prune_command(
 ) -> None:
     """Remove old runs of an output folder, with their reports; the current run always stays.
 
+    With "pack" among the words of the rule they are made one file each, which `cagp unpack` brings back.
+
     Observations and exported files are not touched. A job whose run was removed is done again when it is
     asked for. Exit code 75 says that another process is writing there.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.jobfile.config import parse_keep
-        from cagp_dist.store.outputs import output_at
+        from cagp_dist.service.kept_runs import pruned
 
-        for run in output_at(root).prune(parse_keep(keep), dry=dry_run):
-            typer.echo(f"{'would be removed' if dry_run else 'removed'}  {run}")
+        for line in pruned(root, parse_keep(keep), dry=dry_run):
+            typer.echo(line)
+
+
+def unpack_command(
+    run: Annotated[
+        Path, typer.Argument(metavar="OUT/KEY", help="A packed run, by its first digits.", show_default=False)
+    ],
+    debug: Debug = False,
+) -> None:
+    """Bring a run that was packed back to where runs are, every file compared with its checksum."""
+    with reported_errors(debug=debug):
+        from cagp_dist.store.packed import unpack_run
+
+        typer.echo(unpack_run(run.parent, run.name))
 
 
 def drift_command(

@@ -9,12 +9,13 @@ from cagp_dist.arrays import Times
 from cagp_dist.errors import CagpError
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.store.outputs import output_at
+from cagp_dist.store.retention import Retention
 
 _log = logging.getLogger(__name__)
 
 
 def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = False) -> list[str]:
-    """Remove the runs that a job does not keep, and name them; what goes wrong is logged, and ends no pass.
+    """Remove the runs that a job does not keep, and say so; what goes wrong is logged, and ends no pass.
 
     If the mean is the run before, what the times of the pass go on from stays.
     """
@@ -22,7 +23,14 @@ def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = F
         return []
     since = f"{min(times).astype('datetime64[s]')}Z" if job.prior.is_previous else None
     try:
-        return output_at(job.output.root).prune(job.output.keep.rule(), since=since, dry=dry)
+        return pruned(job.output.root, job.output.keep.rule(), since=since, dry=dry)
     except CagpError as error:
         _log.warning("old runs were not removed: %s", error)
         return []
+
+
+def pruned(root: str, rule: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
+    """Remove the runs that a rule does not keep, or only say which; a line for each."""
+    done = "packed" if rule.pack else "removed"
+    word = f"would be {done}" if dry else done
+    return [f"{word}  {run}" for run in output_at(root).prune(rule, since=since, dry=dry)]

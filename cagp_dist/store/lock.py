@@ -16,7 +16,7 @@ from cagp_dist.store.manifest import disk_errors
 
 _POLL_SECONDS = 0.2
 _FOLDERS = (
-    *(".staging", "runs", ".series", "observations", ".uploads"),
+    *(".staging", "runs", "packed", ".series", "observations", ".uploads"),
     *("report", ".checkpoints", ".weights"),
 )
 _WRITTEN_BELOW = ("report", ".checkpoints", ".weights")  # in place, not made elsewhere and renamed

@@ -14,6 +14,7 @@ from cagp_dist.store import manifest
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.lock import output_lock, unused
 from cagp_dist.store.manifest import disk_errors, folder_bytes
+from cagp_dist.store.packed import pack_run
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.retention import KeptRun, Retention, beyond
 from cagp_dist.store.zarr_arrays import open_group
@@ -47,6 +48,8 @@ def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list
         for run in old_runs(root, keep, since=since):
             with disk_errors(run), unused(run) as free:
                 if free:
+                    if keep.pack:
+                        pack_run(root, run)
                     os.rename(run, root / ".staging" / run.name)
                     manifest.manifest_path(run).unlink(missing_ok=True)
                     removed.append(run)

@@ -61,7 +61,8 @@ def test_what_the_times_of_a_pass_go_on_from_stays():
         ("90d", Retention(days=90.0)),
         ("1 day", Retention(days=1.0)),
         ("50GiB", Retention(total=50 * 2**30)),
-        ("90d, 30 runs, 1.5TB, finals", Retention(90.0, 30, 1_500_000_000_000, True)),
+        ("90d, 30 runs, 1.5TB, finals", Retention(90.0, 30, 1_500_000_000_000, finals_only=True)),
+        ("1 run, pack", Retention(runs=1, pack=True)),
     ],
 )
 def test_short_forms(text, rule):
@@ -72,7 +73,7 @@ def test_short_forms(text, rule):
 def test_the_long_form_and_what_is_no_rule():
     table = {"days": 90, "runs": 30, "total": "50GiB", "finals_only": True}
     job = parse_job(job_text(output={"root": "out", "keep": table}))
-    assert job.output.keep.rule() == Retention(90.0, 30, 50 * 2**30, True)
+    assert job.output.keep.rule() == Retention(90.0, 30, 50 * 2**30, finals_only=True)
     assert parse_job(job_text(output={"root": "out", "keep": 7})).output.keep.rule() == Retention(runs=7)
     assert "keep" not in job.canonical()
     for wrong, said in {

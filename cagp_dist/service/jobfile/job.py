@@ -174,6 +174,8 @@ class KeepTable(JobTable):
         False, "true to remove runs of preliminary fields when there are final ones, or false", True
     )
 
+    pack: bool = key(False, "true to make one file of each run that does not stay, or false", True)
+
     def rule(self) -> Retention:
         """Give the rule as stores take it."""
         return Retention(**self.model_dump())
@@ -187,7 +189,7 @@ class OutputTable(JobTable):
     )
     keep_weights: bool = key(False, "true or false", True)
     keep: Annotated[KeepTable | None, BeforeValidator(values.keep)] = key(
-        None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only", "90d"
+        None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only, pack", "90d"
     )
 
 

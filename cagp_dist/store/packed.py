@@ -1,0 +1,96 @@
+"""Old runs as one file each, so that years of them take few inodes.
+
+::
+
+    OUT/packed/KEY.zip       the files of a run, not compressed again: Zarr reads it as it is, by ZipStore
+    OUT/packed/KEY.sha256    the manifest of the run, as it was
+"""
+
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.store import manifest
+from cagp_dist.store.atomic_files import empty_folder
+from cagp_dist.store.lock import output_lock
+from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.publish import install
+
+FOLDER = "packed"
+
+_ADVICE = "Restore it from a copy."
+
+
+def pack_run(root: Path, run: Path) -> Path:
+    """Write the file of a run, inside `output_lock`; the run itself stays where it is."""
+    final = root / FOLDER / f"{run.stem}.zip"
+    staged = root / ".staging" / final.name
+    with disk_errors(final):
+        final.parent.mkdir(exist_ok=True)
+        with zipfile.ZipFile(staged, "w") as archive:
+            for name in sorted(manifest.digests_of(run)):
+                archive.writestr(zipfile.ZipInfo(name), (run / name).read_bytes())
+        manifest.sync(staged)
+        shutil.copyfile(manifest.manifest_path(run), staged.with_suffix(".sha256"))
+        manifest.sync(staged.with_suffix(".sha256"))
+        os.replace(staged.with_suffix(".sha256"), final.with_suffix(".sha256"))
+        os.replace(staged, final)
+    manifest.sync(final.parent)
+    return final
+
+
+def packed_runs(root: Path) -> list[Path]:
+    """List the files of packed runs."""
+    return sorted((root / FOLDER).glob("*.zip"))
+
+
+def verify_packed(path: Path) -> None:
+    """Compare every file of a packed run with its manifest; a `StoreError` names what is damaged."""
+    for _ in _contents(path):
+        pass
+
+
+def unpack_run(root: Path, key: str) -> Path:
+    """Bring a packed run back to where runs are, and return it; the packed one goes."""
+    found = [path for path in packed_runs(root) if path.stem.startswith(key)]
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"{len(found)} runs in {root / FOLDER} begin with {key!r}; expected the digits of one."
+        )
+    (path,) = found
+    run = root / "runs" / f"{path.stem}.zarr"
+    with output_lock(root), empty_folder(root / ".staging" / f"{path.stem}-{os.getpid()}") as stage:
+        with disk_errors(stage):
+            for name, content in _contents(path):
+                (stage / run.name / name).parent.mkdir(parents=True, exist_ok=True)
+                (stage / run.name / name).write_bytes(content)
+            shutil.copyfile(path.with_suffix(".sha256"), stage / "manifest")
+            manifest.sync(stage / "manifest")
+        install(stage / run.name, stage / "manifest", run)
+        with disk_errors(path):
+            path.unlink()
+            path.with_suffix(".sha256").unlink()
+    return run
+
+
+def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Read the files of a packed run one after the other, each compared with the manifest."""
+    where = path.with_suffix(".sha256")
+    try:
+        listed = manifest.parse(where.read_bytes(), name=f"{path.stem}.zarr", where=where)
+        with zipfile.ZipFile(path) as archive:
+            there = set(archive.namelist())
+            wrong = {name for name in listed.keys() | there if ".." in name.split("/")}
+            if wrong := wrong | (listed.keys() ^ there):
+                raise StoreError(f"{path} is not what {where} lists: {min(wrong)}. {_ADVICE}")
+            for name, digest in sorted(listed.items()):
+                content = archive.read(name)
+                if sha256(content).hexdigest() != digest:
+                    raise StoreError(f"{path} is damaged: {name} is not what {where} says. {_ADVICE}")
+                yield name, content
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+        raise StoreError(f"{path} cannot be read ({error}). {_ADVICE}") from error

@@ -1,0 +1,74 @@
+"""A packed run is one file that Zarr reads, is found damaged, and comes back as it was."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import xarray as xr
+from typer.testing import CliRunner
+from zarr.storage import ZipStore
+
+from cagp_dist.cli import app
+from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.store import manifest
+from cagp_dist.store.packed import packed_runs, unpack_run, verify_packed
+from cagp_dist.store.publish import verify_files
+from cagp_dist.store.zarr_arrays import read_group
+
+from . import publisher
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """An output folder with one packed run and a current one."""
+    root = tmp_path_factory.mktemp("template") / "out"
+    runs = [publisher.publish_index(root, index) for index in (0, 1)]
+    expected, digests = read_group(runs[0], "observations"), manifest.digests_of(runs[0])
+    result = CliRunner().invoke(app, ["prune", str(root), "--keep", "1, pack"])
+    assert (result.exit_code, result.stdout) == (0, f"packed  {runs[0]}\n")
+    assert not runs[0].exists()
+    return root, expected, digests
+
+
+@pytest.fixture
+def root(template, tmp_path):
+    return Path(shutil.copytree(template[0], tmp_path / "out"))
+
+
+def test_a_packed_run_is_one_file_that_xarray_reads(root, template):
+    (path,) = packed_runs(root)
+    assert {each.name for each in path.parent.iterdir()} == {path.name, f"{path.stem}.sha256"}
+    with ZipStore(path) as store, xr.open_zarr(store, group="observations") as found:
+        xr.testing.assert_identical(found.load(), template[1])
+    again = CliRunner().invoke(app, ["verify", str(root)])
+    assert (again.exit_code, f"undamaged  {path}" in again.stdout) == (0, True)
+
+
+def test_a_packed_run_comes_back_as_it_was(root, template):
+    (path,) = packed_runs(root)
+    result = CliRunner().invoke(app, ["unpack", f"{root}/{path.stem[:6]}"])
+    run = root / "runs" / f"{path.stem}.zarr"
+    assert (result.exit_code, result.stdout) == (0, f"{run}\n")
+    verify_files(run)
+    assert manifest.digests_of(run) == template[2]
+    assert list(path.parent.iterdir()) == list((root / ".staging").iterdir()) == []
+    with pytest.raises(ConfigurationError, match=r"0 runs in .* begin with '12'"):
+        unpack_run(root, "12")
+
+
+@pytest.mark.parametrize("harm", ["flipped", "cut", "other"])
+def test_a_damaged_file_is_named_and_not_unpacked(root, harm):
+    (path,) = packed_runs(root)
+    content = bytearray(path.read_bytes())
+    if harm == "flipped":
+        content[len(content) // 2] ^= 1
+    path.write_bytes(content[:-30] if harm == "cut" else content)
+    if harm == "other":
+        listing = path.with_suffix(".sha256")
+        listing.write_text("\n".join(listing.read_text().splitlines()[1:]) + "\n")
+    with pytest.raises(StoreError, match=rf"{path.name} (cannot be read|is not what|is damaged)"):
+        verify_packed(path)
+    with pytest.raises(StoreError):
+        unpack_run(root, path.stem)
+    assert not (root / "runs" / f"{path.stem}.zarr").exists()
+    assert CliRunner().invoke(app, ["verify", str(root)]).exit_code == 1
