@@ -90,7 +90,7 @@ class SolveColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SeenTimes:
-    """What informs the times of a job where they inform each other: observations of all times, T' of them."""
+    """What informs the times of a job where they inform each other: observations of T' times, ascending."""
 
     points: Observations
     window_hours: float | None  # how far from a time its observations may lie
@@ -103,28 +103,27 @@ class SeenTimes:
 
     def counts(self, times: Times, train: Indices) -> Indices:
         """Values at some points that each of some times (T,) sees, shape (T,)."""
-        before = self._hours_before(times, self.points.times)
-        return np.asarray(self._sees(before) @ self.points.present[:, train].sum(axis=1))
+        upto = np.concatenate([[0], np.cumsum(self.points.present[:, train].sum(axis=1))])
+        hours, at = (hours_since(each, times[0]) for each in (self.points.times, times))
+        reach = np.inf if self.window_hours is None else self.window_hours + SAME_HOUR
+        last = at + reach if self.lead_hours is None else at - self.lead_hours + SAME_HOUR
+        ends = np.searchsorted(hours, last, side="right")
+        return np.asarray(upto[ends] - upto[np.minimum(np.searchsorted(hours, at - reach), ends)])
 
     def lags(self, times: Times, near: Indices) -> Array:
         """Hours (T, q) from times to the nearest one that they see with a value at one of places (q, r)."""
         heard: Mask = np.asarray(self.points.present[:, near].any(axis=2))
+        hours, at = (hours_since(each, times[0]) for each in (self.points.times, times))
         found = np.full((times.size, len(near)), np.nan)
         for place, there in enumerate(heard.T):
-            before = self._hours_before(times, self.points.times[there])
-            lag = np.where(self._sees(before), np.abs(before), np.inf).min(axis=1, initial=np.inf)
-            found[:, place] = np.where(np.isinf(lag), np.nan, lag)
+            known = np.concatenate([[-np.inf], hours[there], [np.inf]])
+            last = at - (self.lead_hours or 0.0) + SAME_HOUR
+            lag = at - known[np.searchsorted(known, last, side="right") - 1]
+            if self.lead_hours is None:
+                lag = np.minimum(lag, known[np.searchsorted(known, at - SAME_HOUR)] - at)
+            seen = np.isfinite(lag) if self.window_hours is None else lag <= self.window_hours + SAME_HOUR
+            found[seen, place] = np.abs(lag[seen])
         return found
-
-    def _sees(self, before: Array) -> Mask:
-        """Whether a time sees values so many hours before it."""
-        sees = np.abs(before) <= (np.inf if self.window_hours is None else self.window_hours + SAME_HOUR)
-        return sees if self.lead_hours is None else sees & (before >= self.lead_hours - SAME_HOUR)
-
-    @staticmethod
-    def _hours_before(times: Times, others: Times) -> Array:
-        """Hours (T, T') that others come before times."""
-        return hours_since(times, times[0])[:, None] - hours_since(others, times[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,11 +9,13 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.mapping import Observations
 from cagp_dist.service.daily import daily
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.task import SeenTimes
 from cagp_dist.service.verification import solve_again
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.series import run_in_series
@@ -266,3 +268,22 @@ def test_a_forecast_is_scored_by_its_lead(tmp_path):
     strata = read_group(path, "calibration")
     lags = strata.stratum.values[strata.stratum_kind.values == "lag"].tolist()
     assert lags == ["6 to 24 hours"]
+
+
+@pytest.mark.parametrize(("window", "lead"), [(None, None), (30.0, None), (None, 0.0), (48.0, 12.0)])
+def test_counts_and_lags_are_those_of_every_pair_of_times(window, lead):
+    """With gaps; a place that was heard at no time that is seen has no lag."""
+    rng = np.random.default_rng(2)
+    moments = np.sort(rng.choice(200, size=15, replace=False)) * np.timedelta64(1, "h") + TIMES.values[0]
+    values = np.where(rng.random((15, 5)) < 0.4, 1.0, np.nan)
+    points = Observations.from_points(np.zeros(5), np.arange(5.0), values, times=moments)
+    train, near = np.array([0, 2, 4]), np.array([[0, 2], [2, 4], [4, 4]])
+    before = (moments[2:, None] - moments) / np.timedelta64(1, "h")
+    sees = np.abs(before) <= (np.inf if window is None else window)
+    sees &= True if lead is None else before >= lead
+    seen = SeenTimes(points, window, lead)
+    counts = sees @ points.present[:, train].sum(axis=1)
+    np.testing.assert_array_equal(seen.counts(moments[2:], train), counts)
+    lags = np.where(sees[..., None] & points.present[:, near].any(axis=2), np.abs(before)[..., None], np.inf)
+    lags = lags.min(axis=1)
+    np.testing.assert_allclose(seen.lags(moments[2:], near), np.where(np.isinf(lags), np.nan, lags))
