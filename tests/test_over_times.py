@@ -164,8 +164,6 @@ def test_degrees_and_dates_are_refused():
 
 def test_what_is_no_complete_series_is_refused():
     X, y = places(4, 0), np.zeros((2, 4))
-    gaps = y.copy()
-    gaps[0, 1] = np.nan
     metric = cagp.SpaceTime(cagp.Matern32(0.3), lengthscale_time=6.0)
     estimated = cagp.mean_family("constant")
     for kernel, hours, values, mean, said in (
@@ -173,7 +171,6 @@ def test_what_is_no_complete_series_is_refused():
         (cagp.Matern32(0.3), [0.0, 1.0], y, 0.0, "expected a product"),
         (PRODUCT, [1.0, 1.0], y, 0.0, "no two the same"),
         (PRODUCT, [0.0, 1.0, 2.0], y, 0.0, "T = 3 times"),
-        (PRODUCT, [0.0, 1.0], gaps, 0.0, "at some of the times only"),
         (PRODUCT, [0.0, 1.0], y, estimated, "coefficients to estimate"),
     ):
         with pytest.raises(ArgumentError, match=said):

@@ -1,0 +1,144 @@
+"""Fields whose gaps differ between times, against dense solves of the points that were observed."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.gram import series_gaps
+from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+
+HOURS = np.array([0.0, 1.0, 2.5, 7.0, 30.0, 12.0])  # in no order, unequally spaced
+AT = np.array([2.5, -3.0, 9.0])
+KERNEL = cagp.SpaceTime(cagp.Matern32(0.4, 2.0), cagp.Matern52(6.0))
+
+
+def rising(X):
+    return 0.3 + 0.01 * X[:, 3]
+
+
+def at_all_times(where, hours):
+    return np.column_stack([np.tile(where, (len(hours), 1)), np.repeat(hours, len(where))])
+
+
+def grid_with_gaps(latitudes, seed=0, missing=0.3):
+    """A grid with noise by latitude, values with gaps, a pole that is missing once, and what is observed."""
+    grid, rng = cagp.LatLonGrid(latitudes, 7), np.random.default_rng(seed)
+    y = rng.normal(size=(len(HOURS), *grid.shape))
+    y[rng.random(y.shape) < missing] = np.nan
+    y[2] = np.nan  # a day
+    noise = np.repeat(np.linspace(0.2, 0.5, len(latitudes)), 7).reshape(grid.shape)
+    observed, values = ~np.isnan(y), y.copy()
+    for pole in np.flatnonzero(np.abs(latitudes) == 90.0):
+        y[1, pole] = np.nan
+        values[:, pole, 0] = np.nanmean(
+            np.where(np.isnan(y[:, pole]).all(axis=1)[:, None], 0.0, y[:, pole]), axis=1
+        )
+        observed[:, pole] = False
+        observed[:, pole, 0] = ~np.isnan(y[:, pole]).all(axis=1)
+    return grid, y, noise, observed, values
+
+
+def dense(grid, noise, observed, values, Z=None):
+    """Mean, covariance and log-likelihood of the points that were observed."""
+    X, there = at_all_times(grid.points, HOURS), observed.ravel()
+    prior = cagp.Prior(KERNEL, np.tile(noise.ravel(), len(HOURS))[there], mean=rising)
+    Z = at_all_times(grid.points if Z is None else Z, AT)
+    found = cagp.condition(
+        *(prior, X[there], values.ravel()[there], Z), solver=cagp.Cholesky(), covariance="full"
+    )
+    G = KERNEL(X[there], X[there]) + np.diag(np.tile(noise.ravel(), len(HOURS))[there])
+    density = multivariate_normal(rising(X[there]), G).logpdf(values.ravel()[there])
+    return found.mean, found.covariance, density
+
+
+@pytest.mark.parametrize("latitudes", [np.linspace(-90.0, 50.0, 5), np.linspace(-60.0, 60.0, 6)])
+def test_gappy_grids_are_the_posterior_of_what_was_observed_t46(latitudes):
+    """At observed and other hours, on the grid and beside it, with a pole, a mean and noise by latitude."""
+    grid, y, noise, observed, values = grid_with_gaps(latitudes)
+    prior, Z = cagp.Prior(KERNEL, noise, mean=rising), cagp.unit_sphere([3.0, 44.0], [12.0, 80.0])
+    for to, where in ((grid, None), (Z, Z)):
+        mean, covariance, density = dense(grid, noise, observed, values, where)
+        found = cagp.condition_over_times(prior, grid, HOURS, y, to, at=AT, solver=cagp.Rings())
+        np.testing.assert_allclose(found.mean.ravel(), mean, rtol=0.0, atol=1e-10)
+        np.testing.assert_allclose(found.variance.ravel(), np.diag(covariance), rtol=0.0, atol=1e-10)
+        assert found.status.value == "exact"
+        assert found.relative_residual < 1e-10
+    likelihood = cagp.log_likelihood_over_times(prior, grid, HOURS, y, solver=cagp.Rings())
+    assert likelihood == pytest.approx(density, rel=1e-12)
+
+
+def test_gappy_series_of_places_are_the_posterior_of_what_was_observed_t46():
+    """With a noise by place, and of a grid as places."""
+    rng, X = np.random.default_rng(1), cagp.unit_sphere([48.0, 52.0, 50.0, 41.0], [11.0, 13.0, 8.0, 2.0])
+    y, noise, Z = rng.normal(size=(len(HOURS), 4)), rng.uniform(0.1, 1.0, 4), cagp.unit_sphere([49.0], [9.0])
+    y[rng.random(y.shape) < 0.4] = np.nan
+    there, points = ~np.isnan(y).ravel(), at_all_times(X, HOURS)
+    exact = cagp.condition(
+        cagp.Prior(KERNEL, np.tile(noise, len(HOURS))[there], mean=rising),
+        *(points[there], y.ravel()[there], at_all_times(Z, AT)),
+        solver=cagp.Cholesky(),
+    )
+    prior = cagp.Prior(KERNEL, noise, mean=rising)
+    found = cagp.condition_over_times(prior, X, HOURS, y, Z, at=AT, solver=cagp.Cholesky())
+    np.testing.assert_allclose(found.mean.ravel(), exact.mean, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(found.variance.ravel(), exact.variance, rtol=0.0, atol=1e-10)
+    grid, y, noise, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 5))
+    prior = cagp.Prior(KERNEL, noise, mean=rising)
+    by_rings = cagp.condition_over_times(prior, grid, HOURS, y, grid, solver=cagp.Rings())
+    prior, places = cagp.Prior(KERNEL, noise.ravel(), mean=rising), y.reshape(len(HOURS), -1)
+    by_places = cagp.condition_over_times(
+        *(prior, grid.points, HOURS, places, grid.points), solver=cagp.Cholesky()
+    )
+    np.testing.assert_allclose(by_rings.mean.ravel(), by_places.mean.ravel(), rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(by_rings.variance.ravel(), by_places.variance.ravel(), rtol=0.0, atol=1e-10)
+
+
+def test_error_bars_of_many_gaps_come_from_draws(monkeypatch):
+    """The mean stays exact; variances are within five of their standard errors, on average within one."""
+    grid, y, noise, observed, values = grid_with_gaps(np.linspace(-90.0, 50.0, 4))
+    monkeypatch.setattr(series_gaps, "FEW_IN_SERIES", 0)
+    prior, samples = cagp.Prior(KERNEL, noise, mean=rising), 100
+    found = cagp.condition_over_times(
+        prior, grid, HOURS, y, grid, at=AT, solver=cagp.Rings(), samples=samples
+    )
+    mean, covariance, _ = dense(grid, noise, observed, values)
+    np.testing.assert_allclose(found.mean.ravel(), mean, rtol=0.0, atol=1e-10)
+    assert found.relative_error == pytest.approx(np.sqrt(2.0 / samples))
+    ratio = found.variance.ravel() / np.diag(covariance)
+    assert np.abs(ratio - 1.0).max() < 5.0 * found.relative_error
+    assert abs(ratio.mean() - 1.0) < found.relative_error
+    assert found.status.value == "solved"
+    with pytest.raises(ArgumentError, match="for the determinant"):
+        cagp.log_likelihood_over_times(prior, grid, HOURS, y, solver=cagp.Rings())
+
+
+def test_every_executor_gives_the_same_bits_of_gappy_series(monkeypatch):
+    grid, y, noise, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
+    monkeypatch.setattr(series_gaps, "FEW_IN_SERIES", 0)
+    found = []
+    with ThreadExecutor(2) as threads:
+        for executor in (SerialExecutor(), threads):
+            found.append(
+                cagp.condition_over_times(
+                    *(cagp.Prior(KERNEL, noise), grid, HOURS, y, grid),
+                    solver=cagp.Rings(),
+                    samples=3,
+                    executor=executor,
+                )
+            )
+    np.testing.assert_array_equal(found[0].mean, found[1].mean)
+    np.testing.assert_array_equal(found[0].variance, found[1].variance)
+
+
+def test_what_gappy_series_cannot_be_solved_with_is_refused():
+    grid, y, _, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
+    uneven = np.random.default_rng(2).uniform(0.1, 1.0, grid.shape)
+    for noise, solver, said in (
+        (0.1, cagp.GaussSeidel(3), "at some of the times only, and solver is GaussSeidel"),
+        (uneven, cagp.Rings(), "varies along a latitude"),
+        (np.ones(3), cagp.Rings(), "one for each of the 42 places"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            cagp.condition_over_times(cagp.Prior(KERNEL, noise), grid, HOURS, y, grid, solver=solver)
