@@ -76,6 +76,10 @@ class DamagedFileError(DataError):
     """A file cannot be decoded."""
 
 
+class AbsentTimeError(DataError):
+    """A source does not have a time that was asked for; it may come."""
+
+
 class NotReadyError(DataError):
     """The data does not exist yet; the same job may succeed later."""
 

@@ -3,11 +3,7 @@
 import asyncio
 import gc
 import html
-import io
-import json
 import os
-import subprocess
-import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -229,26 +225,15 @@ def sample_is_decoded_once() -> Iterator[None]:
 
 
 @pytest.fixture
-def decoder_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def decoder_in_this_process() -> Iterator[None]:
     """What a child process does with a file is done here: its start takes longer than small files.
 
     `tests.era5.test_files` has that process, and what it costs when a file crashes or delays it.
     """
-    from cagp_dist.era5 import _decode
-    from cagp_dist.era5 import local_files as files
+    from .decoding import decoder_here
 
-    start = subprocess.run
-
-    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
-        if command[-1] != _decode.__name__:
-            return start(command, **settings)
-        job = json.loads(settings["input"])
-        del job["parent"]  # with which the child ends
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
-            return subprocess.CompletedProcess(command, _decode.decode_command(), "", "")
-
-    monkeypatch.setattr(files.subprocess, "run", run)
+    with decoder_here():
+        yield
 
 
 @pytest.fixture(scope="session")

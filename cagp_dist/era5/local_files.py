@@ -86,7 +86,7 @@ def _check_times(available: Times, wanted: Sequence[str], address: str | os.Path
     try:
         time_positions(available, parse_times(wanted))
     except DataError as error:
-        raise DataError(f"{os.fspath(address)}: {error}") from error
+        raise type(error)(f"{os.fspath(address)}: {error}") from error
 
 
 def file_times(

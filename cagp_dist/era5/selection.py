@@ -6,7 +6,7 @@ from typing import Literal, TypedDict
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError
 from cagp_dist.missing import Marks
 from cagp_dist.text import counted
 
@@ -90,7 +90,7 @@ def time_positions(available: Times, wanted: Times | None) -> Indices:
     if absent.size:
         examples = ", ".join(shown_time(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
         there = counted(np.unique(available).size, "time")
-        raise DataError(
+        raise AbsentTimeError(
             f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
             f"{there} from {shown_time(available.min())} to {shown_time(available.max())}."
         )

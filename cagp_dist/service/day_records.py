@@ -13,6 +13,7 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.errors import (
+    AbsentTimeError,
     CagpError,
     DamagedFileError,
     NotReadyError,
@@ -83,6 +84,7 @@ def fault_of(error: CagpError) -> str:
     """Say in a word what is wrong with a day that ended with an error."""
     kinds: dict[type[CagpError], str] = {
         NotReadyError: NOT_READY,
+        AbsentTimeError: NOT_READY,
         NumericalError: NOT_CONVERGED,
         DamagedFileError: DAMAGED,
         TimeLimitError: OUT_OF_TIME,
@@ -119,6 +121,16 @@ class DayRecords:
                 f"{root / FILE} cannot be read ({error}). Remove it, and the days that failed are tried anew."
             ) from error
 
+    def write(self, root: Path) -> None:
+        """Write them, in place of what is there."""
+        with whole_file(root / FILE) as draft:
+            found = {
+                "planned": sorted(self.planned),
+                "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
+                "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
+            }
+            draft.write_text(json.dumps(found, indent=1) + "\n")
+
     def times(self) -> Times:
         """List the times that are still to be done, failed ones among them, ascending."""
         failed = {what for what, day in self.failed.items() if not day.is_file}
@@ -134,7 +146,7 @@ def note_planned(root: Path, times: Iterable[np.datetime64], damaged: Sequence[F
         records.failed = kept | {day.what: day for day in found}
         records.planned |= set(map(written_day, times))
         if records != before:
-            _write(root, records)
+            records.write(root)
     return found
 
 
@@ -148,7 +160,7 @@ def note_failed(root: Path, day: FailedDay) -> FailedDay:
             again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=hours)
             found = replace(found, again=again.isoformat(timespec="seconds"))
         records.failed[day.what] = found
-        _write(root, records)
+        records.write(root)
     return found
 
 
@@ -159,7 +171,7 @@ def note_done(root: Path, time: np.datetime64, day: DoneDay) -> None:
         records.planned.discard(written_day(time))
         records.failed.pop(written_day(time), None)
         records.done[written_day(time)] = day
-        _write(root, records)
+        records.write(root)
 
 
 def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
@@ -167,11 +179,3 @@ def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
     if before is None:
         return replace(day, since=day.again)
     return replace(day, tries=before.tries + 1, since=before.since)
-
-
-def _write(root: Path, records: DayRecords) -> None:
-    with whole_file(root / FILE) as draft:
-        failed = [asdict(records.failed[what]) for what in sorted(records.failed)]
-        done = {what: [day.run, day.inputs] for what, day in sorted(records.done.items())}
-        found = {"planned": sorted(records.planned), "failed": failed, "done": done}
-        draft.write_text(json.dumps(found, indent=1) + "\n")

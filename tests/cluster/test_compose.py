@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 def compose(repository: Path) -> dict[str, Any]:
     """docker-compose.yml, its variables replaced by their defaults."""
     text = (repository / "docker-compose.yml").read_text()
-    loaded = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
+    loaded = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text).replace("$$", "$"))
     assert isinstance(loaded, dict)
     return loaded
 
@@ -71,7 +71,8 @@ def test_commands_run_the_main_job_with_the_serial_result_though_the_scheduler_i
         assert_same_result(tmp_path / "out", iterations)
         schedule = start("schedule")
         schedule.wait_for("exit code 0; the next one begins in 3600 s")
-        assert "This run was published before; nothing was computed." in schedule.log()
+        assert "2017-04-27T12:00: completed, in version 1 of the series" in schedule.log()
+        assert "undecided: 1 of the 12 times" in schedule.log(), "the error bars were looked at"
         assert schedule.is_healthy()
         viewer = start("viewer")
         viewer.wait_until_healthy()
@@ -144,6 +145,8 @@ def test_schedule_is_healthy_after_a_run_that_ended_well_or_has_no_data_yet(
     schedule = _Container(compose["services"]["schedule"], tmp_path, environment, scheduler_port=1, port=1)
     assert not schedule.is_healthy()
     (tmp_path / "last-exit-code").write_text(code + "\n")
+    assert not schedule.is_healthy(), "there is no output folder"
+    (tmp_path / "out").mkdir()
     assert schedule.is_healthy() is healthy
 
 

@@ -1,6 +1,5 @@
 """Every day: what is new is solved once, and stands once in the time series, with what its run says."""
 
-import configparser
 import datetime as dt
 import json
 import os
@@ -505,6 +504,9 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
     code, said, _ = cagp("status", tmp_path / "out")
     assert code == 0
     assert "missing      0 times" in said
+    code, said, _ = cagp("daily", tmp_path / "job.toml", "--times", f"from {DAYS[3]} to 2020-01-05 every 1d")
+    assert (code, said.count("in the series already")) == (75, 1)
+    assert "failed: 2020-01-05T00:00:00: source missing, tried 1 time" in said
 
 
 def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
@@ -590,25 +592,3 @@ def test_a_job_that_keeps_weights_has_the_numbers_of_one_that_does_not(tmp_path)
     trace, whole = (xr.open_zarr(path, group="trace").load() for path in (kept, solved))
     assert trace.iteration.values.tolist() == [0, 2]
     xr.testing.assert_allclose(trace.rmse, whole.rmse.isel(iteration=[0, 2]), rtol=1e-12)
-
-
-DEPLOY = Path(__file__).parents[2] / "deploy"
-
-
-def test_schedules_start_a_command_that_there_is():
-    lines = [
-        line
-        for name in ("cron/cagp-daily", "systemd/cagp-daily.service", "slurm/daily.scrontab")
-        for line in (DEPLOY / name).read_text().splitlines()
-        if not line.startswith("#") and "pipelines.daily" in line
-    ]
-    assert len(lines) == 3
-    assert all(".venv/bin/python -m pipelines.daily jobs/daily.toml" in line for line in lines)
-    assert lines[0].startswith("0 6-12 * * *  cagp  cd ")
-    assert lines[2].startswith("0 6-12 * * * cd ")
-    units = configparser.ConfigParser(interpolation=None)
-    units.optionxform = str
-    units.read(DEPLOY / "systemd" / "cagp-daily.service")
-    assert units["Service"]["SuccessExitStatus"] == str(NotReadyError.exit_code)
-    assert f"-E {NotReadyError.exit_code}" in lines[0]
-    assert (DEPLOY / "systemd" / "cagp-daily.timer").exists()

@@ -1,0 +1,33 @@
+"""What a child process does with a file, done in this one: its start takes longer than small files."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+
+@contextmanager
+def decoder_here() -> Iterator[None]:
+    """Decode files in this process; `tests.era5.test_files` has the child, and what it costs."""
+    from cagp_dist.era5 import _decode
+    from cagp_dist.era5 import local_files as files
+
+    start = subprocess.run
+
+    def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
+        if command[-1] != _decode.__name__:
+            return start(command, **settings)
+        job = json.loads(settings["input"])
+        del job["parent"]  # with which the child ends
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", io.StringIO(json.dumps(job)))
+            return subprocess.CompletedProcess(command, _decode.decode_command(), "", "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.subprocess, "run", run)
+        yield
