@@ -17,6 +17,7 @@ from cagp_dist.mapping import (
     NAMES,
     FitProgress,
     FitResult,
+    Numbering,
     Observations,
     each,
     noise_is_negligible,
@@ -305,9 +306,12 @@ def fitted_to(fit_to: FitTo, *, observed: int, field: int | None) -> str:
 
 def check_fit(table: PriorTable, fitted: FittedPrior) -> None:
     """Raise `FitError` unless the numbers can be used; the text has the remedy and those it reached."""
-    status, at_bound = fitted.result.status, " and ".join(fitted.result.at_bound)
+    kernel = fitted.result.prior.kernel
+    known = Numbering(len(kernel.parts), kernel.coordinates).names, [name for name, *_ in fitted.estimates()]
+    named = dict(zip(*known, strict=False)) if kernel.coordinates else {}
+    status, at_bound = fitted.result.status, [named.get(name, name) for name in fitted.result.at_bound]
     if not fitted.ok:
-        which = f" ({at_bound})" if at_bound else ""
+        which = f" ({' and '.join(at_bound)})" if at_bound else ""
         raise FitError(
             f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
             "Nothing was published. To go on with the numbers it reached, put them into the job:\n"

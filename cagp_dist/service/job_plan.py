@@ -95,7 +95,10 @@ class JobPlan:
         text += [self.disk] * bool(self.disk)
         if self.solves > 1:
             why = "each sees values of its own" if self.size.apart else "the solver follows the values"
-            text.append(f"{self.solves} such solves, one for each time: {why}")
+            about = (
+                f"; about {rough_duration(self.solves * self.plan.seconds)} in all" if self.size.apart else ""
+            )
+            text.append(f"{self.solves} such solves, one for each time: {why}{about}")
         if self.size.left_out:
             text.append(
                 f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} come on top: "

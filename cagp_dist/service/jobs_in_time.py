@@ -168,7 +168,7 @@ def _plan_lines(observed: Observations, found: Prediction, count: int, design: D
     if design.lead is not None:
         seen += f" that end {design.lead:g} hours before it" if design.lead else ", none later than itself"
     return [
-        *found.plans[0].lines(),
+        *found.plans[-1].lines(),  # the largest
         f"{counted(observed.count, 'value')} at {counted(times, 'time')} are points in space and time; a "
         f"target sees {seen}: {counted(count, 'solve')}",
     ]

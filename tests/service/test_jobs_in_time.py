@@ -39,9 +39,9 @@ GIVEN = {"value": "height", "kernel": KERNEL, "noise_std": 0.5, "drift": "consta
 TIMES = pd.date_range("2024-07-01", periods=8, freq="12h")
 
 
-def station_table(*, lost=0.2, times=TIMES, stations=24):
+def station_table(*, lost=0.2, times=TIMES, stations=24, seed=4):
     """Values of a field of `KERNEL` at stations, by time and place as a job reads them."""
-    rng = np.random.default_rng(4)
+    rng = np.random.default_rng(seed)
     latitude, longitude = rng.uniform(45.0, 56.0, stations), rng.uniform(3.0, 16.0, stations)
     hours = 12.0 * np.arange(len(times))
     points = np.column_stack(
@@ -287,3 +287,19 @@ def test_counts_and_lags_are_those_of_every_pair_of_times(window, lead):
     lags = np.where(sees[..., None] & points.present[:, near].any(axis=2), np.abs(before)[..., None], np.inf)
     lags = lags.min(axis=1)
     np.testing.assert_allclose(seen.lags(moments[2:], near), np.where(np.isinf(lags), np.nan, lags))
+
+
+@pytest.mark.exhaustive
+def test_forecasts_hold_their_error_bars_at_stations_that_were_held_out(tmp_path):
+    """Over 12 fields of the prior, as errors of one field a day ahead agree at all stations of a day."""
+    times = pd.date_range("2024-07-01", periods=24, freq="12h")
+    source = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "height"}
+    source["times"] = [str(time) for time in times[4:]]
+    design = {"train": {"kind": "all"}, "test": random_points(15, seed=1), "window_hours": 48.0}
+    inside = []
+    for seed in range(12):
+        table = station_table(times=times, stations=40, seed=seed)
+        job = the_job(tmp_path, table, observations=source, design={**design, "lead_hours": 24.0})
+        inside.append(run(job).calibration.coverage.sel(level=0.9).item())
+    assert abs(np.mean(inside) - 0.9) < 3.0 * np.std(inside, ddof=1) / np.sqrt(12)
+    assert np.std(inside, ddof=1) < 0.1
