@@ -1,25 +1,24 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
-from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
-from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, drift_of, named_columns
-from cagp_dist.kriging.given_numbers import check_chords, fixed_numbers, numbers_of
+from cagp_dist.kriging.drift import Drift, DriftLike, at_targets
+from cagp_dist.kriging.given_observations import given_kernel, places_of_rows, read
+from cagp_dist.kriging.learning import learn
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
     dataset_of_folds,
@@ -28,49 +27,26 @@ from cagp_dist.kriging.map_dataset import (
     shaped,
     with_recalibration,
 )
-from cagp_dist.kriging.map_targets import (
-    Targets,
-    To,
-    are_rows,
-    as_cells,
-    find_targets,
-    of_array,
-    of_table,
-    region_of,
-)
-from cagp_dist.kriging.observed_objects import (
-    ObservedObject,
-    Source,
-    check_every_field,
-    observe,
-    observe_arrays,
-)
-from cagp_dist.kriging.summary import summary
+from cagp_dist.kriging.map_targets import Kind, Targets, To, are_rows, find_targets, of_array, of_kind
+from cagp_dist.kriging.observed_objects import ObservedObject, Source
+from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.mapping import Hyperparameters, Resources, Solver
 from cagp_dist.mapping.cross_validation import cross_validate, outlook_of_folds
 from cagp_dist.mapping.defaults import HOUR_SECONDS, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
-from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, fit_model
+from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.mapping.gain_in_time import gain_of_other_times
-from cagp_dist.mapping.integration import check_hyperparameters, predict_fields, with_numbers_integrated
+from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
 from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
-from cagp_dist.mapping.maps_at_times import (
-    fit_in_space_and_time,
-    model_of_prior,
-    outlook_in_time,
-    predict_in_time,
-)
+from cagp_dist.mapping.maps_at_times import outlook_in_time, predict_in_time
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
-from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.tables import DataFrameLike
-
-Kind: TypeAlias = Literal["grid", "cells"]
 
 
 def krige(
@@ -256,8 +232,8 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed = model._read(observations)
-        targets = _wanted(find_targets(to, observed), kind, observed)
+        observed = read(model, observations)
+        targets = of_kind(kind, find_targets(to, observed), observed)
         targets = model._at_times(targets, observed, at)
         solves = model._planned(observed, targets, call)
         model._learn_from(observed, call)
@@ -371,7 +347,7 @@ class Kriging:
             This object.
         """
         with self._call() as call:
-            self._learn_from(self._read(observations, y), call)
+            self._learn_from(read(self, observations, y), call)
         self._of_arrays = y is not None
         return self
 
@@ -387,52 +363,6 @@ class Kriging:
             with narrator:
                 yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
 
-    def _read(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
-        """Read observations, as they are learnt from."""
-        check_memory_limit(self.memory_limit_bytes)
-        check_hyperparameters(self.hyperparameters)
-        if self.prior is not None and not isinstance(self.prior, Prior):
-            raise ArgumentError(f"prior is {self.prior!r}; expected a cagp.Prior, or None to have it fitted.")
-        observed = self._observe(observations, y, in_time=self.at is not None)
-        hours, given = observed.points.hours, self._given_kernel
-        has_numbers = isinstance(given, Kernel) and given.parts[0].of_space_and_time
-        if hours is not None and np.ptp(hours) == 0.0 and not has_numbers:
-            if any(isinstance(part, SpaceTimeOf) for part in families(given)):
-                raise ArgumentError(
-                    f"kernel is {given!r}, of space and time, and all observations have the same time, which "
-                    "says nothing of its lengthscale in time; expected it with its numbers, or two times."
-                )
-            warnings.warn(
-                "all observations have the same time, which says nothing of how the field changes: at= is "
-                "left out, and the map is that of this time alone.",
-                stacklevel=4,
-            )
-            observed = self._observe(observations, y, in_time=False)
-        if observed.points.hours is None:  # each field has a mean of its own
-            check_every_field(observed.points)
-        elif refused := self._without_times():
-            raise ArgumentError(
-                f"at and {' and '.join(refused)} were given, which do not go together yet; leave one out. "
-                "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
-            )
-        return observed
-
-    @property
-    def _given_kernel(self) -> KernelLike:
-        """The kernel, or that of the prior."""
-        return self.kernel if self.prior is None else self.prior.kernel
-
-    def _without_times(self) -> list[str]:
-        """Name the settings that maps at times do not have."""
-        given = {
-            f"nugget_std={self.nugget_std!r}": self.nugget_std != 0.0,
-            f"hyperparameters={self.hyperparameters!r}": self.hyperparameters in ("integrate", "integrated"),
-            "numbers of a kernel of space alone": any(
-                getattr(self, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")
-            ),
-        }
-        return [name for name, there in given.items() if there]
-
     def _at_times(self, targets: Targets, observed: ObservedObject, at: At) -> Targets:
         """Give targets at times, by default those of the settings, where the observations have theirs."""
         if observed.points.hours is None:
@@ -446,7 +376,7 @@ class Kriging:
 
     def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
         """Learn kernel and noise."""
-        learned = self._learn(observed, call)
+        learned = learn(self, observed, call.resources, call.narrator)
         learned = with_numbers_integrated(
             learned,
             observed.points,
@@ -491,10 +421,10 @@ class Kriging:
         if are_rows(to):
             found = of_array(cast("ArrayLike", to))
         elif arrays:
-            found = self._rows(cast("DataFrameLike", to), list(observed.static))
+            found = places_of_rows(self, cast("DataFrameLike", to), list(observed.static))
         else:
             found = find_targets(cast("To", to), observed)
-        targets = self._at_times(_wanted(found, kind, observed), observed, at)
+        targets = self._at_times(of_kind(kind, found, observed), observed, at)
         with self._call() as call:
             solves = self._planned(observed, targets, call)
             if not arrays:
@@ -506,7 +436,7 @@ class Kriging:
     def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> list[PlannedSolve]:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_recalibration(self.recalibration)
-        parts, times = len(families(self._given_kernel)), 1
+        parts, times = len(families(given_kernel(self))), 1
         settings: Any = {"solver": self.solver, "resources": call.resources, "kernel_parts": parts}
         if observed.points.hours is None:
             solves = plan_solves(observed.points, targets.points, **settings)
@@ -545,7 +475,7 @@ class Kriging:
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
         if prior.size and (prediction.variance > UNINFORMED * prior).all():
-            why = _why_uninformed(observed, learned, targets)
+            why = why_uninformed(observed, learned, targets)
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)
         return prediction
 
@@ -717,104 +647,6 @@ class Kriging:
         """Kernel, noise and fit in a few lines of text."""
         return summary(*self._fitted())
 
-    def _observe(
-        self, observations: "Source | ArrayLike", y: ArrayLike | None, *, in_time: bool
-    ) -> ObservedObject:
-        """Read observations; a number, or a prior, stands in place of the noise that they have."""
-        column = self.noise_std if isinstance(self.noise_std, str) else None
-        number = None if self.noise_std is None or column is not None else 1.0
-        noise = number if self.prior is None else self.prior.noise_variance
-        if y is None:
-            return observe(
-                observations,  # type: ignore[arg-type]
-                value=self.value,
-                noise_std=column,
-                noise=noise,
-                latitude=self.latitude,
-                longitude=self.longitude,
-                time=self.time,
-                units=self.units,
-                missing=self.missing,
-                where=self.where,
-                static=named_columns(self.drift),
-                in_time=in_time,
-            )
-        if in_time:
-            raise ArgumentError(
-                f"at is {self.at!r}, and arrays have no times; expected a table or an object of xarray."
-            )
-        X, static = observations, cast("Mapping[str, Array]", {})
-        if isinstance(X, DataFrameLike):
-            rows = self._rows(X, named_columns(self.drift))
-            X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
-        observed = observe_arrays(X, y, noise=noise, missing=self.missing)  # type: ignore[arg-type]
-        if column is not None:
-            raise ArgumentError(
-                f"noise_std is {column!r}, the name of a column, but arrays have none; expected "
-                "a number. Give a table or a dataset of xarray to have a noise for each place."
-            )
-        return replace(observed, static=static)
-
-    def _rows(self, frame: DataFrameLike, static: Collection[str]) -> Targets:
-        """Places of a data frame beside which the values stand."""
-        return of_table(frame, latitude=self.latitude, longitude=self.longitude, static=static)
-
-    def _learn(self, observed: ObservedObject, call: _Call) -> FittedModel:
-        """Take kernel and noise as they are given, or fit them."""
-        given, in_time = self._given_kernel, observed.points.hours is not None
-        if not in_time and isinstance(given, Kernel) and given.parts[0].of_space_and_time:
-            raise ArgumentError(
-                f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
-                "expected times of maps beside it: cagp.krige(..., at=times)."
-            )
-        if self.prior is not None:
-            self._check_alone()
-            if in_time:
-                return model_of_prior(observed.points, self.prior)
-            check_chords("prior", self.prior.kernel)
-            noise, own = self.prior.noise_variance, observed.points.noise_variance
-            return FittedModel(self.prior.kernel, np.asarray(noise) if own is None else own, self.prior.mean)
-        if self.drift is not None and self.mean != "constant":
-            raise ArgumentError(
-                f"mean is {self.mean!r} and a drift was given, which stands in its place; expected one of "
-                "them. A drift has a constant already, and its coefficients are estimated with the field."
-            )
-        mean = self.mean if self.drift is None else drift_of(self.drift, observed)
-        noise_std = None if isinstance(self.noise_std, str) else self.noise_std
-        if in_time:
-            return fit_in_space_and_time(
-                observed.points,
-                kernel=self.kernel,
-                mean=mean,
-                noise_std=noise_std,
-                resources=call.resources,
-                narrator=call.narrator,
-            )
-        fixed = fixed_numbers(
-            lengthscale=self.lengthscale, lengthscale_km=self.lengthscale_km, variance=self.variance
-        )
-        return fit_model(
-            observed.points,
-            Split(observed.points.there),
-            kernel=self.kernel,
-            mean=mean,
-            fixed=numbers_of(self.kernel, fixed) if isinstance(self.kernel, Kernel) else fixed,
-            noise_std=noise_std,
-            nugget_std=self.nugget_std,
-            resources=call.resources,
-            narrator=call.narrator,
-        )
-
-    def _check_alone(self) -> None:
-        """Refuse numbers beside a prior, which has them all."""
-        others = [name for name in _OF_THE_PRIOR if getattr(self, name) is not None]
-        others += ["nugget_std"] if self.nugget_std not in (None, 0.0) else []
-        others += ["drift"] if self.drift is not None else []
-        if others:
-            raise ArgumentError(
-                f"prior and {' and '.join(others)} were both given; a prior fixes every number."
-            )
-
     def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:
         """Give what was learnt; a drift is told what the targets say of its columns."""
         if not hasattr(self, "_learned"):
@@ -827,34 +659,6 @@ class Kriging:
 
 
 _PARAMETERS = {setting.name: setting.default for setting in fields(Kriging)}
-_OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
-
-
-def _wanted(targets: Targets, kind: Kind, observed: ObservedObject) -> Targets:
-    """Points of targets, or the cells around them."""
-    if kind not in ("grid", "cells"):
-        raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
-    return as_cells(targets, observed) if kind == "cells" else targets
-
-
-def _why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
-    """Say why the observations say nothing of any target: they are noisy, or far away."""
-    points = observed.points
-    if points.hours is not None:
-        return "no observation is near any target at these times; check these, their zone, and the targets:"
-    distances, _ = cKDTree(points.X[points.there]).query(targets.points.X)
-    noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
-    if np.min(distances) < max(learned.lengthscales) and noise > spread:
-        return (
-            f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
-            f"({spread:.3g}), so that the observations say nearly nothing of it: check noise_std (a standard "
-            "deviation, in the unit of the values) and variance;"
-        )
-    covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
-    return (
-        f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
-        "east); check the targets, and whether latitudes and longitudes are the right way round;"
-    )
 
 
 def _changed(model: Kriging) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, floor, log10
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -25,6 +25,7 @@ from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
 from cagp_dist.tables import DataFrameLike, Names, TableLike, read_places
 from cagp_dist.text import counted
 
+Kind: TypeAlias = Literal["grid", "cells"]
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
 
 CELLS_ACROSS = 100  # Cells along the longer side of a region for which no resolution was given, about
@@ -240,6 +241,13 @@ def _static_of_object(
         for name in wanted
         if name in to and set(map(str, to[name].dims)) == set(targets.dims)
     }
+
+
+def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
+    """Points of targets, or the cells around them."""
+    if kind not in ("grid", "cells"):
+        raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
+    return as_cells(targets, observed) if kind == "cells" else targets
 
 
 def as_cells(targets: Targets, observed: ObservedObject) -> Targets:

@@ -1,14 +1,16 @@
-"""What a map was made with, in a few lines of text."""
+"""What a map was made with, and why it says nothing, in a few lines of text."""
 
 from collections.abc import Iterator
 from itertools import groupby
 from math import sqrt
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.map_dataset import BEYOND
+from cagp_dist.kriging.map_targets import Targets, region_of
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.mapping.defaults import INTERVAL
 from cagp_dist.mapping.fitted_model import FittedModel
@@ -70,3 +72,23 @@ def _errors(learned: FittedModel) -> Iterator[str]:
     for kind, own in groupby(learned.standard_errors(), key=lambda error: error.kind):
         written = [f"none ({error.why})" if error.why else f"{error.value:.2g}" for error in own]
         yield f"{kind.replace('_', ' ')} {' and '.join(written)}"
+
+
+def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
+    """Say why the observations say nothing of any target: they are noisy, or far away."""
+    points = observed.points
+    if points.hours is not None:
+        return "no observation is near any target at these times; check these, their zone, and the targets:"
+    distances, _ = cKDTree(points.X[points.there]).query(targets.points.X)
+    noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
+    if np.min(distances) < max(learned.lengthscales) and noise > spread:
+        return (
+            f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
+            f"({spread:.3g}), so that the observations say nearly nothing of it: check noise_std (a standard "
+            "deviation, in the unit of the values) and variance;"
+        )
+    covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
+    return (
+        f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
+        "east); check the targets, and whether latitudes and longitudes are the right way round;"
+    )

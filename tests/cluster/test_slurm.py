@@ -258,6 +258,36 @@ def test_work_outlives_the_jobs_of_its_workers(worker_jobs: dict[str, str], tmp_
     assert int(run.stdout) > 2, "workers of later jobs did some of it"
 
 
+GIVEN = """
+import numpy as np, cagp_dist as cagp
+from dask_jobqueue import SLURMCluster
+
+rng = np.random.default_rng(0)
+X, X_test = rng.uniform(size=(3000, 2)), rng.uniform(size=(50, 2))
+prior, solver = cagp.Prior(cagp.Matern32(0.2), 0.01), cagp.BlockGaussSeidel(2, block_size=256)
+on = lambda executor: cagp.condition(prior, X, X[:, 0], X_test, solver=solver, executor=executor)
+alone, options = on("serial"), {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+with SLURMCluster(cores=2, processes=1, memory="2GB", scheduler_options=options) as cluster:
+    cluster.adapt(minimum=0, maximum=2)
+    found = on(cluster)
+assert np.array_equal(found.mean, alone.mean) and np.array_equal(found.variance, alone.variance)
+print(found.stats.executor)
+"""
+
+
+def test_an_adaptive_cluster_of_dask_jobqueue_is_taken_as_it_is(
+    worker_jobs: dict[str, str], tmp_path: Path
+) -> None:
+    """It begins without a worker, whose two threads share its memory; the bits are those of one thread."""
+    run = subprocess.run(
+        [sys.executable, "-c", GIVEN],
+        cwd=tmp_path, env=worker_jobs, check=False, capture_output=True, text=True, timeout=240,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "2 threads, up to 2 workers" in run.stdout
+    _wait_for(lambda: _output(["squeue", "--noheader"], worker_jobs) == "", tmp_path)
+
+
 def test_a_partition_that_is_not_there_is_an_error_at_once(
     worker_jobs: dict[str, str], tmp_path: Path, write_job: Callable[[Path], Path]
 ) -> None:

@@ -7,6 +7,7 @@ from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.kriging.given_observations import places_of_rows, read
 
 from ..oracle import kernel_matrix
 
@@ -197,5 +198,5 @@ def test_a_frame_beside_its_values_has_the_columns_of_a_drift():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"lat": [40.0, 41.0, 42.0], "lon": [5.0, 6.0, 7.0], "elev": [1.0, 3.0, 2.0]})
     model = cagp.Kriging(drift="elev", **NUMBERS)
-    assert model._read(frame, [1.0, 2.0, 3.0]).static["elev"].tolist() == [1.0, 3.0, 2.0]
-    assert model._rows(frame, ["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]
+    assert read(model, frame, [1.0, 2.0, 3.0]).static["elev"].tolist() == [1.0, 3.0, 2.0]
+    assert places_of_rows(model, frame, ["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]

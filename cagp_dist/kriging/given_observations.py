@@ -1,0 +1,123 @@
+"""What is read of the observations of `krige`, by the settings of a `Kriging`."""
+
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.checks import check_memory_limit
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.drift import named_columns
+from cagp_dist.kriging.map_targets import Targets, of_table
+from cagp_dist.kriging.observed_objects import (
+    ObservedObject,
+    Source,
+    check_every_field,
+    observe,
+    observe_arrays,
+)
+from cagp_dist.mapping.fitted_model import KernelLike, families
+from cagp_dist.mapping.integration import check_hyperparameters
+from cagp_dist.prior import Prior
+from cagp_dist.space_time import SpaceTimeOf
+from cagp_dist.tables import DataFrameLike
+
+if TYPE_CHECKING:
+    from cagp_dist.kriging.kriging_model import Kriging
+
+
+def read(model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
+    """Read observations, as they are learnt from; of one time without ``at``."""
+    check_memory_limit(model.memory_limit_bytes)
+    check_hyperparameters(model.hyperparameters)
+    if model.prior is not None and not isinstance(model.prior, Prior):
+        raise ArgumentError(f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.")
+    observed = _observe(model, observations, y, in_time=model.at is not None)
+    hours, given = observed.points.hours, given_kernel(model)
+    has_numbers = isinstance(given, Kernel) and given.parts[0].of_space_and_time
+    if hours is not None and np.ptp(hours) == 0.0 and not has_numbers:
+        if any(isinstance(part, SpaceTimeOf) for part in families(given)):
+            raise ArgumentError(
+                f"kernel is {given!r}, of space and time, and all observations have the same time, which "
+                "says nothing of its lengthscale in time; expected it with its numbers, or two times."
+            )
+        warnings.warn(
+            "all observations have the same time, which says nothing of how the field changes: at= is "
+            "left out, and the map is that of this time alone.",
+            stacklevel=4,
+        )
+        observed = _observe(model, observations, y, in_time=False)
+    if observed.points.hours is None:  # each field has a mean of its own
+        check_every_field(observed.points)
+    elif refused := _without_times(model):
+        raise ArgumentError(
+            f"at and {' and '.join(refused)} were given, which do not go together yet; leave one out. "
+            "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
+        )
+    return observed
+
+
+def given_kernel(model: "Kriging") -> KernelLike:
+    """Give the kernel, or that of the prior."""
+    return model.kernel if model.prior is None else model.prior.kernel
+
+
+def _without_times(model: "Kriging") -> list[str]:
+    """Name the settings that maps at times do not have."""
+    given = {
+        f"nugget_std={model.nugget_std!r}": model.nugget_std != 0.0,
+        f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
+        "numbers of a kernel of space alone": any(
+            getattr(model, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")
+        ),
+    }
+    return [name for name, there in given.items() if there]
+
+
+def _observe(
+    model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None, *, in_time: bool
+) -> ObservedObject:
+    """Read observations; a number, or a prior, stands in place of the noise that they have."""
+    column = model.noise_std if isinstance(model.noise_std, str) else None
+    number = None if model.noise_std is None or column is not None else 1.0
+    noise = number if model.prior is None else model.prior.noise_variance
+    if y is None:
+        return observe(
+            observations,  # type: ignore[arg-type]
+            value=model.value,
+            noise_std=column,
+            noise=noise,
+            latitude=model.latitude,
+            longitude=model.longitude,
+            time=model.time,
+            units=model.units,
+            missing=model.missing,
+            where=model.where,
+            static=named_columns(model.drift),
+            in_time=in_time,
+        )
+    if in_time:
+        raise ArgumentError(
+            f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."
+        )
+    X, static = observations, cast("Mapping[str, Array]", {})
+    if isinstance(X, DataFrameLike):
+        rows = places_of_rows(model, X, named_columns(model.drift))
+        X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
+    observed = observe_arrays(X, y, noise=noise, missing=model.missing)  # type: ignore[arg-type]
+    if column is not None:
+        raise ArgumentError(
+            f"noise_std is {column!r}, the name of a column, but arrays have none; expected "
+            "a number. Give a table or a dataset of xarray to have a noise for each place."
+        )
+    return replace(observed, static=static)
+
+
+def places_of_rows(model: "Kriging", frame: DataFrameLike, static: Collection[str]) -> Targets:
+    """Give the places of a data frame beside which the values stand."""
+    return of_table(frame, latitude=model.latitude, longitude=model.longitude, static=static)
