@@ -1,5 +1,6 @@
 """Removal of old runs from an output folder: the current one stays, and each is there whole or not at all."""
 
+import json
 import logging
 import os
 import shutil
@@ -9,26 +10,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cagp_dist.digest import read_regular
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.lock import output_lock, unused
 from cagp_dist.store.manifest import disk_errors, folder_bytes
 from cagp_dist.store.packed import pack_run
-from cagp_dist.store.publish import current_run
+from cagp_dist.store.publish import current_run, verify_files
 from cagp_dist.store.retention import KeptRun, Retention, beyond
-from cagp_dist.store.zarr_arrays import open_group
 
 _log = logging.getLogger(__name__)
 
 
 def old_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[Path]:
     """List the runs of an output folder that do not stay, oldest first; ``since`` as of `beyond`."""
-    paths = {path.stem: path for path in (root / "runs").glob("*.zarr")}
-    if not paths:
-        raise ConfigurationError(
-            f"there is no published run in {root}; expected the folder that [output] root of a job names."
-        )
+    paths = _runs_in(root)
     current = current_run(root)
     gone = beyond(
         keep,
@@ -42,19 +39,20 @@ def old_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[P
 
 def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list[Path]:
     """Remove those that are not in use, with manifests and reports; a kill leaves each whole or gone."""
-    old_runs(root, keep)  # no folder is made where there is none
+    _runs_in(root)  # no folder is made where there is none
     removed = []
     with output_lock(root):
         for run in old_runs(root, keep, since=since):
             with disk_errors(run), unused(run) as free:
-                if free:
-                    if keep.pack:
-                        pack_run(root, run)
-                    os.rename(run, root / ".staging" / run.name)
-                    manifest.manifest_path(run).unlink(missing_ok=True)
-                    removed.append(run)
-                else:
+                if not free:
                     _log.warning("%s is being read, and stays until the next time", run)
+                    continue
+                if keep.pack and (wrong := _packed_in_vain(root, run)):
+                    _log.warning("%s is not packed, and stays: %s", run, wrong)
+                    continue
+                os.rename(run, root / ".staging" / run.name)
+                manifest.manifest_path(run).unlink(missing_ok=True)
+                removed.append(run)
         with disk_errors(root):
             for left in (root / "runs").glob("*.sha256"):  # by a kill between the two lines above
                 if not left.with_suffix(".zarr").exists():
@@ -64,6 +62,26 @@ def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list
             shutil.rmtree(root / ".staging" / run.name, ignore_errors=True)
             shutil.rmtree(root / "report" / run.stem, ignore_errors=True)
     return removed
+
+
+def _runs_in(root: Path) -> dict[str, Path]:
+    """List the runs of an output folder by their keys; an error if there is none."""
+    paths = {path.stem: path for path in (root / "runs").glob("*.zarr")}
+    if not paths:
+        raise ConfigurationError(
+            f"there is no published run in {root}; expected the folder that [output] root of a job names."
+        )
+    return paths
+
+
+def _packed_in_vain(root: Path, run: Path) -> StoreError | None:
+    """Pack a run; a damaged one, whose fault is returned, waits for somebody to look."""
+    try:
+        verify_files(run)
+    except StoreError as error:
+        return error
+    pack_run(root, run)
+    return None
 
 
 def about_run(key: str, attributes: Mapping[Any, Any]) -> KeptRun:
@@ -80,6 +98,6 @@ def about_run(key: str, attributes: Mapping[Any, Any]) -> KeptRun:
 
 def _about(run: Path) -> KeptRun:
     """Read what decides on a run; one that cannot be read was made at the date of its folder."""
-    with suppress(StoreError, KeyError, ValueError), open_group(run) as root:
-        return about_run(run.stem, root.attrs)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return about_run(run.stem, json.loads(read_regular(run / "zarr.json"))["attributes"])
     return KeptRun(run.stem, datetime.fromtimestamp(run.stat().st_mtime, UTC))

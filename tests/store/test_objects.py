@@ -26,7 +26,7 @@ from cagp_dist.store import marks
 from cagp_dist.store.addresses import folder_of, parse_address
 from cagp_dist.store.bucket import Bucket, Marker
 from cagp_dist.store.lock import output_lock
-from cagp_dist.store.object_removal import prune_objects, remove_abandoned
+from cagp_dist.store.object_removal import old_run_keys, prune_objects, remove_abandoned
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
@@ -531,6 +531,11 @@ def test_prune_removes_old_runs_and_what_was_abandoned(address, tmp_path, monkey
     Bucket(address).put(f"runs/{abandoned}/zarr.json", b"{}")
     dry = cagp("prune", address, "--keep", 1, "--dry-run")
     assert dry.stdout == f"would be removed  {address}/{keys[1]}\n"
+    bucket = Bucket(address)
+    assert old_run_keys(bucket, Retention(total=1)) == keys[1:]
+    assert old_run_keys(bucket, Retention(total=2**30, days=1, finals_only=True)) == []
+    assert old_run_keys(bucket, Retention(runs=1), since="2000-01-01T00:00:00Z") == []
+    assert "are not packed" in cagp("prune", address, "--keep", "1, pack").stderr
     assert cagp("prune", address, "--keep", 1).stdout == f"removed  {address}/{keys[1]}\n"
     objects = PublishedObjects(address)
     assert set(objects.runs()) == {keys[0], keys[2]}

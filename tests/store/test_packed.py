@@ -12,7 +12,9 @@ from cagp_dist.cli import app
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.packed import packed_runs, unpack_run, verify_packed
+from cagp_dist.store.prune import prune_runs
 from cagp_dist.store.publish import verify_files
+from cagp_dist.store.retention import Retention
 from cagp_dist.store.zarr_arrays import read_group
 
 from . import publisher
@@ -54,6 +56,15 @@ def test_a_packed_run_comes_back_as_it_was(root, template):
     assert list(path.parent.iterdir()) == list((root / ".staging").iterdir()) == []
     with pytest.raises(ConfigurationError, match=r"0 runs in .* begin with '12'"):
         unpack_run(root, "12")
+
+
+def test_a_damaged_run_is_not_packed_and_keeps_no_other_from_it(tmp_path, caplog):
+    root = tmp_path / "out"
+    runs = [publisher.publish_index(root, index) for index in range(3)]
+    next((runs[0] / "observations" / "t2m").glob("c.*")).write_bytes(b"")
+    assert prune_runs(root, Retention(runs=1, pack=True)) == [runs[1]]
+    assert f"{runs[0]} is not packed, and stays: " in caplog.text
+    assert [path.stem for path in packed_runs(root)] == [runs[1].stem]
 
 
 @pytest.mark.parametrize("harm", ["flipped", "cut", "other"])

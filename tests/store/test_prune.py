@@ -12,6 +12,7 @@ from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import group_dataset
 from cagp_dist.store.lock import run_in_use
+from cagp_dist.store.packed import packed_runs, verify_packed
 from cagp_dist.store.prune import old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
 from cagp_dist.store.retention import Retention
@@ -48,7 +49,7 @@ def root(template, tmp_path):
 
 
 def left(root, folder="runs", suffix=".zarr"):
-    names = {path.name for path in (root / folder).iterdir()}
+    names = {path.name for path in (root / folder).glob("*")}
     return {index for index in range(4) if publisher.key_of(index) + suffix in names}
 
 
@@ -69,6 +70,14 @@ def test_the_current_run_stays_however_old_it_is(root):
     prune_runs(root, Retention(runs=1))
     assert left(root) == {0, 3}
     verify_files(current_run(root))
+
+
+def test_of_two_runs_of_one_second_the_one_made_last_is_newer(tmp_path):
+    first, second = sorted(range(2), key=publisher.key_of, reverse=True)
+    for index in (first, second):
+        publisher.publish_index(tmp_path, index)
+    make_current(tmp_path, run_key=publisher.key_of(first))
+    assert old_runs(tmp_path, Retention(runs=1)) == []
 
 
 def test_a_run_that_cannot_be_read_counts_by_the_date_of_its_folder(root):
@@ -105,22 +114,27 @@ def test_wrong_arguments_are_refused(root, tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path):
+@pytest.mark.parametrize("pack", [False, True])
+def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path, pack):
+    rule = Retention(runs=1, pack=pack)
     for number in range(1, 60):
         root = Path(shutil.copytree(template, tmp_path / str(number)))
 
         def work(root: Path = root, number: int = number) -> None:
             publisher.at_event(root, number, lambda path: os.kill(os.getpid(), signal.SIGKILL), every=3)
-            prune_runs(root, Retention(runs=1))
+            prune_runs(root, rule)
 
         _, status = os.waitpid(publisher.in_child(work), 0)
         assert current_run(root).stem == publisher.key_of(0)
         for run in (root / "runs").glob("*.zarr"):
             verify_files(run)
+        for path in packed_runs(root):
+            verify_packed(path)
+        assert not pack or left(root) | left(root, "packed", ".zip") == {0, 1, 2, 3}
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0
             break
-        prune_runs(root, Retention(runs=1))
+        prune_runs(root, rule)
         assert left(root) == left(root, suffix=".sha256") == {0}
         assert list((root / ".staging").iterdir()) == []
     assert number > 8

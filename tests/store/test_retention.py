@@ -85,5 +85,7 @@ def test_the_long_form_and_what_is_no_rule():
             parse_job(job_text(output={"root": "out", "keep": wrong}))
         with pytest.raises(ConfigurationError, match=f'--keep "{wrong}": expected "90d", "30 runs"'):
             parse_keep(wrong)
+    with pytest.raises(ConfigurationError, match="runs of an object store are not packed"):
+        parse_job(job_text(output={"root": "s3://maps/daily", "keep": "30 runs, pack"}))
     with pytest.raises(ConfigurationError, match=r"unknown key \[output\] keep.run; nearest"):
         parse_job(job_text(output={"root": "out", "keep": {"run": 3}}))

@@ -26,7 +26,7 @@ from cagp_dist.service.jobfile.notify_table import NotifyTable
 from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
-from cagp_dist.store.addresses import folder_of
+from cagp_dist.store.addresses import folder_of, in_object_store
 from cagp_dist.store.retention import Retention
 from cagp_dist.text import alternatives, counted
 
@@ -191,6 +191,12 @@ class OutputTable(JobTable):
     keep: Annotated[KeepTable | None, BeforeValidator(values.keep)] = key(
         None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only, pack", "90d"
     )
+
+    @model_validator(mode="after")
+    def _packs_in_a_folder(self) -> Self:
+        if self.keep is not None and self.keep.pack and in_object_store(self.root):
+            raise ValueError("runs of an object store are not packed; leave pack out of keep")
+        return self
 
 
 class Job(JobTable):
