@@ -38,14 +38,14 @@ def solve_filtered(
 ) -> Solution:
     """Update the state of the run before with today's field, and predict what the job asks for.
 
-    With the filter by which the lengthscale in time was fitted, where its modes are those of the grid.
+    By the filter with which the lengthscale in time was fitted, where it has the modes of the grid.
     """
     began, points, places, kernel = perf_counter(), task.points, task.points.grid, prior.kernel
     assert places is not None
     assert isinstance(kernel, SpaceTime)
     grid, hour, targets = places.grid, 0.0, np.asarray(task.new_inputs)
     _check_goes_on(carried, grid, prior)
-    if days is None or days.executor is not execution.executor or not days.rings.grid.same_points(grid):
+    if days is None or days.executor is not execution.executor:
         days = _filter_of(grid, kernel, prior, execution)
     field = _fields(places, points.values - prior.mean_at(points.X).T)[0]
     execution.progress(None, "modes of the grid")
@@ -116,7 +116,7 @@ def fit_in_time(
 ) -> tuple[Prior, float, RingFilter | None]:
     """Add its kernel in time to a prior that was fitted; a lengthscale is fitted to ``fit_times``.
 
-    With the standard error of that, and the filter whose modes were made for it.
+    With the standard error of that, and the filter whose modes were made for it, if they are of today's grid.
     """
     table, points, space = task.job.prior, task.fit_points, prior.kernel
     assert table.time_kernel is not None
@@ -136,8 +136,10 @@ def fit_in_time(
     about = points.values - replace(prior, mean=mean).mean_at(points.X).T
     execution.progress(None, "lengthscale in time")
     best, error = days.fitted_hours(hours, _fields(places, about))
+    today = task.points.grid
+    serves = today is not None and days.rings.grid.same_points(today.grid)  # else its modes are dropped
     kernel = SpaceTime(space, family(best))
-    return replace(prior, kernel=kernel), error, days.with_time(family(best))
+    return replace(prior, kernel=kernel), error, days.with_time(family(best)) if serves else None
 
 
 def _filter_of(grid: LatLonGrid, kernel: SpaceTime, prior: Prior, execution: Execution) -> RingFilter:

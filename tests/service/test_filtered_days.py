@@ -3,6 +3,7 @@
 import json
 import shutil
 import tomllib
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.gram import ring_filter
 from cagp_dist.service.daily import daily
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import prior_table
@@ -132,7 +134,9 @@ def test_days_that_are_missed_and_come_late_are_those_of_one_batch_solve(tmp_pat
 
 
 @pytest.mark.exhaustive
-def test_numbers_that_are_left_out_are_fitted_to_fixed_times_and_go_on(tmp_path):
+def test_numbers_that_are_left_out_are_fitted_to_fixed_times_and_go_on(tmp_path, monkeypatch):
+    made, modes_range = [], ring_filter.modes_range
+    monkeypatch.setattr(ring_filter, "modes_range", lambda *args: made.append(args[2]) or modes_range(*args))
     latitude, longitude = np.arange(-75.0, 76.0, 15.0), np.arange(0.0, 360.0, 15.0)
     axes = np.meshgrid(latitude, longitude, indexing="ij")
     X, rng = cagp.unit_sphere(*(each.ravel() for each in axes)), np.random.default_rng(5)
@@ -147,6 +151,7 @@ def test_numbers_that_are_left_out_are_fitted_to_fixed_times_and_go_on(tmp_path)
     latest = {"source": f"zarr:{tmp_path / 'field.zarr'}", "times": ["2020-01-13", "2020-01-14"]}
     found = list(daily(the_job(tmp_path, observations=latest, prior=prior)))
     assert [day.failed for day in found] == [None, None]
+    assert set(Counter(made).values()) == {2}  # once a day, for the fit and the day
     attributes = read_group(current_run(tmp_path / "out")).attrs
     assert json.loads(attributes["previous"])["hours"] == 24.0
     told, one = json.loads(attributes["prior"]), {**latest, "times": ["2020-01-14"]}
