@@ -155,10 +155,18 @@ def condition_over_times(
     series = series_of(prior, X, hours, y)
     wanted = series.times if at is None else in_hours("at", at)
     if series.gaps_differ:
-        settings: Any = {"executor": executor, "memory_limit_bytes": memory_limit_bytes}
-        with gappy_series(prior, series, solver, **settings) as gaps:
-            random = np.random.default_rng(0) if generator is None else generator
-            return _with_gaps(prior, series, gaps, X_test, wanted, samples, random, progress)
+        return posterior_by_modes(
+            prior,
+            series,
+            X_test,
+            wanted,
+            solver=solver,
+            executor=executor,
+            memory_limit_bytes=memory_limit_bytes,
+            samples=samples,
+            generator=generator,
+            progress=progress,
+        )
     smoothed = _by_states(prior, series, X_test, wanted, solver, executor, memory_limit_bytes)
     if smoothed is not None:
         return smoothed
@@ -318,39 +326,46 @@ def _by_states(
     return PosteriorOverTimes(wanted, about + mean[of_wanted], spread, Status.EXACT)
 
 
-def _with_gaps(
+def posterior_by_modes(
     prior: Prior,
     series: Series,
-    gaps: SeriesWithGaps,
     X_test: "Targets",
     wanted: Array,
-    samples: int,
-    generator: np.random.Generator,
-    progress: Callable[[float], None] | None,
+    *,
+    solver: "Solver",
+    executor: "ExecutorLike" = None,
+    memory_limit_bytes: int | None = None,
+    samples: int = 200,
+    generator: np.random.Generator | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> PosteriorOverTimes:
-    """Condition on fields whose gaps differ."""
+    """Condition on fields with any gaps by modes in space and in time; see `condition_over_times`."""
+    random = np.random.default_rng(0) if generator is None else generator
     check_count("samples", samples, least=1)
-    check_generator(generator)
-    places, gram, report = unit_vectors("X_test", X_test), gaps.series, progress or no_op
+    check_generator(random)
+    places, report = unit_vectors("X_test", X_test), progress or no_op
     points = None if _same_places(series, X_test) else places
-    weights = gaps.weights(gaps.merged(series.values))
     shape = (wanted.size, *(X_test.shape if isinstance(X_test, LatLonGrid) else (len(places),)))
-    mean = gram.field(weights, wanted, points).reshape(shape)
-    mean += np.stack([mean_at_hour(prior, places, hour).reshape(shape[1:]) for hour in wanted])
-    variance = gram.variance(wanted) if points is None else gram.variance_at(points, wanted)
-    if points is None and gram.rings is not None:
-        variance = np.repeat(variance[..., None], gram.copies, axis=2)
-    exact = gaps.few
-    roots = gaps.uncertain_weights() if exact else gaps.draws(generator, samples)
-    variance, added = variance.reshape(shape), np.zeros(shape)
-    for number, uncertain in enumerate(roots, start=1):
-        added += gram.field(uncertain, wanted, points).reshape(shape) ** 2
-        report(number / (gaps.missing.size if exact else samples))
+    settings: Any = {"executor": executor, "memory_limit_bytes": memory_limit_bytes}
+    with gappy_series(prior, series, solver, **settings) as gaps:
+        gram, exact = gaps.series, gaps.few
+        weights = gaps.weights(gaps.merged(series.values))
+        mean = gram.field(weights, wanted, points).reshape(shape)
+        mean += np.stack([mean_at_hour(prior, places, hour).reshape(shape[1:]) for hour in wanted])
+        variance = gram.variance(wanted) if points is None else gram.variance_at(points, wanted)
+        if points is None and gram.rings is not None:
+            variance = np.repeat(variance[..., None], gram.copies, axis=2)
+        variance, added = variance.reshape(shape), np.zeros(shape)
+        roots = gaps.uncertain_weights() if exact else gaps.draws(random, samples)
+        for number, uncertain in enumerate(roots, start=1):
+            added += gram.field(uncertain, wanted, points).reshape(shape) ** 2
+            report(number / (gaps.missing.size if exact else samples))
+        status = Status.of_direct_solve(gram.condition_bound()) if exact else Status.SOLVED
     return PosteriorOverTimes(
         wanted,
         mean,
         variance + added / (1 if exact else samples),
-        Status.EXACT if exact else Status.SOLVED,
+        status,
         0.0 if exact else float(np.sqrt(2.0 / samples)),
         gaps.relative_residual,
     )

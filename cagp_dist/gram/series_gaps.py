@@ -116,6 +116,8 @@ class SeriesWithGaps:
         """Weights of fields whose squares add up to what the missing values would take from variances."""
         from scipy.linalg import solve_triangular
 
+        if not self.missing.size:
+            return
         roots = solve_triangular(self._factor, np.eye(self.missing.size), lower=True, trans="T")
         for column in roots.T:
             yield self.series.solve(self._embedded(column))

@@ -23,6 +23,7 @@ from cagp_dist.latlon.series_tasks import (
     series_draw_range,
     series_explained_range,
     series_field_range,
+    series_largest_range,
     series_logdet_range,
     series_precision_range,
     series_shrunk_range,
@@ -159,6 +160,12 @@ class SeriesGram:
         parts = self._each(series_logdet_range, None, self.lam, counts=self._blocks.weights)
         by_place = float(np.log(self.noise).sum()) * self.copies - float(self.of_pole_copies.sum())
         return float(sum(parts)) + by_place * self.hours.size
+
+    def condition_bound(self) -> float:
+        """Give an upper bound of the condition number of G."""
+        largest = max(self._each(series_largest_range, None))
+        spread = float(self.noise.max() / self.noise.min())
+        return spread * (1.0 + float(self.lam.max()) * largest)
 
     @property
     def of_pole_copies(self) -> Array:

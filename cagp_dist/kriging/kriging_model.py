@@ -142,8 +142,10 @@ def krige(
         Fixes every number, noise and mean included. Without it lengthscale, variance and noise are fitted by
         maximum likelihood, where they are not given.
     solver : str or solver
-        "auto": exact where that is cheap (a dense factor for up to 5,000 points, the rings of a grid), else
-        from neighbours, `Neighbours` ("auto"), whose error bars are exact too. "cholesky", "rings",
+        "auto": exact where that is cheap (a dense factor for up to 5,000 points, the rings of a grid; with
+        ``at`` and a product of kernels modes in space and time, where at most 2,048 values of up to 4,096
+        places are missing), else from neighbours, `Neighbours` ("auto"), whose error bars are exact too.
+        "cholesky", "rings",
         "neighbours", "block-gauss-seidel" until at most 5 % of each variance are unfinished computation, or a
         solver.
     recalibration : str

@@ -90,6 +90,11 @@ def series_logdet_range(modes: RangeModes, lam: Array, counts: Array) -> float:
     return float(sum(counts @ np.log1p(mode.mu[..., None] * lam).sum(axis=(1, 2)) for mode in modes))
 
 
+def series_largest_range(modes: RangeModes) -> float:
+    """Find the largest eigenvalue in space."""
+    return max(float(mode.mu.max(initial=0.0)) for mode in modes)
+
+
 def series_precision_range(modes: RangeModes, lam: Array, squares: Array, counts: Array) -> list[Array]:
     """Weighted sum of the diagonal of the inverse (T, size), with ``squares = U^2``."""
     found = []

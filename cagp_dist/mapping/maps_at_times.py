@@ -29,6 +29,7 @@ from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, plan_solves, 
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.series_maps import predict_series, series_map
 from cagp_dist.means import LatitudePolynomial, mean_family
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Solver, Status
@@ -202,6 +203,12 @@ def predict_in_time(
             found.append((group, _prior(learned, targets.part(group), resources)))
             done += group.size
             continue
+        series = None
+        if chosen is None:
+            series = series_map(seen, learned, targets, solver=solver, resources=resources)
+        if series is not None:
+            prior = learned.prior(seen, seen.there, np.arange(1))
+            return predict_series(series, prior, resources=resources, report=report)
         pieces = _pieces(seen, targets.part(group), solver=solver, resources=resources, kernel_parts=parts)
         for some, solves in pieces:
 

@@ -1,0 +1,148 @@
+"""Maps at times from places that were observed at all or nearly all of the times: exact, by modes in both."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array
+from cagp_dist.budget import Demand, Plan
+from cagp_dist.budget.plan import plan_without_tiles
+from cagp_dist.gram.series_gaps import FEW_IN_SERIES
+from cagp_dist.kernels import Elementary
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.map_mean import is_estimated
+from cagp_dist.mapping.map_points import MapPoints
+from cagp_dist.mapping.map_solves import Prediction
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.mapping.resources import Resources
+from cagp_dist.over_times import posterior_by_modes
+from cagp_dist.prior import Prior
+from cagp_dist.series_solves import series_of
+from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.solvers.interface import no_op
+from cagp_dist.solvers.solver_choice import MOST_DENSE
+from cagp_dist.space_time import SpaceTime
+from cagp_dist.text import counted
+from cagp_dist.time_factors import Periodic
+
+MOST_PLACES = 4_096
+"""Places of which eigenvectors are found: half a minute."""
+
+MOST_SERIES_SECONDS = 60.0
+"""Planned time up to which an exact solve is preferred to neighbours."""
+
+
+class SeriesMap(NamedTuple):
+    """Observations and targets as places times hours."""
+
+    where: Array  # (n, 3): places that were observed
+    hours: Array  # (T,)
+    values: Array  # (T, n); NaN where nothing was observed
+    noise: Array  # () or (n,)
+    wanted: Array  # (m, 3)
+    at: Array  # (A,)
+    plan: Plan
+
+
+def series_map(
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    *,
+    solver: "str | Solver",
+    resources: Resources,
+) -> SeriesMap | None:
+    """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
+    (kernel, *more), there = learned.kernel.parts, observed.there
+    product = isinstance(kernel, SpaceTime) and isinstance(kernel.time, Elementary | Periodic) and not more
+    chosen_here = isinstance(solver, str) and solver == "auto" and there.size > MOST_DENSE
+    if not product or not chosen_here or is_estimated(learned.mean) or targets.cells is not None:
+        return None
+    hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
+    if there.size + FEW_IN_SERIES < hours.size or hours.size < 2:
+        return None
+    degrees = np.stack([observed.latitude_degrees[there], observed.longitude_degrees[there]], axis=1)
+    _, first, of_place = np.unique(degrees, axis=0, return_index=True, return_inverse=True)
+    n, T = first.size, hours.size
+    if n > MOST_PLACES or n * T - there.size > FEW_IN_SERIES:
+        return None
+    values = np.full((T, n), np.nan)
+    values[of_hour, of_place] = observed.values[0, there]
+    noise = learned.noise_variance
+    own = noise if noise.ndim == 0 else noise[there][first]
+    whole = np.count_nonzero(~np.isnan(values)) == there.size
+    if not whole or (noise.ndim and not np.array_equal(own[of_place], noise[there])):
+        return None
+    found = _by_hour(targets.X)
+    if found is None:
+        return None
+    wanted, at = found
+    plan = _plan((T, n), n * T - there.size, (at.size, len(wanted)), resources)
+    if plan.seconds > MOST_SERIES_SECONDS or plan.peak_bytes > resources.memory_bytes:
+        return None
+    return SeriesMap(observed.X[there[first], :3], hours, values, own, wanted, at, plan)
+
+
+def predict_series(
+    found: SeriesMap,
+    prior: Prior,
+    *,
+    resources: Resources,
+    report: Callable[[float], None] = no_op,
+) -> Prediction:
+    """Predict places at hours, exactly."""
+    prior = replace(prior, noise_variance=found.noise if found.noise.ndim else float(found.noise))
+    posterior = posterior_by_modes(
+        prior,
+        series_of(prior, found.where, found.hours, found.values),
+        found.wanted,
+        found.at,
+        solver=Cholesky(),
+        executor=resources.executor,
+        memory_limit_bytes=resources.memory_limit_bytes,
+        progress=report,
+    )
+    variance = posterior.variance.reshape(1, -1)
+    return Prediction(
+        mean=posterior.mean.reshape(1, -1),
+        variance=variance,
+        computational_variance=np.zeros_like(variance),
+        computational_variance_known=True,
+        covariance=None,
+        status=posterior.status,
+        solvers=(found.plan.method,),
+        plans=(found.plan,),
+        executor=resources.executor.description,
+    )
+
+
+def _by_hour(X: Array) -> tuple[Array, Array] | None:
+    """Places (m, 3) and hours (A,) of targets (A m, 4) that are the same places hour after hour."""
+    together = int(np.argmax(X[:, -1] != X[0, -1])) or len(X)
+    if len(X) % together:
+        return None
+    blocks = X.reshape(-1, together, 4)
+    same = (blocks[:, :, :3] == blocks[0, :, :3]).all() and (blocks[..., 3] == blocks[:, :1, 3]).all()
+    return (blocks[0, :, :3], blocks[:, 0, 3]) if same else None
+
+
+def _plan(fields: tuple[int, int], missing: int, targets: tuple[int, int], resources: Resources) -> Plan:
+    """Plan T x n values, so many of them missing, and A x m targets."""
+    (T, n), (A, m) = fields, targets
+    solve, at_targets = 4 * n * T * (n + T), 2 * A * n * (T + m)
+    flops = 9 * n**3 + 9 * T**3 + (2 * missing + 3) * solve + (missing + 1) * at_targets + missing**3
+    peak = 8 * (4 * n**2 + 3 * T**2 + 8 * n * T + 8 * A * m + 3 * missing**2 + 4 * n * m)
+    demand = Demand(
+        n=n * T - missing,
+        q=A * m,
+        fields=1,
+        full_covariance=False,
+        workers=1,
+        shares_memory=True,
+        memory_limit_bytes=resources.memory_bytes,
+    )
+    gaps = f", {missing:,} values missing" if missing else ""
+    method = f"modes in space and time of {counted(n, 'place')} at {counted(T, 'time')}{gaps}"
+    return plan_without_tiles(demand, method, None, peak, n**2 + T**2 + n * m, flops, 1)
