@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cagp_dist.regions import Box, Polygon
     from cagp_dist.runtime import open_executor
     from cagp_dist.samples import SampledPosterior, posterior_by_samples, sample_posterior
+    from cagp_dist.samples_over_times import leave_one_out_over_times, sample_over_times
     from cagp_dist.service.run import run
     from cagp_dist.solvers import (
         SOR,
@@ -87,6 +88,7 @@ _HOMES = {
     "likelihood.fit_result": "FitResult FitStatus StandardErrors",
     "means": "BasisMean LatitudeMean LatitudePolynomial mean_family MEANS",
     "over_times": "condition_over_times log_likelihood_over_times PosteriorOverTimes",
+    "samples_over_times": "leave_one_out_over_times sample_over_times",
     "posterior.result": "Posterior Progress",
     "posterior.trace": "Step",
     "prior": "Prior",
@@ -118,9 +120,9 @@ __all__ = [
     "SquaredExponential", "StandardErrors", "Stats", "Status", "Step", "SubsetOfData", "Sum", "TiledGram",
     "TwoLevelBlockGaussSeidel", "TwoLevelBlockJacobi", "UnitVectors", "area_means", "area_weights",
     "calibrate", "cell_means", "condition", "condition_over_times", "covariate", "fit", "gradients",
-    "krige", "krige_store", "log_likelihood_over_times", "mean_family", "open_executor",
-    "posterior_by_samples", "posterior_mean", "run", "sample_posterior", "space_filling_order",
-    "unit_sphere"
+    "krige", "krige_store", "leave_one_out_over_times", "log_likelihood_over_times", "mean_family",
+    "open_executor", "posterior_by_samples", "posterior_mean", "run", "sample_over_times",
+    "sample_posterior", "space_filling_order", "unit_sphere"
 ]  # fmt: skip
 
 

@@ -114,6 +114,49 @@ def test_error_bars_of_many_gaps_come_from_draws(monkeypatch):
         cagp.log_likelihood_over_times(prior, grid, HOURS, y, solver=cagp.Rings())
 
 
+def test_samples_over_times_have_the_joint_law_of_all_hours(monkeypatch):
+    """Whitened by the dense posterior, squares have mean 1 and variance 2; with many gaps, at other hours."""
+    grid, y, noise, observed, values = grid_with_gaps(np.linspace(-90.0, 50.0, 4))
+    monkeypatch.setattr(series_gaps, "FEW_IN_SERIES", 0)
+    count = 150
+    drawn = cagp.sample_over_times(
+        *(cagp.Prior(KERNEL, noise, mean=rising), grid, HOURS, y),
+        at=AT,
+        solver=cagp.Rings(),
+        samples=count,
+        generator=np.random.default_rng(3),
+    )
+    assert drawn.shape == (count, len(AT), *grid.shape)
+    mean, covariance, _ = dense(grid, noise, observed, values)
+    one = np.array([i for i in range(len(mean)) if i % grid.size >= 7 or i % 7 == 0])  # of the pole
+    errors = (drawn.reshape(count, -1) - mean)[:, one]
+    white = np.linalg.solve(np.linalg.cholesky(covariance[np.ix_(one, one)]), errors.T)
+    assert abs((white**2).mean() - 1.0) < 4.0 * np.sqrt(2.0 / white.size)
+    assert abs(white.mean()) < 4.0 / np.sqrt(white.size)
+    assert np.abs(white @ white.T / count - np.eye(len(one))).max() < 5.5 / np.sqrt(count)
+    np.testing.assert_allclose(drawn[:, :, 0, :1], drawn[:, :, 0, 1:2], rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_leave_one_out_over_times_is_that_of_each_observation_alone_t46(missing):
+    """Of whole and of gappy grids; the copies of a pole together."""
+    grid, y, noise, observed, values = grid_with_gaps(np.linspace(-90.0, 50.0, 4), missing=missing)
+    prior = cagp.Prior(KERNEL, noise, mean=rising)
+    if missing == 0.0:
+        y[2], values[2] = 1.0, 1.0
+        y[1, 0], values[1, 0], observed[2] = 0.5, 0.5, observed[3]
+        observed[1, 0, 0] = True
+    found = cagp.leave_one_out_over_times(prior, grid, HOURS, y, solver=cagp.Rings())
+    X, there = at_all_times(grid.points, HOURS), observed.ravel()
+    G = KERNEL(X[there], X[there]) + np.diag(np.tile(noise.ravel(), len(HOURS))[there])
+    inverse, b = np.linalg.inv(G), values.ravel()[there]
+    precision = np.diag(inverse)
+    expected = b - inverse @ (b - rising(X[there])) / precision
+    np.testing.assert_allclose(found.mean[observed], expected, rtol=0.0, atol=1e-10)
+    np.testing.assert_allclose(found.variance[observed], 1.0 / precision, rtol=0.0, atol=1e-10)
+    assert np.isnan(found.mean[1:3]).any() == (missing > 0.0)
+
+
 def test_every_executor_gives_the_same_bits_of_gappy_series(monkeypatch):
     grid, y, noise, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
     monkeypatch.setattr(series_gaps, "FEW_IN_SERIES", 0)

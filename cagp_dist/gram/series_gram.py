@@ -9,7 +9,6 @@ import numpy as np
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import is_pole
 from cagp_dist.gram.few_missing import batches
-from cagp_dist.gram.leave_one_out import LeaveOneOut
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import prior_variance, seen_from
 from cagp_dist.gram.tiled import cross_product
@@ -205,13 +204,11 @@ class SeriesGram:
             explained[:, group] = np.sum(parts, axis=0).reshape(at.size, len(seen), -1).sum(axis=2)
         return np.maximum(prior_variance(self.kernel.space, points) - explained[:, view], 0.0)
 
-    def leave_one_out(self, fields: Array) -> LeaveOneOut:
-        """Predict each value from all others; mean as the fields, variance (T, P) or (T, n), with noise."""
-        variance = 1.0 / self.inverse_diagonal()
-        solved = self.solve(fields)
-        solved[:, self.poles] = solved[:, self.poles].sum(axis=-1, keepdims=True)
-        spread = variance[..., None] if self.rings is not None else variance
-        return LeaveOneOut(fields - spread * solved, variance)
+    def of_observations(self, weights: Array) -> Array:
+        """Weights of the observations: of the one at a pole the sum of its row, as a field."""
+        found = weights.copy()
+        found[:, self.poles] = found[:, self.poles].sum(axis=-1, keepdims=True)
+        return found
 
     def _by_row(self, function: Callable[..., list[Array]], squares: Array, counts: Array) -> Array:
         """Sum up (A, size) of each sector over wavenumbers, by latitude or place."""
