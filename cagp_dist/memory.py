@@ -1,8 +1,11 @@
-"""How much memory this process may still use."""
+"""How much memory this process may still use, and data of others may take at once."""
 
 from pathlib import Path
 
 import psutil
+
+MOST_CHUNK_BYTES = 2**29  # of a file of numbers, which is decoded at once
+MOST_AXIS_BYTES = 2**28  # of an array with one axis, which is read whole
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")  # where Linux shows the limits that SLURM, Docker and systemd set
 

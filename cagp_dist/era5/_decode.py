@@ -1,11 +1,13 @@
-"""Child process that decodes untrusted files: ``python -m cagp_dist.era5._decode < job.json``.
+"""Child process that decodes untrusted files: ``python -m cagp_dist.era5._decode MEMORY_BYTES < job.json``.
 
-A damaged file can crash a GRIB or HDF5 decoder, or keep it busy for ever: here that costs one clear error.
-The answer is plain arrays, or ``error.json``, in a folder that the parent chose.
+A damaged file can crash a GRIB or HDF5 decoder, keep it busy for ever, or have it take all memory: here that
+costs one clear error. The answer is plain arrays, or ``error.json``, in a folder that the parent chose.
 """
 
+import errno
 import json
 import os
+import resource
 import shutil
 import sys
 import threading
@@ -14,6 +16,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,11 @@ from cagp_dist.era5.canonical import canonical, joined_times, time_axis
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DamagedFileError, DataError
+from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
+from cagp_dist.text import bytes_text
+
+LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decoded
+MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
 
 
 def decode_command() -> int:
@@ -133,6 +141,13 @@ def _told(error: Exception) -> tuple[type[CagpError], str]:
     """Kind of an error, and what is said of it: decoders raise whatever they like on damaged bytes."""
     if isinstance(error, CagpError):
         return type(error), str(error)
+    if isinstance(error, MemoryError):
+        return DataError, (
+            "takes more memory to decode than is free. Select fewer times or split the file; one that says "
+            "it has so much may be damaged."
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DataError, f"cannot be unpacked ({error.strerror}). Free some space in the cache folder."
     first = next(iter(str(error).strip().splitlines()), "no message")
     if any(word in str(error) for word in ("calendar", "cftime")):
         return DataError, (
@@ -164,8 +179,8 @@ def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:
     return members
 
 
-def refuse_references(path: Path) -> None:
-    """Raise `DataError` if an HDF5 file takes its values from other files, whose names it chooses."""
+def check_hdf5(path: Path) -> None:
+    """Raise `DataError` if an HDF5 file has values in other files that it names, or endless chunks."""
     import h5py
 
     def refuse(name: str, what: str) -> None:
@@ -187,6 +202,17 @@ def refuse_references(path: Path) -> None:
                     refuse(name, "stored externally")
                 if item.is_virtual:
                     refuse(name, "a virtual data set")
+                axis, chunk = item.shape if item.ndim == 1 else (), item.chunks or ()
+                for what, shape, most in (
+                    ("", axis, MOST_AXIS_BYTES),
+                    ("a chunk of ", chunk, MOST_CHUNK_BYTES),
+                ):
+                    size = prod(shape) * item.dtype.itemsize
+                    if size > most:
+                        raise DataError(
+                            f"{what}{name!r} has {bytes_text(size)}, which are decoded at once; expected "
+                            f"{bytes_text(most)} at most. The file is damaged, or made to fill the memory."
+                        )
             elif isinstance(item, h5py.Group) and item.id not in seen:
                 look(item, seen | {item.id})
 
@@ -196,7 +222,7 @@ def refuse_references(path: Path) -> None:
 
 def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
     if options["engine"] == "h5netcdf":
-        refuse_references(path)
+        check_hdf5(path)
     raw = xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
     if any(is_other(variable.attrs) for variable in raw.variables.values()):
         return decode(raw)
@@ -207,23 +233,36 @@ def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
 def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
     """Members that can be decoded, one after the other, under names of our own: no archive chooses a path."""
     with zipfile.ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-        free = shutil.disk_usage(folder).free
-        if size > free:
-            raise DataError(f"the zip unpacks to {size} bytes and {folder} has {free} free. Free some space.")
-        for number, member in enumerate(archive.infolist()):
+        wanted = [member for member in archive.infolist() if _is_data(archive, member)]
+        size, free = sum(member.file_size for member in wanted), shutil.disk_usage(folder).free
+        if size > free // 2:  # others need the disk too
+            raise DataError(
+                f"the zip unpacks to {size} bytes, more than half of the {free} that {folder} has free. Free "
+                "some space, or unpack it elsewhere and name what is in it."
+            )
+        for number, member in enumerate(wanted):
+            if member.file_size > max(MOST_PACKED * member.compress_size, FREELY_UNPACKED_BYTES):
+                raise DataError(
+                    f"{member.filename!r} in the zip unpacks from {bytes_text(member.compress_size)} to "
+                    f"{bytes_text(member.file_size)}, as no data does. If it is right, unpack it first."
+                )
             target = folder / f"member-{number}"
             with archive.open(member) as packed, target.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked)
-            with target.open("rb") as stream:
-                head = stream.read(HEAD_BYTES)
-            try:
-                kind = file_kind(head, name=member.filename)
-            except DataError:
-                continue  # a licence or a log beside the data
-            if kind is not FileKind.ZIP:
-                yield target
+            yield target
+
+
+def _is_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
+    """Whether a member can be decoded; a licence or a log beside the data cannot."""
+    with archive.open(member) as packed:
+        head = packed.read(HEAD_BYTES)
+    try:
+        return file_kind(head, name=member.filename) is not FileKind.ZIP
+    except DataError:
+        return False
 
 
 if __name__ == "__main__":
+    most_bytes = int(sys.argv[1]) + LIBRARY_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
     sys.exit(decode_command())

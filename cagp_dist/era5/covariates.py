@@ -9,7 +9,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.coordinates import find_axis, in_degrees
-from cagp_dist.era5.axis_layout import listed
+from cagp_dist.era5.axis_layout import check_fits, listed
 from cagp_dist.era5.bilinear import BilinearGrid, closed
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
@@ -132,7 +132,7 @@ def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
     if kind == "zarr":
         with opened_store(address) as dataset:
             return _read(dataset, variable, spelling, missing)
-    from cagp_dist.era5._decode import refuse_references
+    from cagp_dist.era5._decode import check_hdf5
 
     path = Path(address).expanduser()
     if not path.is_file():
@@ -141,7 +141,7 @@ def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
         )
     try:
         if h5py.is_hdf5(path):
-            refuse_references(path)
+            check_hdf5(path)
         with xr.open_dataset(path, chunks=None, cache=False, decode_times=False) as dataset:
             return _read(dataset, variable, spelling, missing)
     except CagpError:
@@ -157,6 +157,7 @@ def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> 
             f"has {listed(dataset.data_vars)}."
         )
     try:
+        check_fits(dataset[variable], dataset[variable].size)
         return covariate(dataset[variable].load(), name=variable, missing=missing)
     except DataError as error:
         if "missing = " not in str(error):

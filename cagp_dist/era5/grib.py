@@ -39,6 +39,7 @@ _SAME = (
 )  # fmt: skip
 """Keys that all messages of a field share."""
 
+MOST_POINTS = 2**26
 _SIZES = ("gridType", "numberOfPoints", "Ni", "Nj", "N")
 _CORNERS = tuple(
     f"{axis}Of{end}GridPointInDegrees" for axis in ("latitude", "longitude") for end in ("First", "Last")
@@ -174,6 +175,11 @@ def _messages(path: Path, variable: str, *, also: Mapping[str, Choice]) -> list[
             names[spelled[0]] = None
             if parameter in known.grib or wanted & {name.lower() for name in spelled}:
                 keys = {key: value for key in looked if (value := _value(handle, key)) is not None}
+                if int(keys.get("numberOfPoints", 0)) > MOST_POINTS:  # of one value for all, in 200 bytes
+                    raise DataError(
+                        f"a message says that it has {keys['numberOfPoints']} points; expected "
+                        f"{MOST_POINTS:,} at most. The file is damaged, or made to fill the memory."
+                    )
                 found.setdefault(parameter, []).append(Message(offset, part, keys, _time(handle)))
     if not found:
         raise explain_absent(variable, names)

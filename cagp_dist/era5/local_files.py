@@ -35,6 +35,7 @@ from cagp_dist.era5.file_catalogue import (
 from cagp_dist.era5.selection import Selection, parse_times, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
+from cagp_dist.memory import available_bytes
 from cagp_dist.variables import variable_of
 
 logger = logging.getLogger(__name__)
@@ -319,7 +320,7 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
     try:
         child = subprocess.run(
-            [sys.executable, "-P", "-m", "cagp_dist.era5._decode"],
+            [sys.executable, "-P", "-m", "cagp_dist.era5._decode", str(available_bytes())],
             input=json.dumps({**job, "parent": os.getpid()}),
             env=environment,
             capture_output=True,

@@ -15,9 +15,9 @@ from cagp_dist.era5.calendars import decode, is_other, named
 from cagp_dist.era5.canonical import canonical, time_axis
 from cagp_dist.era5.selection import Choice, Selection
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
+from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
 from cagp_dist.missing import ZERO_FILL
 from cagp_dist.remedies import installation
-from cagp_dist.store.bounded_codecs import MOST_CHUNK_BYTES
 from cagp_dist.store.plain import check_all_arrays, plain_store
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import bytes_text, without_secrets
@@ -31,7 +31,6 @@ PUBLIC_STORES = {
 """ERA5 that anybody may read: hourly at 0.25 degrees since 1940, and 6-hourly at 1.5 degrees 1959-2022."""
 
 MOST_CHUNKS_OF_AXIS = 200_000  # each is a request, or takes 0.1 ms on a local disk
-MOST_AXIS_BYTES = 256 * 2**20
 MOST_SMALL_CHUNKS, SMALL_CHUNK_BYTES = 500_000, 4096
 
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")

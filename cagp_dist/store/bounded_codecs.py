@@ -23,6 +23,7 @@ from zarr.core.buffer.cpu import as_numpy_array_wrapper
 from zarr.registry import get_codec_class, register_codec
 
 from cagp_dist.errors import StoreError
+from cagp_dist.memory import MOST_CHUNK_BYTES
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 COMPRESSORS = frozenset({"blosc", "bz2", "gzip", "lz4", "lzma", "zlib", "zstd"})
 NAME = "cagp_dist.bounded"  # of the codecs here, in metadata that is read
 
-MOST_CHUNK_BYTES = 512 * 2**20
 _SLACK_BYTES = 2**20  # for checksums, and for blocks that are not full
 _ZSTD_BLOCK_BYTES = 2**17
 

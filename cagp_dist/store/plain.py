@@ -21,8 +21,9 @@ from zarr.storage import FsspecStore, LocalStore
 
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.memory import MOST_CHUNK_BYTES
 from cagp_dist.store import web
-from cagp_dist.store.bounded_codecs import COMPRESSORS, MOST_CHUNK_BYTES, bounded, item_bytes, with_slack
+from cagp_dist.store.bounded_codecs import COMPRESSORS, bounded, item_bytes, with_slack
 from cagp_dist.text import bytes_text, without_secrets
 
 if TYPE_CHECKING:

@@ -6,16 +6,20 @@ import lzma
 import os
 import re
 import shutil
+import zipfile
 import zlib
 
+import eccodes
+import h5py
 import numcodecs
 import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.era5 import local_files
 from cagp_dist.era5.remote import open_zarr
-from cagp_dist.errors import StoreError
-from cagp_dist.store.bounded_codecs import MOST_CHUNK_BYTES, unpacked_chunk
+from cagp_dist.errors import DataError, StoreError
+from cagp_dist.store.bounded_codecs import unpacked_chunk
 from cagp_dist.store.zarr_arrays import content_sha256
 
 from ..bombs import GIB, read_all, sparse, zstd_of_zeros
@@ -203,7 +207,6 @@ def test_frames_of_zstd_in_a_row_are_counted_together():
     assert unpacked_chunk(zstd, zstd_of_zeros(2**20), 2**20) == bytes(2**20)
     with pytest.raises(StoreError, match=UNPACKS):
         unpacked_chunk(zstd, frame + skipped + 3 * frame, 2**20)
-    assert MOST_CHUNK_BYTES < GIB
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -221,3 +224,62 @@ def test_what_was_read_is_written_again_with_its_own_compressors(template, tmp_p
     )
     assert before == after
     assert content_sha256(open_zarr(str(tmp_path / "again.zarr"))) == content_sha256(field())
+
+
+def long_netcdf(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("time", (200_000_000,), "f8", chunks=(10,)).make_scale()
+
+
+def packed_netcdf(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("t2m", (1, 30_000, 30_000), "f4", chunks=(1, 30_000, 30_000), compression="gzip")
+
+
+def wide_grib(path):
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
+    for key, value in {"paramId": 167, "Ni": 30_000, "Nj": 30_000, "numberOfDataPoints": 900_000_000}.items():
+        eccodes.codes_set(handle, key, value)
+    path.write_bytes(eccodes.codes_get_message(handle))
+    eccodes.codes_release(handle)
+
+
+def zip_of_zeros(path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.grib", "w") as member:
+        member.write(b"GRIB")
+        for _ in range(300):
+            member.write(bytes(2**20))
+
+
+FILES = [
+    (long_netcdf, "'/time' has 1.49 GiB, which are decoded at once; expected 256 MiB"),
+    (packed_netcdf, "a chunk of '/t2m' has 3.35 GiB, which are decoded at once; expected 512 MiB"),
+    (wide_grib, "a message says that it has 900000000 points"),
+    (zip_of_zeros, "'x.grib' in the zip unpacks from 299 KiB to 300 MiB, as no data does"),
+]
+
+
+@pytest.mark.exhaustive
+def test_so_are_files(tmp_path):
+    for make, _ in FILES:
+        make(tmp_path / f"{make.__name__}.data")
+    found, peak = read_all(
+        "open_file(source, scratch=Path(source).parent / 'scratch')",
+        "from pathlib import Path\nfrom cagp_dist.era5.local_files import open_file",
+        [str(tmp_path / f"{make.__name__}.data") for make, _ in FILES],
+    )
+    for (said, seconds), (make, expected) in zip(found, FILES, strict=True):
+        assert re.match(rf"DataError: .*{make.__name__}\.data: {expected}", said), said
+        assert seconds < 30.0
+    assert peak < GIB
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.exhaustive
+def test_a_decoder_has_a_limit_of_memory(tmp_path, monkeypatch):
+    large = field().isel(latitude=[0] * 3000, longitude=[0] * 9000)
+    large = large.assign_coords(latitude=np.linspace(-90, 90, 3000), longitude=np.linspace(0, 359, 9000))
+    large.to_netcdf(tmp_path / "x.nc", engine="h5netcdf", encoding={"t2m": {"zlib": True}})
+    monkeypatch.setattr(local_files, "available_bytes", lambda: -(2**27))
+    with pytest.raises(DataError, match=r"x\.nc.*(takes more memory|does not fit into memory)"):
+        local_files.open_file(tmp_path / "x.nc", scratch=tmp_path)

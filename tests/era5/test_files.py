@@ -170,9 +170,11 @@ def test_a_zip_without_data_is_an_error(write, scratch):
 
 
 def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeypatch):
-    monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
-    with pytest.raises(DataError, match=r"unpacks to 2000 bytes and .* has 1000 free"):
-        list(_decode._unpacked(write(zipped(a=b"x" * 2000)), tmp_path))
+    monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4000))
+    with pytest.raises(
+        DataError, match=r"unpacks to 2002 bytes, more than half of the 4000 that .* has free"
+    ):
+        list(_decode._unpacked(write(zipped(a=b"GRIB" + b"x" * 1998, b=bytes(9000))), tmp_path))
 
 
 @in_this_process
