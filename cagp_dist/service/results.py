@@ -45,7 +45,7 @@ from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
-from cagp_dist.versions import version
+from cagp_dist.versions import numerical_version, version
 
 # Said of a run as a whole, where it applies
 _STATEMENTS = ("computational_statement", "sampling_statement", "recalibration", "recalibration_statement")
@@ -453,6 +453,7 @@ def attributes_of(
         "provenance": {
             **task.provenance,
             "cagp_dist": version("cagp-dist"),
+            "numerical_version": numerical_version(),
             "python": platform.python_version(),
             **{name: version(name) for name in _VERSIONS},
         },

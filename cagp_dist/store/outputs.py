@@ -122,7 +122,7 @@ class ObjectOutput:
         """Remove them from the store; what is in the folder stays."""
         if keep.pack:
             raise ConfigurationError(
-                f"{self.objects.address}: runs are packed in a folder alone; leave pack out."
+                f"{self.objects.address}: runs of an object store are not packed; leave pack out."
             )
         remove = object_removal.old_run_keys if dry else object_removal.prune_objects
         return [f"{self.objects.address}/{key}" for key in remove(self.objects.bucket, keep, since=since)]
