@@ -168,10 +168,7 @@ class DaskExecutor:
         except (FutureCancelledError, FuturesCancelledError, CommClosedError, ClosedClientError) as error:
             raise connection_broke(error) from error
         except Exception as error:
-            if NO_PACKAGE in f"{error} {error.__cause__}":
-                raise _package_missing(
-                    "the scheduler, or a worker that has joined since the begin,"
-                ) from error
+            _name_missing(error)
             raise
 
 
@@ -275,6 +272,12 @@ def _package_missing(who: str) -> ClusterError:
     )
 
 
+def _name_missing(error: Exception) -> None:
+    """Raise `ClusterError` where it is the package that is missing, of which Dask gives a text alone."""
+    if NO_PACKAGE in f"{error} {error.__cause__}":
+        raise _package_missing("the scheduler or a worker") from error
+
+
 def _asked(client: "Client", ask: Callable[[], T]) -> T:
     """Ask all workers, once more where one has left meanwhile; `ClusterLostError` if one does not answer."""
     while True:
@@ -286,6 +289,9 @@ def _asked(client: "Client", ask: Callable[[], T]) -> T:
                 raise ClusterLostError(
                     f"a worker of the Dask cluster does not answer ({error}); stop it, or start it again."
                 ) from error
+        except Exception as error:
+            _name_missing(error)
+            raise
 
 
 def _sent_bytes(dask_worker: "Worker") -> int:

@@ -122,8 +122,8 @@ def test_a_task_that_kills_its_workers_is_a_cluster_error(solver, monkeypatch):
 
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), local_cluster(1) as client:
         executor = DaskExecutor(client)
-        monkeypatch.setattr("cagp_dist.solvers.engine.tiles.update_panel", die)
-        monkeypatch.setattr("cagp_dist.solvers.engine.tiles.solve_block", die)
+        monkeypatch.setattr("cagp_dist.solvers.engine.tile_tasks.update_panel", die)
+        monkeypatch.setattr("cagp_dist.solvers.engine.tile_tasks.solve_block", die)
         monkeypatch.setattr("cagp_dist.gram.tiled.rows_product", die)
         with pytest.raises(ClusterError, match=r"lost with several workers in a row: .* or lower block_size"):
             regression_problem(40).condition(solver, executor=executor)
