@@ -7,6 +7,8 @@ import psutil
 MOST_CHUNK_BYTES = 2**29  # of a file of numbers, which is decoded at once
 MOST_AXIS_BYTES = 2**28  # of an array with one axis, which is read whole
 
+PROCESS_BYTES = 200 * 2**20  # of a worker without data: interpreter and compiled code (measured)
+WORKER_JOB_BYTES = 4 * 2**30  # of a worker that is asked for, where nothing else is said
 CONTROL_GROUPS = Path("/sys/fs/cgroup")  # where Linux shows the limits that SLURM, Docker and systemd set
 
 

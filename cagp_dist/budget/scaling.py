@@ -23,6 +23,7 @@ from cagp_dist.budget.plan import (
     useful_workers,
 )
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.memory import PROCESS_BYTES, WORKER_JOB_BYTES
 from cagp_dist.text import bytes_text, counted, rough_duration
 from cagp_dist.tiling import POINT_TILE, STRIPS, block_ranges, panel_count, row_tile_size
 
@@ -47,7 +48,6 @@ _PHRASES = {
 
 # What the process that asks takes to find the neighbours of all, for each observation and target (measured)
 SEARCH_SECONDS, TARGET_SECONDS = 1e-6, 5e-7
-PROGRAM_BYTES = 200 * 2**20  # Of a worker without data: interpreter and compiled code (measured)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Crew:
 
     processes: int
     threads: int = 1
-    worker_bytes: int = 4 * 2**30  # Memory of a process, which its threads share
+    worker_bytes: int = WORKER_JOB_BYTES  # Memory of a process, which its threads share
     shares_memory: bool = False
 
     @property
@@ -174,7 +174,7 @@ def worker_bytes(plan: Plan, crew: Crew) -> int:
     parts = max((len(batch) for batch in plan.batches), default=1) * max(plan.panels, 1)
     holders = min(crew.processes, parts)
     shared = max(0, plan.peak_bytes - plan.caller_bytes - plan.task_bytes * crew.workers)
-    return PROGRAM_BYTES + shared * -(-parts // holders) // parts + plan.task_bytes * crew.threads
+    return PROCESS_BYTES + shared * -(-parts // holders) // parts + plan.task_bytes * crew.threads
 
 
 def on_crew(plan: Plan, crew: Crew, network: Network) -> Plan:

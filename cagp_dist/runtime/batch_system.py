@@ -41,8 +41,7 @@ BATCH_SYSTEMS = {
 }
 
 WORKER_JOBS = 2
-WORKER_JOB_BYTES = 4 * 2**30
-"""Worker jobs that are asked for, and the memory of each, where nothing else is said."""
+"""Worker jobs that are asked for, where nothing else is said."""
 
 REPLACE_SECONDS = "1s"  # how long after a worker has gone its job is replaced
 PRELOAD = "cagp_dist.preload"  # module that makes a worker ready before it takes tasks

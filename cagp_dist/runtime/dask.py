@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from cagp_dist.errors import ArgumentError, ClusterError, ClusterLostError, ConfigurationError
-from cagp_dist.memory import available_bytes
+from cagp_dist.memory import PROCESS_BYTES, WORKER_JOB_BYTES, available_bytes
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime.batch_system import (
     BATCH_SYSTEMS,
-    WORKER_JOB_BYTES,
     WORKER_JOBS,
     check_batch_system,
     wait_for_jobs,
@@ -51,7 +50,6 @@ that one held. Of one that was only busy Dask asks again, or has it computed ane
 
 SETTLE_SECONDS = 0.5  # how long no further worker must join before work begins
 WATCH_SECONDS = 1.0  # to wait for results before looking whether somebody still computes them
-PROCESS_BYTES = 200 * 2**20  # of a worker without data: interpreter and compiled code (measured)
 CLOSE_SECONDS = 5.0  # how long to wait until a scheduler takes leave
 
 

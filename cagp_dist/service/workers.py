@@ -10,7 +10,7 @@ from typing import Self, TypeAlias, TypeVar
 from cagp_dist.budget.scaling import Crew
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.runtime import Executor, ExecutorLike, executor_from, open_executor
-from cagp_dist.runtime.batch_system import WORKER_JOB_BYTES, WORKER_JOBS
+from cagp_dist.runtime.batch_system import WORKER_JOBS
 from cagp_dist.runtime.counting import count
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import find_scheduler
@@ -97,7 +97,7 @@ def workers_of(table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = 
 def workforce_of(table: ClusterTable) -> "Iterator[Workforce]":
     """Give what a plan asks of the workers of a job; no job of a batch system is started for it."""
     if find_scheduler(scheduler_of(table)).batch:
-        yield Crew(table.workers or WORKER_JOBS, table.threads, WORKER_JOB_BYTES)
+        yield Crew(table.workers or WORKER_JOBS, table.threads)
     else:
         with _opened(table, None) as executor:
             yield executor

@@ -10,8 +10,18 @@ import cagp_dist as cagp
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.network import Network
 from cagp_dist.budget.plan import ENTRY_NANOSECONDS, FLOP_NANOSECONDS
-from cagp_dist.budget.scaling import LIMITS, SERIAL_FLOP, Crew, best, rounds, scaling, scaling_lines
+from cagp_dist.budget.scaling import (
+    LIMITS,
+    SERIAL_FLOP,
+    Crew,
+    best,
+    rounds,
+    scaling,
+    scaling_lines,
+    worker_bytes,
+)
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.memory import PROCESS_BYTES
 
 NOTHING = {"task_seconds": 0.0, "worker_task_seconds": 0.0, "hop_seconds": 0.0}
 FREE = Network(float("inf"), 0.0)
@@ -26,6 +36,7 @@ SOLVERS = [
     cagp.TwoLevelBlockJacobi(5, 1024, 256),
     cagp.Chebyshev(3),
     cagp.ConjugateGradient(10),
+    cagp.Neighbours(16),
 ]
 
 
@@ -89,6 +100,42 @@ def test_tasks_of_the_model_are_those_of_the_plan(solver, workers):
     plan = plan_of(solver, workers=workers)
     counted = sum(each.times * each.tasks for each in rounds(plan, Crew(workers)))
     assert counted == pytest.approx(plan.tasks, rel=0.02)
+
+
+def test_threads_of_a_worker_share_its_memory_and_its_messages():
+    plan = plan_of(SOLVERS[1], workers=16)
+    shared, alone, one = (
+        scaling(plan, crew, FREE, **NOTHING) for crew in (Crew(2, 8), Crew(16), Crew(1, 16))
+    )
+    assert shared.seconds == pytest.approx(alone.seconds)
+    assert one.seconds <= alone.seconds  # no tile is solved ahead
+    slow = Network(1e4, 0.0)
+    assert scaling(plan, Crew(16), slow).limit == scaling(plan, Crew(4, 4), slow).limit == "messages"
+    assert scaling(plan, Crew(4, 4), slow).seconds < scaling(plan, Crew(16), slow).seconds / 2
+    assert scaling(plan, Crew(1, 16), slow).limit != "messages"
+    held = [worker_bytes(plan, Crew(processes, 16 // processes)) for processes in (16, 4, 2, 1)]
+    assert held == sorted(held)
+    assert held[-1] == PROCESS_BYTES + plan.peak_bytes - plan.caller_bytes
+    assert held[0] >= PROCESS_BYTES + (plan.peak_bytes - plan.caller_bytes) / 16
+
+
+def test_more_threads_than_a_scheduler_feeds_make_sweeps_no_slower():
+    found = [
+        scaling(plan_of(SOLVERS[1], 10**6, 3000, 8 * processes), Crew(processes, 8), CLUSTER).seconds
+        for processes in (2, 16, 128, 1024)
+    ]
+    assert found[0] > found[1] > found[2]
+    assert found[3] == pytest.approx(found[2], rel=0.05)
+
+
+def test_neighbours_are_found_by_the_process_that_asks():
+    plan = plan_of(cagp.Neighbours(64), 10**8, 10**6, 4096)
+    found = scaling(plan, Crew(512, 8), CLUSTER)
+    assert found.limit == "caller"
+    assert found.seconds > 100.0  # a microsecond for each observation, however many workers there are
+    assert plan.tasks == plan.cycle.cells <= 1024
+    assert plan.caller_bytes > 8 * 3 * 10**8
+    assert scaling(plan_of(cagp.Neighbours(64), 10**6, 10**6), Crew(2), CLUSTER).limit == "work"
 
 
 def test_sweeps_wait_for_every_block_and_updates_at_once_do_not():

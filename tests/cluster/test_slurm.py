@@ -96,7 +96,17 @@ def slurm(free_port: Callable[[], int], environment: dict[str, str]) -> Iterator
         yield inside
 
 
+@pytest.mark.parametrize(
+    ("options", "tasks", "crew"),
+    [
+        ((), "2", "2 workers, 2 threads"),
+        (("--ntasks-per-node=1", "--cpus-per-task=2"), "1", "1 worker, 2 threads"),
+    ],
+)
 def test_job_script_gives_the_serial_result_and_cleans_up(
+    options: tuple[str, ...],
+    tasks: str,
+    crew: str,
     slurm: dict[str, str],
     repository: Path,
     tmp_path: Path,
@@ -104,11 +114,12 @@ def test_job_script_gives_the_serial_result_and_cleans_up(
     assert_same_result: Callable[[Path], None],
 ) -> None:
     job = write_job(tmp_path)
-    state = _submit(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path)
+    state = _submit(repository, {**slurm, "CAGP_JOB": job.name}, tmp_path, *options)
     log = (tmp_path / "cagp-job.log").read_text()
     assert state["JobState"] == "COMPLETED", log
     assert "on Dask cluster tls://" in log
-    assert state["NumTasks"] == "2", "one worker for each of the two tasks that the script asks for"
+    assert state["NumTasks"] == tasks, "one worker for each of the tasks that are asked for"
+    assert crew in log, "with a thread for each of its CPUs"
     assert_same_result(tmp_path / "out")
     _assert_nothing_left(tmp_path)
 
@@ -303,17 +314,17 @@ def test_a_partition_that_is_not_there_is_an_error_at_once(
     assert "invalid partition specified: nowhere" in run.stderr
 
 
-def _sbatch(repository: Path, environment: dict[str, str], folder: Path) -> str:
+def _sbatch(repository: Path, environment: dict[str, str], folder: Path, *options: str) -> str:
     """Submit the script of the repository from ``folder`` and return the number of the job."""
     script = repository / "deploy" / "slurm" / "job.sbatch"
     return _output(
-        ["sbatch", "--parsable", "--output=cagp-job.log", str(script)], environment, folder
+        ["sbatch", "--parsable", "--output=cagp-job.log", *options, str(script)], environment, folder
     ).strip()
 
 
-def _submit(repository: Path, environment: dict[str, str], folder: Path) -> dict[str, str]:
+def _submit(repository: Path, environment: dict[str, str], folder: Path, *options: str) -> dict[str, str]:
     """Run the script to its end and return SLURM's record of the job."""
-    number = _sbatch(repository, environment, folder)
+    number = _sbatch(repository, environment, folder, *options)
     _wait_for(lambda: _state(number, environment)["JobState"] not in ALIVE, folder)
     return _state(number, environment)
 

@@ -68,7 +68,7 @@ def asked(monkeypatch, tmp_path):
     ("scheduler", "settings", "jobs", "memory"),
     [
         ("slurm", {}, 2, "4096MiB"),
-        ("pbs", {"workers": 3, "memory_limit_bytes": 2**30, "insecure": True}, 3, "1024MiB"),
+        ("pbs", {"workers": 3, "threads": 2, "memory_limit_bytes": 2**30, "insecure": True}, 3, "1024MiB"),
     ],
 )
 def test_batch_systems_start_worker_jobs_and_keep_their_number(
@@ -76,11 +76,12 @@ def test_batch_systems_start_worker_jobs_and_keep_their_number(
 ):
     with open_executor(scheduler, **settings) as executor:
         assert executor.submit(abs, -3).result() == 3
-        assert executor.workers == jobs
+        assert executor.workers == jobs * settings.get("threads", 1)
         encrypted = not settings.get("insecure", False)
         assert executor.description.startswith(f"Dask cluster {'tls' if encrypted else 'tcp'}://")
         assert len(list(tmp_path.glob(".cagp-*/cluster.pem"))) == encrypted
-    assert (asked["cores"], asked["processes"], asked["memory"]) == (1, 1, memory)
+    assert (asked["cores"], asked["processes"]) == (settings.get("threads", 1), 1)
+    assert asked["memory"] == memory
     assert asked["jobs"] == jobs
     assert asked["kept"] == (jobs, jobs)
     assert asked["job_script_prologue"] == [f"export {variable}=1" for variable in batch.THREADS]
