@@ -67,11 +67,13 @@ def test_a_release_does_nothing_again(old, monkeypatch):
     versions.version.cache_clear()
     try:
         assert versions.version("cagp-dist") == "7.0.0"
-        assert ["already" in day.line() for day in daily(old)] == [True, True]
+        (day,) = daily(with_times(old, "2020-01-02"))
+        assert "already" in day.line()
     finally:
         versions.version.cache_clear()
 
 
+@pytest.mark.exhaustive
 def test_a_new_numerical_version_has_times_solved_again(old, monkeypatch):
     newer = versions.NumericalVersion("2", "2030-01-01", "rounding")
     monkeypatch.setattr(versions, "NUMERICAL_VERSIONS", (*NUMERICAL_VERSIONS, newer))
