@@ -44,7 +44,7 @@ DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global
 SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
 BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
 
-LISTED_FILES = 64  # whose times one child process lists, in `DECODE_SECONDS`
+LISTED_FILES = 256  # whose times one child process lists; it takes a second to start, in `DECODE_SECONDS`
 
 DATA_SUFFIXES = (
     ".nc",

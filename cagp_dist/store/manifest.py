@@ -5,6 +5,7 @@ checks a run on any machine. It lies beside the Zarr hierarchy and not in it, be
 about files they do not know.
 """
 
+import ctypes
 import errno
 import os
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,8 @@ from pathlib import Path
 
 from cagp_dist.digest import file_sha256, read_regular
 from cagp_dist.errors import ConfigurationError, DiskError, StoreError
+
+MOST_SYNCED = 2_000  # files and folders that are waited for one by one
 
 _LINE = "{digest}  {name}/{file}\n"
 _ADVICE = "Restore the run from a copy, or remove it and run the job again."
@@ -110,10 +113,33 @@ def write_durably(path: Path, text: str) -> None:
 
 
 def sync_tree(path: Path) -> None:
-    """Wait until a folder, with every file and folder below it, is on the disk."""
-    for folder, _, files in os.walk(path, topdown=False):
-        for name in (*files, "."):
-            sync(Path(folder) / name)
+    """Wait until a folder, with every file and folder below it, is on the disk.
+
+    Of very many files all of the file system is waited for, in one step where the kernel can do that.
+    """
+    found = [
+        Path(folder) / name for folder, _, files in os.walk(path, topdown=False) for name in (*files, ".")
+    ]
+    if len(found) > MOST_SYNCED and _sync_file_system(path):
+        return
+    for each in found:
+        sync(each)
+
+
+def _sync_file_system(path: Path) -> bool:
+    """Wait until the file system of a folder is on the disk; whether there is a call for that."""
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return False
+    with disk_errors(path):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            if syncfs(descriptor) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, os.strerror(code))
+        finally:
+            os.close(descriptor)
+    return True
 
 
 def sync(path: Path) -> None:

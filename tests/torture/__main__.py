@@ -29,6 +29,7 @@ from .jobs import jobs_at_once, killed_jobs, killed_schedulers
 from .months import killed_months
 from .processes import do, purpose
 from .rows import Row, Scenario, table
+from .season import seasons
 from .workers import frozen_workers, kill_storms, killed_workers
 from .writes import killed_checkpoints, killed_publications
 
@@ -45,6 +46,7 @@ SCENARIOS: dict[str, tuple[Scenario, int]] = {
     "damage": (damaged_stores, 2000),
     "at-once": (jobs_at_once, 100),
     "months": (killed_months, 3),
+    "season": (seasons, 1),
     "netcdf-4": (partial(damaged_files, kind="netcdf-4"), 5000),
     "netcdf-3": (partial(damaged_files, kind="netcdf-3"), 5000),
     "grib": (partial(damaged_files, kind="grib"), 5000),

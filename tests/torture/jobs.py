@@ -118,15 +118,7 @@ class JobFolder:
         return sorted((self.folder / "out" / "runs").glob("*.zarr"))
 
     def lines(self, log: Path | None = None) -> list[Line]:
-        """Read the events so far, and warnings, which have no stage; a last line that is cut is left out."""
-        found = []
-        for text in (log or self.log).read_text().splitlines(keepends=True):
-            if text.startswith("{") and text.endswith("\n"):
-                line = json.loads(text)
-                when = datetime.fromisoformat(line["time"]).timestamp()
-                about = (line["event"], line.get("stage", ""), line.get("text", ""))
-                found.append(Line(when, *about, line.get("products", 0)))
-        return found
+        return lines_of(log or self.log)
 
     def reported(self) -> int:
         """How many iterations of all solves the last process has reported, with those that were kept."""
@@ -161,6 +153,18 @@ class JobFolder:
             for solve in solves:
                 faults += faults_of_checkpoints(solve, reported)
         return faults
+
+
+def lines_of(log: Path) -> list[Line]:
+    """Read the events so far, and warnings, which have no stage; a last line that is cut is left out."""
+    found = []
+    for text in log.read_text().splitlines(keepends=True):
+        if text.startswith("{") and text.endswith("\n"):
+            line = json.loads(text)
+            when = datetime.fromisoformat(line["time"]).timestamp()
+            about = (line["event"], line.get("stage", ""), line.get("text", ""))
+            found.append(Line(when, *about, line.get("products", 0)))
+    return found
 
 
 def same_run(run: Path, expected: Path) -> bool:
