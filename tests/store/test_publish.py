@@ -1,5 +1,6 @@
 """Publication: readers see one whole run, damage is found, and trouble is an error that names the path."""
 
+import errno
 import os
 import re
 import shutil
@@ -9,13 +10,15 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
 import zarr
 
-from cagp_dist.errors import ArgumentError, BusyError, StoreError
+from cagp_dist.errors import ArgumentError, BusyError, DiskError, StoreError
+from cagp_dist.store import manifest
 from cagp_dist.store.publish import (
     current_run,
     make_current,
@@ -399,3 +402,24 @@ def test_the_lock_is_free_after_an_error(tmp_path):
         raise KeyError
     with output_lock(tmp_path):
         pass
+
+
+def test_very_many_files_are_flushed_in_one_step_that_may_fail(tmp_path, monkeypatch):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "file").write_text("text")
+    synced = []
+    monkeypatch.setattr(manifest, "sync", synced.append)
+    manifest.sync_tree(tmp_path)
+    assert synced == [tmp_path / "below" / "file", tmp_path / "below", tmp_path]
+    monkeypatch.setattr(manifest, "MOST_SYNCED", 2)
+    manifest.sync_tree(tmp_path)
+    assert len(synced) == 3
+    monkeypatch.setattr(manifest, "_sync_file_system", lambda path: False)  # as where there is no syncfs
+    manifest.sync_tree(tmp_path)
+    assert len(synced) == 6
+    monkeypatch.undo()
+    monkeypatch.setattr(manifest, "MOST_SYNCED", 2)
+    monkeypatch.setattr(manifest.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=lambda _: -1))
+    monkeypatch.setattr(manifest.ctypes, "get_errno", lambda: errno.ENOSPC)
+    with pytest.raises(DiskError, match="No space left on device"):
+        manifest.sync_tree(tmp_path)

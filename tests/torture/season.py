@@ -98,7 +98,7 @@ class Season:
                     "test": random_points(60, seed=1),
                     "map": map_grid(30.0),
                 },
-                prior={"lengthscale": 0.5, "variance": 8.0, "noise_variance": 1.0},
+                prior={"lengthscale": 0.1, "variance": 22.0, "noise_variance": 0.5},
                 solver={"name": "block-gauss-seidel", "iterations": 12, "block_size": 200},
                 runtime={"checkpoint_seconds": 0.0, "silence_seconds": 5.0},
                 output={"root": root, **keep},
