@@ -273,17 +273,17 @@ def _chunk_bytes(node: "Node") -> int:
     """Most bytes that a file of an array has, whose chunks have `MOST_CHUNK_BYTES` at most."""
     lengths = _lengths(node.get("chunks")) or _lengths(_chunk_shape(node.get("chunk_grid")))
     dtype, most, codecs = node.get("data_type", node.get("dtype")), 0, list(_listed(node.get("codecs")))
+    item = item_bytes(_name(dtype))
     while codecs:  # shards have chunks of their own
         codec = codecs.pop()
         if isinstance(codec, dict) and (inner := _lengths(_chunk_shape(codec))):
-            if prod(lengths) > MOST_INNER_CHUNKS * prod(inner):
+            count = prod(lengths) // max(prod(inner), 1)
+            if count > MOST_INNER_CHUNKS:
                 raise StoreError(f"shards of more than {MOST_INNER_CHUNKS:,} chunks")
-            lengths, most, codecs = (
-                inner,
-                MOST_SHARD_BYTES,
-                list(_listed(codec["configuration"].get("codecs"))),
-            )
-    size = prod(lengths) * item_bytes(_name(dtype))
+            # of each chunk the list in a shard has 16 bytes, and compressors add some
+            most = most or min(with_slack(prod(lengths) * item) + 64 * count, MOST_SHARD_BYTES)
+            lengths, codecs = inner, list(_listed(codec["configuration"].get("codecs")))
+    size = prod(lengths) * item
     if size > MOST_CHUNK_BYTES:
         raise StoreError(f"chunks of {bytes_text(size)}; expected {bytes_text(MOST_CHUNK_BYTES)} at most")
     return most or (MOST_CHUNK_BYTES if _name(dtype) in _TEXT or not lengths else with_slack(size))

@@ -39,16 +39,19 @@ def at_most(count: int) -> Iterator[None]:
         _most_bytes.reset(before)
 
 
-def settings(address: str) -> dict[str, Any]:
-    """Give the settings of fsspec for an address of HTTP; none for others."""
-    if address.partition("://")[0] not in _SCHEMES:
-        return {}
+def settings(address: str) -> dict[str, dict[str, Any]]:
+    """Give the settings of fsspec for the parts of an address that are of HTTP, by their scheme."""
     from fsspec.config import conf
 
-    configured = dict(conf.get("http", {})) | dict(conf.get(address.partition("://")[0], {}))
-    client = dict(configured.get("client_kwargs", {}))
-    given = bool({*configured, *client} & {"headers", "auth", "cookies"}) or "@" in address.split("/")[2]
-    return {"client_kwargs": _limits(_only_here if given else _only_safe) | client}
+    found = {}
+    for part in address.split("::"):
+        scheme, _, rest = part.partition("://")
+        if scheme in _SCHEMES:
+            configured = dict(conf.get("http", {})) | dict(conf.get(scheme, {}))
+            client = dict(configured.get("client_kwargs", {}))
+            given = {*configured, *client} & {"headers", "auth", "cookies"} or "@" in rest.partition("/")[0]
+            found[scheme] = {"client_kwargs": _limits(_only_here if given else _only_safe) | client}
+    return found
 
 
 @cache  # equal settings share a session of fsspec

@@ -20,6 +20,7 @@ from cagp_dist.era5 import local_files
 from cagp_dist.era5.remote import open_zarr
 from cagp_dist.errors import DataError, StoreError
 from cagp_dist.store.bounded_codecs import unpacked_chunk
+from cagp_dist.store.plain import check_metadata
 from cagp_dist.store.zarr_arrays import content_sha256
 
 from ..bombs import GIB, read_all, sparse, zstd_of_zeros
@@ -283,3 +284,17 @@ def test_a_decoder_has_a_limit_of_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(local_files, "available_bytes", lambda: -(2**27))
     with pytest.raises(DataError, match=r"x\.nc.*(takes more memory|does not fit into memory)"):
         local_files.open_file(tmp_path / "x.nc", scratch=tmp_path)
+
+
+def test_shards_may_be_larger_than_their_numbers(tmp_path):
+    """The list of chunks and the heads of compressed ones outweigh the numbers of small chunks."""
+    encoding = {"t2m": {"chunks": (1, 1, 1), "shards": (1, 3, 4)}}
+    field().to_zarr(tmp_path / "x.zarr", zarr_format=3, consolidated=False, encoding=encoding)
+    assert content_sha256(open_zarr(str(tmp_path / "x.zarr"))) == content_sha256(field())
+    numbers = field().t2m.nbytes
+    excess = (tmp_path / "x.zarr/t2m/c/0/0/0").stat().st_size - numbers
+    assert excess > numbers
+    document = json.loads((tmp_path / "x.zarr/t2m/zarr.json").read_text())
+    document["chunk_grid"] = grid(1, 1000, 1000)
+    _, sizes = check_metadata("t2m/zarr.json", json.dumps(document).encode())
+    assert sizes["t2m"] > 1_000_000 * (excess / field().t2m.size + 4)

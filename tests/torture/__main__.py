@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .crowds import crowds
 from .damage import damaged_stores
 from .disks import failing_disks, full_disks
 from .inputs import damaged_files, damaged_job_files
@@ -45,6 +46,7 @@ SCENARIOS: dict[str, tuple[Scenario, int]] = {
     "full-disks": (full_disks, 60),
     "damage": (damaged_stores, 2000),
     "at-once": (jobs_at_once, 100),
+    "crowds": (crowds, 5),
     "months": (killed_months, 3),
     "season": (seasons, 1),
     "netcdf-4": (partial(damaged_files, kind="netcdf-4"), 5000),
