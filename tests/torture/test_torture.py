@@ -26,6 +26,7 @@ SHORT = {
     "full-disks": (full_disks, 5),
     "damage": (SCENARIOS["damage"][0], 100),
     "at-once": (SCENARIOS["at-once"][0], 5),
+    "crowds": (SCENARIOS["crowds"][0], 1),
     "netcdf-4": (SCENARIOS["netcdf-4"][0], 20),
     "grib": (SCENARIOS["grib"][0], 20),
     "job-files": (SCENARIOS["job-files"][0], 100),
