@@ -13,6 +13,7 @@ from the far end, evenly in the logarithm of what lies beyond them, and count fo
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Elementary, Family, Kernel, Lengthscales
+from cagp_dist.space_time import AXES, SpaceTime
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,7 @@ class RandomWaves:
 
 def degrees_of_freedom(kernel: Family) -> float:
     """Degrees of freedom of the t distribution that is the spectral density, infinite for a normal."""
-    degrees = kernel.degrees_of_freedom
+    degrees: float | None = getattr(kernel, "degrees_of_freedom", None)  # a cycle has none
     if degrees is None:
         raise ArgumentError(
             f"{kernel.__name__} does not say its spectral density, which waves are drawn from; expected a "
@@ -96,6 +98,26 @@ def draw_spectrum(
     kernel: Elementary, p: int, waves: int, draws: int, generator: np.random.Generator
 ) -> Spectrum:
     """Draw m frequencies in p dimensions, and the amplitudes of some draws."""
+    if isinstance(kernel, SpaceTime) and kernel.time is not None:  # a product: each factor has its own
+        in_space, density = _far_frequencies(kernel.space.family, len(AXES) - 1, waves, generator)
+        in_time, other = _far_frequencies(cast("Family", kernel.time.family), 1, waves, generator)
+        shuffled = generator.permutation(waves)
+        directions, density = np.column_stack([in_space, in_time[shuffled]]), density * other[shuffled]
+    else:
+        directions, density = _far_frequencies(kernel.family, p, waves, generator)
+    turns = directions * np.array(kernel.inverse_lengthscales(p)) / (2.0 * np.pi)
+    variances = kernel.variance / (waves * density)
+    cosines, sines = (
+        (np.sqrt(variances)[:, None] * generator.standard_normal((waves, draws))).astype(np.float32)
+        for _ in range(2)
+    )
+    return Spectrum(turns, variances, cosines, sines)
+
+
+def _far_frequencies(
+    kernel: Family, p: int, waves: int, generator: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draw frequencies (m, p) for a lengthscale of one, most of them far out; how much denser (m,)."""
     from scipy.special import betaincinv, gammainccinv
 
     plain = max(1, round(PLAIN_PART * waves))
@@ -109,7 +131,7 @@ def draw_spectrum(
         ]
     )
     density = plain / waves + np.where(beyond >= LEAST_BEYOND, far / (waves * decay * beyond), 0.0)
-    degrees = degrees_of_freedom(kernel.family)
+    degrees = degrees_of_freedom(kernel)
     if math.isinf(degrees):
         square = 2.0 * gammainccinv(0.5 * p, beyond)
     else:
@@ -117,13 +139,7 @@ def draw_spectrum(
         square = degrees * (1.0 - share) / share
     directions = generator.standard_normal((waves, p))
     directions *= (np.sqrt(square) / np.linalg.norm(directions, axis=1))[:, None]
-    turns = directions * np.array(kernel.inverse_lengthscales(p)) / (2.0 * np.pi)
-    variances = kernel.variance / (waves * density)
-    cosines, sines = (
-        (np.sqrt(variances)[:, None] * generator.standard_normal((waves, draws))).astype(np.float32)
-        for _ in range(2)
-    )
-    return Spectrum(turns, variances, cosines, sines)
+    return directions, density
 
 
 def draw_spectra(kernel: Kernel, p: int, draws: int, seed: int) -> list[Spectrum]:

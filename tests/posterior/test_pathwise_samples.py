@@ -129,6 +129,25 @@ def test_waves_have_the_covariance_of_the_kernel_on_average(kernel_class, p):
         assert found.std(axis=0).max() <= 1.5 * kernel.variance / np.sqrt(1024 / len(kernel.parts))
 
 
+@pytest.mark.parametrize("in_time", [cagp.Matern12(9.0), cagp.SquaredExponential(9.0)])
+def test_waves_of_products_have_their_covariance_on_average(in_time):
+    """In space and time; given the frequencies it is nearly that, by ``2 / sqrt(m)``."""
+    rng, kernel = np.random.default_rng(0), cagp.SpaceTime(cagp.Matern32(0.3, 2.0), in_time)
+    X = np.column_stack(
+        [cagp.unit_sphere(rng.uniform(40, 60, 12), rng.uniform(0, 30, 12)), rng.uniform(0, 40, 12)]
+    )
+    found = np.array([covariance_given_frequencies(kernel, X, seed) for seed in range(40)])
+    error = found.std(axis=0, ddof=1) / np.sqrt(40)
+    assert (np.abs(found.mean(axis=0) - kernel(X, X)) <= 6.5 * error + 2e-5 * kernel.variance).all()
+    assert found.std(axis=0).max() <= 2.0 * kernel.variance / np.sqrt(1024)
+
+
+def test_waves_of_a_cycle_are_refused():
+    cycle = cagp.SpaceTime(cagp.Matern32(0.3, 2.0), cagp.Periodic(cagp.Matern52(8.0), period=24.0))
+    with pytest.raises(ArgumentError, match="does not say its spectral density"):
+        draw_spectra(cycle, 4, 2, seed=0)
+
+
 def covariance_given_frequencies(kernel, X, seed):
     """Covariance of draws that share the frequencies of a seed."""
     K = np.zeros((len(X), len(X)))
