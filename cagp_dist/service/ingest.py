@@ -191,16 +191,18 @@ def _with_window(job: Job, *, report: Report, offline: bool = False) -> Job:
     window, listed = job.design.window_hours, job.observations.listed_times
     if window is None or listed is None:
         return job
-    if job.observations.source == "cds":
+    if SOURCES[job.observations.kind].times is None:
         raise ConfigurationError(
-            '[design] window_hours takes what source "cds" has within it, and that is every hour; leave it '
-            "out, and list the times that inform each other: times = "
+            f"[design] window_hours takes all that the source has within it, and {job.observations.source} "
+            "has no list of times; leave it out, and list the times that inform each other: times = "
             '{ from = "2017-04-01", to = "2017-04-02", every = "6h" }.'
         )
     if offline and is_remote(job.observations):
         there = ingested_times(job)
     else:
-        there = available_times(job, report=report)
+        there = available_times(
+            job, report=report, damaged=lambda path, error: report(f"{path} informs no time: {error}")
+        )
     if there is None:  # nothing is known yet
         return job
     wanted, reach = parse_times(listed), np.timedelta64(round(3.6e9 * window), "us")

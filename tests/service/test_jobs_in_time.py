@@ -246,6 +246,13 @@ def test_one_time_is_no_fit_in_time_and_asks_for_a_window(tmp_path):
         the_job(tmp_path, alone, design={**design, "window_hours": 24.0, "lead_hours": 30.0})
 
 
+def test_a_window_needs_a_source_that_lists_its_times(tmp_path):
+    design = {"train": random_points(20), "test": random_points(4, seed=1), "window_hours": 24.0}
+    source = {"source": "synthetic", "grid_degrees": 10.0, "times": ["2024-07-01"]}
+    with pytest.raises(ConfigurationError, match="synthetic has no list of times"):
+        run(the_job(tmp_path, station_table(), observations=source, design=design))
+
+
 def test_a_forecast_is_scored_by_its_lead(tmp_path):
     """What ended so long before, against `krige` of it; scores are those of this lag."""
     table = station_table(lost=0.0, stations=40)
