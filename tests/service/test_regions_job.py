@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import cagp_dist as cagp
+from cagp_dist.budget.scaling import Crew
 from cagp_dist.cli import app
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.export import export_run
@@ -86,7 +87,7 @@ def test_they_are_those_of_condition(published):
 def test_a_plan_counts_what_wide_regions_take_of_neighbours():
     """It asks for what the solve does, which knows targets and observations."""
     job = parse_job(the_job(solver={"name": "neighbours", "neighbours": 20}, regions_resolution_degrees=6.0))
-    planned = plan_job(job, workers=1).plan
+    planned = plan_job(job, crew=Crew(1)).plan
     task = prepare_job(job, ingest(job, report=lambda text: None))
     prior = cagp.Prior(cagp.Matern32(0.3, 22.0), noise_variance=0.5, mean=task.mean)
     plans: list[cagp.Plan] = []

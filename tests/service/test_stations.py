@@ -286,7 +286,7 @@ def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
 
 
 def test_a_run_plans_its_folds_by_their_own_size(stations, monkeypatch):
-    planned = plan_job(job(stations), workers=2).fold
+    planned = plan_job(job(stations), crew=Crew(2)).fold
     notes = []
 
     def long(task, executor):
