@@ -252,13 +252,7 @@ def _of_blocks(plan: Plan, crew: Crew, total: float) -> list[Round]:
     blocks = len(block_ranges(plan.n, size))
     row_tiles = len(block_ranges(plan.n, row_tile_size(size)))
     at_once, columns = crew.workers, plan.q / groups
-    if plan.workers == at_once:
-        together, panels = len(plan.batches[0]), plan.panels
-    else:
-        together = min(groups, 2 * at_once)
-        asked = Demand(plan.n, plan.q, 1, False, at_once, False, 0, kernel_parts=plan.kernel_parts)
-        useful = useful_workers(asked, size=size, columns=round(together * columns))
-        panels = panel_count(row_tiles, together, useful)
+    together, panels = _side_by_side(plan, at_once, groups=groups, row_tiles=row_tiles)
     batches = groups / together
     width = together * panels
     vector = DOUBLE * columns  # bytes of one row of the columns
@@ -324,6 +318,16 @@ def _of_blocks(plan: Plan, crew: Crew, total: float) -> list[Round]:
         holders=holders,
         width=width,
     )
+
+
+def _side_by_side(plan: Plan, at_once: int, *, groups: int, row_tiles: int) -> tuple[int, int]:
+    """Column groups that are solved together, and panels of each, were there so many tasks at once."""
+    if plan.workers == at_once:
+        return len(plan.batches[0]), plan.panels
+    together = min(groups, 2 * at_once)
+    asked = Demand(plan.n, plan.q, 1, False, at_once, False, 0, kernel_parts=plan.kernel_parts)
+    useful = useful_workers(asked, size=plan.block_size, columns=round(together * plan.q / groups))
+    return together, panel_count(row_tiles, together, useful)
 
 
 def _of_colours(

@@ -134,7 +134,7 @@ def plan_job(
     network: Network | None = None,
     on_plan: Callable[[JobPlan], None] = lambda plan: None,
 ) -> JobPlan:
-    """Plan a job without writing anything, for a crew on a network in place of its own workers."""
+    """Plan a job without writing anything; a crew takes the place of its workers."""
     job = resolved(job, report=lambda text: None, offline=True)
     seen = _seen(job)
     size = _size(job, seen)
@@ -145,8 +145,9 @@ def plan_job(
     solver = _unseen_solver(job.solver, size.observed) if seen is None else seen.solver
     with workforce_of(job.cluster) if crew is None else nullcontext(crew) as workforce:
         found = _plan_solve(job, size, solver, seen, workforce)
-    if crew is not None and network is not None:
-        found = _modelled(found, crew, network)
+        if network is not None and not workforce.shares_memory:
+            threads = max(1, workforce.workers // workforce.processes)
+            found = _modelled(found, Crew(workforce.processes, threads), network, say=crew is not None)
     found = replace(found, weights_bytes=kept_bytes(job.output, solver, found))
     need = found.disk_need(job.runtime.checkpoint_seconds)
     found = replace(found, disk=need.line(), choice=choice_line(job.solver, solver))
@@ -162,10 +163,11 @@ def plan_job(
     return found
 
 
-def _modelled(found: JobPlan, crew: Crew, network: Network) -> JobPlan:
-    """Give a plan the time and memory of a model, in place of its own."""
+def _modelled(found: JobPlan, crew: Crew, network: Network, *, say: bool) -> JobPlan:
+    """Give a plan the time and memory of a model, in place of its own; or say that there is none."""
     if found.plan.cycle is None:
-        return replace(found, last=("", f"there is no model of {found.plan.method} on more workers"))
+        none = f"there is no model of {found.plan.method} on more workers"
+        return replace(found, last=("", none)) if say else found
     plan, fold, sampled = (
         None if each is None else on_crew(each, crew, network)
         for each in (found.plan, found.fold, found.sampled)

@@ -133,17 +133,8 @@ def run(
         job = load_job(job)
     if observations is not None:
         job = with_observations(job, observations)
-    if simulations is not None and job.prior.in_time:
-        raise ConfigurationError(
-            "fields of the prior are not drawn with [prior] time_kernel; test the job without it, or compare "
-            "with held-out observations, as each run does."
-        )
-    if simulations is not None and job.prior.is_previous:
-        raise ConfigurationError(
-            'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '
-            "solver alone, without the errors of the run before. Test the job with mean = "
-            '"quadratic-latitude", or compare with held-out observations, as each run does.'
-        )
+    if simulations is not None:
+        _check_simulated(job)
     clock, output = Clock(observe), output_at(job.output.root)
     with (
         workers_of(job.cluster, job.runtime.deadlines(), executor) as workers,
@@ -203,6 +194,21 @@ def run(
             path = output.publish(whole, run_key=key, attributes=attributes)
             checkpoints.remove()
     return _outcome(path, solution.status, groups, output)
+
+
+def _check_simulated(job: Job) -> None:
+    """Raise `ConfigurationError` where fields of the prior are not drawn."""
+    if job.prior.in_time:
+        raise ConfigurationError(
+            "fields of the prior are not drawn with [prior] time_kernel; test the job without it, or compare "
+            "with held-out observations, as each run does."
+        )
+    if job.prior.is_previous:
+        raise ConfigurationError(
+            'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '
+            "solver alone, without the errors of the run before. Test the job with mean = "
+            '"quadratic-latitude", or compare with held-out observations, as each run does.'
+        )
 
 
 def _outcome(
