@@ -47,6 +47,7 @@ from cagp_dist.store import manifest
 from cagp_dist.store.lock import held
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.point_blocks import (
+    HOURS,
     PIECE,
     SPHERE,
     PointSource,
@@ -89,6 +90,7 @@ MAP = "map.zarr"
 AXES = {
     "latitude": {"standard_name": "latitude", "units": "degrees_north", "axis": "Y"},
     "longitude": {"standard_name": "longitude", "units": "degrees_east", "axis": "X"},
+    HOURS: {"long_name": "time since the origin of the observations", "units": "hours", "axis": "T"},
 }
 
 Region = tuple[slice, ...]
@@ -119,7 +121,8 @@ def krige_store(
         left out.
     to : mapping of str to array_like
         Axes of the map, by name. ``latitude`` and ``longitude`` are degrees on the sphere; others are taken
-        as they are, with Euclidean distance.
+        as they are, with Euclidean distance. With a kernel of space and time there are ``hours`` beside
+        latitude and longitude, numbers since any moment near the observations, in both stores.
     output : path
         Folder of the Zarr store with the map, which must not be there yet. It is there once the map is whole.
     prior : Prior
@@ -265,10 +268,13 @@ def _checked(
             raise ArgumentError(
                 f"to[{name!r}] has shape {values.shape}; expected a vector of finite numbers."
             )
-    if not axes or (SPHERE & set(axes) and set(axes) != SPHERE):
+    in_time = prior.kernel.parts[0].of_space_and_time
+    expected = SPHERE | {HOURS} if in_time else SPHERE
+    if not axes or ((in_time or SPHERE & set(axes)) and set(axes) != expected):
+        wanted = f"latitude, longitude and {HOURS}" if in_time else "latitude and longitude, or others alone"
         raise ArgumentError(
-            f"to has the axes {', '.join(map(repr, axes)) or 'none'}; expected latitude and longitude, or "
-            "others alone."
+            f"to has the axes {', '.join(map(repr, axes)) or 'none'}, and the kernel is {prior.kernel!r}; "
+            f"expected {wanted}."
         )
     noise = 0.0 if noise_std is not None else prior.noise_number
     return PointSource(os.path.abspath(observations), tuple(axes), value, noise_std, noise)

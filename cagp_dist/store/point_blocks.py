@@ -36,15 +36,18 @@ if TYPE_CHECKING:
 PIECE = 4096  # rows of a chunk, which has a box of its own
 LEAF = 64  # observations of a leaf of the tree that they are sorted by
 SPHERE = {"latitude", "longitude"}  # coordinates in degrees, which stand for unit vectors
+HOURS = "hours"  # beside these: of a kernel of space and time
 
 NAME = "points.zarr"
 
 
 def points_at(axes: tuple[str, ...], values: Array) -> Array:
-    """Points (n, p) of coordinates (n, axes): unit vectors of latitudes and longitudes, others unchanged."""
-    if set(axes) != SPHERE:
+    """Points (n, p) of coordinates (n, axes): unit vectors of latitudes and longitudes, then all others."""
+    if not set(axes) >= SPHERE:
         return values
-    return unit_sphere(values[:, axes.index("latitude")], values[:, axes.index("longitude")])
+    vectors = unit_sphere(values[:, axes.index("latitude")], values[:, axes.index("longitude")])
+    others = [number for number, name in enumerate(axes) if name not in SPHERE]
+    return np.column_stack([vectors, values[:, others]]) if others else vectors
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class PointSource:
     @property
     def columns(self) -> int:
         """Coordinates of a point, p."""
-        return 3 if set(self.axes) == SPHERE else len(self.axes)
+        return len(self.axes) + (1 if set(self.axes) >= SPHERE else 0)
 
     @property
     def width(self) -> int:
@@ -121,7 +124,7 @@ class PointSource:
         _refuse(self, number, unplaced, "a coordinate that is NaN or infinite")
         _refuse(self, number, ~np.isfinite(values), "an infinite value")
         _refuse(self, number, ~((noise > 0.0) & np.isfinite(noise)), "a noise that is not above zero")
-        if set(self.axes) == SPHERE:
+        if set(self.axes) >= SPHERE:
             latitude = where[:, self.axes.index("latitude")]
             _refuse(self, number, np.abs(latitude) > 90.0, "a latitude outside of -90..90")
         return np.column_stack([points_at(self.axes, where), values, noise, number])
