@@ -18,7 +18,7 @@ while :; do
     wait "$child"
     code=$?
     if [ "$code" -eq 0 ]; then
-        cagp index out
+        cagp report out && cagp index out
         cagp drift out || code=$?
     fi
     echo "$code" > "$last"

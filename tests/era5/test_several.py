@@ -116,6 +116,21 @@ def test_addresses_without_a_file_are_refused(tmp_path):
     assert list(files_at(str(odd), scratch=tmp_path / "scratch")) == [odd]
 
 
+def test_the_first_bytes_of_a_file_whose_name_does_not_tell_are_read_once(tmp_path, monkeypatch):
+    scratch, field, words = tmp_path / "scratch", tmp_path / "files" / "field", tmp_path / "files" / "README"
+    field.parent.mkdir()
+    field.write_bytes(netcdf3(raw_dataset()))
+    words.write_text("words")
+    assert list(files_at(str(field.parent), scratch=scratch)) == [field]
+    checked = []
+    monkeypatch.setattr(local_files, "check_file", checked.append)
+    assert list(files_at(str(field.parent), scratch=scratch)) == [field]
+    assert checked == []
+    words.write_bytes(netcdf3(raw_dataset()))
+    assert list(files_at(str(field.parent), scratch=scratch)) == [words, field]
+    assert checked == [words]
+
+
 def test_a_job_takes_a_list_of_files_a_level_and_a_unit(tmp_path):
     raw = raw_dataset(times=DAYS).rename(t2m="z") * 100.0
     raw.z.attrs["units"] = "m**2 s**-2"

@@ -488,6 +488,7 @@ def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, de
     code, said, _ = cagp("status", tmp_path / "out")
     assert code == 6
     assert f"{DAYS[1]}T00:00:00: damaged, tried 1 time," in said
+    assert "1 day, 2 files that cannot be read" in said, "the source was looked at, too"
     assert "3 times, newest" in said
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_files, "run_child", None)  # files that have not changed are not opened
