@@ -8,6 +8,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram import series_gaps
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
+from cagp_dist.runtime.dask import DaskExecutor
 
 HOURS = np.array([0.0, 1.0, 2.5, 7.0, 30.0, 12.0])  # in no order, unequally spaced
 AT = np.array([2.5, -3.0, 9.0])
@@ -171,6 +172,19 @@ def test_every_executor_gives_the_same_bits_of_gappy_series(monkeypatch):
                     executor=executor,
                 )
             )
+    np.testing.assert_array_equal(found[0].mean, found[1].mean)
+    np.testing.assert_array_equal(found[0].variance, found[1].variance)
+
+
+@pytest.mark.cluster
+def test_dask_workers_give_the_same_bits_of_gappy_series(two_dask_workers):
+    grid, y, noise, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
+    found = [
+        cagp.condition_over_times(
+            cagp.Prior(KERNEL, noise), grid, HOURS, y, grid, solver=cagp.Rings(), executor=executor
+        )
+        for executor in (SerialExecutor(), DaskExecutor(two_dask_workers))
+    ]
     np.testing.assert_array_equal(found[0].mean, found[1].mean)
     np.testing.assert_array_equal(found[0].variance, found[1].variance)
 
