@@ -1,6 +1,8 @@
 """The job of every day: each time of its rule is a run of its own, and all of them are one time series."""
 
 import datetime as dt
+import errno
+import logging
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -13,12 +15,12 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import (
     BusyError,
+    CagpError,
+    ClusterError,
     ConfigurationError,
     DataError,
     DiskError,
-    NumericalError,
     StoreError,
-    TimeLimitError,
     in_words_of_the_job,
 )
 from cagp_dist.mapping import Status
@@ -26,6 +28,7 @@ from cagp_dist.service.day_inputs import inputs_of_days
 from cagp_dist.service.day_records import (
     DAMAGED,
     NOT_CONVERGED,
+    UNEXPECTED,
     WAIT_SECONDS,
     DayRecords,
     DoneDay,
@@ -47,6 +50,10 @@ from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.text import counted
+
+_log = logging.getLogger(__name__)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True)
@@ -141,22 +148,29 @@ class _Settled:
 def _one(job: Job, root: Path, time: np.datetime64, observe: Observer, known: series.RunOfTime | None) -> Day:
     """Do one time, unless the series has its result.
 
-    What is wrong with its data, its solve or what is stored of it is its own. A disk that cannot be written
-    is not, nor is a cluster, another process or the series.
+    Whatever goes wrong is its own failure, but for a disk that cannot be written, a cluster, another process
+    and a damaged series, which end the pass.
     """
+    of_all: tuple[type[CagpError], ...] = (DiskError, BusyError, ClusterError)
     try:
         if known is not None and known.key == _run_key(job, observe) and _is_there(job, known.key):
             return Day(time, run=known.key)
         outcome = run(job, observe=observe)
-    except (DiskError, BusyError):
-        raise
-    except (DataError, NumericalError, StoreError, TimeLimitError) as error:
+        if outcome.path is None:
+            reason = f"{outcome.status.value}; not published. {outcome.status.advice}"
+            return Day(time, outcome.status, failed=_failed(time, NOT_CONVERGED, reason))
+        of_all = (StoreError,)  # of the series
+        with output_lock(root, wait_seconds=WAIT_SECONDS):
+            found = series.append_run(root, outcome.path)
+    except CagpError as error:
+        if isinstance(error, of_all):
+            raise
         return Day(time, failed=_failed(time, fault_of(error), str(error)))
-    if outcome.path is None:
-        reason = f"{outcome.status.value}; not published. {outcome.status.advice}"
-        return Day(time, outcome.status, failed=_failed(time, NOT_CONVERGED, reason))
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        found = series.append_run(root, outcome.path)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise
+        _log.warning("%s failed unexpectedly", shown_time(time), exc_info=error)
+        return Day(time, failed=_failed(time, UNEXPECTED, f"{type(error).__name__}: {error}"))
     if outcome.already_done and not found.changed:
         return Day(time, run=outcome.path.stem)
     return Day(time, outcome.status, found.version, found.replaced, run=outcome.path.stem)

@@ -28,7 +28,7 @@ from cagp_dist.text import counted
 FILE = "days.json"
 
 NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED = "not converged", "source missing", "damaged", "refused"
-OUT_OF_TIME, NOT_STORED = "out of time", "not stored"
+OUT_OF_TIME, NOT_STORED, UNEXPECTED = "out of time", "not stored", "unexpected"
 
 WAIT_SECONDS = 60.0  # for another command at work in the folder, so that nothing is lost
 
@@ -41,7 +41,7 @@ class FailedDay:
     """A time of a job of which there is no result yet, or a file whose times are not known."""
 
     what: str  # ISO 8601, UTC; or the path of a file
-    kind: str  # NOT_CONVERGED, NOT_READY, DAMAGED or REFUSED
+    kind: str  # NOT_CONVERGED, NOT_READY, DAMAGED, REFUSED or another of these words
     reason: str
     tries: int
     again: str  # ISO 8601, UTC: not tried before, unless asked to

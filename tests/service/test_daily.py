@@ -1,6 +1,7 @@
 """Every day: what is new is solved once, and stands once in the time series, with what its run says."""
 
 import datetime as dt
+import errno
 import json
 import os
 import shutil
@@ -16,7 +17,9 @@ from cagp_dist.cli import app
 from cagp_dist.era5 import local_files
 from cagp_dist.errors import (
     ArgumentError,
+    BudgetError,
     BusyError,
+    ClusterError,
     ConfigurationError,
     DataError,
     DiskError,
@@ -290,12 +293,11 @@ def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun,
     root = tmp_path / "out"
     before = opened(tmp_path, "map")
     without = begun(times=ALL, design={"train": random_points(200), "test": random_points(40, seed=1)})
-    with pytest.raises(ConfigurationError, match="does not continue group 'map' of the series"):
-        list(daily(without))
+    refused = "does not continue group 'map' of the series"
+    assert [refused in day.failed.reason for day in daily(without)] == [True, True]
     design = begun().design.model_dump(mode="json", exclude_none=True)
     other = begun(times=ALL, design={**design, "map": map_grid(45.0)})
-    with pytest.raises(ConfigurationError, match="does not continue group 'map' of the series"):
-        list(daily(other))
+    assert [refused in day.failed.reason for day in daily(other)] == [True, True]
     both = running.run(with_times(begun(), ",".join(DAYS[:2]))).path
     with pytest.raises(ArgumentError, match="has 2 times"), output_lock(root):
         series.append_run(root, both)
@@ -405,15 +407,49 @@ def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is
     monkeypatch.setattr("cagp_dist.service.daily.run", run)
     job = begun(times=ALL, solver={"name": "cholesky"})
     root = job.root
-    for error in (DiskError("cannot write out: No space left on device."), BusyError("at work")):
-        with pytest.raises(type(error), match=str(error)):
+    full, lost = DiskError("cannot write out: No space left on device."), ClusterError("lost")
+    for error in (
+        full,
+        lost,
+        BusyError("at work"),
+        OSError(errno.ENOSPC, "full"),
+        KeyboardInterrupt("asked"),
+    ):
+        with pytest.raises(type(error), match=str(error.args[-1])):
             list(daily(job))
     assert len(DayRecords.read(root).planned) == 2
-    for error, kind in {StoreError("damaged"): "not stored", TimeLimitError("over"): "out of time"}.items():
+    kinds = {
+        StoreError("damaged"): "not stored",
+        TimeLimitError("over"): "out of time",
+        BudgetError("too large"): "refused",
+        ArgumentError("no points"): "refused",
+        MemoryError("of an array"): "unexpected",
+        OSError(errno.ENOENT, "gone"): "unexpected",
+    }
+    for error, kind in kinds.items():
         failed, done = daily(job, retry=True)
-        assert (failed.failed.kind, failed.failed.reason) == (kind, str(error))
+        said = f"{type(error).__name__}: {error}" if kind == "unexpected" else str(error)
+        assert (failed.failed.kind, failed.failed.reason) == (kind, said)
         assert done.failed is None
     assert DayRecords.read(root).planned == {f"{DAYS[0]}T00:00:00"}
+
+
+def test_a_day_with_too_few_stations_for_the_job_ends_no_other(tmp_path):
+    rng, rows = np.random.default_rng(0), ["station,lat,lon,date,height"]
+    for day, count in zip(DAYS[:3], (40, 1, 40), strict=True):
+        latitude, longitude = rng.uniform(40.0, 60.0, count), rng.uniform(0.0, 30.0, count)
+        rows += [f"S{k},{latitude[k]},{longitude[k]},{day},{rng.normal()}" for k in range(count)]
+    (tmp_path / "stations.csv").write_text("\n".join(rows))
+    source = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "height", "times": ALL}
+    design = {"train": random_points(30), "test": random_points(10, seed=1)}
+    (tmp_path / "job.toml").write_text(
+        job_text(observations=source, design=design, output={"root": tmp_path / "out", "keep": 1})
+    )
+    found = CliRunner().invoke(app, ["daily", str(tmp_path / "job.toml")])
+    assert found.exit_code == 6, found.output
+    assert f"failed: {DAYS[1]}T00:00:00: refused, tried 1 time" in found.stdout
+    assert found.stdout.count("in version") == 2
+    assert found.stdout.count("removed  ") == 1, "retention has its turn"
 
 
 def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monkeypatch):
