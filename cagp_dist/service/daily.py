@@ -3,7 +3,7 @@
 import datetime as dt
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +45,7 @@ from cagp_dist.service.jobfile.config import with_listed_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.times_key import Newest
 from cagp_dist.service.run import run
-from cagp_dist.service.task import prepare_job
+from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
@@ -111,8 +111,7 @@ def daily(
         if before is not None and not (retry or before.due(moment, digest)):
             yield Day(time, failed=before, waits=True)
             continue
-        known = settled.runs.get(time)
-        day = _one(with_listed_times(job, np.array([time])), root, time, observe, known)
+        day = _one(with_listed_times(job, np.array([time])), root, time, observe, settled.runs)
         if day.failed is None:
             note_done(root, time, DoneDay(day.run, settled.inputs_read(time)))
         else:
@@ -145,7 +144,13 @@ class _Settled:
         return inputs_of_days(self._job)(time) if remote else self._inputs(time)
 
 
-def _one(job: Job, root: Path, time: np.datetime64, observe: Observer, known: series.RunOfTime | None) -> Day:
+def _one(
+    job: Job,
+    root: Path,
+    time: np.datetime64,
+    observe: Observer,
+    runs: Mapping[np.datetime64, series.RunOfTime],
+) -> Day:
     """Do one time, unless the series has its result.
 
     Whatever goes wrong is its own failure, but for a disk that cannot be written, a cluster, another process
@@ -153,8 +158,12 @@ def _one(job: Job, root: Path, time: np.datetime64, observe: Observer, known: se
     """
     of_all: tuple[type[CagpError], ...] = (DiskError, BusyError, ClusterError)
     try:
-        if known is not None and known.key == _run_key(job, observe) and _is_there(job, known.key):
-            return Day(time, run=known.key)
+        if (known := runs.get(time)) is not None:
+            task = _prepared(job, observe)
+            if known.key == task.run_key and _is_there(job, known.key):
+                return Day(time, run=known.key)
+            if _lost_run_before(task, [each for each in runs if each < time]):
+                return Day(time, run=known.key)
         outcome = run(job, observe=observe)
         if outcome.path is None:
             reason = f"{outcome.status.value}; not published. {outcome.status.advice}"
@@ -181,6 +190,17 @@ def _is_there(job: Job, key: str) -> bool:
     with output_lock(job.root):
         removed = job.output.keep is not None and not (job.root / "runs" / f"{key}.zarr").exists()
         return removed or published(job.root, run_key=key) is not None
+
+
+def _lost_run_before(task: PreparedJob, before: list[np.datetime64]) -> bool:
+    """Whether a time went on from one of those before it in the series whose run was removed."""
+    if task.previous is not None:
+        earlier = None if task.previous.earlier is None else task.previous.earlier.time
+    elif task.carried is not None:
+        earlier = task.carried.time
+    else:
+        return False
+    return bool(before) and (earlier is None or bool(earlier < max(before)))
 
 
 def _failed(time: np.datetime64, kind: str, reason: str) -> FailedDay:
@@ -223,10 +243,10 @@ def planned_times(
 
 
 @in_words_of_the_job()
-def _run_key(job: Job, observe: Observer) -> str:
-    """Ingest what is new, and work out the name of the run."""
+def _prepared(job: Job, observe: Observer) -> PreparedJob:
+    """Ingest what is new, and work out what the run depends on."""
     with output_lock(job.root), Clock(observe).stage("Observations") as stage:
         job, field, fit_field = ingest_all(job, report=stage.note)
-        key = prepare_job(job, field, fit_field).run_key
-        stage.summary = f"run {key}"
-    return key
+        task = prepare_job(job, field, fit_field)
+        stage.summary = f"run {task.run_key}"
+    return task

@@ -17,9 +17,8 @@ def old_run_keys(bucket: Bucket, keep: Retention, *, since: str | None = None) -
     published, current = published_runs(bucket), current_key(bucket)
     if not published:
         raise ConfigurationError(f"there is no published run at {bucket.address}.")
-    runs = [KeptRun(key, made) for key, made in published.items()]
-    if keep.finals_only or since is not None:
-        runs = in_parallel(lambda run: _about(bucket, run), runs)
+    found = [KeptRun(key, made) for key, made in published.items()]
+    runs = in_parallel(lambda run: _about(bucket, run), found)
     return beyond(keep, runs, current=current, sizes=lambda: _sizes(bucket, published), since=since)
 
 
@@ -27,8 +26,8 @@ def _about(bucket: Bucket, run: KeptRun) -> KeptRun:
     """Read what a run is of; one that is damaged, or gone, is told by its key and date alone."""
     upload = upload_in(bucket.read(manifest_of(run.key)) or b"")
     try:
-        attributes = json.loads(bucket.read(f"runs/{upload}/zarr.json") or b"")["attributes"]
-        return replace(about_run(run.key, attributes), made=run.made)
+        document = json.loads(bucket.read(f"runs/{upload}/zarr.json") or b"")
+        return replace(about_run(run.key, document), made=run.made)
     except (ValueError, KeyError, TypeError):
         return run
 

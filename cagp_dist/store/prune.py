@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from cagp_dist.store.lock import output_lock, unused
 from cagp_dist.store.manifest import disk_errors, folder_bytes
 from cagp_dist.store.packed import pack_run
 from cagp_dist.store.publish import current_run, verify_files
+from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, STATE
 from cagp_dist.store.retention import KeptRun, Retention, beyond
 
 _log = logging.getLogger(__name__)
@@ -84,20 +86,34 @@ def _packed_in_vain(root: Path, run: Path) -> StoreError | None:
     return None
 
 
-def about_run(key: str, attributes: Mapping[Any, Any]) -> KeptRun:
-    """Read what decides from the attributes of a run."""
+def about_run(key: str, document: Mapping[str, Any]) -> KeptRun:
+    """Read what decides from the metadata of a run, the ``zarr.json`` of its root."""
+    attributes, groups = document["attributes"], document.get("consolidated_metadata", {}).get("metadata", {})
+    kinds = [groups[name]["attributes"].get(ERRORS_OF, "") for name in (ERROR_DRAWS, STATE) if name in groups]
     times = [str(attributes.get(f"time_coverage_{end}", "")) for end in ("start", "end")]
     return KeptRun(
         key,
         datetime.fromisoformat(str(attributes["date_created"])).astimezone(UTC),
-        job=" ".join([str(attributes.get("job", key)), *times]),
+        job=" ".join([_asked_for(str(attributes.get("job", key))), *times]),
         preliminary=PRELIMINARY in attributes,
         last=times[1],
+        previous=json.loads(attributes.get("previous", "{}")).get("run") or "",
+        chain=next(iter(kinds), ""),
     )
+
+
+def _asked_for(text: str) -> str:
+    """Give what a job asks for, without its times, which a command may have replaced, and comments."""
+    try:
+        tables = tomllib.loads(text)
+        tables.get("observations", {}).pop("times", None)
+    except (ValueError, AttributeError):
+        return text
+    return json.dumps(tables, sort_keys=True, default=str)
 
 
 def _about(run: Path) -> KeptRun:
     """Read what decides on a run; one that cannot be read was made at the date of its folder."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return about_run(run.stem, json.loads(read_regular(run / "zarr.json"))["attributes"])
+        return about_run(run.stem, json.loads(read_regular(run / "zarr.json")))
     return KeptRun(run.stem, datetime.fromtimestamp(run.stat().st_mtime, UTC))

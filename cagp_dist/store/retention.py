@@ -28,9 +28,11 @@ class KeptRun:
 
     key: str
     made: datetime
-    job: str = ""  # its text and the times that the run is of: the same of a preliminary and a final field
+    job: str = ""  # what it asks for, and the times of the run: the same of a preliminary and a final field
     preliminary: bool = False
     last: str = ""  # time, ISO 8601
+    previous: str = ""  # key of the run that it goes on from, if there is one
+    chain: str = ""  # kind of job whose runs go on from each other; empty where none go on from the run
 
 
 def beyond(
@@ -44,8 +46,9 @@ def beyond(
 ) -> list[str]:
     """List the keys of the runs that a rule does not keep, oldest first.
 
-    ``since`` keeps the runs of that time (ISO 8601) and later ones, and the last before it, from which these
-    go on.
+    ``since`` keeps the runs of that time (ISO 8601) and later ones. Where runs go on from each other, the
+    last in time of each kind stays, from which the next one goes on, and so do the runs that those which stay
+    have gone on from.
     Bytes are asked for only where the rule has a total.
     """
     oldest_first = sorted(runs, key=lambda run: (run.made, run.key))
@@ -55,10 +58,10 @@ def beyond(
         for run in oldest_first
         if rule.finals_only and run.preliminary and run.made < finals.get(run.job, run.made)
     }
-    stays = {current}
+    in_time = sorted(oldest_first, key=lambda run: run.last)
+    stays = {current, *{run.chain: run.key for run in in_time if run.chain}.values()}
     if since is not None:
-        before = max((run.last for run in oldest_first if run.last < since), default=since)
-        stays |= {run.key for run in oldest_first if run.last >= before} - superseded
+        stays |= {run.key for run in oldest_first if run.last >= since} - superseded
     gone = set(superseded)
     if rule.days is not None:
         first = (now or datetime.now(UTC)) - timedelta(days=rule.days)
@@ -73,4 +76,5 @@ def beyond(
             if left > rule.total and run.key not in gone | stays:
                 gone.add(run.key)
                 left -= size[run.key]
+    gone -= {run.previous for run in oldest_first if run.key not in gone}
     return [run.key for run in oldest_first if run.key in gone]

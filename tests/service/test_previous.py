@@ -25,7 +25,7 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.kept_runs import keep_runs
+from cagp_dist.service.kept_runs import keep_runs, pruned
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.task import Simulations, prepare_job
@@ -33,6 +33,7 @@ from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
 from cagp_dist.store.earlier import earlier_runs
 from cagp_dist.store.publish import make_current
+from cagp_dist.store.retention import Retention
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..conformance.registered import POINT_SOLVERS
@@ -416,13 +417,22 @@ def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(aft
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
 
 
-def test_the_run_that_a_pass_goes_on_from_stays(after_second):
-    job, first, second = after_second
-    newest = job(2, output={"root": first.parents[1], "keep": 1})
-    times = np.array(DAYS[:2], dtype="datetime64[ns]")
-    assert keep_runs(newest, times[1:], dry=True) == []
-    make_current(first.parents[1], run_key=second.stem)
-    assert keep_runs(newest, times[1:] + np.timedelta64(2, "D"), dry=True) == [f"would be removed  {first}"]
+def test_days_whose_run_before_was_removed_are_not_done_again_as_first_ones(tmp_path):
+    root = tmp_path / "out"
+    days = days_of(write_source(tmp_path / "field.zarr", 3), root)
+    job = days(3, times="2020-01", output={"root": root, "keep": 1})
+    times = np.array([day.time for day in daily(job)])
+    runs = runs_by_day(root)
+    first, second, third = (runs[day] for day in DAYS[:3])
+    assert keep_runs(job, times, dry=True) == keep_runs(job, times[1:], dry=True) == []
+    make_current(root, run_key=third.stem)
+    assert keep_runs(job, times[2:], dry=True) == [f"would be removed  {first}"]
+    assert pruned(str(root), Retention(runs=1)) == [f"removed  {first}"]
+    shutil.rmtree(second)  # by a command that knew nothing of days that go on from it
+    assert [day.version for day in daily(job)] == [None, None, None]
+    assert list((root / "runs").glob("*.zarr")) == [third]
+    assert [day.replaced for day in daily(days(3, times="2020-01"))] == [None, None, None]
+    assert set(runs_by_day(root).values()) == {first, second, third}, "without a rule they are made again"
 
 
 @pytest.mark.exhaustive

@@ -13,7 +13,7 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import group_dataset
 from cagp_dist.store.lock import run_in_use
 from cagp_dist.store.packed import packed_runs, verify_packed
-from cagp_dist.store.prune import old_runs, prune_runs
+from cagp_dist.store.prune import about_run, old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
 from cagp_dist.store.retention import Retention
 
@@ -103,6 +103,19 @@ def test_what_is_read_stays_until_the_next_time(root, caplog):
     assert prune_runs(root, Retention(runs=2)) == [run]
     with run_in_use(run):  # without a manifest nothing is to be kept
         pass
+
+
+def test_a_job_is_the_same_whichever_times_a_command_asked_for():
+    def about(job, **others):
+        attributes = {"date_created": "2020-03-01T00:00:00Z", "job": job, "time_coverage_end": "2020-02-01"}
+        return about_run("0", {"attributes": {**attributes, **others}})
+
+    text = '[observations]\nsource = "cds"\ntimes = "latest"\n'
+    early = about(text, preliminary_times="2020-02-01")
+    final = about(text.replace('"latest"', '["2020-02-01"]  # of May') + "# --times 2020-02-01\n")
+    assert (early.job, early.preliminary, final.preliminary) == (final.job, True, False)
+    assert about(text.replace("cds", "sample")).job != early.job
+    assert about("no table").job != early.job
 
 
 def test_wrong_arguments_are_refused(root, tmp_path):

@@ -1,5 +1,6 @@
 """What a rule keeps: days, so many runs, bytes, finals; the current run, and what later ones go on from."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,10 +19,17 @@ RUNS = [
 ]
 
 
-def gone(current=None, since=None, **rule):
+# b goes on from a, d from b, which is of the day before it; the others are of a job whose runs do not
+CHAIN = [
+    replace(run, previous=previous, chain=chain, preliminary=False)
+    for run, previous, chain in zip(RUNS, ("", "a", "", "b", ""), ("one", "one", "", "one", ""), strict=True)
+]
+
+
+def gone(current=None, since=None, runs_are=RUNS, **rule):
     found = beyond(
         Retention(**rule),
-        reversed(RUNS),
+        reversed(runs_are),
         current=current,
         sizes=lambda: dict.fromkeys("abcde", 10),
         since=since,
@@ -47,8 +55,16 @@ def test_the_current_run_stays_and_its_bytes_count():
     assert gone(current="a", total=1) == "bcde"
 
 
-def test_what_the_times_of_a_pass_go_on_from_stays():
-    assert gone(since="2020-02-03T00:00:00Z", runs=1) == "a"
+def test_what_runs_go_on_from_stays():
+    assert gone(runs_are=CHAIN, runs=1) == "ac", "the last of a chain, and the one before it"
+    assert gone(runs_are=CHAIN, total=1) == "ace"
+    assert gone(runs_are=CHAIN, current="e", days=1e-3) == "ac"
+    assert gone(runs_are=CHAIN, since="2020-02-04T00:00:00Z", runs=1) == "ac", "c is of another job"
+    assert gone(runs_are=CHAIN, since="2020-02-02T00:00:00Z", runs=1) == ""
+
+
+def test_what_the_times_of_a_pass_are_of_stays():
+    assert gone(since="2020-02-03T00:00:00Z", runs=1) == "ab"
     assert gone(since="2020-02-03T00:00:00Z", finals_only=True) == "c"
     assert gone(since="2020-01-01T00:00:00Z", runs=1) == ""
 
