@@ -144,8 +144,8 @@ def test_metrics_and_json_log_of_a_run_that_fails(job, tmp_path):
     assert not any(name.startswith(("cagp_score", "cagp_stage")) for name in samples)
     (tmp_path / "folder").mkdir()
     result = cagp("run", job, "--metrics", tmp_path / "folder")
-    assert result.exit_code == 2
-    assert str(tmp_path / "folder") in result.stderr
+    assert result.exit_code == 1, "that of the run"
+    assert f"WARNING: figures were not written to {tmp_path / 'folder'}: " in result.stderr
 
 
 def test_labels_of_metrics_are_written_as_the_format_asks():

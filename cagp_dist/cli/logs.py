@@ -1,6 +1,7 @@
 """What programs read of a running job: one line of JSON per event, and figures for monitoring at its end."""
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -16,6 +17,9 @@ from cagp_dist.cli.records import timestamp
 if TYPE_CHECKING:
     from cagp_dist.service.events import Event
     from cagp_dist.service.metrics import Metrics
+
+
+_log = logging.getLogger(__name__)
 
 
 class LogFormat(StrEnum):
@@ -102,5 +106,7 @@ def reported(*, job: Path, metrics: Path | None, log_format: LogFormat, debug: b
         raise
     finally:
         if metrics is not None:
-            with reported_errors(debug=debug, as_json=as_json):
+            try:
                 gathered.write(metrics, code)
+            except Exception as error:  # whatever is wrong with the file, the exit code is that of the job
+                _log.warning("figures were not written to %s: %s", metrics, error)

@@ -55,7 +55,7 @@ def state_families(state: "SeriesStatus") -> Iterator[Family]:
     yield "cagp_days", "Days of the series, and those that are not in it.", counts
     files = float(len(state.failed) - len(state.failed_days))
     yield "cagp_unreadable_files", "Files of the source whose times cannot be read.", [(of, files)]
-    if state.drift is not None and (found := state.drift.found) is not None:
+    if (found := state.drift_found) is not None:
         yield "cagp_drift_alarm", "1 if errors differ from the error bars beyond chance.", [(of, found.alarm)]
         yield "cagp_drift_ratio", "How large errors are beside what the error bars say.", [(of, found.ratio)]
     yield "cagp_runs", "Runs that are kept.", [(of, float(state.runs))]

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.arrays import Times
+from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift
 from cagp_dist.era5.selection import shown_time
-from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.errors import CagpError, ConfigurationError, StoreError
 from cagp_dist.service.day_records import LASTING_TRIES, NOT_READY, DayRecords, FailedDay, written_day
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
@@ -45,9 +46,17 @@ class SeriesStatus:
         return [day for day in self.failed if not day.is_file]
 
     @cached_property
-    def drift(self) -> DriftOfSeries | None:
-        """Whether the error bars hold; none without a series."""
-        return drift_of_series(self.root) if self.done.size else None
+    def drift(self) -> DriftOfSeries | CagpError | None:
+        """Whether the error bars hold, or why that is not known; none without a series."""
+        try:
+            return drift_of_series(self.root) if self.done.size else None
+        except CagpError as error:
+            return error
+
+    @property
+    def drift_found(self) -> CalibrationDrift | None:
+        """What was measured of the error bars, if that is known."""
+        return self.drift.found if isinstance(self.drift, DriftOfSeries) else None
 
     @property
     def runs(self) -> int:
@@ -93,17 +102,21 @@ class SeriesStatus:
             beside += f"; {lasting} of them {LASTING_TRIES} times or more: look at what is wrong"
         found.append(f"failed       {counted(days, 'day')}{beside}")
         found += [f"  {day.line()}" for day in self.failed]
-        if self.drift is not None:
+        if isinstance(self.drift, DriftOfSeries):
             found.append(f"error bars   {self.drift.line()}")
+        elif self.drift is not None:
+            found.append(f"error bars   unknown: {self.drift}")
         found.append(f"runs         {counted(self.runs, 'run')} kept")
         found.append(f"disk         {bytes_text(self.used_bytes)} used, {bytes_text(self.free_bytes)} free")
         return found
 
     def as_json(self) -> dict[str, object]:
         """Give it as what is written as JSON; times are ISO 8601, UTC."""
-        drift = None
-        if self.drift is not None and (found := self.drift.found) is not None:
+        drift: dict[str, object] | None = None
+        if (found := self.drift_found) is not None:
             drift = {"alarm": found.alarm, "ratio": found.ratio, "low": found.low, "high": found.high}
+        elif isinstance(self.drift, CagpError):
+            drift = {"unknown": str(self.drift)}
         return {
             "output": str(self.root.absolute()),
             "newest": None if self.newest is None else written_day(self.newest),
@@ -149,7 +162,9 @@ class HealthLimits:
                 found.append(f"{counted(count, 'day')} {what}, at most {most}")
         if self.min_free_bytes is not None and status.free_bytes < self.min_free_bytes:
             found.append(f"{bytes_text(status.free_bytes)} free, at least {bytes_text(self.min_free_bytes)}")
-        if self.drift and status.drift is not None and status.drift.alarm:
+        if self.drift and isinstance(status.drift, CagpError):
+            found.append(f"the drift is not known: {status.drift}")
+        elif self.drift and status.drift is not None and status.drift.alarm:
             found.append(status.drift.line())
         return found
 

@@ -1,5 +1,6 @@
 """`cagp drift`: the line, the exit code, and which times have a part."""
 
+import json
 import shutil
 
 import numpy as np
@@ -78,6 +79,25 @@ def test_times_whose_runs_were_removed_have_no_part_and_few_times_decide_nothing
         shutil.rmtree(kept / "runs" / f"{number:032x}.zarr")
     said = CliRunner().invoke(app, ["drift", str(kept)])
     assert (said.exit_code, said.stdout[:27]) == (0, "undecided: 10 of the 12 tim")
+
+
+def test_a_damaged_run_leaves_the_drift_unknown_and_all_else_told(history, tmp_path):
+    root = shutil.copytree(history[0], tmp_path / "out", symlinks=True)
+    damaged = root / "runs" / f"{DAYS:032x}.zarr"
+    shutil.rmtree(damaged / "calibration")
+    file = tmp_path / "out.prom"
+    said = CliRunner().invoke(app, ["status", str(root), "--metrics", str(file)])
+    assert said.exit_code == 0, said.output
+    (line,) = [line for line in said.stdout.splitlines() if line.startswith("error bars   unknown: ")]
+    assert damaged.stem in line
+    assert f"runs         {DAYS + 4} runs kept" in said.stdout
+    assert "cagp_days{" in file.read_text()
+    assert "cagp_drift" not in file.read_text()
+    told = CliRunner().invoke(app, ["status", str(root), "--json"])
+    assert damaged.stem in json.loads(told.stdout)["drift"]["unknown"]
+    assert CliRunner().invoke(app, ["health", str(root)]).exit_code == 0
+    said = CliRunner().invoke(app, ["health", str(root), "--drift"])
+    assert (said.exit_code, said.stdout[:33]) == (1, "unhealthy: the drift is not known")
 
 
 @pytest.mark.parametrize("last", [-1, 1, FEWEST_TIMES - 1])
