@@ -162,10 +162,11 @@ class HealthLimits:
                 found.append(f"{counted(count, 'day')} {what}, at most {most}")
         if self.min_free_bytes is not None and status.free_bytes < self.min_free_bytes:
             found.append(f"{bytes_text(status.free_bytes)} free, at least {bytes_text(self.min_free_bytes)}")
-        if self.drift and isinstance(status.drift, CagpError):
-            found.append(f"the drift is not known: {status.drift}")
-        elif self.drift and status.drift is not None and status.drift.alarm:
-            found.append(status.drift.line())
+        drift = status.drift if self.drift else None
+        if isinstance(drift, CagpError):
+            found.append(f"the drift is not known: {drift}")
+        elif drift is not None and drift.alarm:
+            found.append(drift.line())
         return found
 
 
