@@ -48,6 +48,7 @@ def state_families(state: "SeriesStatus") -> Iterator[Family]:
         "done": state.done.size,
         "preliminary": state.preliminary.size,
         "missing": state.missing.size,
+        "gaps": state.gaps.size,
         "failed": len(state.failed_days),
         "failed for long": sum(day.lasting for day in state.failed_days),
     }

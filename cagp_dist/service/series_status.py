@@ -23,6 +23,7 @@ from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted
 
 SHOWN = 10  # days of a kind that are listed; the others are counted
+MOST_STEPS = 1_000_000  # of a series in which gaps are looked for
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class SeriesStatus:
     done: Times  # (T,) in the series, ascending
     preliminary: Times  # of these, those of preliminary observations (ERA5T)
     missing: Times  # planned by a pass, and in neither the series nor `failed`
+    gaps: Times  # between all these by the step of the series, and planned by no pass
     failed: tuple[FailedDay, ...]
 
     @property
@@ -95,6 +97,8 @@ class SeriesStatus:
         if self.preliminary.size:
             found.append(f"preliminary  {_some(self.preliminary)}")
         found.append(f"missing      {_some(self.missing)}")
+        if self.gaps.size:
+            found.append(f"gaps         {_some(self.gaps)}, which no pass has planned")
         days = len(self.failed_days)
         files = len(self.failed) - days
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
@@ -123,6 +127,7 @@ class SeriesStatus:
             "done": int(self.done.size),
             "preliminary": [written_day(time) for time in self.preliminary],
             "missing": [written_day(time) for time in self.missing],
+            "gaps": [written_day(time) for time in self.gaps],
             "failed": [asdict(day) for day in self.failed],
             "drift": drift,
             "runs": self.runs,
@@ -181,13 +186,25 @@ def status_of(root: Path) -> SeriesStatus:
     failed = np.array(
         [day.time for day in records.failed.values() if not day.is_file], dtype="datetime64[ns]"
     )
+    known = np.union1d(done, failed)
     return SeriesStatus(
         root,
         done,
         preliminary,
-        np.setdiff1d(planned, np.union1d(done, failed)),
+        np.setdiff1d(planned, known),
+        _gaps(np.union1d(planned, known)),
         tuple(records.failed[what] for what in sorted(records.failed)),
     )
+
+
+def _gaps(known: Times) -> Times:
+    """List what lacks between known times, if most of these are one step apart and all are whole steps."""
+    steps = np.diff(known)
+    if not steps.size or (known[-1] - known[0]) // (step := steps.min()) > MOST_STEPS:
+        return known[:0]
+    if 2 * np.count_nonzero(steps == step) <= steps.size or (steps % step).astype(np.int64).any():
+        return known[:0]
+    return np.setdiff1d(np.arange(known[0], known[-1], step), known)
 
 
 def _some(times: Times) -> str:

@@ -570,7 +570,7 @@ def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
     samples = metrics_of(tmp_path / "out.prom")
     of = f'output="{root}"'
     assert samples[f"cagp_newest_time_seconds{{{of}}}"] == 1577836800
-    states = {"done": 1, "missing": 1, "failed": 1, "failed for long": 1, "preliminary": 0}
+    states = {"done": 1, "missing": 1, "gaps": 0, "failed": 1, "failed for long": 1, "preliminary": 0}
     for state, count in states.items():
         assert samples[f'cagp_days{{{of},state="{state}"}}'] == count
     assert samples[f"cagp_disk_free_bytes{{{of}}}"] > 0
@@ -591,6 +591,20 @@ def test_an_operator_and_monitoring_see_the_state_of_a_folder(begun, tmp_path):
         )
         == []
     )
+
+
+def test_times_of_which_no_pass_knows_are_gaps_of_a_regular_series(tmp_path):
+    def gaps(*days):
+        root = tmp_path / f"out-{len(list(tmp_path.iterdir()))}"
+        root.mkdir()
+        note_planned(root, np.datetime64("2020-01-01T12", "ns") + np.array(days) * np.timedelta64(1, "D"), [])
+        return status_of(root)
+
+    week = gaps(0, 1, 2, 3, 9, 10)
+    assert week.as_json()["gaps"] == [f"2020-01-{day:02d}T12:00:00" for day in range(5, 10)]
+    assert any(line.startswith("gaps         5 times: 2020-01-05T12:00, ") for line in week.lines())
+    for days in ((), (0,), (0, 1, 2, 3), (0, 31, 60, 91), (0, 2, 4, 6), (0, 1, 3, 6), (0, 1, 2, 2_000_000)):
+        assert gaps(*days).gaps.size == 0, days
 
 
 def test_runs_stay_as_the_job_says_and_days_of_others_are_not_done_again(begun, tmp_path, solves):
