@@ -40,8 +40,10 @@ class Series(NamedTuple):
 
     @property
     def gaps_differ(self) -> bool:
-        """Whether a place has a value at some of the times only."""
+        """Whether values are missing, on a grid at some of the times only: Rings knows gaps of one time."""
         missing = np.isnan(self.values)
+        if not isinstance(self.X, LatLonGrid):
+            return bool(missing.any())
         return bool((missing.any(axis=0) != missing.all(axis=0)).any())
 
 
@@ -79,7 +81,7 @@ def gappy_series(
     grid = series.X if isinstance(series.X, LatLonGrid) else None
     if not isinstance(solver, Cholesky if grid is None else Rings):
         raise ArgumentError(
-            f"some places have a value at some of the times only, and solver is {solver!r}; expected "
+            f"values are missing at some of the times, and solver is {solver!r}; expected "
             "cagp.Rings() of a grid, or cagp.Cholesky() of unit vectors X (n, 3). Or condition on points X "
             "(n, 4), unit vectors and hours, with cagp.Neighbours."
         )
@@ -144,6 +146,8 @@ def _check(times: Array, values: Array, where: Array, *, gridded: bool) -> None:
     """Refuse what is no complete series of fields at the same places."""
     if times.ndim != 1 or np.unique(times).size != times.size or times.size == 0:
         raise ArgumentError(f"hours is {times!r}; expected one number for each time, no two the same.")
+    if np.isinf(values).any():
+        raise ArgumentError("y holds infinity; expected numbers, and NaN where nothing was observed.")
     if len(values) != times.size or values.size != times.size * len(where):
         shape = "(T, P, Q)" if gridded else "(T, n)"
         raise ArgumentError(

@@ -193,9 +193,36 @@ def test_what_gappy_series_cannot_be_solved_with_is_refused():
     grid, y, _, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
     uneven = np.random.default_rng(2).uniform(0.1, 1.0, grid.shape)
     for noise, solver, said in (
-        (0.1, cagp.GaussSeidel(3), "at some of the times only, and solver is GaussSeidel"),
+        (0.1, cagp.GaussSeidel(3), "at some of the times, and solver is GaussSeidel"),
         (uneven, cagp.Rings(), "varies along a latitude"),
         (np.ones(3), cagp.Rings(), "one for each of the 42 places"),
     ):
         with pytest.raises(ArgumentError, match=said):
             cagp.condition_over_times(cagp.Prior(KERNEL, noise), grid, HOURS, y, grid, solver=solver)
+    y[0, 0, 0] = np.inf
+    with pytest.raises(ArgumentError, match="y holds infinity"):
+        cagp.condition_over_times(cagp.Prior(KERNEL, 0.1), grid, HOURS, y, grid, solver=cagp.Rings())
+
+
+@pytest.mark.parametrize("y", [[[1.0, np.nan, 2.0]], [[1.0, np.nan, 2.0], [0.0, np.nan, 1.0]]])
+def test_a_place_that_was_never_observed_is_no_observation(y):
+    """At one time, at all, and where there is no observation but the prior."""
+    X, hours, prior = (
+        cagp.unit_sphere([48.0, 52.0, 50.0], [11.0, 13.0, 8.0]),
+        HOURS[: len(y)],
+        cagp.Prior(KERNEL, 0.1),
+    )
+    told, own = np.asarray(y)[:, [0, 2]], X[[0, 2]]
+    for function, targets in ((cagp.condition_over_times, (X,)), (cagp.log_likelihood_over_times, ())):
+        found, exact = (
+            function(prior, where, hours, values, *targets, solver=cagp.Cholesky())
+            for where, values in ((X, y), (own, told))
+        )
+        for name in ("mean", "variance") if targets else ():
+            np.testing.assert_allclose(getattr(found, name), getattr(exact, name), rtol=0.0, atol=1e-12)
+        if not targets:
+            assert found == pytest.approx(exact, rel=1e-12)
+    nothing = np.full((len(y), 3), np.nan)
+    found = cagp.condition_over_times(prior, X, hours, nothing, X, solver=cagp.Cholesky())
+    assert not found.mean.any()
+    np.testing.assert_allclose(found.variance, KERNEL.variance, rtol=1e-12)

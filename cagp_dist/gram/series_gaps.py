@@ -25,7 +25,10 @@ from cagp_dist.gram.series_gram import SeriesGram
 from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
 
 TOLERANCE = 1e-11
-"""Relative residual of the mean."""
+"""Relative residual of the mean, where rounding allows it."""
+
+ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
+"""Part of ``|G| |x|`` to which a residual ``b - G x`` can be known."""
 
 TOLERANCE_OF_DRAWS = 1e-6
 """Relative residual of draws, from which variances and samples come."""
@@ -89,19 +92,21 @@ class SeriesWithGaps:
         size, found = float(np.linalg.norm(right)), np.zeros_like(right)
         if not self.missing.size:
             return self.series.solve(right)
-        left, relative = right, 1.0 if size else 0.0
+        left, relative, attainable = right, 1.0 if size else 0.0, tolerance
+        norm = self.series.condition_bound() * float(self.series.noise.min())
         self.iterations = 0
         for _ in range(ROUNDS):
-            if relative <= tolerance:
+            if relative <= attainable:
                 break
             found += self._solved(left, tolerance=tolerance)
             left = right - np.where(self.observed, self._product(found), 0.0)
             relative = float(np.linalg.norm(left)) / size
-        self.relative_residual = max(self.relative_residual, relative)
-        if relative > tolerance:
+            attainable = max(tolerance, ROUNDING * norm * float(np.linalg.norm(found)) / size)
+        self.relative_residual = relative
+        if relative > attainable:
             raise NumericalError(
                 f"after {self.iterations} products the relative residual of the series with gaps is "
-                f"{relative:.2g}; needed is {tolerance:g}. Raise noise_variance, or condition on points X "
+                f"{relative:.2g}; needed is {attainable:.2g}. Raise noise_variance, or condition on points X "
                 "(n, 4), unit vectors and hours, with cagp.Neighbours."
             )
         return found

@@ -5,6 +5,7 @@ Observations and targets are points in space and time here, `Observations.in_spa
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -12,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.errors import ArgumentError, BudgetError
+from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
@@ -208,7 +209,8 @@ def predict_in_time(
             series = series_map(seen, learned, targets, solver=solver, resources=resources)
         if series is not None:
             prior = learned.prior(seen, seen.there, np.arange(1))
-            return predict_series(series, prior, resources=resources, report=report)
+            with suppress(NumericalError):  # other solves go further where noise is small
+                return predict_series(series, prior, resources=resources, report=report)
         pieces = _pieces(seen, targets.part(group), solver=solver, resources=resources, kernel_parts=parts)
         for some, solves in pieces:
 
@@ -238,7 +240,7 @@ def _groups(
     there = there[np.argsort(observed.X[there, -1], kind="stable")]
     known, reach = observed.X[there, -1], np.inf if window_hours is None else window_hours + SAME_HOUR
     first = np.searchsorted(known, hours - reach)
-    last = np.searchsorted(known, hours + reach if lead is None else hours - lead, side="right")
+    last = np.searchsorted(known, hours + reach if lead is None else hours - lead + SAME_HOUR, side="right")
     last = np.maximum(first, last)
     ranges, group = np.unique(np.stack([first, last], axis=1), axis=0, return_inverse=True)
     return [

@@ -1,12 +1,15 @@
 """Maps at times from stations and grids that were observed at nearly all times: exact, by modes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.mapping import series_maps
+from cagp_dist.errors import NumericalError
+from cagp_dist.mapping import maps_at_times, series_maps
 
 PRODUCT = cagp.SpaceTime(cagp.Matern32(0.08, 9.0), cagp.Matern12(12.0))
 SETTINGS = {"noise_std": 0.5, "mean": 10.0, "progress": False}
@@ -61,6 +64,37 @@ def test_gappy_grids_are_mapped_exactly_by_modes_and_say_so(small):
     assert "modes" in found.attrs["solver"]
     np.testing.assert_allclose(found["mean"], exact["mean"], rtol=0.0, atol=1e-9)
     np.testing.assert_allclose(found["std"], exact["std"], rtol=0.0, atol=1e-9)
+
+
+def test_smooth_kernels_with_little_noise_are_solved_as_far_as_rounding_allows(small):
+    """A residual of 1e-11 cannot be known there; means agree to some 1e-7 of their size, as factors do."""
+    field, smooth = grid_with_gaps(), cagp.SpaceTime(cagp.Matern52(0.5, 9.0), cagp.Matern52(120.0))
+    found, exact = (
+        cagp.krige(field, at=AT, kernel=smooth, solver=solver, **SETTINGS | {"noise_std": 1e-3})
+        for solver in ("auto", "cholesky")
+    )
+    assert "modes" in found.attrs["solver"]
+    scale = float(np.abs(exact["mean"] - 10.0).max())
+    assert float(np.abs(found["mean"] - exact["mean"]).max()) < 1e-5 * scale
+    np.testing.assert_allclose(found["std"], exact["std"], rtol=1e-5)
+
+
+def test_what_cannot_be_solved_by_modes_is_left_to_other_solvers(small, monkeypatch):
+    def failing(*arguments, **settings):
+        raise NumericalError("no residual is small enough")
+
+    monkeypatch.setattr(maps_at_times, "predict_series", failing)
+    found = cagp.krige(grid_with_gaps(), at=AT, kernel=PRODUCT, **SETTINGS)
+    assert "modes" not in found.attrs["solver"]
+
+
+def test_an_observation_exactly_at_the_lead_counts_whatever_the_minute():
+    hours, lead = np.arange(0, 2000) / 60.0, 24.0
+    observed = SimpleNamespace(X=np.stack([hours], axis=1), there=np.arange(hours.size))
+    for number in range(1440, 2000, 7):
+        targets = SimpleNamespace(X=np.array([[number / 60.0]]))
+        ((_, seen),) = maps_at_times._groups(observed, targets, lead=lead, window_hours=None)
+        assert seen[-1] == number - 1440
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ LAGS = {
     "1 to 3 days": "none of the {near} nearest observed places has a value within a day",
     "beyond 3 days": "none of the {near} nearest observed places has a value within 3 days",
 }
-_LAG_HOURS = (1e-6, 6.0, 24.0, 72.0)
+_LAG_HOURS = tuple(hours + 1e-6 for hours in (0.0, 6.0, 24.0, 72.0))  # but for rounding
 _FIFTHS = ("smoothest fifth", "second fifth", "middle fifth", "fourth fifth", "roughest fifth")
 _NEIGHBOURS_AT_ONCE = 2**22
 
