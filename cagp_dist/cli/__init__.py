@@ -413,7 +413,7 @@ def _run(
     metrics: "Metrics | None" = None,
 ) -> None:
     """Do a job, show how it goes and what came of it, and leave with its exit code."""
-    from cagp_dist.report import write_report
+    from cagp_dist.report import report_page, write_report
     from cagp_dist.service.events import Clock, Event
     from cagp_dist.service.kept_runs import keep_runs
     from cagp_dist.service.notify import notifying
@@ -435,7 +435,7 @@ def _run(
         page, removed = None, list[str]()
         if outcome.path is not None:
             removed = keep_runs(job, outcome.calibration["time"].values)
-            page = job.root / "report" / outcome.path.stem / "report.html"
+            page = report_page(outcome.path)
             if not (outcome.already_done and page.exists()):
                 with Clock(observe).stage("Report"):
                     page = write_report(outcome.path, page.parent)

@@ -351,13 +351,13 @@ class Sizes:
         rows = min(self.n, WIDER * (self.n * self.targets // q + PIECE))
         sort = self.block_rows * self._row_bytes + 16 * self.stored_chunk
         boxes = 8 * (2 * self.columns + 1) * blocks * self.block_rows // PIECE
-        task = max(sort, self.region_bytes(rows)) + 3 * boxes
-        peak = self.workers * task + boxes
+        of_task = max(sort, self.region_bytes(rows)) + 3 * boxes
+        peak = self.workers * of_task + boxes
         disk = 8 * self.n * (self.columns + 3)
         method = (
             f"{self.solver.neighbours:,} nearest neighbours from store to store, {counted(blocks, 'block')} "
             f"of observations, {counted(regions, 'region')} of {' x '.join(map(str, self.cells))} cells, "
-            f"{bytes_text(task)} a task, {bytes_text(disk)} of disk meanwhile"
+            f"{bytes_text(of_task)} a task, {bytes_text(disk)} of disk meanwhile"
         )
         if peak > self.limit:
             raise BudgetError(

@@ -134,8 +134,7 @@ def solve_part(
     if task.carried is not None:
         return solve_filtered(task, task.carried, prior, execution, days)
     found = solve(
-        task.conditioned(prior),
-        *task.observations_of(_columns(task, prior)),
+        *task.problem(prior, _columns(task, prior)),
         task.new_inputs,
         solver=task.solver,
         execution=execution,
@@ -167,8 +166,7 @@ def _error_draws(task: PreparedJob, prior: Prior, solution: Solution, execution:
     # the map's matrix has to be that of the solve, which for neighbours depends on all targets together
     together = isinstance(task.solver, Neighbours) and not task.design.samples
     own = sample_posterior(
-        task.conditioned(prior),
-        *task.observations_of(np.where(np.isnan(task.targets), np.nan, 0.0)),
+        *task.problem(prior, np.where(np.isnan(task.targets), np.nan, 0.0)),
         task.new_inputs if together else unit_sphere(*task.design.cells.points()),
         solver=task.solver,
         samples=count,
@@ -183,8 +181,7 @@ def _error_draws(task: PreparedJob, prior: Prior, solution: Solution, execution:
 def _left_out(task: PreparedJob, prior: Prior, execution: Execution) -> LeftOut:
     """Predict each observation of a job from all the others."""
     columns = _columns(task, prior)
-    observations = task.observations_of(columns)
-    found = solve_left_out(task.conditioned(prior), *observations, task.places, execution)
+    found = solve_left_out(*task.problem(prior, columns), task.places, execution)
     return found if task.previous is None else task.previous.counted_left_out(found, columns, task.inputs)
 
 

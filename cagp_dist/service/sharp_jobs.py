@@ -98,8 +98,7 @@ def _has_laws(task: PreparedJob) -> bool:
 
 def _model(task: PreparedJob, prior: Prior, execution: Execution) -> StretchedModel:
     """Observed points of a job, its solver and its prior; time by time where the solver needs that."""
-    X, y = task.observations_of(task.targets)
-    of_all = task.conditioned(prior)
+    of_all, X, y = task.problem(prior, task.targets)
     models = tuple(
         SolvedModel(
             prior_of_times(of_all, times),
@@ -123,8 +122,7 @@ def _alone(solver: Solver) -> Solver:
 
 def _sampled(task: PreparedJob, prior: Prior, fitted: FittedSharp, execution: Execution) -> Array:
     """Estimate standard deviations of a map from samples, the same for each stretch: shape (S, T, r)."""
-    X, y = task.observations_of(task.targets)
-    inputs, of_all = task.sampled_inputs, task.conditioned(prior)
+    inputs, (of_all, X, y) = task.sampled_inputs, task.problem(prior, task.targets)
     assert inputs is not None
     count, found = len(fitted.different), []
     for number, x in enumerate(fitted.different):

@@ -250,6 +250,10 @@ class PreparedJob(ChosenPoints):
     simulations: Simulations | None = None  # fields of the prior that are solved for as well
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
 
+    def problem(self, prior: Prior, columns: Array) -> tuple[Prior, Array | LatLonGrid, Array]:
+        """Prior, X and y of `cagp_dist.condition` for columns (n, T)."""
+        return self.conditioned(prior), *self.observations_of(columns)
+
     def observations_of(self, columns: Array) -> tuple[Array | LatLonGrid, Array]:
         """X and y of `cagp_dist.condition` for columns (n, T): points, or a grid and (T, P, Q) with gaps."""
         if self.places is None:
