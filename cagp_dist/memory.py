@@ -29,7 +29,16 @@ def _group_rooms() -> list[int]:
     for folder in [group, *group.parents]:
         limit, used = folder / "memory.max", folder / "memory.current"
         if limit.is_file() and used.is_file() and (text := limit.read_text().strip()) != "max":
-            rooms.append(max(int(text) - int(used.read_text()), 0))
+            taken = max(int(used.read_text()) - _reclaimable(folder / "memory.stat"), 0)
+            rooms.append(max(int(text) - taken, 0))
         if folder == CONTROL_GROUPS:
             break
     return rooms
+
+
+def _reclaimable(path: Path) -> int:
+    """Bytes that count as used by a control group, and that the system frees when they are asked for."""
+    if not path.is_file():
+        return 0
+    found = dict(line.split() for line in path.read_text().splitlines())
+    return sum(int(found.get(name, 0)) for name in ("inactive_file", "slab_reclaimable"))

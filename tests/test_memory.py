@@ -52,6 +52,13 @@ def test_the_tightest_of_nested_groups_counts(control_groups, monkeypatch, tmp_p
     assert available_bytes() == 80
 
 
+def test_files_that_a_group_has_read_are_room(control_groups, monkeypatch, tmp_path):
+    enter(monkeypatch, tmp_path, "/job")
+    limit(control_groups / "job", 1000, 990)
+    (control_groups / "job/memory.stat").write_text("anon 90\ninactive_file 600\nslab_reclaimable 10\n")
+    assert available_bytes() == 496
+
+
 def test_a_group_that_is_full_leaves_nothing(control_groups, monkeypatch, tmp_path):
     enter(monkeypatch, tmp_path, "/full")
     limit(control_groups / "full", 1000, 1200)

@@ -19,6 +19,7 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.era5.selection import Selection
 from cagp_dist.errors import DamagedFileError
 from cagp_dist.store.atomic_files import replacing
+from cagp_dist.versions import version
 
 FOLDER = "known-of-files"
 
@@ -67,11 +68,13 @@ def times_listed(
     read: Callable[[Sequence[Path]], Sequence[Listing]],
 ) -> list[Listed]:
     """List the times of files; those that are new or have changed are given to ``read``."""
-    sought = json.dumps([selection.get("variable"), selection.get("level"), selection.get("select")])
+    chosen = [selection.get("variable"), selection.get("level"), selection.get("select")]
+    sought = json.dumps([version("cagp-dist"), *chosen])  # another decoder may read what this one cannot
     found: list[Listing] = known_of_files(
         versions,
         scratch / FOLDER / f"times-{hashlib.sha256(sought.encode()).hexdigest()[:16]}.json",
         read,
+        valid=_is_listing,
         # not what another try may read
         lasting=lambda listing: listing["error"] is None or listing["error"][0] == DamagedFileError.__name__,
     )
@@ -84,15 +87,28 @@ def digests_of_files(paths: Iterable[Path], *, scratch: Path) -> list[str]:
     return known_of_files(versions, scratch / FOLDER / "sha256.json", lambda new: [*map(file_sha256, new)])
 
 
+def _is_listing(found: object) -> bool:
+    """Whether what was kept has the shape of a `Listing`."""
+    if not isinstance(found, dict) or found.keys() != Listing.__annotations__.keys():
+        return False
+    error = found["error"]
+    return (
+        all(isinstance(found[name], list) for name in ("times", "names"))
+        and all(isinstance(time, int) for time in found["times"])
+        and (error is None or (isinstance(error, list) and [*map(type, error)] == [str, str]))
+    )
+
+
 def known_of_files(
     versions: Mapping[Path, Version],
     kept: Path,
     read: Callable[[Sequence[Path]], Sequence[T]],
     *,
+    valid: Callable[[object], bool] = lambda found: isinstance(found, str),
     lasting: Callable[[T], bool] = lambda _: True,
 ) -> list[T]:
     """Give what was read of each file; those that are new or have changed are given to ``read``."""
-    known = _known(kept)
+    known = {name: entry for name, entry in _known(kept).items() if valid(entry[1])}
     names = {path: os.fspath(path.absolute()) for path in versions}
     found: dict[Path, T] = {}
     for path, name in names.items():
@@ -107,7 +123,7 @@ def known_of_files(
         good = {
             name: entry
             for name, entry in {**known, **new}.items()
-            if (version := file_version(Path(name))) is not None and list(entry[0] or ()) == list(version)
+            if (now := file_version(Path(name))) is not None and list(entry[0] or ()) == list(now)
         }
         # a folder that cannot be written costs time, no more
         with suppress(OSError), replacing(kept) as draft:
@@ -119,6 +135,10 @@ def _known(path: Path) -> dict[str, list[Any]]:
     """Read what was kept; nothing where it is damaged."""
     try:
         found = json.loads(path.read_text())
-        return {name: entry for name, entry in found.items() if len(entry) == 2}
+        return {
+            name: entry
+            for name, entry in found.items()
+            if isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list)
+        }
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

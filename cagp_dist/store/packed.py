@@ -9,6 +9,7 @@
 import os
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -92,5 +93,5 @@ def _contents(path: Path) -> Iterator[tuple[str, bytes]]:
                 if sha256(content).hexdigest() != digest:
                     raise StoreError(f"{path} is damaged: {name} is not what {where} says. {_ADVICE}")
                 yield name, content
-    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, RuntimeError, EOFError, zlib.error, zipfile.BadZipFile) as error:
         raise StoreError(f"{path} cannot be read ({error}). {_ADVICE}") from error

@@ -67,12 +67,17 @@ def test_a_damaged_run_is_not_packed_and_keeps_no_other_from_it(tmp_path, caplog
     assert [path.stem for path in packed_runs(root)] == [runs[1].stem]
 
 
-@pytest.mark.parametrize("harm", ["flipped", "cut", "other"])
+@pytest.mark.parametrize("harm", ["flipped", "cut", "other", "encrypted", "packed"])
 def test_a_damaged_file_is_named_and_not_unpacked(root, harm):
     (path,) = packed_runs(root)
     content = bytearray(path.read_bytes())
     if harm == "flipped":
         content[len(content) // 2] ^= 1
+    last = content.rindex(b"PK\x01\x02")  # the entry of a file in the list at the end
+    if harm == "encrypted":
+        content[last + 8] |= 1
+    if harm == "packed":
+        content[last + 10] = 8
     path.write_bytes(content[:-30] if harm == "cut" else content)
     if harm == "other":
         listing = path.with_suffix(".sha256")
