@@ -3,18 +3,19 @@
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from ipaddress import ip_address
 from typing import Any
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
 from cagp_dist.errors import CagpError, NotReadyError
 from cagp_dist.service.daily import Day
@@ -50,7 +51,9 @@ class PassNotes:
     def add(self, day: Day) -> None:
         """Take note of a day that was tried; data that are not there yet are no failure."""
         if day.failed is not None:
-            if not (day.waits or day.failed.kind == NOT_READY):
+            # every pass reads a file again: told of the first, second, fourth, eighth time, and so on
+            known = day.failed.is_file and day.failed.tries.bit_count() > 1
+            if not (day.waits or known or day.failed.kind == NOT_READY):
                 self.failed.append(ToldDay(day.failed.what, day.failed.kind, day.failed.reason))
         elif day.status is not None and day.time is not None:
             self.done.append(ToldDay(written_day(day.time), day.status.value, run=day.run))
@@ -123,24 +126,28 @@ def _tell(
 
 
 def _run_command(table: NotifyTable, body: bytes) -> None:
-    """Start the command in a group of its own, which is killed with all that it started when time is over."""
-    assert table.command is not None
+    """Start the command in a group of its own, which is killed at its end or when time is over."""
+    command = [_filled(word) for word in table.command or ()]
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as said:
         given.write(body)
         given.seek(0)
         process = subprocess.Popen(
-            table.command, stdin=given, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+            command, stdin=given, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
         )
         try:
             code = process.wait(table.timeout_seconds)
         finally:
-            if process.returncode is None:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
         if code:
             said.seek(0)
             last = said.read(10_000).decode("utf-8", "replace").strip()[-300:]
-            raise RuntimeError(f"exit code {code}. {last}")
+            raise _HookError(f"exit code {code}." if _has_reference(table) else f"exit code {code}. {last}")
+
+
+class _HookError(Exception):
+    """In words of our own, without any value of the environment."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -154,15 +161,20 @@ def _post(table: NotifyTable, body: bytes) -> None:
     """Post to the address; also a server that answers slowly has no more than the time limit."""
     assert table.url is not None
     url = _filled(table.url)
-    if urlsplit(url).scheme != "https" and not _is_loopback(urlsplit(url).hostname):
-        raise ValueError("expected https://, or an address of this machine")
+    if re.search(r"\s", url) or "@" in urlsplit(url).netloc:
+        names = ", ".join(REFERENCE.findall(table.url)) or "url"
+        raise _HookError(f"{names} has a space or a login in it; expected the address alone")
+    loopback = _is_loopback(urlsplit(url).hostname)
+    if urlsplit(url).scheme != "https" and not loopback:
+        raise _HookError("expected https://, or an address of this machine")
     headers = {name: _filled(value) for name, value in (table.headers or {}).items()}
     request = Request(url, body, {"Content-Type": "application/json", "User-Agent": "cagp_dist"} | headers)
+    handlers = [_NoRedirect(), *([ProxyHandler({})] if loopback else [])]
     failures: list[Exception] = []
 
     def send() -> None:
         try:
-            build_opener(_NoRedirect).open(request, timeout=table.timeout_seconds).close()
+            build_opener(*handlers).open(request, timeout=table.timeout_seconds).close()
         except Exception as error:
             if isinstance(error, HTTPError):
                 error.close()
@@ -171,8 +183,8 @@ def _post(table: NotifyTable, body: bytes) -> None:
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
     thread.join(table.timeout_seconds)
-    if thread.is_alive():
-        raise TimeoutError(f"no answer within {table.timeout_seconds:g} s")
+    if thread.is_alive() or (failures and isinstance(_cause(failures[0]), TimeoutError)):
+        raise _HookError(f"no answer within {table.timeout_seconds:g} s")
     if failures:
         raise failures[0]
 
@@ -188,15 +200,28 @@ def _filled(text: str) -> str:
     """Put values of the environment in; raises where one is not set."""
     missing = [name for name in REFERENCE.findall(text) if name not in os.environ]
     if missing:
-        raise ValueError(f"{missing[0]} is not set in the environment")
-    return REFERENCE.sub(lambda found: os.environ[found[1]], text)
+        raise _HookError(f"{missing[0]} is not set in the environment")
+    values = {name: os.environ[name].strip() for name in REFERENCE.findall(text)}
+    if wrong := [name for name, value in values.items() if not value.isprintable()]:
+        raise _HookError(f"{wrong[0]} has control characters in it")
+    return REFERENCE.sub(lambda found: values[found[1]], text)
+
+
+def _has_reference(table: NotifyTable) -> bool:
+    parts = (table.url or "", *(table.headers or {}).values(), *(table.command or ()))
+    return any(map(REFERENCE.search, parts))
+
+
+def _cause(error: Exception) -> object:
+    return error.reason if isinstance(error, URLError) and not isinstance(error, HTTPError) else error
 
 
 def _bare(table: NotifyTable, error: Exception) -> str:
-    """Write an error without what came from the environment."""
-    text = without_secrets(str(error)) or type(error).__name__
-    for part in (table.url or "", *(table.headers or {}).values()):
-        for name in REFERENCE.findall(part):
-            if value := os.environ.get(name):
-                text = text.replace(value, "***")
-    return text
+    """Write an error without what came from the environment, which others quote in part, or escaped."""
+    if isinstance(error, _HookError) or not _has_reference(table):
+        return without_secrets(str(error)) or type(error).__name__
+    if isinstance(error, HTTPError):
+        return f"HTTP Error {error.code}"
+    number = getattr(_cause(error), "errno", None)
+    said = f": {os.strerror(number)}" if isinstance(number, int) else ""
+    return f"{type(_cause(error)).__name__}{said}"

@@ -7,6 +7,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -157,6 +158,73 @@ def test_a_command_gets_json_and_one_that_fails_or_hangs_ends_no_pass(tmp_path, 
     assert "No such file" in caplog.text
 
 
+def test_a_command_has_words_of_the_environment_which_are_not_logged(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("HOOK_TOKEN", "s3cret\n")
+    code = "import sys; open(sys.argv[1], 'w').write(sys.argv[2]); sys.exit(sys.argv[2])"
+    command = [sys.executable, "-c", code, str(tmp_path / "told"), "Authorization: Bearer ${HOOK_TOKEN}"]
+    for words in (command, ["/no/such/${HOOK_TOKEN}"]):
+        with notifying(job_with(command=words)) as notes:
+            notes.add(failed(DAMAGED))
+    assert (tmp_path / "told").read_text() == "Authorization: Bearer s3cret"
+    assert "exit code 1." in caplog.text
+    assert "FileNotFoundError: No such file" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("http://user:s3cret@host/", "HOOK_URL has a space or a login"),
+        ("http://localhost:s3/cret@127.0.0.1/", "InvalidURL"),
+        ("http://127.0.0.1/s3 cret", "HOOK_URL has a space or a login"),
+        ("http://127.0.0.1/s3\ncret", "HOOK_URL has control characters"),
+    ],
+)
+def test_an_address_of_the_environment_is_not_logged_even_in_part(monkeypatch, caplog, value, said):
+    monkeypatch.setenv("HOOK_URL", value)
+    with notifying(job_with(url="${HOOK_URL}")) as notes:
+        notes.add(failed(DAMAGED))
+    (line,) = [line for line in caplog.messages if "was not told of failure" in line]
+    assert said in line
+    assert "s3" not in line
+    assert "cret" not in line
+
+
+def test_a_value_that_ends_with_a_line_break_is_sent_without_it_and_past_a_proxy(server, monkeypatch):
+    monkeypatch.setenv("HOOK_TOKEN", "s3cret\n")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9/")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with notifying(job_with(url=server.url, headers={"Authorization": "Bearer ${HOOK_TOKEN}"})) as notes:
+        notes.add(failed(DAMAGED))
+    assert [header for _, header, _ in server.posted] == ["Bearer s3cret"]
+
+
+def test_children_of_a_command_end_with_it(tmp_path):
+    code = (
+        "import subprocess, sys; child = subprocess.Popen(['sleep', '60']); "
+        "open(sys.argv[1], 'w').write(str(child.pid))"
+    )
+    with notifying(job_with(command=[sys.executable, "-c", code, str(tmp_path / "told")])) as notes:
+        notes.add(failed(DAMAGED))
+    child, until = int((tmp_path / "told").read_text()), time.monotonic() + 5.0
+    while runs(child) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not runs(child)
+
+
+def runs(process):
+    return psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_file_that_stays_damaged_is_told_of_ever_less_often():
+    notes = notify.PassNotes()
+    for tries in range(1, 10):
+        record = FailedDay("a.nc", DAMAGED, f"{tries}", tries, "2020", "job", is_file=True)
+        notes.add(Day(None, failed=record))
+    assert [day.reason for day in notes.failed] == ["1", "2", "4", "8"]
+
+
 @pytest.mark.parametrize(
     ("table", "said"),
     [
@@ -164,6 +232,14 @@ def test_a_command_gets_json_and_one_that_fails_or_hangs_ends_no_pass(tmp_path, 
         ({"url": "https://user:word@host/"}, "url seems to hold a secret"),
         ({"url": "https://host/?token=5"}, "url seems to hold a secret"),
         ({"url": "https://hooks.host/services/B024BE7LH1abcdefghij"}, "url seems to hold a secret"),
+        ({"url": "https://host/?s3cr3tword@"}, "url seems to hold a secret"),
+        ({"url": "https://host/?${A}&b=5"}, "url seems to hold a secret"),
+        ({"command": "curl -H 'Authorization: Bearer word@'"}, "command seems to hold a secret"),
+        ({"command": ["page", "--token", "word@"]}, "command seems to hold a secret"),
+        ({"command": ["page", "--password=word@"]}, "command seems to hold a secret"),
+        ({"command": ["curl", "-u", "user:word@"]}, "command seems to hold a secret"),
+        ({"command": ["page", "ghp_0123456789abcdefghij"]}, "command seems to hold a secret"),
+        ({"command": ["curl", "https://user:word@host/"]}, "command seems to hold a secret"),
         ({"url": "ftp://host/"}, "url is no web address"),
         ({"url": "https://h/", "headers": {"X-Api-Key": "abc"}}, "the header X-Api-Key holds a secret"),
         ({"command": ["x"], "headers": {"A": "b"}}, "headers came without url"),
