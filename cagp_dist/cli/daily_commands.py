@@ -69,7 +69,11 @@ def daily_command(
         )
         failed: list[FailedDay] = []
         seen: list[np.datetime64 | None] = []
-        with log_of(log_format) as display, notifying(loaded) as notes, _state_told(gathered, loaded.root):
+        with (
+            log_of(log_format) as display,
+            notifying(loaded) as notes,
+            _state_told(gathered, loaded.output.folder),
+        ):
 
             def observe(event: Event) -> None:
                 gathered(event)
@@ -77,7 +81,7 @@ def daily_command(
 
             if dry_run:
                 _, moments, damaged = planned_times(loaded, observe=observe, locked=False)
-                _list(loaded.root, moments, damaged)
+                _list(loaded.output.folder, moments, damaged)
                 for line in keep_runs(loaded, moments, dry=True):
                     typer.echo(line)
                 return

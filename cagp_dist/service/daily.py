@@ -90,7 +90,7 @@ def daily(
     ``retry`` has all of them tried. A file whose times cannot be read is a failure of its own. A time whose
     job and files are those of its run is not read.
     """
-    root, digest = job.root, text_sha256(job.text)[:16]
+    root, digest = job.output.folder, text_sha256(job.text)[:16]
     job, times, damaged = planned_times(job, observe=observe)
     at = (now or dt.datetime.now(dt.UTC)).isoformat(timespec="seconds")
     unread = [
@@ -125,8 +125,8 @@ class _Settled:
 
     def __init__(self, job: Job) -> None:
         self._job, self._inputs = job, inputs_of_days(job)
-        self._done = DayRecords.read(job.root).done
-        self.runs = series.runs_of_times(job.root)
+        self._done = DayRecords.read(job.output.folder).done
+        self.runs = series.runs_of_times(job.output.folder)
 
     def __call__(self, time: np.datetime64) -> bool:
         done, run = self._done.get(written_day(time)), self.runs.get(time)
@@ -135,7 +135,7 @@ class _Settled:
         if run.preliminary and is_remote(self._job.observations):  # there may be a final field now
             return False
         removable = self._job.output.keep is not None  # by a rule of the job, and not solved again
-        there = removable or (self._job.root / "runs" / f"{run.key}.zarr").is_dir()
+        there = removable or (self._job.output.folder / "runs" / f"{run.key}.zarr").is_dir()
         return there and done.inputs == self._inputs(time)
 
     def inputs_read(self, time: np.datetime64) -> str | None:
@@ -187,9 +187,9 @@ def _one(
 
 def _is_there(job: Job, key: str) -> bool:
     """Whether a run is published and undamaged, or was removed as the job says."""
-    with output_lock(job.root):
-        removed = job.output.keep is not None and not (job.root / "runs" / f"{key}.zarr").exists()
-        return removed or published(job.root, run_key=key) is not None
+    with output_lock(job.output.folder):
+        removed = job.output.keep is not None and not (job.output.folder / "runs" / f"{key}.zarr").exists()
+        return removed or published(job.output.folder, run_key=key) is not None
 
 
 def _lost_run_before(task: PreparedJob, before: list[np.datetime64]) -> bool:
@@ -223,7 +223,7 @@ def planned_times(
     _check_folder(job)
     damaged: dict[str, DataError] = {}
     newest = isinstance(job.prior.fit_times, Newest)
-    with output_lock(job.root) if locked else nullcontext(), Clock(observe).stage("Times") as stage:
+    with output_lock(job.output.folder) if locked else nullcontext(), Clock(observe).stage("Times") as stage:
         job = resolved(job, report=stage.note, damaged=damaged.__setitem__)
         found = job.observations.listed_times
         times: Times = np.array(
@@ -245,7 +245,7 @@ def planned_times(
 @in_words_of_the_job()
 def _prepared(job: Job, observe: Observer) -> PreparedJob:
     """Ingest what is new, and work out what the run depends on."""
-    with output_lock(job.root), Clock(observe).stage("Observations") as stage:
+    with output_lock(job.output.folder), Clock(observe).stage("Observations") as stage:
         job, field, fit_field = ingest_all(job, report=stage.note)
         task = prepare_job(job, field, fit_field)
         stage.summary = f"run {task.run_key}"

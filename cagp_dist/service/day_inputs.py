@@ -62,7 +62,7 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
     if table.kind == "file":
         found = versions_by_time(
             address,
-            scratch=job.root / "downloads",
+            scratch=job.output.folder / "downloads",
             variable=table.variable,
             level=table.level,
             select=table.select,
@@ -73,7 +73,7 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
         return lambda _: version
     if not is_remote(table):
         return lambda _: table.source
-    store = store_path(job.root, table, content=None)
+    store = store_path(job.output.folder, table, content=None)
     names = sorted(path.name for path in store.iterdir()) if store.is_dir() else []
 
     def batches(time: np.datetime64) -> list[str]:

@@ -19,7 +19,7 @@ def with_observations(job: Job, observations: xr.DataArray | xr.Dataset) -> Job:
     dataset = _plain(observations, job.observations.variable)
     attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
     digest = text_sha256(content_sha256(dataset) + json.dumps(attributes, sort_keys=True, default=repr))
-    path = job.root / "downloads" / f"observations-{digest[:16]}.nc"
+    path = job.output.folder / "downloads" / f"observations-{digest[:16]}.nc"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as temporary:

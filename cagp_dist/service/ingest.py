@@ -68,7 +68,7 @@ def ingest(job: Job, *, report: Report) -> xr.Dataset:
 
 
 def _ingest(job: Job, report: Report) -> xr.Dataset:
-    table, root = job.observations, job.root
+    table, root = job.observations, job.output.folder
     stored = stored_observations(job)
     field = None
     if stored is not None and (field := _with_final_fields(job, stored, report)) is None:
@@ -108,7 +108,7 @@ def _with_final_fields(job: Job, stored: xr.Dataset, report: Report) -> xr.Datas
         return None
     report(f"{counted(due.size, 'time')} preliminary (ERA5T): asking the source for the final fields")
     table = with_listed_times(job, due).observations
-    cache = job.root / "downloads"
+    cache = job.output.folder / "downloads"
     try:
         found = _open(table, cache=cache, report=report, wait_seconds=FINAL_WAIT_SECONDS)
     except CagpError as error:
@@ -177,7 +177,7 @@ def stored_observations(job: Job) -> xr.Dataset | None:
         content, times = _synthetic(table).sha256(table.grid_degrees), times or DEFAULT_TIMES
     elif not is_remote(table):
         return None
-    path = store_path(job.root, table, content=content)
+    path = store_path(job.output.folder, table, content=content)
     if times is None or not path.exists():
         return None
     try:
@@ -227,14 +227,14 @@ def available_times(job: Job, *, report: Report, damaged: Damaged | None = None)
         columns=None if table.columns is None else table.columns.named,
         where=table.where,
         missing=table.missing,
-        cache_directory=job.root / "downloads",
+        cache_directory=job.output.folder / "downloads",
         damaged=damaged,
     )
 
 
 def ingested_times(job: Job) -> Times | None:
     """Return the times of a remote source that were ingested before, ascending; None if there are none."""
-    path = store_path(job.root, job.observations, content=None)
+    path = store_path(job.output.folder, job.observations, content=None)
     found = stored_times(path) if path.exists() else np.empty(0, dtype="datetime64[ns]")
     return found if found.size else None
 

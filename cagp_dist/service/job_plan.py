@@ -159,7 +159,7 @@ def plan_job(
             fit += "; then the lengthscale in time, by the modes of the grid, which serve the day too"
         found = replace(found, fit=fit)
     on_plan(found)
-    check_disk(job.root, need, there=_own_checkpoints(job))
+    check_disk(job.output.folder, need, there=_own_checkpoints(job))
     return found
 
 
@@ -179,7 +179,7 @@ def _modelled(found: JobPlan, crew: Crew, network: Network, *, say: bool) -> Job
 
 def _own_checkpoints(job: Job) -> Path | None:
     """Where the job has its checkpoints if it was begun; None while that is not known."""
-    checkpoints = checkpoints_folder(job.root)
+    checkpoints = checkpoints_folder(job.output.folder)
     if not checkpoints.is_dir():
         return None  # most jobs: the observations are not read again for their digest
     with suppress(CagpError):  # the run says what is wrong, and until then has kept nothing

@@ -77,7 +77,7 @@ def notifying(job: Job) -> Iterator[PassNotes]:
         yield notes
         return
     root = job.output.root
-    about = {"output": root if in_object_store(root) else str(job.root.absolute())}
+    about = {"output": root if in_object_store(root) else str(job.output.folder.absolute())}
     try:
         yield notes
     except Exception as error:
@@ -95,9 +95,9 @@ def notifying(job: Job) -> Iterator[PassNotes]:
 def _drift(job: Job) -> str:
     """Say whether the error bars of the series have drifted; nothing if not."""
     try:
-        if in_object_store(job.output.root) or current_version(job.root) is None:
+        if in_object_store(job.output.root) or current_version(job.output.folder) is None:
             return ""
-        found = drift_of_series(job.root)
+        found = drift_of_series(job.output.folder)
     except CagpError as error:
         _log.warning("the drift is not known: %s", error)
         return ""

@@ -154,7 +154,9 @@ def run(
             for before in (task.previous, task.carried):
                 if before is not None:
                     stage.note(before.line())
-        checkpoints = checkpoints_of_run(job.root, task.run_key, seconds=job.runtime.checkpoint_seconds)
+        checkpoints = checkpoints_of_run(
+            job.output.folder, task.run_key, seconds=job.runtime.checkpoint_seconds
+        )
         if (done := output.published(task.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, task)
@@ -260,7 +262,7 @@ def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
     """Fit the numbers of a job's prior, whether it states them or not, also where that does not end well."""
     clock = Clock(observe)
     with workers_of(job.cluster, job.runtime.deadlines()) as workers:
-        with output_lock(job.root):
+        with output_lock(job.output.folder):
             with clock.stage("Observations") as stage:
                 job, field, fit_field = ingest_all(job, report=stage.note)
                 stage.summary = _described(field)
@@ -321,7 +323,7 @@ def _solve(
     executor: Executor,
 ) -> JobSolution:
     """Solve; show where and how before it begins."""
-    job, root = task.job, task.job.root
+    job, root = task.job, task.job.output.folder
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
@@ -428,7 +430,7 @@ def _simulated(
     of_run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
 
     def check(kept: int) -> None:
-        check_disk(task.job.root, DiskNeed(of_run, kept), there=checkpoints.folder)
+        check_disk(task.job.output.folder, DiskNeed(of_run, kept), there=checkpoints.folder)
 
     if not task.solver.many_fields:
         check(bytes_of_errors(targets=min(task.design.test.size, MOST_POINTS), fields=asked.count))
@@ -454,7 +456,7 @@ def _already_done(output: Output, path: Path, task: PreparedJob) -> Outcome:
 
 def ingest_only(job: Job, *, observe: Observer = silent) -> None:
     """Bring the observations of a job into its output folder, and do no more."""
-    with output_lock(job.root), Clock(observe).stage("Observations") as stage:
+    with output_lock(job.output.folder), Clock(observe).stage("Observations") as stage:
         _, field, _ = ingest_all(job, report=stage.note)
         stage.summary = _described(field)
 

@@ -359,7 +359,7 @@ def prepare_job(
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
     previous, carried = None, None
-    earlier = earlier or partial(earlier_runs, job.root)
+    earlier = earlier or partial(earlier_runs, job.output.folder)
     if job.prior.is_filtered:
         check_filter(job, points, design)
         carried = carried_of(earlier, job, points)

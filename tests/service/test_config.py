@@ -31,7 +31,7 @@ def test_the_example_of_the_documentation_is_a_job(job_text):
     assert job.solver.build() == cagp.BlockGaussSeidel(5, block_size=1024)
     assert job.cluster.memory_limit == 4 * 2**30
     assert job.text == job_text
-    assert str(job.root) == "out"
+    assert str(job.output.folder) == "out"
 
 
 def test_defaults_of_tables_that_may_be_left_out(job_text):

@@ -406,7 +406,7 @@ def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is
 
     monkeypatch.setattr("cagp_dist.service.daily.run", run)
     job = begun(times=ALL, solver={"name": "cholesky"})
-    root = job.root
+    root = job.output.folder
     full, lost = DiskError("cannot write out: No space left on device."), ClusterError("lost")
     for error in (
         full,
@@ -470,10 +470,12 @@ def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monke
     assert days_read(job) == [DAYS[1]], "the first one is in the series of the fixture"
     assert days_read(job) == []
     assert days_read(other) == DAYS[:2]
-    (batch,) = (job.root / "observations").glob(f"*/{DAYS[1].replace('-', '')}*")
+    (batch,) = (job.output.folder / "observations").glob(f"*/{DAYS[1].replace('-', '')}*")
     shutil.rmtree(batch)
     assert days_read(other) == [DAYS[1]]
-    shutil.rmtree(job.root / "runs" / f"{series.run_in_series(job.root, np.datetime64(DAYS[0]))}.zarr")
+    shutil.rmtree(
+        job.output.folder / "runs" / f"{series.run_in_series(job.output.folder, np.datetime64(DAYS[0]))}.zarr"
+    )
     assert days_read(other) == [DAYS[0]]
     assert days_read(other) == []
 

@@ -131,7 +131,7 @@ def test_a_job_waits_but_briefly_to_hear_of_final_fields(answer, tmp_path, monke
             output={"root": tmp_path / "out"},
         )
     )
-    path = ingestion.store_path(job.root, job.observations, content=None)
+    path = ingestion.store_path(job.output.folder, job.observations, content=None)
     stored = small(280.0, DAYS)
     newest = small(280.0, DAYS[:1]).isel(time=[0]).assign_coords(time=times[2:])
     append_times(path, stored)
@@ -195,7 +195,7 @@ def test_times_beside_a_preliminary_field_stay_in_the_store(tmp_path, monkeypatc
             output={"root": tmp_path / "out"},
         )
     )
-    path = ingestion.store_path(job.root, job.observations, content=None)
+    path = ingestion.store_path(job.output.folder, job.observations, content=None)
     append_times(path, small(280.0, DAYS[:1]))
     monkeypatch.setattr(ingestion, "open_source", lambda source, **_: small(281.0, []).isel(time=[0]))
     found = ingestion.ingest(job, report=lambda line: None)
@@ -215,7 +215,7 @@ def test_the_last_fields_that_were_set_aside_are_kept(tmp_path, monkeypatch):
             output={"root": tmp_path / "out"},
         )
     )
-    path = ingestion.store_path(job.root, job.observations, content=None)
+    path = ingestion.store_path(job.output.folder, job.observations, content=None)
     other = path.with_name("cds-0.preliminary-20200101T000000Z")
     for number, time in enumerate(times):
         day = small(280.0 + number, []).isel(time=[0]).assign_coords(time=[time])

@@ -513,7 +513,9 @@ def test_a_run_before_in_another_unit_or_of_another_level_is_refused(after_first
         (high, task.points.variable, "its level null, and of this one 500.0"),
     ):
         with pytest.raises(ConfigurationError, match=expected):
-            previous_of(partial(earlier_runs, other.root), asked, times=task.points.times, variable=variable)
+            previous_of(
+                partial(earlier_runs, other.output.folder), asked, times=task.points.times, variable=variable
+            )
 
 
 def spoiled(path):

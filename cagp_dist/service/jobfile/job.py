@@ -198,6 +198,11 @@ class OutputTable(JobTable):
             raise ValueError("runs of an object store are not packed; leave pack out of keep")
         return self
 
+    @property
+    def folder(self) -> Path:
+        """Where the output is; of one in an object store, where work is done."""
+        return folder_of(self.root)
+
 
 class Job(JobTable):
     """A checked job file."""
@@ -311,11 +316,6 @@ class Job(JobTable):
     def text(self) -> str:
         """The job file as it was written."""
         return self._text
-
-    @property
-    def root(self) -> Path:
-        """The output folder; of a job that publishes in an object store, that where its work is done."""
-        return folder_of(self.output.root)
 
     def canonical(self) -> dict[str, object]:
         """Every setting that has an influence on the result, defaults filled in, ready for JSON."""
