@@ -50,7 +50,7 @@ def test_saved_results_are_those_of_the_numerical_version():
 
 def test_a_run_of_the_same_numerical_version_has_the_same_numbers(old):
     again = run(with_times(with_output(old, "anew"), "2020-01-02")).path
-    before = current_run(old.root)
+    before = current_run(old.output.folder)
     assert again.stem == before.stem, NEXT
     for group in ("posterior", "map", "calibration", "trace"):
         found, expected = (xr.open_zarr(path, group=group).load() for path in (again, before))
@@ -77,7 +77,7 @@ def test_a_release_does_nothing_again(old, monkeypatch):
 def test_a_new_numerical_version_has_times_solved_again(old, monkeypatch):
     newer = versions.NumericalVersion("2", "2030-01-01", "rounding")
     monkeypatch.setattr(versions, "NUMERICAL_VERSIONS", (*NUMERICAL_VERSIONS, newer))
-    before = current_run(old.root)
+    before = current_run(old.output.folder)
     (day,) = daily(with_times(old, "2020-01-02"))
     assert (day.version, day.replaced) == (3, before.stem)
 
