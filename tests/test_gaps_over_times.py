@@ -177,6 +177,7 @@ def test_every_executor_gives_the_same_bits_of_gappy_series(monkeypatch):
 
 
 @pytest.mark.cluster
+@pytest.mark.exhaustive
 def test_dask_workers_give_the_same_bits_of_gappy_series(two_dask_workers):
     grid, y, noise, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
     found = [

@@ -82,6 +82,7 @@ def test_a_new_numerical_version_has_times_solved_again(old, monkeypatch):
     assert (day.version, day.replaced) == (3, before.stem)
 
 
+@pytest.mark.exhaustive
 def test_a_folder_of_an_old_version_is_read_and_gone_on_with(old):
     def cagp(*arguments):
         result = CliRunner().invoke(app, [*arguments])
