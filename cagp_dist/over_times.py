@@ -135,8 +135,8 @@ def condition_over_times(
     noise by latitude and Matern 1/2 or 3/2 in time is smoothed in place of that, for its own points: see
     `RingFilter`. Gaps that differ take eigenvectors in space once, 9 P^3 Q / 2 flops on a grid, 9 n^3 of
     places; then for the mean some 20 to 200 iterations, for each sample fewer, of 8 P^2 Q T, or 8 n^2 T, and
-    8 T^2 n flops. The mean is solved to a relative residual of 1e-11, or
-    as far as rounding allows where noise is small, draws to 1e-6.
+    8 T^2 n flops. The mean is solved to a relative residual of 1e-11, or as far as rounding allows where
+    noise is small; draws to 1e-6.
 
     Examples
     --------

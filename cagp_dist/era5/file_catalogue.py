@@ -23,9 +23,8 @@ from cagp_dist.versions import version
 
 FOLDER = "known-of-files"
 
-Version = (
-    tuple[int, ...] | None
-)  # size, times of change in nanoseconds and number of a file; None: it is none
+# size, times of change in nanoseconds and number of a file; None: it is none
+Version = tuple[int, ...] | None
 
 T = TypeVar("T")
 
