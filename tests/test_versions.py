@@ -34,7 +34,9 @@ NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results 
 def old(tmp_path, monkeypatch):
     """An output folder of version 0.1.0 and its job; the current folder is that of both."""
     with tarfile.open(DATA / "store_0_1.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        # as an argument only from Python 3.11.4 on
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(tmp_path)
     monkeypatch.chdir(tmp_path)
     return load_job("job.toml")
 
