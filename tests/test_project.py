@@ -163,8 +163,10 @@ def test_wheel_has_the_sample_the_licence_and_types(tmp_path: Path) -> None:
 
 
 def test_changelog_and_readme_speak_of_this_version() -> None:
-    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
-    assert "## [Unreleased]" in changelog or f"## [{PROJECT['project']['version']}]" in changelog
+    changelog = _text("CHANGELOG.md")
+    assert f"\n## [{PROJECT['project']['version']}] - " in changelog
+    entries = changelog[changelog.index("\n## [") :].splitlines()
+    assert [line for line in entries if len(line) > 160 or line.startswith((" ", "* "))] == []
     targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), flags=re.MULTILINE))
     assert (
         set(re.findall(r"^make ([a-z-]+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)) <= targets
