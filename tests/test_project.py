@@ -210,8 +210,17 @@ def test_every_target_is_listed_by_help() -> None:
     assert set(re.findall(r"make ([a-z-]+)", run.stdout)) == targets
 
 
-def test_python_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    exec(_block("python"), {})
+def test_python_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cagp_dist.kriging.examples import write_examples
+
+    monkeypatch.chdir(tmp_path)
+    write_examples(tmp_path, ["stations.csv"])
+    blocks = re.findall(r"```python\n(.*?)```", _text("README.md"), flags=re.DOTALL)
+    assert len(blocks) == 2
+    exec("\n".join(blocks), {})
+    assert (tmp_path / "map.png").stat().st_size > 10_000
     mean, std = map(float, re.findall(r"\[([0-9.]+)\]", capsys.readouterr().out))
     assert abs(mean - (300 - 50 * 0.744**2)) < 3 * std < 6  # sin(48.1 degrees) = 0.744
 

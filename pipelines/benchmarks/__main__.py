@@ -47,7 +47,7 @@ class Line:
 
 
 def summary(results: dict[str, Figures]) -> list[Line]:
-    """Ratios and figures that the README quotes, from the cases that were run."""
+    """Ratios and figures that the documentation quotes, from the cases that were run."""
     lines: list[Line] = []
     if product := results.get("gram_product"):
         lines += [
