@@ -3,7 +3,7 @@
 import datetime as dt
 import errno
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from cagp_dist.errors import (
     in_words_of_the_job,
 )
 from cagp_dist.mapping import Status
-from cagp_dist.service.day_inputs import inputs_of_days
+from cagp_dist.service.day_inputs import Inputs, inputs_of_days
 from cagp_dist.service.day_records import (
     DAMAGED,
     NOT_CONVERGED,
@@ -36,6 +36,7 @@ from cagp_dist.service.day_records import (
     fault_of,
     note_done,
     note_failed,
+    note_outdated,
     note_planned,
     written_day,
 )
@@ -67,6 +68,7 @@ class Day:
     failed: FailedDay | None = None  # why there is no result, and when the time is tried again
     run: str = ""  # key of the run that has its result, where that was looked at
     waits: bool = False  # it failed before, and is not due yet
+    outdated: bool = False  # it has changed, and the run that it went on from was removed
 
     def line(self) -> str:
         """Say it in one line."""
@@ -74,7 +76,8 @@ class Day:
             return f"{'waiting: ' if self.waits else 'failed: '}{self.failed.line()}"
         assert self.time is not None  # of what has not failed
         if self.status is None:
-            return f"{shown_time(self.time)}: in the series already"
+            but = ", of other data or another job: the run that it went on from was removed"
+            return f"{shown_time(self.time)}: in the series already{but if self.outdated else ''}"
         instead = "" if self.replaced is None else f", in place of that of run {self.replaced}"
         return (
             f"{shown_time(self.time)}: {self.status.value}, in version {self.version} of the series{instead}"
@@ -91,14 +94,15 @@ def daily(
     job and files are those of its run is not read.
     """
     root, digest = job.output.folder, text_sha256(job.text)[:16]
+    moving = isinstance(job.prior.fit_times, Newest)  # the prior of each pass is another one
     job, times, damaged = planned_times(job, observe=observe)
     at = (now or dt.datetime.now(dt.UTC)).isoformat(timespec="seconds")
     unread = [
         FailedDay(path, DAMAGED, str(error), 1, at, digest, is_file=True) for path, error in damaged.items()
     ]
     settled = _Settled(job)
-    for file in note_planned(root, [time for time in times if not settled(time)], unread):
-        yield Day(None, failed=file)
+    for file, waits in note_planned(root, [time for time in times if not settled(time)], unread, retry=retry):
+        yield Day(None, failed=file, waits=waits)
     records = DayRecords.read(root)
     for time in np.union1d(times, records.times()):
         before = records.failed.get(written_day(time))
@@ -111,22 +115,24 @@ def daily(
         if before is not None and not (retry or before.due(moment, digest)):
             yield Day(time, failed=before, waits=True)
             continue
-        day = _one(with_listed_times(job, np.array([time])), root, time, observe, settled.runs)
+        day = _one(with_listed_times(job, np.array([time])), root, time, observe, settled)
         if day.failed is None:
-            note_done(root, time, DoneDay(day.run, settled.inputs_read(time)))
+            if not day.outdated:
+                note_done(root, time, settled.done(time, day.run))
         else:
             found = replace(day.failed, again=moment.isoformat(timespec="seconds"), job=digest)
             day = replace(day, failed=note_failed(root, found))
         yield day
+    note_outdated(root, [] if moving else settled.outdated(DayRecords.read(root)))
 
 
 class _Settled:
     """Whether the series has what a run of a time would give, as job and files tell without being read."""
 
     def __init__(self, job: Job) -> None:
-        self._job, self._inputs = job, inputs_of_days(job)
-        self._done = DayRecords.read(job.output.folder).done
+        self._job, self._done = job, DayRecords.read(job.output.folder).done
         self.runs = series.runs_of_times(job.output.folder)
+        self._inputs = inputs_of_days(job, self.runs)
 
     def __call__(self, time: np.datetime64) -> bool:
         done, run = self._done.get(written_day(time)), self.runs.get(time)
@@ -138,10 +144,32 @@ class _Settled:
         there = removable or (self._job.output.folder / "runs" / f"{run.key}.zarr").is_dir()
         return there and done.inputs == self._inputs(time)
 
-    def inputs_read(self, time: np.datetime64) -> str | None:
-        """Give the digest of what was read: of files as they were before, of stored batches as they are."""
+    def done(self, time: np.datetime64, run: str) -> DoneDay:
+        """Take note of a run, and of what was read: of files as they were before, of batches as they are."""
+        preliminary = time in self.runs and self.runs[time].preliminary
+        self.runs[time] = series.RunOfTime(run, preliminary)
+        return DoneDay(run, self._read()(time))
+
+    def outdated(self, records: DayRecords) -> list[np.datetime64]:
+        """List the days of the series whose result is of other data, or by another job."""
+        inputs = self._read()
+        return [
+            time
+            for time, run in self.runs.items()
+            if (done := records.done.get(written_day(time))) is not None
+            and done.run == run.key
+            and None not in (done.inputs, now := inputs(time))
+            and done.inputs != now
+        ]
+
+    def has_changed(self, time: np.datetime64) -> bool:
+        """Whether a day was made of other data, or by another job, as far as that is known."""
+        done = self._done.get(written_day(time))
+        return done is not None and done.inputs is not None and done.inputs != self._read()(time)
+
+    def _read(self) -> Inputs:
         remote = is_remote(self._job.observations)
-        return inputs_of_days(self._job)(time) if remote else self._inputs(time)
+        return inputs_of_days(self._job, self.runs) if remote else self._inputs
 
 
 def _one(
@@ -149,7 +177,7 @@ def _one(
     root: Path,
     time: np.datetime64,
     observe: Observer,
-    runs: Mapping[np.datetime64, series.RunOfTime],
+    settled: _Settled,
 ) -> Day:
     """Do one time, unless the series has its result.
 
@@ -158,12 +186,12 @@ def _one(
     """
     of_all: tuple[type[CagpError], ...] = (DiskError, BusyError, ClusterError)
     try:
-        if (known := runs.get(time)) is not None:
+        if (known := settled.runs.get(time)) is not None:
             task = _prepared(job, observe)
             if known.key == task.run_key and _is_there(job, known.key):
                 return Day(time, run=known.key)
-            if _lost_run_before(task, [each for each in runs if each < time]):
-                return Day(time, run=known.key)
+            if _lost_run_before(task, [each for each in settled.runs if each < time]):
+                return Day(time, run=known.key, outdated=settled.has_changed(time))
         outcome = run(job, observe=observe)
         if outcome.path is None:
             reason = f"{outcome.status.value}; not published. {outcome.status.advice}"

@@ -1,38 +1,45 @@
 """What the result of a day depends on, told without reading a field: a day that has it already is not read.
 
 It is a digest of the job, of the numerical version, of what else the job reads, and of the versions of the
-files that have the time; of sources that are far away, of the stored batch that has it. Of a job whose mean
-is the run before nothing is told: that run is read.
+files that have the time; of sources that are far away, of the stored batch that has it; and of a job whose
+mean is the run before, of the key of that run. Of times that inform each other nothing is told: all are read.
 """
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.era5.file_catalogue import file_version
 from cagp_dist.era5.local_files import versions_by_time
-from cagp_dist.errors import DataError
+from cagp_dist.errors import DataError, StoreError
 from cagp_dist.means import mean_family
 from cagp_dist.service.ingest import is_remote, store_path
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.task import targets_path
-from cagp_dist.store.published_variables import FORMAT_VERSION
+from cagp_dist.store.earlier import earlier_runs, whole_seconds
+from cagp_dist.store.published_variables import ERROR_DRAWS, FORMAT_VERSION, STATE
+from cagp_dist.store.series import RunOfTime
 from cagp_dist.versions import numerical_version
 
 Inputs = Callable[[np.datetime64], str | None]
 
 
-def inputs_of_days(job: Job) -> Inputs:
-    """Give what tells the digest of a day; None where only reading its field does."""
-    if job.prior.is_previous or job.prior.time_kernel is not None:
+def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
+    """Give what tells the digest of a day; None where only reading its field does.
+
+    ``runs`` are those of the series, also those that come into it later.
+    """
+    if job.prior.in_time:
         return _unknown
     try:
         versions, others = _versions(job), _others(job)
-    except (DataError, OSError):
+        before = _runs_before(job, runs) if job.prior.is_previous else None
+    except (DataError, StoreError, OSError):
         return _unknown
     form = json.loads(json.dumps(job.canonical()))
     del form["observations"]["times"]
@@ -46,7 +53,8 @@ def inputs_of_days(job: Job) -> Inputs:
 
     def digest(time: np.datetime64) -> str | None:
         version = versions(time)
-        return None if not version else text_sha256(json.dumps([known, str(time), version]))[:16]
+        of_day = [known, str(time), version, *([] if before is None else before(time))]
+        return None if not version else text_sha256(json.dumps(of_day))[:16]
 
     return digest
 
@@ -83,6 +91,25 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
         return [name for name in latest if name.startswith(latest[-1].partition("-")[0])]
 
     return batches
+
+
+def _runs_before(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Callable[[np.datetime64], list[str]]:
+    """Give the key of the run of the last time before in the series, and of others of times in between."""
+    group, last = STATE if job.prior.is_filtered else ERROR_DRAWS, np.datetime64("9999-12-31", "s")
+    of_series = {run.key for run in runs.values()}
+    beside = [*earlier_runs(job.output.folder, group, before=last, without=of_series)]
+    times: Times = np.empty(0, dtype="datetime64[ns]")
+
+    def keys(time: np.datetime64) -> list[str]:
+        nonlocal times
+        if len(times) != len(runs):
+            times = np.array(sorted(runs), dtype="datetime64[ns]")
+        at = int(np.searchsorted(times, time)) - 1
+        since = None if at < 0 else whole_seconds(times[at])
+        between = [run.key for run in beside if run.last < time and (since is None or run.last > since)]
+        return [*([] if at < 0 else [runs[times[at]].key]), *between]
+
+    return keys
 
 
 def _others(job: Job) -> list[str]:

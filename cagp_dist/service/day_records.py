@@ -103,6 +103,7 @@ class DayRecords:
     """The days of an output folder."""
 
     planned: set[str] = field(default_factory=set)  # by some pass, and not done yet
+    outdated: set[str] = field(default_factory=set)  # done, of other data or another job than the last pass
     failed: dict[str, FailedDay] = field(default_factory=dict)
     done: dict[str, DoneDay] = field(default_factory=dict)
 
@@ -113,7 +114,8 @@ class DayRecords:
             found = json.loads((root / FILE).read_text())
             failed = [FailedDay(**day) for day in found["failed"]]
             done = {what: DoneDay(*day) for what, day in found.get("done", {}).items()}
-            return cls(set(found["planned"]), {day.what: day for day in failed}, done)
+            planned, outdated = set(found["planned"]), set(found.get("outdated", ()))
+            return cls(planned, outdated, {day.what: day for day in failed}, done)
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -126,6 +128,7 @@ class DayRecords:
         with whole_file(root / FILE) as draft:
             found = {
                 "planned": sorted(self.planned),
+                "outdated": sorted(self.outdated),
                 "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
             }
@@ -137,13 +140,25 @@ class DayRecords:
         return np.array(sorted(self.planned | failed), dtype="datetime64[ns]")
 
 
-def note_planned(root: Path, times: Iterable[np.datetime64], damaged: Sequence[FailedDay]) -> list[FailedDay]:
-    """Record which times were planned, and which files could not be read for it, in place of those before."""
+def note_planned(
+    root: Path, times: Iterable[np.datetime64], damaged: Sequence[FailedDay], *, retry: bool = False
+) -> list[tuple[FailedDay, bool]]:
+    """Record which times were planned, and which files could not be read for it, in place of those before.
+
+    Gives what is recorded of each file, and whether it waits: it has failed like this before, and is not due.
+    """
     with output_lock(root, wait_seconds=WAIT_SECONDS):
         records, before = DayRecords.read(root), DayRecords.read(root)
-        found = [_once_more(before.failed.get(day.what), day) for day in damaged]
+        found = []
+        for day in damaged:
+            known = before.failed.get(day.what)
+            now = dt.datetime.fromisoformat(day.again)
+            if known is None or known.reason != day.reason or retry or known.due(now, day.job):
+                found.append((_once_more(known, day), False))
+            else:
+                found.append((known, True))
         kept = {what: day for what, day in records.failed.items() if not day.is_file}
-        records.failed = kept | {day.what: day for day in found}
+        records.failed = kept | {day.what: day for day, _ in found}
         records.planned |= set(map(written_day, times))
         if records != before:
             records.write(root)
@@ -155,10 +170,6 @@ def note_failed(root: Path, day: FailedDay) -> FailedDay:
     with output_lock(root, wait_seconds=WAIT_SECONDS):
         records = DayRecords.read(root)
         found = _once_more(records.failed.get(day.what), day)
-        if found.tries > 1 and day.kind != NOT_READY:
-            hours = min(LONGEST_WAIT_HOURS, 2.0 ** (found.tries - 2))
-            again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=hours)
-            found = replace(found, again=again.isoformat(timespec="seconds"))
         records.failed[day.what] = found
         records.write(root)
     return found
@@ -174,8 +185,22 @@ def note_done(root: Path, time: np.datetime64, day: DoneDay) -> None:
         records.write(root)
 
 
+def note_outdated(root: Path, times: Iterable[np.datetime64]) -> None:
+    """Record which times are done of other data, or by another job, than those of today."""
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
+        records, outdated = DayRecords.read(root), set(map(written_day, times))
+        if records.outdated != outdated:
+            records.outdated = outdated
+            records.write(root)
+
+
 def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:
-    """Count a failure, beside those before it."""
+    """Count a failure beside those before it, and put the next try off."""
     if before is None:
         return replace(day, since=day.again)
-    return replace(day, tries=before.tries + 1, since=before.since)
+    found = replace(day, tries=before.tries + 1, since=before.since)
+    if day.kind == NOT_READY:
+        return found
+    hours = min(LONGEST_WAIT_HOURS, 2.0 ** (found.tries - 2))
+    again = dt.datetime.fromisoformat(day.again) + dt.timedelta(hours=hours)
+    return replace(found, again=again.isoformat(timespec="seconds"))

@@ -49,6 +49,7 @@ def state_families(state: "SeriesStatus") -> Iterator[Family]:
         "preliminary": state.preliminary.size,
         "missing": state.missing.size,
         "gaps": state.gaps.size,
+        "outdated": state.outdated.size,
         "failed": len(state.failed_days),
         "failed for long": sum(day.lasting for day in state.failed_days),
     }

@@ -51,9 +51,7 @@ class PassNotes:
     def add(self, day: Day) -> None:
         """Take note of a day that was tried; data that are not there yet are no failure."""
         if day.failed is not None:
-            # every pass reads a file again: told of the first, second, fourth, eighth time, and so on
-            known = day.failed.is_file and day.failed.tries.bit_count() > 1
-            if not (day.waits or known or day.failed.kind == NOT_READY):
+            if not (day.waits or day.failed.kind == NOT_READY):
                 self.failed.append(ToldDay(day.failed.what, day.failed.kind, day.failed.reason))
         elif day.status is not None and day.time is not None:
             self.done.append(ToldDay(written_day(day.time), day.status.value, run=day.run))

@@ -35,6 +35,7 @@ class SeriesStatus:
     preliminary: Times  # of these, those of preliminary observations (ERA5T)
     missing: Times  # planned by a pass, and in neither the series nor `failed`
     gaps: Times  # between all these by the step of the series, and planned by no pass
+    outdated: Times  # of `done`, those of other data or another job than the last pass saw
     failed: tuple[FailedDay, ...]
 
     @property
@@ -99,6 +100,8 @@ class SeriesStatus:
         found.append(f"missing      {_some(self.missing)}")
         if self.gaps.size:
             found.append(f"gaps         {_some(self.gaps)}, which no pass has planned")
+        if self.outdated.size:
+            found.append(f"outdated     {_some(self.outdated)}, done of other data or by another job")
         days = len(self.failed_days)
         files = len(self.failed) - days
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
@@ -128,6 +131,7 @@ class SeriesStatus:
             "preliminary": [written_day(time) for time in self.preliminary],
             "missing": [written_day(time) for time in self.missing],
             "gaps": [written_day(time) for time in self.gaps],
+            "outdated": [written_day(time) for time in self.outdated],
             "failed": [asdict(day) for day in self.failed],
             "drift": drift,
             "runs": self.runs,
@@ -182,7 +186,9 @@ def status_of(root: Path) -> SeriesStatus:
     found, records = series.runs_of_times(root), DayRecords.read(root)
     done: Times = np.array(sorted(found), dtype="datetime64[ns]")
     preliminary: Times = np.array([time for time in done if found[time].preliminary], dtype="datetime64[ns]")
-    planned = np.array(sorted(records.planned), dtype="datetime64[ns]")
+    planned, outdated = (
+        np.array(sorted(each), dtype="datetime64[ns]") for each in (records.planned, records.outdated)
+    )
     failed = np.array(
         [day.time for day in records.failed.values() if not day.is_file], dtype="datetime64[ns]"
     )
@@ -193,6 +199,7 @@ def status_of(root: Path) -> SeriesStatus:
         preliminary,
         np.setdiff1d(planned, known),
         _gaps(np.union1d(planned, known)),
+        np.intersect1d(outdated, done),
         tuple(records.failed[what] for what in sorted(records.failed)),
     )
 

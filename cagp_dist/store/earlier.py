@@ -1,7 +1,7 @@
 """Runs of earlier times, from which jobs of later times learn."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,9 +31,15 @@ class EarlierRuns(Protocol):
     def __call__(self, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]: ...
 
 
-def earlier_runs(folder: Path, group: str, *, before: np.datetime64) -> Iterator[EarlierRun]:
-    """Find the runs of an output folder that have a group, and whose times are all before a moment."""
-    found = (_in_folder(run, group) for run in (folder / "runs").glob("*.zarr"))
+def earlier_runs(
+    folder: Path, group: str, *, before: np.datetime64, without: Container[str] = ()
+) -> Iterator[EarlierRun]:
+    """Find the runs of an output folder that have a group, and whose times are all before a moment.
+
+    ``without`` are keys of runs that are not looked at.
+    """
+    runs = (run for run in (folder / "runs").glob("*.zarr") if run.stem not in without)
+    found = (_in_folder(run, group) for run in runs)
     yield from latest_first(found, before=before)
 
 

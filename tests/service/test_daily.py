@@ -398,6 +398,29 @@ def test_a_day_that_fails_ends_no_other_and_is_tried_ever_less_often(begun, tmp_
     assert [str(time)[:10] for time in opened(tmp_path, "map").time.values] == DAYS[:2]
 
 
+def test_a_file_that_stays_damaged_waits_as_a_day_does_and_one_that_is_damaged_anew_does_not(tmp_path):
+    now, hour = dt.datetime(2020, 1, 3, tzinfo=dt.UTC), dt.timedelta(hours=1)
+
+    def note(hours, reason="cut", **settings):
+        at = (now + hours * hour).isoformat()
+        ((record, waits),) = note_planned(
+            tmp_path, [], [FailedDay("a.nc", "damaged", reason, 1, at, "job", is_file=True)], **settings
+        )
+        assert DayRecords.read(tmp_path).failed == {"a.nc": record}
+        return record.tries, waits
+
+    assert [note(hours) for hours in (0, 0, 0.5, 1, 2.9)] == [
+        (1, False), (2, False), (2, True), (3, False), (3, True)
+    ]  # fmt: skip
+    assert (note(2.9, "empty"), note(2.9, "empty"), note(2.9, "empty", retry=True)) == (
+        (4, False),
+        (4, True),
+        (5, False),
+    )
+    assert note_planned(tmp_path, [], []) == []
+    assert not DayRecords.read(tmp_path).failed
+
+
 def test_what_is_stored_of_a_day_or_its_time_is_its_own_fault_and_a_full_disk_is_not(begun, monkeypatch):
     def run(job, original=running.run, **settings):
         if job.observations.listed_times[0].startswith(DAYS[0]):

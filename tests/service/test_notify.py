@@ -217,14 +217,6 @@ def runs(process):
     return psutil.pid_exists(process) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE
 
 
-def test_a_file_that_stays_damaged_is_told_of_ever_less_often():
-    notes = notify.PassNotes()
-    for tries in range(1, 10):
-        record = FailedDay("a.nc", DAMAGED, f"{tries}", tries, "2020", "job", is_file=True)
-        notes.add(Day(None, failed=record))
-    assert [day.reason for day in notes.failed] == ["1", "2", "4", "8"]
-
-
 @pytest.mark.parametrize(
     ("table", "said"),
     [

@@ -18,6 +18,7 @@ from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
+from cagp_dist.service import ingest as ingestion
 from cagp_dist.service.cell_values import CellGrid
 from cagp_dist.service.daily import daily
 from cagp_dist.service.folds import solve_task
@@ -28,6 +29,7 @@ from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.kept_runs import keep_runs, pruned
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
 from cagp_dist.service.run import fit_job, run
+from cagp_dist.service.series_status import status_of
 from cagp_dist.service.task import Simulations, prepare_job
 from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.store import manifest
@@ -433,6 +435,57 @@ def test_days_whose_run_before_was_removed_are_not_done_again_as_first_ones(tmp_
     assert list((root / "runs").glob("*.zarr")) == [third]
     assert [day.replaced for day in daily(days(3, times="2020-01"))] == [None, None, None]
     assert set(runs_by_day(root).values()) == {first, second, third}, "without a rule they are made again"
+
+
+def test_days_that_have_not_changed_are_not_read_and_corrections_that_are_not_taken_up_are_named(
+    tmp_path, decoder_in_this_process, monkeypatch
+):
+    read = []
+
+    def ingest(job, report, original=ingestion._ingest):
+        read.append(job.observations.listed_times[0][:10])
+        return original(job, report)
+
+    def correct(day, kelvin):
+        draft = tmp_path / "draft"
+        dataset(observed[day] + kelvin, [DAYS[day]]).to_netcdf(draft, engine="h5netcdf")
+        draft.replace(tmp_path / f"files/{DAYS[day]}.nc")
+
+    def done(times="2020-01", **output):
+        """Days of a pass that were read, and solved; and those that are outdated after it."""
+        read.clear()
+        job = days_of("", root)(
+            1,
+            observations={"source": f"file:{tmp_path}/files", "times": times},
+            output={"root": root, **output},
+        )
+        days = list(daily(job))
+        keep_runs(job, [day.time for day in days])
+        assert [str(day.time)[:10] for day in days if day.outdated] == [
+            str(day.time)[:10] for day in days if "was removed" in day.line()
+        ]
+        solved = [str(day.time)[:10] for day in days if day.status is not None]
+        return sorted({*read}), solved, [str(time)[:10] for time in status_of(root).outdated]
+
+    monkeypatch.setattr(ingestion, "_ingest", ingest)
+    root, (_, observed) = tmp_path / "out", fields(np.random.default_rng(3), 4)
+    (tmp_path / "files").mkdir()
+    for day in range(4):
+        correct(day, 0.0)
+    second, third, fourth = DAYS[1:4]
+    assert done() == (DAYS[:4], DAYS[:4], [])
+    assert done() == ([], [], [])
+    correct(1, 1.0)
+    assert done([second]) == ([second], [second], [third])
+    assert done() == ([third, fourth], [third, fourth], [])
+    assert done([fourth], keep=1) == ([], [], [])
+    assert {*runs_by_day(root)} == {third, fourth}
+    correct(1, 2.0)
+    assert done([fourth], keep=1) == ([], [], [second])
+    assert done(keep=1) == ([second], [], [second])
+    assert "outdated     1 time: 2020-01-02T00:00, done of other data" in "\n".join(status_of(root).lines())
+    correct(3, 1.0)
+    assert done(keep=1) == ([second, fourth], [fourth], [second])
 
 
 @pytest.mark.exhaustive
