@@ -73,6 +73,7 @@ def seasons(count: int, rng: np.random.Generator, folder: Path) -> Row:
         season = Season(folder.resolve() / f"season-{number}", row)
         season.arrive(0)
         season.warm()
+        season.begin_reference()
         for day in range(DAYS):
             season.arrive(day)
             season.do(day)
@@ -87,10 +88,12 @@ class Season:
 
     def __init__(self, folder: Path, row: Row) -> None:
         self.folder, self.row = folder, row
+        self.reference, self.reference_pass = folder / "reference", 0
         self.kills = dict.fromkeys(("worker", "scheduler"), 0)
         self.solves = folder / "solves"
-        (folder / "files").mkdir(parents=True)
-        for root, keep in (("rough", {"keep": f"{KEPT} runs"}), ("whole", {}), ("warm", {})):
+        for each in (folder, self.reference):
+            (each / "files").mkdir(parents=True)
+        for root, keep in (("rough", {"keep": f"{KEPT} runs"}), ("reference/whole", {}), ("warm", {})):
             text = job_text(
                 observations={"source": "file:files", "times": "latest"},
                 design={
@@ -101,7 +104,7 @@ class Season:
                 prior={"lengthscale": 0.1, "variance": 22.0, "noise_variance": 0.5},
                 solver={"name": "block-gauss-seidel", "iterations": 12, "block_size": 200},
                 runtime={"checkpoint_seconds": 0.0, "silence_seconds": 5.0},
-                output={"root": root, **keep},
+                output={"root": Path(root).name, **keep},
             )
             (folder / f"{root}.toml").write_text(text)
 
@@ -109,27 +112,20 @@ class Season:
         """Put the files into the folder that come on a day, or in place of others."""
         coming = [late for late, days in LATE.items() if late + days == day]
         for each in [*coming, *([] if day in LATE else [day])]:
-            path = self._write(each, final=each not in FINAL)
+            path = _write(self.folder, each, final=each not in FINAL)
             if each in MENDED:
                 path.write_bytes(path.read_bytes()[:3000])
         for each in [which for which, then in {**MENDED, **FINAL}.items() if then == day]:
-            self._write(each)
+            _write(self.folder, each)
 
-    def _write(self, day: int, *, final: bool = True) -> Path:
-        """Write the file of a day; without its final field, as ERA5 and ERA5T lie in one file."""
-        rng = np.random.default_rng([1, day, 0 if final else 1])
-        latitude, longitude = np.arange(-86.25, 90.0, 7.5), np.arange(0.0, 360.0, 7.5)
-        values = smooth(latitude, longitude) + rng.normal(size=(1, latitude.size, longitude.size))
-        field = temperature(values, latitude=latitude, longitude=longitude, times=[when(day)])
-        if not final:
-            both = [field.where(False), field]
-            field = (
-                xr.concat(both, dim="expver").assign_coords(expver=[1, 5]).transpose("time", "expver", ...)
-            )
-        path = self.folder / "files" / f"{str(when(day))[:10]}.nc"
-        draft = path.with_suffix(".part")
-        field.to_netcdf(draft, engine="h5netcdf")
-        return draft.replace(path)
+    def begin_reference(self) -> None:
+        """Begin one pass over all days without faults, in a folder of its own, beside the season."""
+        for day in range(DAYS):
+            _write(self.reference, day)
+        first, last = (str(when(each))[:10] for each in (0, DAYS - 1))
+        self.reference_pass = self._fork(
+            self.reference, "whole", f"from {first} to {last} every 1d", day=DAYS
+        )
 
     def do(self, day: int) -> None:
         """Make the pass of a day: in a fork, or as a command on a cluster that is hit."""
@@ -138,41 +134,35 @@ class Season:
             if first <= day < first + 4 and not self.kills[name]:
                 self.kills[name] += self._hit(day, name)
                 return
-        code = self._forked(day, "rough", window(day))
-        self.row.expect(code == 0, f"the pass of day {day} ended with {code}: {self._log()}")
+        self._expect_end(self._fork(self.folder, "rough", window(day), day=day), f"the pass of day {day}")
 
     def warm(self) -> None:
         """Make a pass in this process, so that forks need not import anything."""
-        self.pass_of("warm", window(0), day=0)
+        _pass_of(self.folder, "warm", window(0), day=0)
         self.solves.unlink()
 
-    def pass_of(self, job: str, times: str, *, day: int) -> None:
-        """Do what `cagp daily` does, at noon of a day."""
-        now = dt.datetime.fromisoformat(f"{str(when(day))[:10]}T12:00+00:00")
-        with chdir(self.folder), counted_solves(self.solves), decoder_here():
-            loaded = with_times(load_job(f"{job}.toml"), times)
-            done = []
-            for each in daily(loaded, now=now):
-                print(each.line(), flush=True)
-                done.append(each.time)
-            keep_runs(loaded, [time for time in done if time is not None])
-
-    def _forked(self, day: int, job: str, times: str) -> int:
-        """Make a pass in a fork of this process; its exit code."""
+    def _fork(self, folder: Path, job: str, times: str, *, day: int) -> int:
+        """Make a pass in a fork of this process; its number."""
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
-            with (self.folder / "log").open("a") as log, redirect_stdout(log), redirect_stderr(log):
+            with (folder / "log").open("a") as log, redirect_stdout(log), redirect_stderr(log):
                 try:
                     os.fsync = lambda descriptor: None  # forks live in one kernel, which is not killed
                     if day >= RELEASE:
                         of_release()
-                    self.pass_of(job, times, day=day)
+                    _pass_of(folder, job, times, day=day)
                     os._exit(0)
                 except BaseException as error:
                     print(f"{type(error).__name__}: {error}", flush=True)
                     os._exit(99)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return child
+
+    def _expect_end(self, child: int, what: str) -> None:
+        """Wait for a fork, which must end well."""
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        logs = [(each / "log").read_text()[-2000:] for each in (self.folder, self.reference)] if code else []
+        self.row.expect(code == 0, f"{what} ended with {code}: {logs}")
 
     def _hit(self, day: int, victim: str) -> bool:
         """Make a pass on a cluster, and kill part of it once a sweep was seen; whether that hit the solve."""
@@ -223,12 +213,10 @@ class Season:
         self.row.expect(not at_the_end or found.returncode == 0, f"at the end, status says {found.stdout}")
 
     def judge(self) -> None:
-        """Compare with one pass over all days without faults, and look at what was solved and kept."""
+        """Compare with the pass over all days without faults, and look at what was solved and kept."""
+        self._expect_end(self.reference_pass, "the pass without faults")
         solved = self.solves.read_text().split()
-        first, last = (str(when(each))[:10] for each in (0, DAYS - 1))
-        code = self._forked(DAYS, "whole", f"from {first} to {last} every 1d")
-        self.row.expect(code == 0, f"the pass without faults ended with {code}: {self._log()}")
-        rough, whole = self.folder / "rough", self.folder / "whole"
+        rough, whole = self.folder / "rough", self.reference / "whole"
         check_series(rough)
         found, expected = read_series(rough), read_series(whole)
         times = found[series.SCORES]["time"].values
@@ -249,9 +237,6 @@ class Season:
         self.row.notes.append(f"{len(MENDED)} files cut and {len(FINAL)} preliminary at first")
         self.row.notes.append(f"{len(solved)} solves, {len(runs)} runs kept")
 
-    def _log(self) -> str:
-        return (self.folder / "log").read_text()[-2000:]
-
 
 NEXT = "999.0.0"
 """Version of the package after the release."""
@@ -259,6 +244,33 @@ NEXT = "999.0.0"
 
 def when(day: int) -> np.datetime64:
     return BEGIN + np.timedelta64(day, "D")
+
+
+def _write(folder: Path, day: int, *, final: bool = True) -> Path:
+    """Write the file of a day; without its final field, as ERA5 and ERA5T lie in one file."""
+    rng = np.random.default_rng([1, day, 0 if final else 1])
+    latitude, longitude = np.arange(-86.25, 90.0, 7.5), np.arange(0.0, 360.0, 7.5)
+    values = smooth(latitude, longitude) + rng.normal(size=(1, latitude.size, longitude.size))
+    field = temperature(values, latitude=latitude, longitude=longitude, times=[when(day)])
+    if not final:
+        both = [field.where(False), field]
+        field = xr.concat(both, dim="expver").assign_coords(expver=[1, 5]).transpose("time", "expver", ...)
+    path = folder / "files" / f"{str(when(day))[:10]}.nc"
+    draft = path.with_suffix(".part")
+    field.to_netcdf(draft, engine="h5netcdf")
+    return draft.replace(path)
+
+
+def _pass_of(folder: Path, job: str, times: str, *, day: int) -> None:
+    """Do what `cagp daily` does, at noon of a day."""
+    now = dt.datetime.fromisoformat(f"{str(when(day))[:10]}T12:00+00:00")
+    with chdir(folder), counted_solves(folder / "solves"), decoder_here():
+        loaded = with_times(load_job(f"{job}.toml"), times)
+        done = []
+        for each in daily(loaded, now=now):
+            print(each.line(), flush=True)
+            done.append(each.time)
+        keep_runs(loaded, [time for time in done if time is not None])
 
 
 def window(day: int) -> str:
