@@ -13,8 +13,11 @@ from scipy.optimize import brentq
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.neighbourhoods import LeafMeans, Settings, cells, groups
+from cagp_dist.gram.tiled import TiledGram
 from cagp_dist.kernels import point_columns
-from cagp_dist.solvers.interface import SOME_POINTS
+from cagp_dist.runtime import SerialExecutor
+from cagp_dist.solvers.interface import SOME_POINTS, Problem
+from cagp_dist.solvers.local import neighbours
 
 from ..oracle import assert_close, kernel_matrix
 from .everywhere import everywhere
@@ -258,6 +261,35 @@ def test_auto_takes_what_is_within_a_hundredth_of_four_times_as_many(caplog):
     assert first.startswith("32 neighbours:")
     assert "coarse means: error bars at" in second
     assert not any(record.levelname == "WARNING" for record in caplog.records)
+
+
+def test_what_auto_looks_at_does_not_grow_with_the_observations(monkeypatch):
+    """Targets far apart, each among the observations near it; and none after it, if causal."""
+    looked, cell_laws = [], neighbours.cell_laws
+
+    def counted(kernel, X, *rest):
+        looked.append(X)
+        return cell_laws(kernel, X, *rest)
+
+    monkeypatch.setattr(neighbours, "cell_laws", counted)
+    rng, executor = np.random.default_rng(0), SerialExecutor()
+    X, targets = (
+        np.column_stack(
+            [cagp.unit_sphere(*rng.uniform((-60, 0), (60, 360), (n, 2)).T), rng.uniform(0, 24, n)]
+        )
+        for n in (20_000, 31)
+    )
+    targets[-1, -1] = -1.0
+    prior = cagp.Prior(cagp.SpaceTime(cagp.Matern32(0.05), lengthscale_time=3.0), 0.1)
+    for causal in (False, True):
+        for n in (2_000, 20_000):
+            gram = TiledGram(prior.kernel, X[:n], noise_variance=np.full(n, 0.1))
+            problem = Problem(gram, np.empty((n, 0)), targets, full_covariance=False)
+            looked.clear()
+            settled = cagp.Neighbours("auto", causal=causal).settled(problem, executor=executor)
+            assert (settled.neighbours, settled.wider) == (32, pytest.approx(1.0, abs=0.01))
+            assert max(map(len, looked)) == neighbours.ROOM * 4 * 32
+            assert len(looked) == 2 * (len(targets) - causal)
 
 
 @pytest.mark.parametrize(

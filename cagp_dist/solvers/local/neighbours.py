@@ -83,6 +83,8 @@ CLOSE, USUAL = 1.01, 0.99
 
 MOST_COARSE = 512  # Coarse means of what "auto" compares with, at most
 
+ROOM = 2  # Observations around a sampled target among which its neighbours and means are looked for, for each
+
 # Targets that they are compared at, at most and at least, and flops that this may take in between
 TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 256, 32, 2e10
 
@@ -189,6 +191,8 @@ class Neighbours:
             if self.wider is not None:
                 method += f" (error bars {self.wider:.3f} times those of four times as many)"
         entries, flops = self.work(n, q)
+        if self.neighbours == "auto":  # a search, and both of a trial
+            flops += round(45_000 * n + 2 * TRIED_FLOPS)
         least = least_bytes(
             n, q, demand.p, demand.fields, neighbours=k, coarse=self.coarse, workers=demand.workers
         )
@@ -236,14 +240,18 @@ class Neighbours:
         gram, places = problem.gram, target_points(problem.targets)  # of functionals the nodes
         targets = places[sampled(len(places), TRIED_TARGETS)]
         found: dict[Neighbours, Array] = {}
+        around: list[Indices] = []
+        asked = 0  # observations around each
 
         def deviations(solver: Neighbours, count: int) -> Array:
-            alone = replace(solver, group=1)
-            if len(found.get(alone, ())) < count:
-                some = targets[:count]
-                laws = _Work(alone, gram, some, executor).laws(np.zeros((gram.shape[0], 0)))
-                found[alone] = downdated(gram.kernel, some, laws[1])
-            return found[alone][:count]
+            nonlocal around, asked
+            if len(found.get(solver, ())) < count:
+                if asked < (room := ROOM * solver._settings.reach):  # few searches among all observations
+                    asked = 4 * room
+                    around = _Work(solver, gram, targets, executor).around_each(asked)
+                downdate = _Work(solver, gram, targets[:count], executor).downdates(around)
+                found[solver] = downdated(gram.kernel, targets[:count], downdate)
+            return found[solver][:count]
 
         n, best, ratio = gram.shape[0], self, np.ones(1)
         least = np.full(len(targets), np.inf)
@@ -565,13 +573,56 @@ class _Work:
 
     def _by_time(self, where: Array) -> Iterator[Cell]:
         """Deal them out with observations up to their time; targets before all of these are left out."""
-        X, reach = self._gram.X, self._settings.reach
+        for own, known in self._seen(where):
+            X = self._gram.X[known]
+            for cell in cells(X, where[own], scale=self._scale, neighbours=self._settings.reach):
+                yield Cell(own[cell.targets], known[cell.halo])
+
+    def _seen(self, where: Array) -> Iterator[tuple[Indices, Indices]]:
+        """Targets up to whose time there are the same observations, and these, if there are any."""
+        X = self._gram.X
         order = np.argsort(X[:, -1], kind="stable")
         seen = np.searchsorted(X[order, -1], where[:, -1], side="right")
         for count in np.unique(seen[seen > 0]):
-            own, known = np.flatnonzero(seen == count), np.sort(order[:count])
-            for cell in cells(X[known], where[own], scale=self._scale, neighbours=reach):
-                yield Cell(own[cell.targets], known[cell.halo])
+            yield np.flatnonzero(seen == count), np.sort(order[:count])
+
+    def around_each(self, count: int) -> list[Indices]:
+        """List some observations that each target sees, the nearest first; none where it sees none."""
+        from scipy.spatial import cKDTree
+
+        X, where = self._gram.X, target_points(self._targets)
+        found = [np.empty(0, dtype=np.intp)] * len(where)
+        everything = [(np.arange(len(where)), np.arange(len(X)))]
+        for own, known in self._seen(where) if self._causal else everything:
+            points = (X[known] if self._causal else X) * self._scale
+            tree = cKDTree(points, balanced_tree=False, compact_nodes=False)
+            ranks = np.arange(1, min(count, len(known)) + 1)
+            nearest = np.asarray(tree.query(where[own] * self._scale, ranks)[1])
+            for target, near in zip(own, nearest, strict=True):
+                found[target] = known[near]
+        return found
+
+    def downdates(self, around: list[Indices]) -> Array:
+        """Downdate (q,) of each target by itself, among the first of the observations around it."""
+        gram, downdate, room = self._gram, np.zeros(len(self._targets)), ROOM * self._settings.reach
+        alone = replace(self._settings, most=1)
+        seen = [index for index in range(len(downdate)) if around[index].size]
+        halos = [np.sort(around[index][:room]) for index in seen]
+        tasks = [
+            self._executor.submit(
+                cell_laws,
+                self._kernel,
+                gram.X[halo],
+                gram.noise_variance[halo],
+                np.zeros((len(halo), 0)),
+                part(self._targets, np.array([index])),
+                alone,
+                home=index,
+            )
+            for index, halo in zip(seen, halos, strict=True)
+        ]
+        downdate[seen] = [found.downdate[0] for found in self._executor.gather(tasks)]
+        return downdate
 
     def _cells(
         self,
