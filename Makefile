@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint audit sbom clean
+.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint dist audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,15 +67,21 @@ peers: install ## speed, memory and scores of other programs (made in .peers/) b
 experiments: install ## those of the documentation at full length, hours; EXPERIMENTS_ARGS=--help lists them
 	$(BIN)/python -m pipelines.experiments $(EXPERIMENTS_ARGS)
 
-docs: install-dev ## the documentation, warnings are errors, the tutorial is executed
+docs: install-dev ## the documentation, the tutorial is executed; DOCS_SITE=FOLDER puts it beside other versions
 	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+	$(if $(DOCS_SITE),$(BIN)/python docs/versions.py docs/_build/html $(DOCS_SITE))
 
 lint: install-dev ## style, types and import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+dist: install-dev ## wheel and sdist in dist/, and the wheel tried in an empty environment
+	@rm -f dist/*.whl dist/*.tar.gz
+	$(BIN)/python -m hatchling build
+	$(BIN)/python -m tests.wheel dist/*.whl $(DIST_ARGS)
 
 AUDIT := .audit/bin
 AUDIT_INSTALLED := .audit/.installed

@@ -78,6 +78,6 @@ class AdvisedStatus(Enum):
 
 
 def installation(extra: str) -> str:
-    """Command that installs an extra of this package; it is run in the folder of the clone."""
+    """Command that adds an extra to this package where it is installed, from a wheel or from a clone."""
     python = f'"{sys.executable}"' if " " in sys.executable else sys.executable
-    return f'{python} -m pip install --editable ".[{extra}]"'
+    return f"{python} -m pip install 'cagp-dist[{extra}]'"

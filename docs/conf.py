@@ -70,6 +70,16 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = "cagp_dist"
 html_static_path = ["_static"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_show_sourcelink = False
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # of the tools, not of the package

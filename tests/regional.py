@@ -1,14 +1,12 @@
 """Small regional files of real fields: the one in `data`, and what can be made of it."""
 
-from importlib.resources import files
 from pathlib import Path
 
 import eccodes
 import numpy as np
 
-from cagp_dist.era5.sample import SAMPLE_FILE
-
 DATA = Path(__file__).parent / "data"
+WORLD = DATA / "ecmwf_2t_2017-04-27T12_0p75_global.grib"
 EUROPE = DATA / "ecmwf_2t_2017-04-27T12_0p75_europe.grib"
 GAPS = DATA / "ecmwf_2t_2017-04-27T12_0p75_europe_gaps.grib"
 
@@ -27,7 +25,7 @@ def day(date: str) -> bytes:
     Each hour holds the real field of the band 30-60 N, one hour's turn (15 degrees) further east: a day as
     varied as one of the weather, with true temperatures at times and places where they were not measured.
     """
-    source = eccodes.codes_new_from_message((files("cagp_dist.era5") / "data" / SAMPLE_FILE).read_bytes())
+    source = eccodes.codes_new_from_message(WORLD.read_bytes())
     world = eccodes.codes_get_values(source).reshape(241, 480)
     eccodes.codes_release(source)
     handle = eccodes.codes_new_from_message(EUROPE.read_bytes())

@@ -19,7 +19,7 @@ from cagp_dist.service.jobfile.config import parse_job
 
 from . import sources
 from .jobs import job_text, random_points
-from .regional import corrupted
+from .regional import WORLD, corrupted
 from .sources import save, smooth
 
 JOB = job_text(
@@ -289,10 +289,7 @@ def test_a_wrong_netcdf_file_is_refused(folder, damage, said):
 
 @pytest.mark.parametrize("damage", [html, truncated])
 def test_a_wrong_grib_file_is_refused(folder, damage):
-    from importlib.resources import files
-
-    sample = files("cagp_dist.era5") / "data" / "ecmwf_2t_2017-04-27T12_0p75_global.grib"
-    Path("field.grib").write_bytes(sample.read_bytes())
+    Path("field.grib").write_bytes(WORLD.read_bytes())
     damage(Path("field.grib"))
     assert_refused(run(job=JOB.replace("field.nc", "field.grib")), 1, "field.grib")
     assert_no_observations()

@@ -1,12 +1,12 @@
 """Tables of observations: columns found, rows checked, measurements arranged by time and place."""
 
-import importlib.util
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.tables import by_time_and_place, read_places, read_table
 
 ROWS = {"latitude": [48.1, 52.5, 50.1], "longitude": [11.6, 13.4, 8.7], "value": [21.0, 20.0, 19.5]}
@@ -114,15 +114,13 @@ def test_columns_between_spaces_and_compressed(tmp_path):
     assert read_table(path).values.tolist() == ROWS["value"]
 
 
-def test_parquet_is_read_or_the_error_says_what_is_needed(tmp_path):
+def test_parquet_is_read_or_the_error_says_what_is_needed(tmp_path, monkeypatch):
     path = tmp_path / "stations.parquet"
-    if importlib.util.find_spec("pyarrow"):
-        pd.DataFrame(ROWS).to_parquet(path)
-        assert read_table(path).values.tolist() == ROWS["value"]
-    else:
-        path.write_bytes(b"PAR1")
-        with pytest.raises(DataError, match="-m pip install pyarrow"):
-            read_table(path)
+    pd.DataFrame(ROWS).to_parquet(path)
+    assert read_table(path).values.tolist() == ROWS["value"]
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ConfigurationError, match=r"needs pyarrow .* install 'cagp-dist\[parquet\]'"):
+        read_table(path)
 
 
 @pytest.mark.parametrize(

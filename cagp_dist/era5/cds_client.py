@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cagp_dist.era5.cds_cache import COLLECTION
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, NotReadyError
+from cagp_dist.extras import from_extra
 
 if TYPE_CHECKING:
     from ecmwf.datastores import Client
@@ -92,8 +93,7 @@ class Patience:
 @contextmanager
 def connect_to_cds(patience: Patience) -> "Iterator[Client]":
     """Connect to the store; failures inside carry advice, and no message carries the key."""
-    import cdsapi
-
+    cdsapi = from_extra("cds", "cdsapi", "the Climate Data Store")
     endpoint, key = _credentials()
 
     def heard(level: int) -> Callable[..., None]:

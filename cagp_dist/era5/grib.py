@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import eccodes
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
@@ -29,8 +28,11 @@ from cagp_dist.era5.axis_layout import (
 )
 from cagp_dist.era5.selection import Choice, is_chosen, parse_times, shown_time, written_choice
 from cagp_dist.errors import DataError
+from cagp_dist.extras import from_extra
 from cagp_dist.store.batches import is_preliminary
 from cagp_dist.variables import variable_named
+
+eccodes = from_extra("grib", "eccodes", "reading GRIB files")
 
 _SAME = (
     "typeOfLevel", "level", "topLevel", "bottomLevel", "number", "stepType", "percentileValue", "wavelength",

@@ -97,8 +97,7 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
         raise type(error)(f"{address}: {error}") from error
     except ImportError as error:
         raise ConfigurationError(
-            f"reading {address} needs another package ({error}). "
-            f"In the clone of cagp_dist run: {installation('cloud')}"
+            f"reading {address} needs another package ({error}). Run: {installation('cloud')}"
         ) from error
     except FileNotFoundError as error:
         raise DataError(

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from cagp_dist.errors import ClusterError, ConfigurationError
-from cagp_dist.remedies import installation
+from cagp_dist.extras import from_extra
 from cagp_dist.runtime.certificates import make_certificates
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.text import counted
@@ -187,11 +187,6 @@ def _security(folder: Path) -> "Security":
 
 def _cluster_class(name: str) -> "Callable[..., JobQueueCluster]":
     """Find the class of a batch system."""
-    try:
-        import dask_jobqueue
-    except ImportError as error:
-        raise ConfigurationError(
-            f'scheduler = "{name}" needs dask-jobqueue. In the clone of cagp_dist run: {installation("hpc")}'
-        ) from error
+    dask_jobqueue = from_extra("hpc", "dask_jobqueue", f'scheduler = "{name}"')
     found: Callable[..., JobQueueCluster] = getattr(dask_jobqueue, BATCH_SYSTEMS[name].cluster_class)
     return found

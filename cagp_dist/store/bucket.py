@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from cagp_dist.errors import BusyError, CagpError, ConfigurationError, StoreError
-from cagp_dist.remedies import installation
+from cagp_dist.extras import from_extra
 from cagp_dist.store.addresses import SCHEME, parse_address
 from cagp_dist.text import without_secrets
 
@@ -201,21 +201,16 @@ def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> lis
 
 def _connection(address: str) -> Any:
     """Open a file system of s3fs that remembers no listing, and gives up in time."""
-    try:
-        from fsspec.config import conf
-        from s3fs import S3FileSystem
-    except ImportError as error:
-        raise ConfigurationError(
-            f"the output {address} needs another package ({error}). "
-            f"In the clone of cagp_dist run: {installation('s3')}"
-        ) from error
+    from fsspec.config import conf
+
+    s3fs = from_extra("s3", "s3fs", f"the output {address}")
     configured = conf.get("s3", {}).get("config_kwargs", {})
     patience = {
         "connect_timeout": _CONNECT_SECONDS,
         "read_timeout": _READ_SECONDS,
         "retries": {"max_attempts": 2, "mode": "standard"},
     }
-    return S3FileSystem(
+    return s3fs.S3FileSystem(
         skip_instance_cache=True, use_listings_cache=False, config_kwargs={**patience, **configured}
     )
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.extras import from_extra
 from cagp_dist.geometry import cell_edges
-from cagp_dist.remedies import installation
 from cagp_dist.store.atomic_files import whole_file
 
 _MODEL_PIXEL_SCALE, _MODEL_TIEPOINT, _GEO_KEY_DIRECTORY = 33550, 33922, 34735
@@ -42,13 +42,7 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
 
     Columns run eastward without a jump: a full circle from the date line on, a region across it beyond 180.
     """
-    try:
-        import tifffile
-    except ImportError as error:
-        raise ConfigurationError(
-            "GeoTIFF is written with tifffile, which is not installed. In the clone of cagp_dist run: "
-            f"{installation('geotiff')}. NetCDF needs no extra, and GDAL reads it as well."
-        ) from error
+    tifffile = from_extra("geotiff", "tifffile", "GeoTIFF, unlike NetCDF, which GDAL reads as well,")
     variable = group[name]
     order, longitudes = westmost_first(group["longitude"].values)
     west, width = _equal_cells("longitude", longitudes)

@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from cagp_dist.errors import DataError
+from cagp_dist.errors import CagpError, DataError
+from cagp_dist.extras import from_extra
 from cagp_dist.memory import available_bytes
 from cagp_dist.tables.table_layout import (
     FREELY_UNPACKED_BYTES,
@@ -81,13 +82,8 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
             return pd.read_parquet(path, engine="pyarrow"), None
         layout = layout_of(path)
         return _read_text(layout), layout
-    except DataError:
+    except CagpError:
         raise
-    except ImportError as error:
-        raise DataError(
-            f"{path} is a Parquet file, and nothing is installed that reads it; run: {sys.executable} -m pip "
-            "install pyarrow."
-        ) from error
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not a text file in UTF-8 ({error.reason} at byte {error.start}); expected CSV or "
@@ -103,8 +99,7 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
 
 def _check_parquet(path: Path) -> None:
     """Refuse a Parquet file that its decoder fails on, or that unpacks to what no measurements do."""
-    import pyarrow  # noqa: F401
-
+    from_extra("parquet", "pyarrow", f"{path} is a Parquet file, and reading it")
     size, free = path.stat().st_size, available_bytes()
     memory, most = max(PARQUET_BYTES, 4 * size), max(MOST_PACKED * size, FREELY_UNPACKED_BYTES)
     program = [sys.executable, "-P", str(Path(__file__).with_name("_parquet.py"))]

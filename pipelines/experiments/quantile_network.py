@@ -17,9 +17,9 @@ from cagp_dist.arrays import Array
 from cagp_dist.calibration.recalibration.order_statistics import calibration_scores, check_resolved
 from cagp_dist.calibration.recalibration.sharp import table_with_tails
 from cagp_dist.checks import check_count, check_positive
-from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.errors import ArgumentError
+from cagp_dist.extras import from_extra
 from cagp_dist.predictive import Gaussian, QuantileTable
-from cagp_dist.remedies import installation
 
 LEVELS = tuple(round(0.05 * k, 2) for k in range(1, 20))
 
@@ -181,11 +181,4 @@ def _features(mean: Array, std: Array) -> Array:
 
 
 def _torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise ConfigurationError(
-            "A quantile network is trained with PyTorch, which is not installed. In the clone of cagp_dist "
-            f"run: {installation('baselines')}."
-        ) from error
-    return torch
+    return from_extra("baselines", "torch", "a quantile network")

@@ -2,13 +2,12 @@
 
 import io
 import zipfile
-from importlib.resources import files
 
 import eccodes
 import numpy as np
 import xarray as xr
 
-from cagp_dist.era5.sample import SAMPLE_FILE
+from ..regional import WORLD
 
 
 def raw_dataset(
@@ -44,8 +43,8 @@ def raw_dataset(
 
 
 def grib(times, *, version="0001", warmer=0.0, step=0):
-    """The built-in sample's message, once for each start, of an experiment version, some hours ahead."""
-    message = (files("cagp_dist.era5") / "data" / SAMPLE_FILE).read_bytes()
+    """The message of the built-in field, once for each start, of an experiment version, some hours ahead."""
+    message = WORLD.read_bytes()
     handle = eccodes.codes_new_from_message(message)
     if warmer:
         eccodes.codes_set_values(handle, eccodes.codes_get_values(handle) + warmer)

@@ -137,6 +137,6 @@ def test_a_missing_cloud_package_says_how_to_install_it(monkeypatch):
         raise ImportError("Please install gcsfs to access Google Storage")
 
     monkeypatch.setattr(plain.FsspecStore, "from_url", without)
-    command = r'-m pip install --editable "\.\[cloud\]"$'
+    command = r"-m pip install 'cagp-dist\[cloud\]'$"
     with pytest.raises(ConfigurationError, match=f"needs another package.*{command}"):
         open_zarr("arco-era5")

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from cagp_dist.digest import file_sha256
 from cagp_dist.era5 import sample
 from cagp_dist.era5.canonical import canonical, observation_points
 from cagp_dist.era5.sample import SAMPLE_SHA256
 from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError, DataError
 
+from ..regional import WORLD
 from .fields import netcdf3, raw_dataset
 
 
@@ -26,8 +28,15 @@ def test_the_sample_is_a_global_field(tmp_path):
     assert (points.merged_pole_copies, points.dropped_missing) == (958, 0)
 
 
+def test_the_sample_has_the_values_of_its_origin(tmp_path):
+    assert file_sha256(WORLD) == SAMPLE_SHA256
+    field, origin = (open_source(name, cache_directory=tmp_path) for name in ("sample", f"file:{WORLD}"))
+    assert field.t2m.values.tobytes() == origin.t2m.values.tobytes()
+    xr.testing.assert_identical(field.drop_attrs(deep=False), origin.drop_attrs(deep=False))
+
+
 def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sample, "SAMPLE_SHA256", "0" * 64)
+    monkeypatch.setattr(sample, "STORED_SHA256", "0" * 64)
     with pytest.raises(
         DataError, match=r"built-in sample .* is absent or damaged; install the package again"
     ):

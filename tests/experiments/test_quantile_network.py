@@ -92,5 +92,5 @@ def test_wrong_settings_are_refused(settings, message):
 
 def test_without_pytorch_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ConfigurationError, match=re.escape(f"run: {installation('baselines')}.")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"Run: {installation('baselines')}")):
         QuantileNetwork().fit(*_draw(0, 60))

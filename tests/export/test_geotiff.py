@@ -93,7 +93,7 @@ def test_without_the_library_the_error_says_what_to_install(tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "tifffile", None)
     latitude, longitude = REGIONS["europe"]
     run = publish_run(tmp_path / "out", latitude=latitude, longitude=longitude)
-    remedy = f"In the clone of cagp_dist run: {installation('geotiff')}."
+    remedy = f"Run: {installation('geotiff')}"
     with pytest.raises(ConfigurationError, match=re.escape(remedy)):
         export_run(run, to="geotiff")
     assert not (tmp_path / "out" / "export").exists()

@@ -87,7 +87,7 @@ def test_work_has_a_folder_for_each_address(monkeypatch, tmp_path):
 
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(ConfigurationError, match=r"needs another package .* install --editable \"\.\[s3\]\""):
+    with pytest.raises(ConfigurationError, match=r"needs s3fs .* install 'cagp-dist\[s3\]'"):
         output_at("s3://maps/a")
 
 

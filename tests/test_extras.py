@@ -1,0 +1,71 @@
+"""A plain install does without the packages of the extras; what needs one says which extra to install."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from cagp_dist.era5 import cds_client
+from cagp_dist.era5.sources import open_source
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.extras import from_extra
+from cagp_dist.remedies import installation
+
+from .decoding import decoder_here
+from .regional import EUROPE
+
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+MODULES = {"dask-jobqueue": "dask_jobqueue"}
+
+
+def test_every_module_but_the_grib_decoder_is_imported_without_the_extras():
+    left_out = [
+        MODULES.get(requirement.name, requirement.name)
+        for extra, texts in PROJECT["optional-dependencies"].items()
+        if extra != "all"
+        for requirement in map(Requirement, texts)
+    ]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({left_out}))\n"
+        "from importlib import import_module\n"
+        "from pkgutil import walk_packages\n"
+        "import cagp_dist\n"
+        "names = [found.name for found in walk_packages(cagp_dist.__path__, 'cagp_dist.')]\n"
+        "for name in names:\n"
+        "    if name not in ('cagp_dist.__main__', 'cagp_dist.era5.grib'): import_module(name)\n"
+        "print(len(names), *set(sys.modules) & {'cagp_dist.era5._decode', 'cagp_dist.report.page'})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    count, *some = run.stdout.split()
+    assert int(count) > 200
+    assert len(some) == 2
+
+
+def test_all_has_every_extra_of_the_package_but_those_of_the_experiments():
+    (everything,) = map(Requirement, PROJECT["optional-dependencies"]["all"])
+    assert everything.extras == PROJECT["optional-dependencies"].keys() - {"all", "baselines"}
+
+
+def test_an_extra_that_is_not_there_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "eccodes", None)
+    with pytest.raises(ConfigurationError, match=rf"^reading it needs eccodes \(.*{installed('grib')}$"):
+        from_extra("grib", "eccodes", "reading it")
+
+
+def test_a_grib_file_and_the_climate_data_store_name_their_extras(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "eccodes", None)
+    monkeypatch.delitem(sys.modules, "cagp_dist.era5.grib", raising=False)
+    with decoder_here(), pytest.raises(ConfigurationError, match=rf"europe\.grib: .*{installed('grib')}$"):
+        open_source(f"file:{EUROPE}", cache_directory=tmp_path)
+    monkeypatch.setitem(sys.modules, "cdsapi", None)
+    with pytest.raises(ConfigurationError, match=installed("cds")):
+        cds_client.connect_to_cds(cds_client.Patience()).__enter__()
+
+
+def installed(extra: str) -> str:
+    return re.escape(installation(extra))
