@@ -16,8 +16,8 @@ from pathlib import Path
 
 LOCK = Path(__file__).parents[1] / "requirements.lock"
 MOST_BYTES = 800_000_000
-"""Of site-packages after a plain install: a fifth is bytecode, a quarter Numba, half SciPy, NumPy, pandas, Zarr
-and Matplotlib."""
+"""Of site-packages after a plain install: a quarter is Numba, half SciPy, NumPy, pandas
+and Matplotlib, with their bytecode."""
 
 KRIGE = """
 import numpy as np
