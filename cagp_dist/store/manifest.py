@@ -8,7 +8,7 @@ about files they do not know.
 import ctypes
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -112,18 +112,18 @@ def write_durably(path: Path, text: str) -> None:
         os.fsync(stream.fileno())
 
 
-def sync_tree(path: Path) -> None:
+def sync_tree(path: Path, *, without: Container[str] = ()) -> None:
     """Wait until a folder, with every file and folder below it, is on the disk.
 
     Of very many files all of the file system is waited for, in one step where the kernel can do that.
+    ``without`` are files below it that are there already.
     """
-    found = [
-        Path(folder) / name for folder, _, files in os.walk(path, topdown=False) for name in (*files, ".")
-    ]
+    found = [each for each in files(path) if each not in without]
+    found += [os.path.relpath(folder, path) for folder, *_ in os.walk(path, topdown=False)]
     if len(found) > MOST_SYNCED and _sync_file_system(path):
         return
     for each in found:
-        sync(each)
+        sync(path / each)
 
 
 def _sync_file_system(path: Path) -> bool:
@@ -182,12 +182,12 @@ def folder_bytes(folder: Path) -> int:
 
 def files(run_path: Path) -> Iterator[str]:
     """Relative POSIX paths of everything below a folder that is not a folder."""
+    start = len(os.path.join(run_path, ""))
     for folder, folders, files in os.walk(run_path):
-        for name in files:
-            yield (Path(folder) / name).relative_to(run_path).as_posix()
+        yield from (os.path.join(folder, name)[start:].replace(os.sep, "/") for name in files)
         for name in folders:
-            if (Path(folder) / name).is_symlink():  # os.walk does not enter it
-                yield (Path(folder) / name).relative_to(run_path).as_posix()
+            if os.path.islink(where := os.path.join(folder, name)):  # os.walk does not enter it
+                yield where[start:].replace(os.sep, "/")
 
 
 def _digest(path: Path) -> str:

@@ -88,7 +88,7 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
             _check(staged, new)
             text = manifest.build(staged, name=staged.name, known=known)
             manifest.write_durably(listing, text)
-            manifest.sync_tree(staged)
+            manifest.sync_tree(staged, without=known)
         with disk_errors(final):
             shutil.rmtree(final, ignore_errors=True)  # of a process that died before the link was replaced
             os.replace(listing, manifest.manifest_path(final))
@@ -210,27 +210,34 @@ def _write(
             (staged / name / array).mkdir()
             ours["shape"][0] = times.size
             (staged / name / array / "zarr.json").write_text(json.dumps(ours))
-            for index, each in enumerate(times):
-                is_new = each == time
-                at = 0 if is_new else int(np.flatnonzero(old_times == each)[0])
-                files = _files_of_time(ours, index), _files_of_time(ours if is_new else theirs, at)
-                for here, there in zip(*files, strict=True):
-                    target = staged / name / array / here
-                    if is_new or before is None:
-                        os.rename(written / array / there, target)
-                    elif (old := f"{name}/{array}/{there}") in listed and (before / old).is_file():
-                        _link(before / old, target)
-                        known[f"{name}/{array}/{here}"] = listed[old]
+            new_at = int(np.searchsorted(times, time))
+            for here, there in zip(_files_of(ours, new_at), _files_of(ours, 0), strict=True):
+                os.rename(written / array / there, staged / name / array / here)
+            if before is None:
+                continue
+            there_at = np.searchsorted(old_times, times)
+            for index in np.flatnonzero(times != time).tolist():
+                of_both = _files_of(ours, index), _files_of(theirs, int(there_at[index]))
+                for here, there in zip(*of_both, strict=True):
+                    digest = listed.get(f"{name}/{array}/{there}")
+                    if digest is not None and _linked(
+                        f"{before}/{name}/{array}/{there}", f"{staged}/{name}/{array}/{here}"
+                    ):
+                        known[f"{name}/{array}/{here}"] = digest
     consolidate(staged)
     return known
 
 
-def _link(old: Path, new: Path) -> None:
-    """Make a second name for a file that never changes; a copy where the file system has no such thing."""
+def _linked(old: str, new: str) -> bool:
+    """Make a second name for a file that never changes, or a copy where none can be; whether it is there."""
     try:
         os.link(old, new)
     except OSError:
+        if not os.path.isfile(old):
+            return False
         shutil.copyfile(old, new)
+        manifest.sync(Path(new))
+    return True
 
 
 def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
@@ -316,7 +323,7 @@ def _described(array: Path) -> dict[str, Any]:
     return found
 
 
-def _files_of_time(described: dict[str, Any], index: int) -> list[str]:
+def _files_of(described: dict[str, Any], index: int) -> list[str]:
     """Name the files of a time; of series that are older than these names there are folders between."""
     separator, lengths = (
         described[_NAMES]["configuration"]["separator"],

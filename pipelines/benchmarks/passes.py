@@ -111,7 +111,8 @@ def _fill(count: int) -> None:
     (root / series.NAME).unlink()
     (root / series.NAME).symlink_to(Path(series.VERSIONS) / final.name)
     job = resolved(with_times(load_job("job.toml"), _window(0, count - 1)[1]), report=lambda _: None)
-    inputs, runs = inputs_of_days(job), series.runs_of_times(root)
+    runs = series.runs_of_times(root)
+    inputs = inputs_of_days(job, runs)
     done = {written_day(day): DoneDay(runs[day].key, inputs(day)) for day in times}
     DayRecords(done=done).write(root)
 
