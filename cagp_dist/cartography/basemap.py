@@ -38,10 +38,10 @@ def graticule(axes: "Axes", frame: Frame, *, color: str) -> None:
         label(name, (x[0], y[0]), xytext=(0, -4), ha="center", va="top")
 
 
-def empty_map(axes: "Axes", frame: Frame, *, color: str) -> "Polygon":
-    """Turn axes into an empty map; returns its rim, for clipping."""
+def empty_map(axes: "Axes", frame: Frame, *, color: str, aspect: Literal["auto"] | None = None) -> "Polygon":
+    """Turn axes into an empty map; returns its rim, for clipping. Aspect "auto": they have its shape."""
     left, right, bottom, top = frame.extent()
-    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect="equal")
+    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect=aspect or frame.aspect)
     axes.set_frame_on(False)
     axes.fill(*frame.outline(), facecolor="none", edgecolor=color, linewidth=0.8, zorder=5, clip_on=False)
     graticule(axes, frame, color=color)
@@ -66,9 +66,8 @@ def shade(
     *,
     colours: str,
     norm: "Normalize",
-    aspect: Literal["equal", "auto"] = "equal",
 ) -> "AxesImage":
-    """Shade a field (P, Q) under the coastlines; aspect "auto" where the axes have the shape of the map."""
+    """Shade a field (P, Q) under the coastlines."""
     left, right, bottom, top = frame.extent()
     image = axes.imshow(
         resample(grid, values, *frame.pixels(RASTER_WIDTH)),
@@ -76,7 +75,7 @@ def shade(
         norm=norm,
         extent=(left, right, bottom, top),
         interpolation="none",
-        aspect=aspect,
+        aspect=axes.get_aspect(),
         zorder=1,
     )
     image.set_clip_path(rim)
@@ -101,15 +100,30 @@ def dots(
     """Draw values at places (n,) as dots over the coastlines."""
     line = axes.plot(*coastlines(frame), color="#8d98a3", linewidth=0.55, zorder=2)[0]
     line.set_clip_path(rim)
+    return marks(axes, frame, longitude_degrees, latitude_degrees, values, colours=colours, norm=norm)
+
+
+def marks(
+    axes: "Axes",
+    frame: Frame,
+    longitude_degrees: Array,
+    latitude_degrees: Array,
+    values: Array | None = None,
+    *,
+    colours: str | None = None,
+    norm: "Normalize | None" = None,
+) -> "PathCollection":
+    """Draw places (n,) as dots in the colours of their values, or as black points without values."""
     x, y = frame.project(longitude_degrees, latitude_degrees)
+    size = 9000.0 / max(x.size, 1)
     return axes.scatter(
         x,
         y,
-        c=values,
-        s=float(np.clip(9000.0 / max(len(values), 1), 5.0, 28.0)),
+        c="black" if values is None else values,
+        s=float(np.clip(size, 5.0, 28.0) if values is not None else np.clip(size, 0.2, 3.0)),
         cmap=colours,
         norm=norm,
-        linewidths=0.25,
+        linewidths=0.25 if values is not None else 0.0,
         edgecolors="#4a545e",
         zorder=6,
         clip_on=False,  # a point on the rim is a whole dot

@@ -1,7 +1,7 @@
 """Where a map is drawn: projection, extent, graticule and coastlines of a set of points on the globe.
 
-What covers the globe is drawn in the Equal Earth projection, a region in plate carree, shrunk by the cosine
-of its middle latitude; its longitudes are unrolled where the data cross Greenwich or the date line.
+What covers the globe is drawn in the Equal Earth projection, a region in plate carree, whose axes are
+degrees; its longitudes are unrolled where the data cross Greenwich or the date line.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from importlib import resources
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.geometry import widest_gap
 
@@ -59,16 +59,20 @@ class EqualEarth:
 
 @dataclass(frozen=True)
 class PlateCarree:
-    """Degrees as they are, longitude times ``shrink`` (the cosine of the middle latitude)."""
+    """Degrees as they are, of which those of longitude are drawn ``shrink`` times as long.
 
-    shrink: float
+    Longitudes come counted from the centre of the map, and are drawn where they are.
+    """
+
+    shrink: float  # the cosine of the middle latitude
+    centre_degrees: float = 0.0
 
     def forward(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> tuple[Array, Array]:
-        x = self.shrink * np.asarray(longitude_degrees, dtype=np.float64)
+        x = self.centre_degrees + np.asarray(longitude_degrees, dtype=np.float64)
         return x, np.asarray(latitude_degrees, dtype=np.float64)
 
     def inverse(self, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-        return np.asarray(x, dtype=np.float64) / self.shrink, np.asarray(y, dtype=np.float64)
+        return np.asarray(x, dtype=np.float64) - self.centre_degrees, np.asarray(y, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,27 @@ class Frame:
         x, y = self.outline()
         return float(x.min()), float(x.max()), float(y.min()), float(y.max())
 
+    @property
+    def aspect(self) -> float:
+        """How long a unit of y is drawn beside one of x."""
+        return 1.0 / self.projection.shrink if isinstance(self.projection, PlateCarree) else 1.0
+
+    @property
+    def height(self) -> float:
+        """Height of the map, in units of its width."""
+        left, right, bottom, top = self.extent()
+        return self.aspect * (top - bottom) / (right - left)
+
+    def holds(self, longitude_degrees: ArrayLike, latitude_degrees: ArrayLike) -> Mask:
+        """Whether points lie on the map."""
+        longitude, latitude = self.relative(longitude_degrees), np.asarray(latitude_degrees)
+        across = (longitude >= self.west) & (longitude <= self.east)
+        return np.asarray(across & (latitude >= self.south) & (latitude <= self.north))
+
     def pixels(self, width: int) -> tuple[Array, Array]:
         """Degrees at the centres of square pixels, top row first, (height, width), NaN off the map."""
         left, right, bottom, top = self.extent()
-        height = max(1, round(width * (top - bottom) / (right - left)))
+        height = max(1, round(width * self.height))
         x = left + (np.arange(width) + 0.5) * (right - left) / width
         y = top - (np.arange(height) + 0.5) * (top - bottom) / height
         longitude, latitude = self.projection.inverse(*np.meshgrid(x, y))
@@ -146,7 +167,7 @@ def frame_of(
     half = 0.5 * (360.0 - gap)
     centre = (start + half + 180.0) % 360.0 - 180.0
     reach = min(180.0, half + margin_degrees)
-    return Frame(PlateCarree(shrink), centre, -reach, reach, south, north)
+    return Frame(PlateCarree(shrink, centre), centre, -reach, reach, south, north)
 
 
 def frame_of_cells(east: Array, north: Array, longitude: ArrayLike = (), latitude: ArrayLike = ()) -> Frame:

@@ -15,6 +15,7 @@ from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.result_distribution import UNCORRECTED
 from cagp_dist.mapping import FitResult
 from cagp_dist.mapping.cross_validation import LeftOutFolds
 from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
@@ -31,6 +32,11 @@ CONVENTIONS = "CF-1.11"
 LATENT = (
     "Of the field, without noise and as the prior has it: errors at places correct predictive_std and "
     "quantile alone, so that predictive_std can be the smaller one."
+)
+
+LOCAL_SCALE = (
+    "By which sqrt(std**2 + reference_noise_std**2) is multiplied to give the scale of the distribution of "
+    "an observation, a Student t distribution."
 )
 
 SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the observations leave open."
@@ -233,7 +239,10 @@ def with_recalibration(
         predictive_std=(dims, shaped(found.std, observed, targets), about_std | observed.units),
         quantile=((QUANTILE_LEVEL, *dims), np.stack(quantiles), about_quantile | observed.units),
     ).assign_coords({QUANTILE_LEVEL: (QUANTILE_LEVEL, np.array(QUANTILE_LEVELS), {"units": "1"})})
-    corrected["std"].attrs["long_name"] += ", not recalibrated"
+    if found.local_scale is not None:
+        about = {"long_name": "local scale of the errors", "units": "1", "comment": LOCAL_SCALE}
+        corrected["local_scale"] = dims, shaped(found.local_scale, observed, targets), about
+    corrected["std"].attrs["long_name"] += f", {UNCORRECTED}"
     corrected["std"].attrs["comment"] = LATENT
     return corrected.assign_attrs(
         recalibration=method,

@@ -30,6 +30,7 @@ class RecalibratedMap(NamedTuple):
     quantiles: Array  # (T, L, q), at `QUANTILE_LEVELS`
     noise_variance: float  # the median of all places
     places: int  # whose errors correct them
+    local_scale: Array | None = None  # (T, q): of Student t distributions, over the Gaussian std
 
 
 def check_recalibration(method: str) -> None:
@@ -81,7 +82,8 @@ def recalibrate_map(
     noise = usual_noise_variance(learned, places)
     plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
     found = corrected_laws(fitted, plain, targets.X[:, :3], levels=QUANTILE_LEVELS)
-    return RecalibratedMap(found.std, found.quantiles, noise, places.size)
+    scale = found.scale if method == "local-scale" else None
+    return RecalibratedMap(found.std, found.quantiles, noise, places.size, scale)
 
 
 def _folds(observed: Observations) -> int:

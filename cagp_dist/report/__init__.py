@@ -50,8 +50,9 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
     >>> write_report("out/runs/4f1d.zarr")  # doctest: +SKIP
     PosixPath('out/report/4f1d/report.html')
     """
+    from cagp_dist.cartography.chart_style import drawing_style
     from cagp_dist.report.charts import draw_charts
-    from cagp_dist.report.drawing import drawing_style, inline_svg, save_png
+    from cagp_dist.report.drawing import inline_svg, save_png
     from cagp_dist.report.every_time import gallery, survey
     from cagp_dist.report.maps import ERRORS, draw_maps, map_scales
     from cagp_dist.report.page import render

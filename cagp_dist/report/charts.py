@@ -9,20 +9,9 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import Histogram, histogram
 from cagp_dist.calibration.verification.strata import CHANCE
+from cagp_dist.cartography.chart_style import ACCENT, BAND, INK, MUTED, RULE, date_axis, quiet_grid
 from cagp_dist.report.by_stratum import KINDS, ByStratum
-from cagp_dist.report.drawing import (
-    ACCENT,
-    BAND,
-    INK,
-    MUTED,
-    RULE,
-    WIDTH_INCHES,
-    Drawing,
-    chart,
-    date_axis,
-    quiet_grid,
-    title,
-)
+from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, chart, title
 from cagp_dist.report.published import PublishedRun, PublishedTrace
 from cagp_dist.report.report_tables import ByTime, by_time
 from cagp_dist.variables.units import amount, spoken, symbol

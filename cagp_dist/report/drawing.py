@@ -1,4 +1,4 @@
-"""The common look of the figures, and how a Matplotlib figure becomes a PNG file and part of the page.
+"""Figures of reports, and how a Matplotlib figure becomes a PNG file and part of the page.
 
 Figures are drawn once and saved twice: as a PNG on white beside the page, and as SVG inside it, where
 the neutral colours become CSS variables so that text and lines follow the light or dark theme.
@@ -6,22 +6,19 @@ the neutral colours become CSS variables so that text and lines follow the light
 
 import io
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from cagp_dist.cartography.chart_style import BAND, INK, MUTED, RULE
 from cagp_dist.store.atomic_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, MUTED, RULE, PANEL = "#1b2733", "#5d6975", "#c9d0d7", "#e0e5ea"
-ACCENT, BAND = "#3478b5", "#b9d3ea"
 _THEMED = {INK: "--ink", MUTED: "--muted", RULE: "--rule", BAND: "--band"}
 
 PNG_DPI = 200
@@ -35,35 +32,6 @@ class Drawing:
     name: str
     figure: "Figure"
     description: str
-
-
-@contextmanager
-def drawing_style() -> Iterator[None]:
-    """Matplotlib settings of all figures, restored on leaving; figures are saved inside as well."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(
-        {
-            "font.family": "sans-serif",
-            "font.sans-serif": ["DejaVu Sans"],
-            "font.size": 8.5,
-            "text.color": INK,
-            "axes.edgecolor": MUTED,
-            "axes.labelcolor": INK,
-            "axes.linewidth": 0.7,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "xtick.color": MUTED,
-            "ytick.color": MUTED,
-            "xtick.labelcolor": INK,
-            "ytick.labelcolor": INK,
-            "xtick.labelsize": 8,
-            "ytick.labelsize": 8,
-            "svg.fonttype": "none",
-            "text.parse_math": False,  # units and names may hold dollar signs
-        }
-    ):
-        yield
 
 
 def title(figure: "Figure", text: str, subtitle: str = "") -> None:
@@ -84,23 +52,6 @@ def chart(
     figure = Figure(figsize=(WIDTH_INCHES, height))
     title(figure, heading, subtitle)
     return figure, figure.add_axes((left, 0.52 / height, right - left, 1.0 - 1.1 / height))
-
-
-def quiet_grid(axes: "Axes", heading: str = "") -> None:
-    """Faint horizontal rules behind the data, and a heading at the left."""
-    axes.grid(axis="y", color=RULE, linewidth=0.6)
-    axes.set_axisbelow(True)
-    if heading:
-        axes.set_title(heading, fontsize=8, loc="left", color=INK)
-
-
-def date_axis(axes: "Axes", *, fewest: int | None = None, most: int, show_offset: bool = True) -> None:
-    """Write dates below an axis, as short as they can be."""
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-
-    locator = AutoDateLocator(minticks=fewest or 5, maxticks=most)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=show_offset))
 
 
 def save_png(drawing: Drawing, directory: Path) -> Path:

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
+from cagp_dist.cartography.colour_scale import ColourScale
 from cagp_dist.cartography.raster import resample
 from cagp_dist.pages.templates import picture_address
-from cagp_dist.report.maps import ColourScale, drawing_order, map_frame, shown_mean
+from cagp_dist.report.maps import drawing_order, map_frame, shown_mean
 from cagp_dist.report.published import Grid, PublishedRun, TestPoints, each_map
 from cagp_dist.report.report_tables import UNSCORED, by_time
 from cagp_dist.report.wording import percent, when
@@ -105,8 +106,7 @@ def _errors(given: TestPoints | Grid) -> dict[str, Array]:
 
 def _width(run: PublishedRun) -> int:
     """Pixels across a picture: as many as fit into the page with those of all other times."""
-    left, right, bottom, top = map_frame(run).extent()
-    height = (top - bottom) / (right - left)
+    height = map_frame(run).height
     return int(np.clip(np.sqrt(PIXELS / (len(run.times) * height)), NARROWEST, WIDEST))
 
 

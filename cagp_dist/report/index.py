@@ -8,19 +8,10 @@ from pathlib import Path
 import numpy as np
 from markupsafe import Markup
 
+from cagp_dist.cartography.chart_style import ACCENT, INK, MUTED, date_axis, drawing_style, quiet_grid
 from cagp_dist.pages.templates import fill
 from cagp_dist.report import report_page
-from cagp_dist.report.drawing import (
-    ACCENT,
-    INK,
-    MUTED,
-    Drawing,
-    date_axis,
-    drawing_style,
-    inline_svg,
-    quiet_grid,
-    title,
-)
+from cagp_dist.report.drawing import Drawing, inline_svg, title
 from cagp_dist.report.page import BROKEN_DOWN
 from cagp_dist.report.thumbnails import Picture, ThumbnailScale, picture_of, thumbnail, thumbnail_scales
 from cagp_dist.report.wording import COVERAGE_WORDS, percent, when, when_all

@@ -1,15 +1,16 @@
 """Maps of the posterior mean, its standard deviation, and observed minus predicted."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.cartography.basemap import clipping_rim, dots, graticule, shade
+from cagp_dist.cartography.basemap import dots, empty_map, shade
+from cagp_dist.cartography.chart_style import MUTED, PANEL
+from cagp_dist.cartography.colour_scale import ColourScale, spanning, symmetric
 from cagp_dist.cartography.frame import Frame, frame_of, frame_of_cells
-from cagp_dist.report.drawing import MUTED, PANEL, WIDTH_INCHES, Drawing, title
+from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
 from cagp_dist.report.wording import when
 from cagp_dist.variables.units import spoken
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure
+    from matplotlib.patches import Polygon
 
 
 ERRORS = ("std", "computational")  # Maps of error bars, which may be the same at all times
@@ -27,17 +29,6 @@ ZERO_CELSIUS_KELVIN = 273.15
 TALLEST_MAP_INCHES = 4.3
 # Room around the map, inches: labels of the parallels, edge, headline, colour bar
 _LEFT, _RIGHT, _TOP, _BOTTOM = 0.42, 0.16, 0.56, 0.98
-
-
-@dataclass(frozen=True)
-class ColourScale:
-    """Colours of one quantity between two limits; ``extend`` tells which values lie beyond them."""
-
-    colours: str
-    low: float
-    high: float
-    extend: str
-    label: str
 
 
 def map_scales(run: PublishedRun, values: Mapping[str, Array]) -> dict[str, ColourScale]:
@@ -85,8 +76,8 @@ def draw_maps(
     def drawn(
         name: str, values: Array, heading: str, subtitle: str, said: str, on: MeanMap | None, at: TestPoints
     ) -> Drawing:
-        figure, axes = _blank(frame, heading, subtitle)
-        shown = _field(axes, frame, at, on, values, chosen[name])
+        figure, axes, rim = _blank(frame, heading, subtitle)
+        shown = _field(axes, frame, rim, at, on, values, chosen[name])
         celsius = name == "mean" and variable.is_temperature
         _colour_bar(figure, shown, chosen[name], kelvin_above=celsius)
         return Drawing(name, figure, said)
@@ -150,8 +141,10 @@ def _scale_map(run: PublishedRun, frame: Frame, stamp: str) -> list[Drawing]:
     scale = ColourScale(
         "RdBu_r", -inner, inner, "both" if beyond else "neither", "times the error bar before (red: wider)"
     )
-    figure, axes = _blank(frame, "Local scale: how recalibration changed the error bars", f"{stamp}, {where}")
-    bar = _colour_bar(figure, _field(axes, frame, run.points, grid, doublings, scale), scale)
+    figure, axes, rim = _blank(
+        frame, "Local scale: how recalibration changed the error bars", f"{stamp}, {where}"
+    )
+    bar = _colour_bar(figure, _field(axes, frame, rim, run.points, grid, doublings, scale), scale)
     ticks = np.arange(-inner, inner + 1.0)
     bar.set_ticks(
         ticks.tolist(), labels=[f"1/{2.0**-tick:g}" if tick < 0 else f"{2.0**tick:g}" for tick in ticks]
@@ -177,61 +170,42 @@ def map_frame(run: PublishedRun) -> Frame:
     return frame_of_cells(grid.longitude_degrees, grid.latitude_degrees, longitude, latitude)
 
 
-def spanning(values: Array, *, colours: str, label: str, percentile: float = 0.0) -> ColourScale:
-    """Scale between two outer percentiles of the values; a constant field gets half a unit each way."""
-    values = values[np.isfinite(values)]  # cells may be blank
-    low, high = (float(edge) for edge in np.percentile(values, [percentile, 100.0 - percentile]))
-    if high - low < 1e-6:
-        low, high = low - 0.5, high + 0.5
-    below, above = float(values.min()) < low, float(values.max()) > high
-    extend = "both" if below and above else "min" if below else "max" if above else "neither"
-    return ColourScale(colours, low, high, extend, label)
-
-
-def symmetric(values: Array, *, colours: str, label: str) -> ColourScale:
-    """Scale about zero that holds 98 % of the values, so that one outlier does not bleach the rest."""
-    reach = float(np.percentile(np.abs(values), 98.0)) or 1.0
-    extend = "both" if float(np.abs(values).max()) > reach else "neither"
-    return ColourScale(colours, -reach, reach, extend, label)
-
-
 def drawing_order(values: Array, scale: ColourScale) -> Indices:
     """Order in which dots are drawn: those in the middle of the scale first, the others on top of them."""
     return np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
 
 
-def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes]":
-    """Figure with an empty map of the right shape: rim, headline and graticule."""
+def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes, Polygon]":
+    """Figure with a headline and an empty map of the right shape, and the rim of the map."""
     from matplotlib.figure import Figure
 
-    left, right, bottom, top = frame.extent()
     width = WIDTH_INCHES - _LEFT - _RIGHT
-    height = width * (top - bottom) / (right - left)
+    height = width * frame.height
     if height > TALLEST_MAP_INCHES:
         width, height = width * TALLEST_MAP_INCHES / height, TALLEST_MAP_INCHES
     tall = height + _TOP + _BOTTOM
     figure = Figure(figsize=(WIDTH_INCHES, tall))
     title(figure, heading, subtitle)
     start = _LEFT + 0.5 * (WIDTH_INCHES - _LEFT - _RIGHT - width)
-    axes = figure.add_axes(
-        (start / WIDTH_INCHES, _BOTTOM / tall, width / WIDTH_INCHES, height / tall), frame_on=False
-    )
-    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
-    axes.fill(*frame.outline(), facecolor="none", edgecolor=MUTED, linewidth=0.8, zorder=5, clip_on=False)
-    graticule(axes, frame, color=MUTED)
-    return figure, axes
+    axes = figure.add_axes((start / WIDTH_INCHES, _BOTTOM / tall, width / WIDTH_INCHES, height / tall))
+    return figure, axes, empty_map(axes, frame, color=MUTED, aspect="auto")
 
 
 def _field(
-    axes: "Axes", frame: Frame, points: TestPoints, grid: MeanMap | None, values: Array, scale: ColourScale
+    axes: "Axes",
+    frame: Frame,
+    rim: "Polygon",
+    points: TestPoints,
+    grid: MeanMap | None,
+    values: Array,
+    scale: ColourScale,
 ) -> "ScalarMappable":
     """Shade a gridded field, or dot the test points if there is no grid, and lay the coastlines on it."""
     from matplotlib.colors import Normalize
 
-    rim = clipping_rim(axes, frame)
     limits = Normalize(scale.low, scale.high)
     if grid is not None:
-        return shade(axes, frame, rim, grid, values, colours=scale.colours, norm=limits, aspect="auto")
+        return shade(axes, frame, rim, grid, values, colours=scale.colours, norm=limits)
     # A fixed pale ground under diverging dots: on a dark page, too, small residuals are the quiet ones.
     axes.fill(*frame.outline(), facecolor=PANEL, edgecolor="none", zorder=0)
     furthest_last = drawing_order(values, scale)

@@ -11,9 +11,9 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import clipping_rim
+from cagp_dist.cartography.chart_style import MUTED, PANEL, drawing_style
 from cagp_dist.cartography.frame import Frame, coastlines, frame_of
 from cagp_dist.errors import StoreError
-from cagp_dist.report.drawing import MUTED, PANEL, drawing_style
 from cagp_dist.store.zarr_arrays import open_group
 
 PIXELS_WIDE = 360  # Of a thumbnail: enough for screens with two pixels to a point
@@ -78,10 +78,9 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
 
     frame = picture.frame
     left, right, bottom, top = frame.extent()
-    shape = (top - bottom) / (right - left)
-    tall = float(np.clip(shape, *SHAPE))
-    width = min(1.0, tall / shape)
-    height = width * shape / tall
+    tall = float(np.clip(frame.height, *SHAPE))
+    width = min(1.0, tall / frame.height)
+    height = width * frame.height / tall
     with drawing_style():
         figure = Figure(figsize=(3.6, 3.6 * tall))
         axes = figure.add_axes((0.5 - 0.5 * width, 0.5 - 0.5 * height, width, height), frame_on=False)

@@ -30,10 +30,10 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.simulation.field_draws import Drawn, draw
+from cagp_dist.cartography.chart_style import MUTED
 from cagp_dist.gram import DenseGram
 from cagp_dist.kernels import Kernel
 from cagp_dist.posterior.problem import demand_of
-from cagp_dist.report.drawing import MUTED
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Problem, Solver
 from cagp_dist.solvers.actions.policies import Block, Residual

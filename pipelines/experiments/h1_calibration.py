@@ -18,7 +18,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import histogram, normal_tests
-from cagp_dist.report.drawing import INK, MUTED
+from cagp_dist.cartography.chart_style import INK, MUTED
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers import Solver
 from cagp_dist.solvers.registry import SOLVERS

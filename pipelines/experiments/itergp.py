@@ -31,7 +31,7 @@ import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.simulation.beliefs import conjugate_gradient_beliefs
 from cagp_dist.calibration.verification.scores import scores
-from cagp_dist.report.drawing import MUTED
+from cagp_dist.cartography.chart_style import MUTED
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers.actions.action_solvers import ConjugateGradient
 from cagp_dist.solvers.actions.known_actions import KnownActions

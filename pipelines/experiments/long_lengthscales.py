@@ -19,7 +19,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.report.drawing import ACCENT, MUTED
+from cagp_dist.cartography.chart_style import ACCENT, MUTED
 from cagp_dist.runtime import SerialExecutor, single_threaded_blas
 from cagp_dist.solvers import Solver
 from pipelines.experiments.limits import Points

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cagp_dist.report.drawing import ACCENT, INK, MUTED, drawing_style
+from cagp_dist.cartography.chart_style import ACCENT, INK, MUTED, drawing_style
 
 if TYPE_CHECKING:
     import xarray as xr

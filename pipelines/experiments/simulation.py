@@ -28,7 +28,7 @@ from scipy.special import ndtr
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.verification.pit import histogram, normal_tests
-from cagp_dist.report.drawing import INK
+from cagp_dist.cartography.chart_style import INK
 from pipelines.experiments.output import COLOURS, drawn, parser, print_table
 from pipelines.experiments.split import LATITUDES, QUICK_LATITUDES, Split
 

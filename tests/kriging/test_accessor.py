@@ -14,8 +14,8 @@ from PIL import Image
 import cagp_dist.kriging  # noqa: F401 (registers the accessor)
 from cagp_dist.cartography.frame import EqualEarth, PlateCarree, frame_of
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.accessor import _frame
 from cagp_dist.kriging.axes import horizontal
+from cagp_dist.kriging.drawn_maps import frame_around
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def test_a_global_grid_is_shaded_where_it_is(flipped, transposed):
     field = plane(np.arange(-88.0, 90.0, 4.0), np.arange(0.0, 360.0, 4.0))
     field = field.isel(lat=slice(None, None, -1)) if flipped else field
     figure = (field.transpose() if transposed else field).cagp.plot("mean")
-    frame = _frame(horizontal(field))
+    frame = frame_around(horizontal(field))
     assert isinstance(frame.projection, EqualEarth)
     longitude, latitude = frame.pixels(image_of(figure).get_array().shape[1])
     drawn = np.ma.filled(image_of(figure).get_array(), np.nan)
@@ -61,7 +61,7 @@ def test_a_global_grid_is_shaded_where_it_is(flipped, transposed):
 )
 def test_a_region_across_the_date_line_is_one_piece(longitude):
     field = plane(np.arange(-10.0, 11.0), longitude)
-    frame = _frame(horizontal(field))
+    frame = frame_around(horizontal(field))
     assert isinstance(frame.projection, PlateCarree)
     assert (frame.centre_degrees % 360.0, frame.east - frame.west) == (180.0, 21.0)
     assert np.isfinite(np.ma.filled(image_of(field.cagp.plot("mean")).get_array(), np.nan)).all()

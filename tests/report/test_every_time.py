@@ -16,12 +16,13 @@ import xarray as xr
 from PIL import Image, features
 
 from cagp_dist.cartography import basemap
+from cagp_dist.cartography.colour_scale import ColourScale
 from cagp_dist.cartography.frame import PlateCarree
 from cagp_dist.cartography.raster import resample
 from cagp_dist.pages.templates import _digest
 from cagp_dist.report import every_time, write_report
 from cagp_dist.report.every_time import PIXELS, survey
-from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, ColourScale, drawing_order, map_frame, map_scales
+from cagp_dist.report.maps import ZERO_CELSIUS_KELVIN, drawing_order, map_frame, map_scales
 from cagp_dist.report.published import each_map, read_run
 from cagp_dist.variables import T2M
 

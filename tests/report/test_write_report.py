@@ -14,10 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.image import imread
 
 import cagp_dist as cagp
+from cagp_dist.cartography.colour_scale import spanning, symmetric
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.report import write_report
 from cagp_dist.report.charts import draw_charts
-from cagp_dist.report.maps import map_frame, spanning, symmetric
+from cagp_dist.report.maps import map_frame
 from cagp_dist.report.page import render
 from cagp_dist.report.published import read_run
 from cagp_dist.report.report_tables import seconds_by_stage

@@ -1,0 +1,241 @@
+"""Maps of variables of a result: grids shaded and places as dots, with coastlines and observations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.cartography.basemap import dots, empty_map, marks, shade
+from cagp_dist.cartography.chart_style import MUTED, drawing_style
+from cagp_dist.cartography.colour_scale import ColourScale, spanning
+from cagp_dist.cartography.frame import Frame, frame_of, frame_of_cells
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.axes import Horizontal
+from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.shown_observations import seen_in
+from cagp_dist.variables.units import symbol
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
+
+WIDTH_INCHES = 6.4
+LETTERS_PER_INCH = 13
+BESIDE_ASPECT = 1.6  # Maps that are less wide, in units of their height, stand side by side
+BESIDE_INCHES = 0.6  # for the latitudes, left of a panel
+PANELS_ACROSS = 3  # of small multiples
+MOST_COLOURED = 2000  # observations that are drawn in the colours of the map; more hide it
+COLOURS = {"mean": "RdYlBu_r", "std": "viridis", "std_computational": "viridis"}
+PARTS = ("exceedance", "computational_share")  # variables in per cent
+
+
+@dataclass(frozen=True, eq=False)
+class Axes2D:
+    """The axes of a grid, as a map is shaded from them."""
+
+    latitude_degrees: Array
+    longitude_degrees: Array
+
+
+def maps_of(
+    dataset: xr.Dataset,
+    where: Horizontal,
+    names: Sequence[str],
+    fields: Sequence[int],
+    *,
+    observed: ObservedObject | None = None,
+    ax: "Axes | None" = None,
+    scales: Mapping[str, ColourScale] | None = None,
+) -> "Figure":
+    """Draw a map of each variable and field; those of a variable have one scale of colours."""
+    frame = frame_around(where)
+    with drawing_style():
+        figure, panels, width = _panels(frame, len(names), len(fields), ax)
+        for number, name in enumerate(names):
+            own = panels[number * len(fields) : (number + 1) * len(fields)]
+            drawn = [one_field(dataset[name], where, field) for field in fields]
+            every = np.concatenate([np.ravel(values.values) for values, _ in drawn]).astype(np.float64)
+            scale = (scales or {}).get(name) or spanning(every, colours=_colours(name), label="")
+            label = str(dataset[name].attrs.get("long_name", name))
+            for panel, field, (values, stamp) in zip(own, fields, drawn, strict=True):
+                shown = _draw_map(panel, frame, where, values, scale)
+                heading = stamp if len(fields) > 1 else ", ".join(filter(None, [label, stamp]))
+                if observed is not None:
+                    heading += _draw_observed(panel, frame, observed, dataset[name], where, field, scale)
+                panel.set_title(fill(heading, round(LETTERS_PER_INCH * width)), fontsize=9, loc="left")
+            _colour_bar(figure, own, shown, scale, dataset[name], label if len(fields) > 1 else "")
+    return figure
+
+
+def _panels(
+    frame: Frame, variables: int, fields: int, ax: "Axes | None"
+) -> "tuple[Figure, list[Axes], float]":
+    """Make axes for maps of each variable, those of its fields after each other; and inches of a map."""
+    import matplotlib.pyplot as plt
+
+    if ax is not None:
+        if variables * fields != 1:
+            raise ArgumentError(
+                f"ax is one pair of axes for {variables * fields} maps; expected it for one: name the "
+                'variable, plot("mean", ax=ax), and the time of several.'
+            )
+        figure = own_figure(ax)
+        return figure, [ax], ax.get_window_extent().width / figure.dpi
+    aspect = 1.0 / frame.height
+    if fields > 1:
+        across, whole = min(fields, PANELS_ACROSS), 1.25 * WIDTH_INCHES
+        rows = variables * -(-fields // across)
+    else:
+        across = 2 if aspect < BESIDE_ASPECT and variables > 1 else 1
+        rows = -(-variables // across)
+        whole = WIDTH_INCHES if across == 2 or aspect > BESIDE_ASPECT else 0.65 * WIDTH_INCHES
+    width, rows_of_each = whole / across, -(-fields // across)
+    tall = (width - BESIDE_INCHES) / aspect + (0.5 + 0.75 / rows_of_each if fields > 1 else 1.25)
+    figure, grid = plt.subplots(
+        rows, across, figsize=(whole, rows * tall), squeeze=False, layout="compressed"
+    )
+    room = across * rows_of_each if fields > 1 else 1  # panels that a variable could have
+    panels = []
+    for number, panel in enumerate(grid.flat):
+        if number % room < fields and number // room < variables:
+            panels.append(panel)
+        else:
+            panel.remove()
+    return figure, panels, width - BESIDE_INCHES
+
+
+def own_figure(ax: "Axes") -> "Figure":
+    """Give the figure of axes."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def _draw_map(
+    panel: "Axes", frame: Frame, where: Horizontal, values: xr.DataArray, scale: ColourScale
+) -> "ScalarMappable":
+    """Draw one map: grids are shaded, places are dots."""
+    from matplotlib.colors import Normalize
+
+    norm, rim = Normalize(scale.low, scale.high), empty_map(panel, frame, color=MUTED)
+    if where.axes is not None:
+        grid = Axes2D(*where.axes)
+        return shade(panel, frame, rim, grid, grid_values(values, where), colours=scale.colours, norm=norm)
+    latitude, longitude = where.points
+    numbers = np.asarray(values.values, dtype=np.float64).ravel()
+    there = np.isfinite(numbers)
+    return dots(
+        panel,
+        frame,
+        rim,
+        longitude[there],
+        latitude[there],
+        numbers[there],
+        colours=scale.colours,
+        norm=norm,
+    )
+
+
+def _draw_observed(
+    panel: "Axes",
+    frame: Frame,
+    observed: ObservedObject,
+    values: xr.DataArray,
+    where: Horizontal,
+    field: int,
+    scale: ColourScale,
+) -> str:
+    """Draw observations over a map, and say where there are none."""
+    from matplotlib.colors import Normalize
+
+    seen = seen_in(observed, values, where.dims, field)
+    seen = seen.only(frame.holds(seen.longitude_degrees, seen.latitude_degrees))
+    if not seen.values.size:
+        return "; no observation"
+    is_mean = str(values.name).endswith("mean")
+    if is_mean and seen.values.size <= MOST_COLOURED:
+        norm = Normalize(scale.low, scale.high)
+        marks(
+            panel,
+            frame,
+            seen.longitude_degrees,
+            seen.latitude_degrees,
+            seen.values,
+            colours=scale.colours,
+            norm=norm,
+        )
+    else:
+        marks(panel, frame, seen.longitude_degrees, seen.latitude_degrees)
+    return ""
+
+
+def _colour_bar(
+    figure: "Figure",
+    panels: "list[Axes]",
+    shown: "ScalarMappable",
+    scale: ColourScale,
+    values: xr.DataArray,
+    label: str,
+) -> None:
+    """Draw the colour bar of the maps of one variable; probabilities and shares in per cent."""
+    from matplotlib.ticker import PercentFormatter
+
+    several = len(panels) > 1
+    bar = figure.colorbar(
+        shown,
+        ax=panels if several else panels[0],
+        orientation="horizontal",
+        shrink=0.5 if several else 0.8,
+        aspect=50 if several else 35,
+        pad=0.04 if several else 0.06,
+        extend=scale.extend,
+        format=PercentFormatter(1.0, decimals=0) if values.name in PARTS else None,
+    )
+    bar.outline.set_linewidth(0.5)
+    bar.ax.tick_params(labelsize=8, length=2.5)
+    unit = symbol(str(values.attrs.get("units", "")))
+    bar.set_label(f"{label} [{unit}]" if label and unit else label or unit, fontsize=8)
+
+
+def _colours(name: str) -> str:
+    """Colours of a variable of a result, whatever stands before its name in runs."""
+    return next((colours for end, colours in COLOURS.items() if name.endswith(end)), "viridis")
+
+
+def grid_values(values: xr.DataArray, where: Horizontal) -> Array:
+    """Values of a grid, latitude by latitude."""
+    numbers = np.asarray(values.values, dtype=np.float64)
+    return numbers if where.dims[0] in where.latitude.dims else numbers.T
+
+
+def frame_around(where: Horizontal) -> Frame:
+    """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
+    if where.axes is None:
+        return frame_of(*where.points[::-1])
+    north, east = where.axes
+    return frame_of_cells(east, north)
+
+
+def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.DataArray, str]:
+    """Give the values of one field, in the order of the places, and which it is."""
+    stamps = []
+    for dim in [dim for dim in values.dims if str(dim) not in where.dims]:
+        if not -values.sizes[dim] <= field < values.sizes[dim]:
+            raise ArgumentError(f"field is {field}; {str(dim)!r} has {values.sizes[dim]} entries.")
+        if dim in values.coords:
+            stamps.append(stamp_of(values[dim], field))
+        values = values.isel({dim: field})
+    return values.transpose(*where.dims), ", ".join(stamps)
+
+
+def stamp_of(axis: xr.DataArray, at: int) -> str:
+    """Write an entry of a coordinate."""
+    moment = axis.values[at]
+    if axis.dtype.kind != "M":
+        return f"{axis.name} {moment}"
+    return str(np.datetime_as_string(moment, unit="m")).replace("T", " ")

@@ -1,0 +1,206 @@
+"""``dataset.cagp.plot``: pictures of a result, as Matplotlib figures that one can go on with."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.cartography.colour_scale import ColourScale
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.kriging.drawn_maps import maps_of, stamp_of
+from cagp_dist.kriging.drawn_series import draw_series, time_axis_of
+from cagp_dist.kriging.observed_objects import Source
+from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
+from cagp_dist.kriging.shown_observations import observed_beside
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from cagp_dist.kriging.kriging_model import Kriging
+
+MOST_PANELS = 6  # fields of small multiples
+
+
+class Plots:
+    """Pictures of a result of `krige`, or of a group of a run: ``dataset.cagp.plot()``, and its methods.
+
+    Each returns a figure. ``ax`` are axes of your own, where there is one map. A map of a region has degrees
+    on its axes, so that ``figure.axes[0].plot(longitude, latitude)`` draws on it; one of the globe is in the
+    Equal Earth projection.
+
+    Of several fields the first six, evenly spread, are drawn; ``time`` chooses moments, ``field`` a number.
+
+    Examples
+    --------
+    >>> import cagp_dist as cagp
+    >>> places = {"lat": [48.1, 52.5], "lon": [11.6, 13.4], "value": [21.0, 18.5]}
+    >>> result = cagp.krige(places, to=1.0, lengthscale_km=400.0, variance=9.0, noise_std=0.3)
+    >>> figure = result.cagp.plot(observations=places)          # figure.savefig("map.png")
+    >>> figure = result.cagp.plot.error()
+    >>> figure = result.cagp.plot.probability(20.0)
+    """
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    def __call__(
+        self,
+        variables: str | Sequence[str] | None = None,
+        *,
+        field: int | None = None,
+        time: object = None,
+        observations: "Source | Kriging | None" = None,
+        ax: "Axes | None" = None,
+    ) -> "Figure":
+        """Draw maps of mean and standard deviation with coastlines; of places over time, series.
+
+        Parameters
+        ----------
+        variables : str or sequence of str, optional
+            Variables to draw maps of.
+        field : int, optional
+            Number of the one field that is drawn, of several.
+        time : moment or sequence of moments, optional
+            Those that are drawn, of several.
+        observations : optional
+            What `krige` was given, or the fitted `Kriging`. On the mean they have its colours; elsewhere,
+            and where there are more than 2,000, black points show where they are. Of several times, those of
+            the map's are shown.
+        ax : matplotlib.axes.Axes, optional
+            For one map, or the series of one place.
+        """
+        names = [variables] if isinstance(variables, str) else list(variables or _mean_and_std(self._dataset))
+        check_there(self._dataset, names, "draw")
+        where = horizontal(self._dataset)
+        observed = None if observations is None else observed_beside(observations, self._dataset[names[0]])
+        axis = time_axis_of(self._dataset[names[0]], where)
+        if variables is None and field is None and time is None and axis is not None:
+            return draw_series(self._dataset, where, axis, observed, ax)
+        fields = fields_of(self._dataset[names[0]], where, field=field, time=time)
+        return maps_of(self._dataset, where, names, fields, observed=observed, ax=ax)
+
+    def error(
+        self,
+        *,
+        field: int | None = None,
+        time: object = None,
+        observations: "Source | Kriging | None" = None,
+        ax: "Axes | None" = None,
+    ) -> "Figure":
+        """Draw the standard deviation, and the share of the variance that is unfinished computation.
+
+        The share is drawn where it is above zero somewhere, and no ``ax`` is given.
+        """
+        stem = stem_of(self._dataset)
+        dataset, std = self._dataset, self._dataset[f"{stem}std"]
+        names, scales = [f"{stem}std"], {}
+        unfinished = dataset.get(f"{stem}std_computational")
+        if ax is None and unfinished is not None and bool((unfinished > 0.0).any()):
+            bound = "at most" in str(unfinished.attrs).lower()
+            about = "part of the variance that more computation would take away" + ", at most" * bound
+            share = ((unfinished / std) ** 2).assign_attrs(units="1", long_name=about)
+            dataset = dataset.assign(computational_share=share.transpose(*std.dims))
+            names.append("computational_share")
+            scales["computational_share"] = ColourScale("magma_r", 0.0, 1.0, "neither", "")
+        where = horizontal(dataset)
+        observed = None if observations is None else observed_beside(observations, std)
+        fields = fields_of(std, where, field=field, time=time)
+        return maps_of(dataset, where, names, fields, observed=observed, ax=ax, scales=scales)
+
+    def probability(
+        self,
+        threshold: float | xr.DataArray,
+        *,
+        of: Of = None,
+        noise_std: float | None = None,
+        field: int | None = None,
+        time: object = None,
+        observations: "Source | Kriging | None" = None,
+        ax: "Axes | None" = None,
+    ) -> "Figure":
+        """Draw the probability of a value above a threshold, in the unit of the field: `Maps.exceedance`."""
+        found = distribution_of(self._dataset, of=of, noise_std=noise_std)
+        dataset = self._dataset.assign(exceedance=found.exceedance(threshold))
+        where = horizontal(dataset)
+        observed = None if observations is None else observed_beside(observations, found.like)
+        fields = fields_of(found.like, where, field=field, time=time)
+        scale = ColourScale("YlOrRd", 0.0, 1.0, "neither", "")
+        return maps_of(
+            dataset, where, ["exceedance"], fields, observed=observed, ax=ax, scales={"exceedance": scale}
+        )
+
+
+def check_there(dataset: xr.Dataset, names: Sequence[str], what: str) -> None:
+    """Raise `ArgumentError` where a variable is not there, or none is asked for."""
+    absent = next((name for name in names or [""] if name not in dataset.data_vars), None)
+    if absent is not None:
+        there = ", ".join(map(repr, dataset.data_vars))
+        raise ArgumentError(f"there is no variable {absent!r} to {what}; the dataset has {there}.")
+
+
+def fields_of(
+    values: xr.DataArray, where: Horizontal, *, field: int | None = None, time: object = None
+) -> list[int]:
+    """Choose the fields that are drawn: one by its number, those of some times, or up to six of them."""
+    others = [dim for dim in values.dims if str(dim) not in where.dims]
+    if field is not None and time is not None:
+        raise ArgumentError("field and time were both given; expected one of them.")
+    if not others and time is None:
+        return [0]
+    if field is not None:
+        return [field]
+    if len(others) != 1:
+        raise ArgumentError(
+            f"{values.name!r} has the dimensions {', '.join(map(str, values.dims))}; expected one beside "
+            "those of the places, such as time. Choose of the others first, for example "
+            "dataset.isel(sample=0)."
+            if others
+            else f"time is {time!r}, and the result has no times."
+        )
+    if time is None:
+        count = values.sizes[others[0]]
+        return [int(each) for each in np.unique(np.linspace(0, count - 1, MOST_PANELS).round())]
+    return _fields_at(values[others[0]], time)
+
+
+def _fields_at(axis: xr.DataArray, time: object) -> list[int]:
+    """Find moments on an axis of times."""
+    import pandas as pd
+
+    found = []
+    for moment in np.atleast_1d(np.asarray(time)):
+        if axis.dtype.kind == "M":
+            try:
+                wanted = pd.to_datetime(moment, utc=True).tz_localize(None)
+            except (ValueError, TypeError) as error:
+                raise ArgumentError(
+                    f"time is {time!r}; expected moments, such as 2024-07-01T12:00."
+                ) from error
+            same = axis.values == wanted.to_datetime64()
+        else:
+            same = np.array([_written(each) == _written(moment) for each in axis.values])
+        if not same.any():
+            first, last = (stamp_of(axis, at) for at in (0, -1))
+            raise ArgumentError(
+                f"time is {moment}, which is none of the {axis.size} times of the result, "
+                f"from {first} to {last}."
+            )
+        found.append(int(same.argmax()))
+    return found
+
+
+def _written(moment: object) -> str:
+    """Write a date of any calendar."""
+    return str(moment).replace(" ", "T")
+
+
+def _mean_and_std(dataset: xr.Dataset) -> list[str]:
+    """Name mean and standard deviation of a result."""
+    try:
+        stem = stem_of(dataset)
+    except ArgumentError:
+        stem = ""
+    return [f"{stem}mean", f"{stem}std"]

@@ -1,0 +1,186 @@
+"""The predictive distribution that a result states at each place, and what follows from it in numbers.
+
+That of the field is normal, or known by quantiles where lengthscale, variance and noise were integrated over.
+That of an observation has the noise on top, or is what the recalibration made of it: a Student t distribution
+with a local scale, else again known by quantiles.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import xarray as xr
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri, stdtrit
+
+from cagp_dist.arrays import Array, Mask
+from cagp_dist.checks import check_positive, check_word
+from cagp_dist.errors import ArgumentError
+from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, StudentT
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
+from cagp_dist.variables.units import symbol
+
+Of: TypeAlias = Literal["field", "observation"] | None
+
+UNCORRECTED = "not recalibrated"  # how the name of a std ends whose observations were recalibrated
+MOST_DEGREES = 1e6  # of a Student t distribution that is not normal
+
+
+@dataclass(frozen=True, eq=False)
+class ResultDistribution:
+    """The distribution of the field, or of an observation, at all places of a result that have one."""
+
+    like: xr.DataArray  # the mean, whose dimensions and coordinates numbers of the distribution have
+    known: Mask  # where there is a distribution, of the shape of the mean
+    law: Predictive  # there, (k,)
+    of: str  # "field" or "observation"
+    levels: tuple[float, float] | None = None  # between which it is known, if not everywhere
+
+    def exceedance(self, threshold: float | xr.DataArray) -> xr.DataArray:
+        """Probability of a value above a threshold; a bound where the distribution is not known there."""
+        limit = _as_like(threshold, self.like)
+        there = self.known & np.isfinite(limit)
+        of_there = self.law[there[self.known]]
+        above = ndtr(-of_there.normal_score(limit[there]))
+        units = symbol(str(self.like.attrs.get("units", "")))
+        shown = "a threshold" if np.ndim(threshold) else f"{float(limit.flat[0]):g} {units}".strip()
+        whose = "an observation" if self.of == "observation" else "the field"
+        about = {"units": "1", "long_name": f"probability that {whose} is above {shown}"}
+        if self.levels is not None:
+            least, most = 1.0 - self.levels[1], 1.0 - self.levels[0]
+            above = np.clip(above, least, most)
+            about["comment"] = (
+                f"Interpolated between quantiles; {least:.3g} means that or less, {most:.3g} that or more, "
+                "because the result has no quantiles beyond."
+            )
+        return self._filled(there, above).assign_attrs(about).rename("exceedance")
+
+    def interval(self, level: float) -> tuple[xr.DataArray, xr.DataArray]:
+        """Lower and upper end of the central interval of a level."""
+        low, high = self.law.interval(level)
+        return self._filled(self.known, low), self._filled(self.known, high)
+
+    def _filled(self, there: Mask, numbers: Array) -> xr.DataArray:
+        """Put numbers at some places, NaN elsewhere."""
+        values = np.full(self.like.shape, np.nan)
+        values[there] = numbers
+        return self.like.copy(data=values).drop_attrs(deep=False)
+
+
+def stem_of(dataset: xr.Dataset) -> str:
+    """Find what precedes ``mean`` and ``std`` in the names of a result: nothing, or ``t2m_`` in runs."""
+    if {"mean", "std"} <= set(dataset.data_vars):
+        return ""
+    stems = [str(name).removesuffix("mean") for name in dataset.data_vars if str(name).endswith("_mean")]
+    found = [stem for stem in stems if f"{stem}std" in dataset.data_vars]
+    if len(found) != 1:
+        there = ", ".join(map(repr, dataset.data_vars)) or "no variables"
+        raise ArgumentError(
+            f"the dataset has {there}; expected the mean and the standard deviation of a result, 'mean' and "
+            "'std'. Of samples, the part of them that lies above: (draws > threshold).mean('sample')."
+        )
+    return found[0]
+
+
+def distribution_of(
+    dataset: xr.Dataset, *, of: Of = None, noise_std: float | None = None
+) -> ResultDistribution:
+    """Take the distribution that a result states, by default the recalibrated one if it has one."""
+    stem = stem_of(dataset)
+    mean, std = dataset[f"{stem}mean"], dataset[f"{stem}std"]
+    table = dataset.get(f"{stem}quantile")
+    chosen = of or ("field" if table is None else "observation")
+    check_word("of", chosen, ("field", "observation"))
+    if noise_std is not None:
+        check_positive("noise_std", noise_std)
+        if chosen == "field" or table is not None:
+            raise ArgumentError(
+                f"noise_std is {noise_std:g}, and the distribution is that of "
+                f"{'the field, without noise' if chosen == 'field' else 'an observation with its own noise'}"
+                "; expected of='observation', of a result without recalibration."
+            )
+    if chosen == "field":
+        latent = dataset.get("field_quantile")
+        if latent is not None:
+            return _of_table(mean, latent, chosen)
+        if table is not None and UNCORRECTED not in str(std.attrs.get("long_name", "")):
+            raise ArgumentError(
+                "the result has quantiles of an observation alone, and the distribution of the field is not "
+                "normal: lengthscale, variance and noise were integrated over. Expected of='observation'."
+            )
+        return _normal(mean, std.values, chosen)
+    if NODES_PER_CELL in dataset.attrs:
+        raise ArgumentError("the result has means over cells, which nobody observes; expected of='field'.")
+    if table is not None:
+        return _of_table(mean, table, chosen, student="local_scale" in dataset)
+    if f"{stem}predictive_std" in dataset and noise_std is None:
+        return _normal(mean, dataset[f"{stem}predictive_std"].values, chosen)
+    if "field_quantile" in dataset:
+        raise ArgumentError(
+            "lengthscale, variance and noise were integrated over, each with its own noise, so that the "
+            "result does not say how an observation is distributed. Expected of='field', or a result with "
+            'recalibration, krige(..., recalibration="local-scale").'
+        )
+    noise = dataset.attrs.get("noise_std") if noise_std is None else noise_std
+    if not isinstance(noise, (int, float, np.number)):
+        said = "no noise" if noise is None else f"a noise of {noise}"
+        raise ArgumentError(f"the result has {said}; expected one number beside it, such as noise_std=0.5.")
+    return _normal(mean, np.hypot(std.values, float(noise)), chosen)
+
+
+def _normal(mean: xr.DataArray, std: Array, of: str) -> ResultDistribution:
+    """Give normal distributions; error bars may be the same at all times."""
+    centre = np.asarray(mean.values, dtype=np.float64)
+    spread = np.broadcast_to(np.asarray(std, dtype=np.float64), centre.shape)
+    known = np.isfinite(centre) & np.isfinite(spread)
+    return ResultDistribution(mean, known, Gaussian(centre[known], spread[known]), of)
+
+
+def _of_table(
+    mean: xr.DataArray, quantiles: xr.DataArray, of: str, *, student: bool = False
+) -> ResultDistribution:
+    """Give the distributions of quantiles: Student t ones wholly, others between the outermost of them."""
+    levels = np.asarray(quantiles[QUANTILE_LEVEL].values, dtype=np.float64)
+    rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
+    known = np.asarray(np.isfinite(rows).all(axis=0))
+    table = QuantileTable(levels, rows[:, known])
+    law: Predictive | None = _student(table) if student else None
+    return ResultDistribution(
+        mean, known, law or table, of, None if law else (float(levels[0]), float(levels[-1]))
+    )
+
+
+def _student(table: QuantileTable) -> StudentT | Gaussian:
+    """Find the Student t distributions, all of the same degrees of freedom, that have these quantiles."""
+    levels, outer, inner = table.levels, -1, int(np.searchsorted(table.levels, 0.5, side="right"))
+    centre = table.quantile(0.5)
+    if not centre.size:
+        return Gaussian(centre, np.ones(0))
+    widths = table.values - centre
+    ratio = float(np.median(widths[outer] / widths[inner]))
+
+    def beyond(logarithm: float) -> float:
+        quantiles = stdtrit(np.exp(logarithm), levels[np.array([outer, inner])])
+        return float(quantiles[0] / quantiles[1] - ratio)
+
+    ends = 0.0, float(np.log(MOST_DEGREES))
+    if beyond(ends[1]) >= 0.0:
+        return Gaussian(centre, widths[outer] / ndtri(levels[outer]))
+    degrees = float(np.exp(brentq(beyond, *ends, xtol=1e-12)))
+    return StudentT(centre, widths[outer] / stdtrit(degrees, levels[outer]), np.asarray(degrees))
+
+
+def _as_like(threshold: float | xr.DataArray, like: xr.DataArray) -> Array:
+    """Give a threshold the shape of a result."""
+    if isinstance(threshold, xr.DataArray):
+        if not set(threshold.dims) <= set(like.dims):
+            raise ArgumentError(
+                f"threshold has the dimensions {tuple(threshold.dims)}; expected a number, or dimensions of "
+                f"the result, which has {tuple(like.dims)}."
+            )
+        if any(not threshold[dim].equals(like[dim]) for dim in threshold.dims if dim in threshold.coords):
+            raise ArgumentError("threshold is on other coordinates; expected those of the result.")
+        return np.asarray(threshold.broadcast_like(like).transpose(*like.dims).values, dtype=np.float64)
+    if not isinstance(threshold, (int, float, np.number)) or not np.isfinite(threshold):
+        raise ArgumentError(f"threshold is {threshold!r}; expected a number, or a DataArray of numbers.")
+    return np.full(like.shape, float(threshold))

@@ -1,0 +1,148 @@
+"""Probabilities of a value above a threshold, by the distribution that the result states and no other."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from scipy import stats
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.result_distribution import distribution_of
+from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.store.schema import PublishedLaw, prediction_group
+
+TO = {"resolution": 4.0, "region": [12.0, 0.0, 0.0, 12.0]}
+NUMBERS = {"kernel": "matern32", "lengthscale": 0.1, "variance": 4.0, "noise_std": 0.5}
+
+
+@pytest.fixture(scope="module")
+def table():
+    generator = np.random.default_rng(4)
+    latitude, longitude = generator.uniform(0.0, 12.0, (2, 15))
+    return {"lat": latitude, "lon": longitude, "value": 10.0 + 2.0 * generator.standard_normal(15)}
+
+
+def test_a_normal_field_exceeds_as_the_normal_distribution_says(table):
+    field = cagp.krige(table, to=TO, **NUMBERS)
+    found = field.cagp.exceedance(10.5)
+    assert found.dims == field["mean"].dims
+    assert found.attrs["long_name"] == "probability that the field is above 10.5"
+    np.testing.assert_allclose(found, stats.norm.sf(10.5, field["mean"], field["std"]), rtol=1e-12)
+    new = field.cagp.exceedance(10.5, of="observation")
+    np.testing.assert_allclose(
+        new, stats.norm.sf(10.5, field["mean"], np.hypot(field["std"], 0.5)), rtol=1e-12
+    )
+    noisier = field.cagp.exceedance(10.5, of="observation", noise_std=2.0)
+    np.testing.assert_allclose(
+        noisier, stats.norm.sf(10.5, field["mean"], np.hypot(field["std"], 2.0)), rtol=1e-12
+    )
+
+
+def test_draws_exceed_as_often(table):
+    """4,000 draws: four standard errors of a share."""
+    model, count = cagp.Kriging(**NUMBERS).fit(table), 4000
+    found = model.predict(TO).cagp.exceedance(10.5)
+    drawn = (model.sample(TO, count)["value"] > 10.5).mean("sample")
+    allowed = 4.0 * np.sqrt(found * (1.0 - found) / count) + 1.0 / count
+    assert (abs(drawn - found) < allowed).all()
+    assert found.std() > 0.1  # of places that differ
+
+
+def test_each_place_may_have_its_threshold_and_gaps_stay_gaps(table):
+    field = cagp.krige(table, to=TO, **NUMBERS)
+    limit = field["mean"].isel(latitude=0).drop_vars("latitude") + 1.0
+    limit[1] = np.nan
+    found = field.cagp.exceedance(limit)
+    expected = stats.norm.sf(limit.values[None, :], field["mean"], field["std"])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)  # NaN where the threshold is
+    with pytest.raises(ArgumentError, match="threshold has the dimensions"):
+        field.cagp.exceedance(xr.DataArray([1.0, 2.0], dims="other"))
+    with pytest.raises(ArgumentError, match="on other coordinates"):
+        field.cagp.exceedance(field["mean"].assign_coords(latitude=field.latitude + 1.0))
+    with pytest.raises(ArgumentError, match="expected a number"):
+        field.cagp.exceedance("warm")
+
+
+def test_a_recalibrated_result_exceeds_as_the_student_distribution_that_it_is():
+    """Its degrees of freedom are told by its quantiles: tails beyond these are those of the recalibration."""
+    generator = np.random.default_rng(0)
+    latitude, longitude = generator.uniform(0.0, 20.0, (2, 150))
+    errors = np.where(longitude < 10.0, 0.3, 2.0) * generator.standard_t(4, 150)
+    rough = {"lat": latitude, "lon": longitude, "value": 10.0 + errors}
+    result = cagp.krige(
+        rough, to=5.0, recalibration="local-scale", **{**NUMBERS, "noise_std": 1.0, "mean": 10.0}
+    )
+    law = distribution_of(result).law
+    assert 2.0 < law.degrees.flat[0] < 100.0
+    np.testing.assert_allclose(law.std, result["predictive_std"].values.ravel(), rtol=1e-9)
+    plain = np.hypot(result["std"], result.attrs["reference_noise_std"])
+    np.testing.assert_allclose(law.scale, (result["local_scale"] * plain).values.ravel(), rtol=1e-9)
+    centre = result["quantile"].sel(quantile_level=0.5).values.ravel()
+    for threshold in (9.0, 10.0, 25.0):
+        found = result.cagp.exceedance(threshold)
+        expected = stats.t.sf(threshold, law.degrees, centre, law.scale)
+        np.testing.assert_allclose(found.values.ravel(), expected, rtol=1e-9)
+        assert "comment" not in found.attrs
+    assert "an observation is above" in found.attrs["long_name"]
+    latent = result.cagp.exceedance(10.0, of="field")
+    np.testing.assert_allclose(latent, stats.norm.sf(10.0, result["mean"], result["std"]), rtol=1e-12)
+
+
+def test_quantiles_are_kept_to_and_bound_what_lies_beyond():
+    """Of few observations the field is a mixture: draws, to 0.01 for what is interpolated."""
+    generator = np.random.default_rng(2)
+    latitude, longitude = generator.uniform(0.0, 12.0, (2, 12))
+    few = {"lat": latitude, "lon": longitude, "value": 10.0 + 3.0 * np.sin(latitude)}
+    model = cagp.Kriging(noise_std=0.5).fit(few)
+    field, count = model.predict(TO), 500
+    table = field["field_quantile"]
+    for level in (0.05, 0.25, 0.95):
+        at = table.sel(quantile_level=level, drop=True)
+        np.testing.assert_allclose(field.cagp.exceedance(at), 1.0 - level, rtol=1e-9)
+    found = field.cagp.exceedance(float(field["mean"].mean()))
+    drawn = (model.sample(TO, count)["value"] > float(field["mean"].mean())).mean("sample")
+    assert (abs(drawn - found) < 4.0 * np.sqrt(found * (1.0 - found) / count) + 0.01).all()
+    far = field.cagp.exceedance(float(table.max()) + 1.0)
+    np.testing.assert_allclose(far, 0.025, rtol=1e-9)
+    assert "0.025 means that or less, 0.975 that or more" in far.attrs["comment"]
+    with pytest.raises(ArgumentError, match="each with its own noise"):
+        field.cagp.exceedance(10.0, of="observation")
+
+
+def test_what_a_result_does_not_say_is_refused(table):
+    cells = cagp.krige(table, to=TO, kind="cells", **NUMBERS)
+    with pytest.raises(ArgumentError, match="means over cells, which nobody observes"):
+        cells.cagp.exceedance(10.0, of="observation")
+    field = cagp.krige(table, to=TO, **NUMBERS)
+    with pytest.raises(ArgumentError, match="the field, without noise"):
+        field.cagp.exceedance(10.0, noise_std=1.0)
+    with pytest.raises(ArgumentError, match="of is 'noise'; expected one of field, observation"):
+        field.cagp.exceedance(10.0, of="noise")
+    various = field.assign_attrs(noise_std="0.3 to 0.5, of each place")
+    with pytest.raises(ArgumentError, match=r"a noise of 0\.3 to 0\.5, of each place; expected one number"):
+        various.cagp.exceedance(10.0, of="observation")
+    with pytest.raises(ArgumentError, match="Of samples"):
+        field[["std"]].cagp.exceedance(10.0)
+
+
+def test_groups_of_runs_say_it_in_their_names():
+    where = {
+        "times": np.array(["2020-01-01"], dtype="datetime64[ns]"),
+        "latitude_degrees": np.array([0.0, 10.0]),
+        "longitude_degrees": np.array([0.0, 20.0, 40.0]),
+    }
+    mean = np.array([[[280.0, 281.0, 282.0], [283.0, np.nan, 285.0]]])
+    std = np.full_like(mean, 2.0)
+    plain = prediction_group("map", mean=mean, std=std, noise_variance=2.25, **where)
+    np.testing.assert_allclose(plain.cagp.exceedance(282.0), stats.norm.sf(282.0, mean, 2.0))
+    np.testing.assert_allclose(
+        plain.cagp.exceedance(282.0, of="observation"), stats.norm.sf(282.0, mean, 2.5), rtol=1e-9
+    )
+    quantiles = mean[:, None] + stats.t.ppf(QUANTILE_LEVELS, 5.0)[None, :, None, None]
+    scaled = PublishedLaw(np.full_like(mean, np.sqrt(5.0 / 3.0)), quantiles, std / 2.5)
+    recalibrated = prediction_group("map", mean=mean, std=std, noise_variance=2.25, law=scaled, **where)
+    np.testing.assert_allclose(recalibrated.cagp.exceedance(286.0), stats.t.sf(286.0 - mean, 5.0), rtol=1e-6)
+    mixed = PublishedLaw(scaled.std, quantiles, recalibrated=False)
+    mixture = prediction_group("map", mean=mean, std=std, noise_variance=2.25, law=mixed, **where)
+    with pytest.raises(ArgumentError, match="quantiles of an observation alone"):
+        mixture.cagp.exceedance(282.0, of="field")

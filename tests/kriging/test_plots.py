@@ -1,0 +1,148 @@
+"""Pictures of results show the numbers: arrays and places of what was drawn, read back from the figure."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError
+
+NUMBERS = {"kernel": "matern32", "lengthscale": 0.1, "variance": 4.0, "noise_std": 0.5, "mean": 10.0}
+TABLE = {
+    "lat": [2.0, 5.0, 8.0, 40.0],
+    "lon": [3.0, 8.0, 351.0, 5.0],
+    "value [K]": [9.0, 11.0, 12.0, 8.0],
+}
+REGION = {"resolution": 2.0, "region": [10.0, -10.0, 0.0, 10.0]}
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def field():
+    return cagp.krige(TABLE, to=REGION, **NUMBERS)
+
+
+@pytest.fixture(scope="module")
+def hours():
+    """Two places over four hours, of which one is observed at the second hour."""
+    moments = pd.date_range("2020-01-01", periods=4, freq="h")
+    values = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]])
+    return xr.Dataset(
+        {"mean": (("time", "place"), values, {"units": "K"}), "std": (("time", "place"), 0.1 * values)},
+        coords={
+            "time": moments,
+            "latitude": ("place", [0.0, 10.0]),
+            "longitude": ("place", [0.0, 10.0]),
+            "station_name": ("place", ["A", ""]),
+        },
+    )
+
+
+def dots_of(panel):
+    return next(each for each in panel.collections if len(each.get_offsets()))
+
+
+def test_observations_lie_where_they_are_in_the_colours_of_the_map(field):
+    for observations in (TABLE, cagp.Kriging(**NUMBERS).fit(TABLE)):
+        figure = field.cagp.plot(observations=observations)
+        mean, std = figure.axes[:2]
+        drawn, image = dots_of(mean), mean.get_images()[0]
+        # degrees on the axes; the place beyond the region is not drawn
+        np.testing.assert_allclose(drawn.get_offsets(), [[3.0, 2.0], [8.0, 5.0], [-9.0, 8.0]])
+        np.testing.assert_allclose(drawn.get_array(), [9.0, 11.0, 12.0])
+        assert (drawn.norm.vmin, drawn.norm.vmax) == (image.norm.vmin, image.norm.vmax)
+        assert drawn.cmap.name == image.cmap.name
+        assert dots_of(std).get_array() is None
+        np.testing.assert_allclose(dots_of(std).get_offsets(), drawn.get_offsets())
+    with pytest.raises(ArgumentError, match="the observations are in 'degC' and the result in 'K'"):
+        field.cagp.plot(observations=pd.DataFrame(TABLE).rename(columns={"value [K]": "value [degC]"}))
+
+
+def test_a_map_of_a_region_is_as_wide_as_it_is_on_the_ground(field):
+    panel = field.cagp.plot("mean").axes[0]
+    assert panel.get_xlim() == (-10.0, 10.0)
+    assert panel.get_ylim() == (0.0, 10.0)
+    assert panel.get_aspect() == pytest.approx(1.0 / np.cos(np.deg2rad(5.0)))
+
+
+def test_one_map_goes_into_axes_of_ones_own(field):
+    figure, axes = plt.subplots()
+    assert field.cagp.plot.probability(10.0, ax=axes) is figure
+    assert len(axes.get_images()) == 1
+    with pytest.raises(ArgumentError, match="one pair of axes for 2 maps"):
+        field.cagp.plot(ax=axes)
+
+
+def test_times_are_small_multiples_in_the_same_colours():
+    moments = pd.date_range("2020-01-01", periods=11, freq="D")
+    latitude, longitude = np.arange(0.0, 10.0, 2.0), np.arange(0.0, 10.0, 2.0)
+    values = np.arange(11.0)[:, None, None] + np.zeros((11, 5, 5))
+    days = xr.Dataset(
+        {"mean": (("time", "lat", "lon"), values), "std": (("lat", "lon"), np.ones((5, 5)))},
+        coords={"time": moments, "lat": latitude, "lon": longitude},
+    )
+    figure = days.cagp.plot("mean")
+    panels = [panel for panel in figure.axes if panel.get_images()]
+    shown = [panel.get_images()[0] for panel in panels]
+    assert [float(image.get_array().mean()) for image in shown] == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+    assert {(image.norm.vmin, image.norm.vmax) for image in shown} == {(0.0, 10.0)}
+    assert panels[1].get_title(loc="left") == "2020-01-03 00:00"
+    observed = days["mean"].isel(lat=[0], lon=[0])  # at all times
+    chosen = days.cagp.plot("mean", time=["2020-01-05", np.datetime64("2020-01-06")], observations=observed)
+    assert [float(panel.get_images()[0].get_array().mean()) for panel in chosen.axes[:2]] == [4.0, 5.0]
+    assert [dots_of(panel).get_array().tolist() for panel in chosen.axes[:2]] == [[4.0], [5.0]]
+    none = days.cagp.plot("mean", time="2020-01-05T00:00Z", observations=observed.isel(time=[0, 1]))
+    assert none.axes[0].get_title(loc="left").endswith("2020-01-05 00:00; no observation")
+    with pytest.raises(ArgumentError, match="time is 2021-01-05, which is none of the 11 times"):
+        days.cagp.plot("mean", time="2021-01-05")
+    with pytest.raises(ArgumentError, match="field and time were both given"):
+        days.cagp.plot("mean", time="2020-01-05", field=1)
+
+
+def test_the_error_has_the_share_that_computation_would_take_away(hours):
+    places = hours.isel(time=0)
+    exact = places.assign(std_computational=0.0 * places["std"]).cagp.plot.error()
+    assert len(exact.axes) == 2  # a map and its colour bar
+    half = places.assign(std_computational=0.5 * places["std"])
+    half["std_computational"].attrs["comment"] = "At most: an upper bound."
+    figure = half.cagp.plot.error()
+    np.testing.assert_allclose(dots_of(figure.axes[0]).get_array(), places["std"])
+    np.testing.assert_allclose(dots_of(figure.axes[1]).get_array(), 0.25)
+    assert "at most" in figure.axes[1].get_title(loc="left").replace("\n", " ")
+
+
+def test_probabilities_are_those_of_exceedance(hours):
+    places = hours.isel(time=0)
+    shown = dots_of(places.cagp.plot.probability(1.9).axes[0])
+    np.testing.assert_allclose(shown.get_array(), places.cagp.exceedance(1.9))
+    assert (shown.norm.vmin, shown.norm.vmax) == (0.0, 1.0)
+
+
+def test_places_over_time_are_lines_with_their_band(hours):
+    seen = {"lat": [0.0, 0.0, 3.0], "lon": [360.0, 0.0, 3.0], "value": [2.5, 9.0, 1.0]}
+    seen["time"] = pd.to_datetime(["2020-01-01T01:00", "2020-01-01T00:30", "2020-01-01T01:00"])
+    figure = hours.cagp.plot(observations=seen)
+    first, second = figure.axes
+    assert [panel.get_title(loc="left") for panel in (first, second)] == ["A", "10°N 10°E"]
+    for place, panel in enumerate((first, second)):
+        mean, std = hours["mean"].values[:, place], hours["std"].values[:, place]
+        line = next(line for line in panel.get_lines() if line.get_label() == "mean")
+        np.testing.assert_allclose(line.get_ydata(), mean)
+        edges = panel.collections[0].get_paths()[0].vertices[:, 1]
+        assert edges.min() == pytest.approx((mean - 1.6448536 * std).min())
+        assert edges.max() == pytest.approx((mean + 1.6448536 * std).max())
+    dots = next(line for line in first.get_lines() if line.get_label() == "observed")
+    assert dots.get_ydata().tolist() == [2.5]  # at the place, at a time of the result
+    assert figure.axes[0].get_legend() is not None
+    one = hours.isel(place=[0])
+    own, axes = plt.subplots()
+    assert one.cagp.plot(ax=axes) is own
+    with pytest.raises(ArgumentError, match="one pair of axes for 2 places"):
+        hours.cagp.plot(ax=axes)
