@@ -16,7 +16,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, Matern12, chosen_by
-from cagp_dist.likelihood.duration import FitSize, fit_seconds
+from cagp_dist.likelihood.duration import FitSize, evaluation_seconds, fit_seconds
 from cagp_dist.likelihood.fit import fit
 from cagp_dist.likelihood.fit_result import FitResult
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of, start_of, usable
@@ -52,6 +52,9 @@ NUMBERS_MORE = 3
 FITS = 3.0
 """How many fits the choice of a kernel takes as well, about: on few values, from several starts."""
 
+EVALUATIONS_OF_SUM = 100
+"""Evaluations of the likelihood by which a sum is fitted to more than a few values, about."""
+
 SAME_HOUR = 1e-6
 """Hours by which times are the same but for rounding."""
 
@@ -72,8 +75,8 @@ def fit_in_space_and_time(
     """Fit kernel and noise of space and time to all values, each a point with its hour.
 
     Where the kernel is to be chosen, metric kernels (``in_time`` None) and products with kernels in time are
-    compared by the likelihood of at most 500 values, and the best of them with the sum of two such kernels. A
-    kernel of space and time with its numbers keeps them.
+    compared by the likelihood of at most 500 values, and the best of them with sums of two by that of at most
+    20,000. A kernel of space and time with its numbers keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min())
@@ -89,11 +92,13 @@ def fit_in_space_and_time(
     y = observed.values[0]
     if not is_estimated(centre):
         y, centre = y - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0], 0.0
-    candidates, few = _candidates(kernel, in_time), len(X) <= COMPARED
+    candidates = _candidates(kernel, in_time)
     narrator.expect(outlook_of_fit(len(X), deviating=known.ndim > 0, workers=resources.executor.workers))
     narrator.announce()
     fitted = partial(
         _fit,
+        X=X,
+        y=y,
         mean=centre,
         bounds=bounds or None,
         resources=resources,
@@ -105,37 +110,56 @@ def fit_in_space_and_time(
         for most in (COMPARED, SUMMED)
     )
     with narrator.stage("fit"):
-        results = [fitted(candidates[0], X, y, some)]
+        results = [fitted(candidates[0], some)]
         if len(candidates) > 1:
             near = start_of(results[0]) if len(candidates[0]) == 1 else None
             others = partial(fitted, start=near, starts=1 if near else 3)
-            results += [others(family, X, y, some) for family in candidates[1:]]
+            results += [others(family, some) for family in candidates[1:]]
         result = _best(results)
         family = candidates[results.index(result)]
         summed: FitResult | None = None
-        if len(candidates) > 1 and len(family) == 1:  # weather, and what is peculiar to places and lasts
-            summed = fitted(2 * family, X, y, some)
-            if likelihood_of(summed) <= likelihood_of(result) + NUMBERS_MORE * MARGIN:
-                summed = None
-            elif not few:
-                summed = fitted(2 * family, X, y, more, start=start_of(summed), starts=1)
-        if summed is not None and usable(summed):
+        if len(candidates) > 1 and len(family) == 1:
+            result, summed = _with_sum(family, result, [some, more], fitted)
+        if summed is not None:
             result = summed
-        elif not few:
-            result = fitted(family, X, y, everything)
+        elif result.points < len(X):
+            result = fitted(family, everything, start=start_of(result))
     assert observed.hours is not None
     where = f"{result.points:,} values at {np.unique(observed.hours).size:,} times"
     nugget = result.prior.noise_number - least
     return FittedModel(result.prior.kernel, known + nugget, mean, result, where, held, known_noise=known)
 
 
+def _with_sum(
+    family: tuple[SpaceTimeOf, ...],
+    result: FitResult,
+    selections: Sequence[Indices],
+    fitted: Callable[..., FitResult],
+) -> tuple[FitResult, FitResult | None]:
+    """Fit sums as well, on few values and on more; give both fits on the most, the sum's if it is better."""
+    sums = [2 * family]
+    if family[0].time is None:  # weather, and what is peculiar to places and lasts: the sum-metric model
+        sums.insert(0, (*family, SpaceTimeOf(family[0].space, Matern12)))
+    some, more = selections
+    tried = [fitted(each, some) for each in sums]
+    summed = _best(tried)
+    if more.size > some.size:
+        result = fitted(family, more, start=start_of(result), starts=1)
+        summed = fitted(sums[tried.index(summed)], more, start=start_of(summed), starts=1)
+    better = likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN
+    return result, summed if better and usable(summed) else None
+
+
 def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
     """Say what it takes to fit a kernel of space and time to so many values."""
     size = FitSize("dense" if values <= COMPARED else "vecchia", values, 1, None, 0, deviating=deviating)
+    seconds = FITS * fit_seconds(size, workers=workers)
+    if values > COMPARED:
+        seconds += EVALUATIONS_OF_SUM * evaluation_seconds(size, min(values, SUMMED), workers=workers)
     return Outlook(
         "fit",
         f"kernel of space and time, and noise, by {values:,} observations",
-        FITS * fit_seconds(size, workers=workers),
+        seconds,
         0,
         "Give kernel=cagp.SpaceTime(...) with its numbers and noise_std, which are then not fitted.",
     )
@@ -382,10 +406,10 @@ def _best(results: Sequence[FitResult]) -> FitResult:
 
 def _fit(
     family: tuple[SpaceTimeOf, ...],
-    X: Array,
-    y: Array,
     some: Indices,
     *,
+    X: Array,
+    y: Array,
     bounds: "dict[str, Sequence[object]] | None",
     mean: Mean,
     resources: Resources,
