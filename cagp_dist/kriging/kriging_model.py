@@ -101,7 +101,7 @@ def krige(
     at : times or "observed", optional
         Times of the maps, each of which is informed by the observations of all times; "observed": those of
         the observations. With a zone they are converted, without one they are UTC. Kernels are then those of
-        space and time: "auto" compares metric kernels, products with Matern 1/2 in time, and a sum of two, by
+        space and time: "auto" compares metric kernels, products with Matern 1/2 in time, and sums of two, by
         likelihood; `SpaceTime` with its numbers is kept. The coordinate ``evidence`` says which times have
         observations on one side alone, and which are the prior. Observations of one time are mapped by
         themselves, with a warning. Without ``at`` there is a map for each time of the observations, from
