@@ -92,7 +92,7 @@ $(AUDIT_INSTALLED): requirements-audit.lock
 	@touch $@
 
 audit: $(AUDIT_INSTALLED) ## known vulnerabilities of the locked versions; asks the Python Package Index
-	$(AUDIT)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement requirements.lock
+	$(AUDIT)/pip-audit --strict --no-deps --disable-pip --progress-spinner off --requirement requirements.lock --requirement requirements-dev.lock
 
 sbom: $(AUDIT_INSTALLED) ## what is installed to run the package, as dist/sbom.cdx.json (CycloneDX)
 	@mkdir -p dist

@@ -93,7 +93,7 @@ class Patience:
 @contextmanager
 def connect_to_cds(patience: Patience) -> "Iterator[Client]":
     """Connect to the store; failures inside carry advice, and no message carries the key."""
-    cdsapi = from_extra("cds", "cdsapi", "the Climate Data Store")
+    cdsapi = from_extra("cds", "cdsapi", "reading the Climate Data Store")
     endpoint, key = _credentials()
 
     def heard(level: int) -> Callable[..., None]:

@@ -42,7 +42,7 @@ def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
 
     Columns run eastward without a jump: a full circle from the date line on, a region across it beyond 180.
     """
-    tifffile = from_extra("geotiff", "tifffile", "GeoTIFF, unlike NetCDF, which GDAL reads as well,")
+    tifffile = from_extra("geotiff", "tifffile", "writing GeoTIFF")
     variable = group[name]
     order, longitudes = westmost_first(group["longitude"].values)
     west, width = _equal_cells("longitude", longitudes)
