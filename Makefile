@@ -13,7 +13,7 @@ export MPLBACKEND := Agg
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint dist audit sbom clean
+.PHONY: help install install-dev demo test test-all torture bench peers experiments docs lint dist view-page audit sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ dist: install-dev ## wheel and sdist in dist/, and the wheel tried in an empty e
 	@rm -f dist/*.whl dist/*.tar.gz
 	$(BIN)/python -m hatchling build
 	$(BIN)/python -m tests.wheel dist/*.whl $(DIST_ARGS)
+
+view-page: ## fetch the libraries of the page of `cagp view` anew, in locked versions; needs npm and the network
+	cd cagp_dist/view/vendoring && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 AUDIT := .audit/bin
 AUDIT_INSTALLED := .audit/.installed

@@ -287,7 +287,9 @@ def _text_files() -> Iterator[Path]:
     folders = ("cagp_dist", "docs", "deploy", "pipelines", "tests", ".ci")
     for folder in folders:
         for path in (REPOSITORY / folder).rglob("*"):
-            made = {"_build", "generated", "jupyter_execute", "__pycache__"} & set(path.parts)
+            made = {"_build", "generated", "jupyter_execute", "__pycache__", "vendor", "node_modules"} & set(
+                path.parts
+            )
             if path.is_file() and not made and b"\0" not in path.read_bytes()[:8192]:
                 yield path
     yield from (REPOSITORY / "Makefile", REPOSITORY / "pyproject.toml", *REPOSITORY.glob("*.md"))

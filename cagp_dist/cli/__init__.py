@@ -360,6 +360,14 @@ app.command("status", epilog=service.STATUS_EXAMPLES)(service.status_command)
 app.command("health", epilog=service.HEALTH_EXAMPLES)(service.health_command)
 app.command("list", epilog=_examples("cagp list out"))(runs.list_all)
 app.command("open", epilog=_examples("cagp open out", "cagp open out/KEY --no-browser"))(runs.open_report)
+app.command(
+    "view",
+    epilog=_examples(
+        "cagp view out",
+        "cagp view out/KEY --port 8000 --no-browser",
+        "cagp view out --export public/maps",
+    ),
+)(runs.view)
 app.command("prune", epilog=_examples("cagp prune out --keep 30 --dry-run", "cagp prune out --keep 30"))(
     runs.prune_command
 )

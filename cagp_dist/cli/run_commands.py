@@ -1,7 +1,8 @@
-"""Commands for published runs: `cagp list`, `open`, `prune`, `index`, `drift`, ...; and `certificates`."""
+"""Commands for published runs: `cagp list`, `open`, `view`, `prune`, `drift`, ...; and `certificates`."""
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -165,6 +166,46 @@ def export(
 
         for path in export_run(find_run(output), to=to, groups=group, output=target, force=force):
             typer.echo(path)
+
+
+def view(
+    output: Output,
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0: a free one.")
+    ] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page, or print its address alone.")
+    ] = True,
+    export_to: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="FOLDER",
+            help="Write the page and the run as files for any web server instead, and end.",
+            show_default=False,
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Show a run as a page in the browser: its maps at all times, and the value at any place.
+
+    The page is at an address of this machine that no other can reach, until Ctrl-C. It needs no network.
+    Of an output folder it shows the current run; when a newer one is published, it says so.
+    """
+    with reported_errors(debug=debug):
+        from cagp_dist.view import export_page, serve
+
+        if export_to is not None:
+            typer.echo(export_page(output, export_to))
+            return
+        with serve(output, port=port) as page:
+            typer.echo(page.url)
+            if browser and _has_display():
+                import webbrowser
+
+                webbrowser.open(page.url)
+            with suppress(KeyboardInterrupt):
+                page.wait()
 
 
 def certificates(folder: Certificates, debug: Debug = False) -> None:

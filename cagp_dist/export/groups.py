@@ -11,6 +11,7 @@ import xarray as xr
 
 from cagp_dist.errors import StoreError
 from cagp_dist.geometry import cell_edges
+from cagp_dist.store.georeference import PREFIXES
 from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.published_variables import QUANTILE_LEVEL, REGION
 from cagp_dist.store.rights import rights_of
@@ -49,7 +50,8 @@ def open_for_export(run: Path, name: str) -> Iterator[xr.Dataset]:
         attributes = dict(root.attrs)
     with open_group(run, name) as group:
         in_order = group[sorted(map(str, group.data_vars))]
-        described = in_order.assign_attrs(_attributes(name, group, attributes))
+        in_order.attrs = {key: said for key, said in group.attrs.items() if not str(key).startswith(PREFIXES)}
+        described = in_order.assign_attrs(_attributes(name, in_order, attributes))
         yield _with_bounds(described) if kind_of(group) == GRIDDED else described
 
 

@@ -57,6 +57,7 @@ from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.atomic_files import READS, read_unless_removed
 from cagp_dist.store.checkpoints import Checkpoints, checkpoints_of_run
 from cagp_dist.store.outputs import Output, output_at, readable
+from cagp_dist.store.packed import packed_runs
 from cagp_dist.store.publish import current_run, output_lock
 from cagp_dist.store.weights import KeptWeights
 from cagp_dist.store.zarr_arrays import read_group
@@ -469,6 +470,10 @@ def find_run(output: Path | str) -> Path:
     name, output = output, readable(output)
     if output.suffix == ".zarr" and output.is_dir():
         return output
+    if packed := _packed(output):
+        raise ConfigurationError(
+            f"{name} is packed, as one file. Bring the run back first: `cagp unpack {packed}`."
+        )
     of_key = [] if output.exists() else sorted((output.parent / "runs").glob(f"{escape(output.name)}*.zarr"))
     if len(of_key) > 1:
         raise ConfigurationError(
@@ -488,6 +493,15 @@ def find_run(output: Path | str) -> Path:
             "Run `cagp run JOB.toml` first."
         )
     return found
+
+
+def _packed(output: Path) -> str:
+    """Name ``OUT/KEY`` where a path means a packed run, by its file or by its key; else nothing."""
+    if output.suffix == ".zip" and output.is_file():
+        return f"{output.parent.parent}/{output.stem}"
+    here = packed_runs(output.parent) if not output.exists() else []
+    is_there = any((output.parent / "runs").glob(f"{escape(output.name)}*.zarr"))
+    return str(output) if not is_there and any(path.stem.startswith(output.name) for path in here) else ""
 
 
 def verify_runs(output: Path | str) -> list[Path]:

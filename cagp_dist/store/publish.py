@@ -30,6 +30,7 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store import published_variables as layout
 from cagp_dist.store.atomic_files import READS, empty_folder, exchange
+from cagp_dist.store.georeference import georeferenced
 from cagp_dist.store.group_dataset import check_group, root_attributes
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.manifest import disk_errors
@@ -186,7 +187,7 @@ def _publish_new(
             run.parent.mkdir(exist_ok=True)
             write_group(staged, "/", xr.Dataset(attrs=attributes))
             for name, group in groups.items():
-                write_group(staged, name, group)
+                write_group(staged, name, georeferenced(group))
             consolidate(staged)
             for name in groups:
                 check_group(name, read_group(staged, name))

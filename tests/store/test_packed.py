@@ -1,5 +1,6 @@
 """A packed run is one file that Zarr reads, is found damaged, and comes back as it was."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def test_a_packed_run_comes_back_as_it_was(root, template):
     assert list(path.parent.iterdir()) == list((root / ".staging").iterdir()) == []
     with pytest.raises(ConfigurationError, match=r"0 runs in .* begin with '12'"):
         unpack_run(root, "12")
+
+
+@pytest.mark.parametrize("name", ["{root}/{key:.6}", "{root}/{key}", "{root}/packed/{key}.zip"])
+def test_a_command_on_a_packed_run_says_how_to_bring_it_back(root, name):
+    (path,) = packed_runs(root)
+    named = name.format(root=root, key=path.stem)
+    result = CliRunner().invoke(app, ["view", named, "--no-browser"])
+    assert result.exit_code == 2
+    said = " ".join(result.stderr.split())
+    assert "is packed" in said
+    (restored,) = re.findall(r"`cagp unpack (\S+)`", said)
+    assert CliRunner().invoke(app, ["unpack", restored]).exit_code == 0
 
 
 def test_a_damaged_run_is_not_packed_and_keeps_no_other_from_it(tmp_path, caplog):

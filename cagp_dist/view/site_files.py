@@ -1,0 +1,70 @@
+"""The files of the page of a run, and the description of the run that the page reads first."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from cagp_dist.errors import StoreError
+from cagp_dist.service.run import find_run
+
+DESCRIPTION = "view.json"
+WRITTEN_BY = "cagp view"
+DATA = "data"  # Folder of the runs, below the page
+
+
+def page_files() -> dict[str, Path]:
+    """List the files of the page by their addresses: its own, the vendored libraries and the coast lines."""
+    page = Path(str(resources.files("cagp_dist.view") / "page"))
+    coast = Path(str(resources.files("cagp_dist.cartography") / "data" / "coastline_110m.npy"))
+    own = {path.relative_to(page).as_posix(): path for path in sorted(page.rglob("*")) if path.is_file()}
+    return {**own, "coastline.npy": coast}
+
+
+def description(run: Path, *, live: bool) -> bytes:
+    """Say where the run of a page is, and which arrays its groups have; ``live`` if there may be a newer one.
+
+    A page cannot list the folders of a web server.
+    """
+    if not (run / "zarr.json").is_file():
+        raise StoreError(f"there is no published run at {run}; expected a Zarr store OUT/runs/KEY.zarr.")
+    contents: dict[str, list[str]] = {}
+    for array in sorted(run.glob("*/*/zarr.json")):
+        contents.setdefault(array.parts[-3], []).append(array.parts[-2])
+    if not any(name in contents for name in ("map", "posterior")):
+        raise StoreError(
+            f"{run} has neither a map nor predictions at points, so that there is nothing to show. Run its "
+            "job again."
+        )
+    told = {"written_by": WRITTEN_BY, "path": f"{DATA}/{run.name}", "live": live, "contents": contents}
+    return json.dumps(told).encode()
+
+
+@dataclass
+class Site:
+    """What a server hands out for ``out``: the page, and the runs that it was told of."""
+
+    out: Path | str
+    _page: dict[str, Path] = field(default_factory=page_files)
+    _runs: dict[str, Path] = field(default_factory=dict)
+
+    def find(self, address: str) -> Path | bytes | None:
+        """Give the file at an address below the page, or what is in its place; None if there is none."""
+        if address == DESCRIPTION:
+            run = Path(os.path.realpath(find_run(self.out)))
+            self._runs[run.name] = run
+            here = os.path.realpath(self.out)
+            return description(run, live=os.path.isdir(here) and here != os.fspath(run))
+        parts = (address or "index.html").split("/")
+        if parts[0] == DATA and len(parts) > 2 and parts[1] in self._runs:
+            return _file_within(self._runs[parts[1]], parts[2:])
+        return self._page.get("/".join(parts))
+
+
+def _file_within(folder: Path, parts: list[str]) -> Path | None:
+    """Give a file below a folder; None if there is none, or a link on the way, which may lead anywhere."""
+    if any(not part or part.startswith(".") or set(part) & {"/", "\\", "\0"} for part in parts):
+        return None
+    path = folder.joinpath(*parts)
+    return path if os.path.realpath(path) == os.fspath(path) and path.is_file() else None

@@ -1,0 +1,272 @@
+"""The page in a browser shows what the store has, and asks nobody else."""
+
+import functools
+import http.server
+import json
+import re
+import shutil
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.store.publish import current_run
+from cagp_dist.store.zarr_arrays import write_group
+from cagp_dist.view import export_page, serve
+
+from .chromium import BINARY, MAP, Chromium
+from .viewed_runs import DAYS, publish_viewed
+
+pytestmark = pytest.mark.skipif(BINARY is None, reason="needs Chromium")
+
+RAMP = """import("./colours.js").then(({colourOf, ramp}) => {
+  const range = document.getElementById("bar").dataset.range.split(" ").map(Number);
+  return %s.map(value => colourOf(ramp("plasma"), range, value).match(/[0-9]+/g).map(Number));
+})"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    found = Chromium(tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open a page; at the end nothing went wrong in it, and no host but ours was asked."""
+    servers = []
+
+    def opened(run, after=""):
+        servers.append(serve(run))
+        browser.requests.clear()
+        browser.console.clear()
+        browser.open(servers[-1].url + after)
+        return browser
+
+    yield opened
+    for server in servers:
+        server.close()
+    assert browser.console == []
+    origins = {re.match(r"https?://[^/]+|data:|blob:", url)[0] for url in browser.requests}
+    assert origins - {"data:", "blob:"} == {server.url.rstrip("/") for server in servers}
+
+
+def numbers(text):
+    return [float(each) for each in re.findall(r"-?\d+(?:\.\d+)?", text.replace("−", "-"))]
+
+
+def place_of(browser, latitude, longitude):
+    return browser.run(f"(p => [p.x, p.y])({MAP}.project([{longitude}, {latitude}]))")
+
+
+def chosen(browser):
+    """What the page says of the place that was chosen: its latitude and longitude, and its facts by name."""
+    browser.until("!document.getElementById('inspector').hidden")
+    sides = re.match(r"(?:.*, )?([\d.]+)° ([NS]), ([\d.]+)° ([EW])", browser.text("#place"))
+    latitude = float(sides[1]) * (1 if sides[2] == "N" else -1)
+    longitude = float(sides[3]) * (1 if sides[4] == "E" else -1)
+    pairs = browser.run(
+        "[...document.querySelectorAll('#facts dt')].map(dt => [dt.innerText, dt.nextSibling.innerText])"
+    )
+    return latitude, longitude, dict(pairs)
+
+
+def test_a_click_tells_the_value_of_the_store_and_the_series(open_page, world):
+    browser = open_page(world)
+    run = xr.open_zarr(current_run(world), group="map")
+    browser.click(*place_of(browser, 26.0, 11.0))
+    latitude, longitude, facts = chosen(browser)
+    assert (latitude, longitude) == (25.0, 10.0)
+    cell = run.sel(latitude=latitude, longitude=longitude)
+    for time in range(run.sizes["time"]):
+        browser.until(f"document.documentElement.dataset.shown === 'mean {time}'")
+        _, _, facts = chosen(browser)
+        mean, std, noisy = (float(cell[f"t2m_{kind}"][time]) for kind in ("mean", "std", "predictive_std"))
+        assert facts["Stored mean"] == f"{mean:.6f} K"
+        value, error = numbers(browser.text("#value"))
+        digits = len(browser.text("#value").partition(" ")[0].partition(".")[2])
+        assert (value, error) == (round(mean - 273.15, digits), round(std, digits))
+        ends = [mean - 273.15 - 1.6448536 * noisy, mean - 273.15 + 1.6448536 * noisy]
+        assert numbers(facts["90 % range of an observation"])[-2:] == [round(end, digits) for end in ends]
+        assert numbers(facts["… noise included"]) == [round(noisy, digits)]
+        browser.press("ArrowRight")
+    points = browser.run("document.querySelector('#series .mean').getAttribute('points').split(' ').length")
+    assert points == run.sizes["time"]
+    assert browser.run("document.querySelector('#series .band').points.length") == 2 * points
+
+
+@pytest.mark.exhaustive
+def test_time_is_chosen_by_slider_buttons_and_keys(open_page, world):
+    browser = open_page(world, "#time=2020-01-02T12:00&layer=std")
+    assert browser.run("document.documentElement.dataset.shown") == "std 1"
+    assert browser.text("#stamp") == "2020-01-02 12:00"
+    browser.press("End")
+    browser.until("document.documentElement.dataset.shown === 'std 2'")
+    browser.run("document.getElementById('earlier').click()")
+    browser.until("document.documentElement.dataset.shown === 'std 1'")
+    slide = "(s => { s.value = 0; s.dispatchEvent(new Event('input')) })(document.getElementById('slider'))"
+    browser.run(slide)
+    browser.until("document.documentElement.dataset.shown === 'std 0'")
+    assert browser.run("location.hash") == "#layer=std&time=2020-01-01T12:00"
+    browser.press("ArrowLeft")
+    assert browser.text("#stamp") == "2020-01-01 12:00"
+
+
+@pytest.mark.exhaustive
+def test_every_layer_is_shown_with_its_unit(open_page, world):
+    browser = open_page(world)
+    shown = {}
+    for layer in browser.run("[...document.querySelectorAll('#layers button')].map(b => b.value)"):
+        browser.run(f"document.querySelector('#layers button[value={layer}]').click()")
+        browser.until(f"document.documentElement.dataset.shown === '{layer} 0'")
+        shown[layer] = browser.text("#legend-title")
+    browser.settle()
+    assert list(shown) == ["mean", "std", "lower", "upper", "width", "computation", "errors"]
+    units = {layer: text[-5:].partition("[")[2] for layer, text in shown.items()}
+    assert {layer for layer, unit in units.items() if unit == "°C]"} == {"mean", "lower", "upper"}
+    assert {unit for layer, unit in units.items() if layer not in ("mean", "lower", "upper")} == {"K]"}
+    # an observation that was held out
+    posterior = xr.open_zarr(current_run(world), group="posterior").isel(time=0)
+    number = int(
+        np.argmin(
+            np.hypot(posterior.latitude.values - 20.0, (posterior.longitude.values + 180.0) % 360.0 - 180.0)
+        )
+    )
+    point = posterior.isel(point=number)
+    browser.click(*place_of(browser, float(point.latitude), float(point.longitude)))
+    browser.until(f"document.getElementById('place').innerText.startsWith('Station {number},')")
+    _, _, facts = chosen(browser)
+    assert facts["Stored mean"] == f"{float(point.t2m_mean):.6f} K"
+    difference = float(point.t2m - point.t2m_mean)
+    (said,) = numbers(facts["Observed − predicted"])
+    assert said == pytest.approx(difference, abs=0.051)
+
+
+GRIDS = {
+    "all around, from 0 to 360": (np.arange(-90.0, 90.1, 10.0), np.arange(0.0, 360.0, 10.0), None),
+    "across the date line": (np.arange(-30.0, 10.1, 2.5), np.arange(165.0, 205.1, 2.5), None),
+    "with missing cells": (np.arange(35.0, 60.1), np.arange(-12.0, 30.1), 8.0),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", GRIDS)
+def test_every_cell_is_drawn_where_it_is(open_page, tmp_path, name):
+    latitude, longitude, hole = GRIDS[name]
+    rows, columns = np.meshgrid(latitude, longitude, indexing="ij")
+    blank = None if hole is None else np.hypot(rows - 47.0, columns - 9.0) < hole
+    publish_viewed(tmp_path, latitude, longitude, times=DAYS[:1], blank=blank, points=20)
+    browser = open_page(tmp_path)
+    colours_are_those_of_the_store(browser, xr.open_zarr(current_run(tmp_path), group="map"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("north_first", [False, True])
+def test_a_store_of_another_order_is_drawn_too(open_page, tmp_path, north_first):
+    """Latitudes from north to south, or unequal ones, and westward longitudes."""
+    latitude = np.array([-60.0, -45.0, -31.0, -18.0, -6.0, 6.0, 18.0, 31.0, 45.0, 60.0])
+    publish_viewed(tmp_path / "out", latitude, np.arange(-40.0, 40.1, 8.0), times=DAYS[:1], points=20)
+    group = xr.open_zarr(current_run(tmp_path / "out"), group="map").load()
+    if north_first:
+        group = group.isel(latitude=slice(None, None, -1), longitude=slice(None, None, -1))
+    run = tmp_path / "run.zarr"
+    write_group(run, "/", xr.Dataset())
+    write_group(run, "map", group)
+    browser = open_page(run)
+    colours_are_those_of_the_store(browser, group)
+
+
+def colours_are_those_of_the_store(browser, group):
+    """Compare the middles of cells in a picture, neither faded nor smoothed, with the scale of colours."""
+    for switch in ("fade", "smooth", "globe"):
+        browser.run(f"document.querySelector('#{switch}:checked')?.click()")
+    browser.settle()
+    for layer in ("net", "halo", "coast", "dots"):
+        browser.run(f"void {MAP}.setLayoutProperty('{layer}', 'visibility', 'none')")
+    browser.settle()
+    picture = np.asarray(browser.picture())
+    field = group.t2m_mean.isel(time=0)
+    compared, blank = [], []
+    places = [
+        (y, x + turn)
+        for y in field.latitude.values
+        if abs(y) < 80
+        for x in field.longitude.values
+        for turn in (0, -360)
+    ]
+    pixels = browser.run(f"{json.dumps(places)}.map(([y, x]) => {MAP}.project([x, y])).map(p => [p.x, p.y])")
+    for (y, x), (across, down) in zip(places, pixels, strict=True):
+        if 350 < across < 1200 and 30 < down < 700:
+            value = float(field.sel(latitude=y, longitude=x if x in field.longitude.values else x + 360))
+            pixel = picture[round(down), round(across)]
+            (compared if np.isfinite(value) else blank).append((value - 273.15, pixel))
+    assert len(compared) > 30
+    expected = np.array(browser.run(RAMP % [value for value, _ in compared]))
+    found = np.array([pixel for _, pixel in compared], dtype=float)
+    assert np.abs(found - expected).max() <= 4  # of 255, by rounding on the way
+    if group.attrs.get("blank_cells"):
+        assert len(blank) > 30
+        assert np.ptp([pixel for _, pixel in blank], axis=0).max() == 0
+
+
+@pytest.mark.exhaustive
+def test_a_run_without_map_says_so_and_shows_points(open_page, tmp_path):
+    publish_viewed(tmp_path, np.arange(0.0, 41.0), np.arange(0.0, 41.0), times=DAYS[:2], with_map=False)
+    browser = open_page(tmp_path)
+    assert "no map" in browser.text("#note")
+    posterior = xr.open_zarr(current_run(tmp_path), group="posterior").isel(time=0)
+    point = posterior.isel(point=7)
+    browser.click(*place_of(browser, float(point.latitude), float(point.longitude)))
+    browser.until("!document.getElementById('inspector').hidden")
+    assert browser.text("#place").startswith("Station ")
+    number = int(re.search(r"\d+", browser.text("#place"))[0])
+    stored = float(posterior.t2m_mean[number])
+    assert chosen(browser)[2]["Stored mean"] == f"{stored:.6f} K"
+
+
+def test_the_export_works_from_a_folder_of_any_server(browser, tmp_path, world):
+    index = export_page(world, tmp_path / "site" / "some" / "maps")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    handler = functools.partial(Quiet, directory=tmp_path / "site")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        browser.requests.clear()
+        browser.console.clear()
+        where = f"http://127.0.0.1:{server.server_port}/some/maps/"
+        browser.open(f"{where}#at=25,10")
+        stored = float(
+            xr.open_zarr(current_run(world), group="map").t2m_mean.sel(latitude=25.0, longitude=10.0)[0]
+        )
+        assert chosen(browser)[2]["Stored mean"] == f"{stored:.6f} K"
+        server.shutdown()
+    assert browser.console == []
+    assert {url.startswith(where) for url in browser.requests if not url.startswith(("data:", "blob:"))} == {
+        True
+    }
+    assert index.is_file()
+
+
+@pytest.mark.exhaustive
+def test_damage_is_said_and_not_shown(browser, tmp_path, world):
+    for name, damage in (("flipped", flip), ("missing", Path.unlink)):
+        run = tmp_path / f"{name}.zarr"
+        shutil.copytree(current_run(world), run)
+        damage(run / "map" / "t2m_mean" / "c.0.0.0")
+        with serve(run) as page:
+            browser("Page.navigate", url=page.url)
+            browser.until("document.getElementById('failure')?.hidden === false")
+            assert "cagp verify" in browser.text("#failure")
+            assert browser.run("document.documentElement.dataset.shown") is None
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
