@@ -21,6 +21,7 @@ SILENT_SECONDS = 20.0  # without a byte
 GRACE_SECONDS, LEAST_RATE = 20.0, 1024  # bytes per second of one object, behind the first seconds
 
 _SCHEMES = ("http", "https")
+_CLOUDS = ("s3", "s3a", "gs", "gcs", "az", "abfs")
 _most_bytes = ContextVar("most bytes of the answer that is waited for", default=2**24)
 
 
@@ -40,10 +41,13 @@ def at_most(count: int) -> Iterator[None]:
 
 
 def settings(address: str) -> dict[str, dict[str, Any]]:
-    """Give the settings of fsspec for the parts of an address that are of HTTP, by their scheme."""
+    """Give the settings of fsspec for the parts of an address that are of HTTP or a cloud, by their scheme.
+
+    A list of names that fsspec has kept would hide what has come since, as long as a process lasts.
+    """
     from fsspec.config import conf
 
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for part in address.split("::"):
         scheme, _, rest = part.partition("://")
         if scheme in _SCHEMES:
@@ -51,6 +55,8 @@ def settings(address: str) -> dict[str, dict[str, Any]]:
             client = dict(configured.get("client_kwargs", {}))
             given = {*configured, *client} & {"headers", "auth", "cookies"} or "@" in rest.partition("/")[0]
             found[scheme] = {"client_kwargs": _limits(_only_here if given else _only_safe) | client}
+        elif scheme in _CLOUDS:
+            found[scheme] = {"use_listings_cache": False}
     return found
 
 

@@ -178,7 +178,8 @@ def test_a_chunk_without_end_and_one_that_unpacks_to_gigabytes(store):
 
 
 def test_parts_of_an_address_have_the_settings_of_their_own():
-    assert web.settings("s3://bucket/x.zarr") == web.settings("memory://x") == {}
+    assert web.settings("memory://x") == {}
+    assert web.settings("zip://x::s3://bucket/x.zip") == {"s3": {"use_listings_cache": False}}
     plain, guarded = (web.settings(f"zip://x::https://{name}host/x.zip")["https"] for name in ("", "me:s3@"))
     rules = [found["client_kwargs"]["trace_configs"][0].on_request_redirect for found in (plain, guarded)]
     assert [list(rule) for rule in rules] == [[web._only_safe], [web._only_here]]

@@ -315,8 +315,13 @@ def test_a_source_in_an_object_store_is_read_as_from_a_folder_and_has_limits(add
     values = 280.0 + np.random.default_rng(0).normal(size=(1, latitude.size, longitude.size))
     folder = save(temperature(values, latitude=latitude, longitude=longitude), tmp_path / "field.zarr")
     bucket = Bucket(address)
-    for path in filter(Path.is_file, folder.rglob("*")):
-        bucket.put(path.relative_to(tmp_path).as_posix(), path.read_bytes())
+    late = "field.zarr/t2m/"  # what comes late is found by the same process
+    for path in sorted(filter(Path.is_file, folder.rglob("*")), key=lambda path: late in str(path)):
+        name = path.relative_to(tmp_path).as_posix()
+        if name == f"{late}zarr.json":
+            with pytest.raises(DataError, match="t2m"):
+                open_zarr(f"{address}/field.zarr")
+        bucket.put(name, path.read_bytes())
     design = {"train": random_points(60), "test": random_points(20, seed=1)}
     runs = []
     for source, root in ((f"{address}/field.zarr", f"{address}/maps"), (folder, tmp_path / "local")):
