@@ -129,7 +129,8 @@ def test_public_stores_are_opened_without_credentials(monkeypatch, tmp_path, raw
     assert field.attrs["source"] == f"zarr:{url}"
     xr.testing.assert_equal(field, canonical(raw))
     assert seen["address"].startswith("gs://")
-    assert seen["storage_options"] == ({} if "private" in url else {"token": "anon"})
+    credentials = {} if "private" in url else {"token": "anon"}
+    assert seen["storage_options"] == {**credentials, "gs": {"use_listings_cache": False}}
 
 
 def test_a_missing_cloud_package_says_how_to_install_it(monkeypatch):
