@@ -67,7 +67,8 @@ peers: install ## speed, memory and scores of other programs (made in .peers/) b
 experiments: install ## those of the documentation at full length, hours; EXPERIMENTS_ARGS=--help lists them
 	$(BIN)/python -m pipelines.experiments $(EXPERIMENTS_ARGS)
 
-docs: install-dev ## the documentation, the tutorial is executed; DOCS_SITE=FOLDER puts it beside other versions
+docs: install-dev ## the documentation, its English checked, its pages executed; DOCS_SITE=FOLDER puts it beside other versions
+	$(BIN)/python docs/prose.py
 	$(BIN)/python -m sphinx -W --keep-going --quiet --show-traceback -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 	$(if $(DOCS_SITE),$(BIN)/python docs/versions.py docs/_build/html $(DOCS_SITE))

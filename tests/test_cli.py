@@ -145,7 +145,7 @@ def test_metrics_and_json_log_of_a_run_that_fails(job, tmp_path):
     (tmp_path / "folder").mkdir()
     result = cagp("run", job, "--metrics", tmp_path / "folder")
     assert result.exit_code == 1, "that of the run"
-    assert f"WARNING: figures were not written to {tmp_path / 'folder'}: " in result.stderr
+    assert f"WARNING: metrics were not written to {tmp_path / 'folder'}: " in result.stderr
 
 
 def test_labels_of_metrics_are_written_as_the_format_asks():
@@ -284,7 +284,7 @@ def test_run_again_does_nothing(done):
     folder, first = done
     result = cagp("run", folder / "job.toml", "--scheduler", "local")
     assert result.exit_code == 0
-    assert "This run was published before; nothing was computed." in result.stdout
+    assert "This run was already published; nothing was computed." in result.stdout
     assert result.stdout.split("report  ")[1] == first.stdout.split("report  ")[1]
     assert "Solve" not in result.stderr
 
@@ -412,7 +412,7 @@ def test_run_fits_first_and_finds_its_run_without_fitting_again(fit_job, monkeyp
 def test_plan_says_that_the_prior_will_be_fitted(fit_job, tmp_path):
     result = cagp("plan", fit_job)
     assert result.exit_code == 0, result.output
-    assert "the three numbers of [prior] are fitted first, to the 100 observed points" in result.stdout
+    assert "the three parameters of [prior] are fitted first, to the 100 observed points" in result.stdout
     assert not (tmp_path / "out").exists()
 
 
@@ -536,7 +536,7 @@ def test_example_writes_a_job_on_stations_that_can_be_done(tmp_path, monkeypatch
 
 
 def test_help_shows_the_brackets_of_tables():
-    assert "as [cluster] scheduler" in cagp("plan", "--help").stdout
+    assert "as in [cluster] scheduler" in cagp("plan", "--help").stdout
     assert "[prior]" in cagp("fit", "--help").stdout
 
 
@@ -573,8 +573,8 @@ def test_unknown_commands_and_options_exit_with_2():
         (NotReadyError("the data is not there yet"), 75, "Error: the data is not there yet"),
         (NumericalError("not positive [definite]"), 1, "Error: not positive [definite]"),
         (OSError("disk on fire"), 1, "OSError: disk on fire"),
-        (ZeroDivisionError("x"), 1, "This was not expected; --debug shows where it happened."),
-        (KeyboardInterrupt(), 130, "Interrupted. What was published before is unchanged"),
+        (ZeroDivisionError("x"), 1, "This is an unexpected error; --debug shows where it happened."),
+        (KeyboardInterrupt(), 130, "Interrupted. Earlier results are unchanged"),
     ],
 )
 def test_every_error_is_one_block_with_its_exit_code(job, monkeypatch, error, code, said):

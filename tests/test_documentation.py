@@ -121,3 +121,41 @@ def test_the_build_shows_the_figures_whatever_the_environment_says_and_fails_wit
         assert '<span class="math notranslate nohighlight">a_1 &lt; b</span>' in page
         assert "katex/katex.min.js" in page
         assert re.findall(r'<(?:script|link)[^>]*(?:src|href)="(?:https?:)?//[^"]*"', page) == []
+
+
+@pytest.fixture(scope="module")
+def prose():
+    spec = importlib.util.spec_from_file_location("prose", DOCS / "prose.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+PROSE = """# Title
+
+```python
+teh = "law"
+```
+
+The laws of `teh` are $colour$, and
+[teh](law.md) is wrong. {long}.
+"""
+
+
+def test_faults_in_the_english_of_a_page_are_found_in_its_prose_alone(prose):
+    page = prose.prose_of(PROSE.format(long=" ".join(["word"] * 41)))
+    found = list(
+        prose.faults("docs/page.md", page, {"the", "of", "are", "and", "is", "wrong", "word", "laws"})
+    )
+    assert found[0] == 'docs/page.md:7: write "distribution", not "laws"'
+    assert "'teh' is in no list of words" in found[1]
+    assert found[2].startswith("docs/page.md: 41 words: word word")
+    assert len(found) == 3
+
+
+def test_messages_of_a_module_are_checked_and_its_docstrings_are_not(prose):
+    source = 'def f(x):\n    """Of a law."""\n    raise ValueError(f"the law {x} is learnt")\n'
+    (message,) = prose.messages(source)
+    assert message == "the law N is learnt"
+    written = sorted(fault.partition(": ")[2] for fault in prose.faults("cagp_dist/f.py", message, set()))
+    assert written == ['write "distribution", not "law"', 'write "learned", not "learnt"']

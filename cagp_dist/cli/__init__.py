@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 NOT_CONVERGED = 3
 
 app = typer.Typer(
-    help="Gaussian-process maps of weather and climate, whose error bars count the computation that was "
-    "not done.",
+    help="Gaussian-process maps of weather and climate, with error bars that include unfinished computation.",
     epilog="Start with [bold]cagp demo[/bold].",
     no_args_is_help=True,
     add_completion=False,
@@ -99,8 +98,8 @@ def demo(
 ) -> None:
     """Map the built-in global field: 10,000 points observed, 2,000 held out, in 10 seconds on two cores.
 
-    The scores at the end are those of error bars that were corrected by errors at another 2,000 points,
-    beside those of the uncorrected ones. The first time functions are compiled for your processor, and kept.
+    Errors at another 2,000 points recalibrate the error bars; scores before and after are printed at the end.
+    The first call compiles functions for your processor and keeps them.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.demo import demo_job
@@ -131,7 +130,7 @@ def run_command(
         str | None,
         typer.Option(
             metavar="OUT",
-            help="Output folder, or s3://BUCKET/PATH, in place of \\[output] root of the job.",
+            help="Output folder, or s3://BUCKET/PATH; overrides \\[output] root of the job.",
             show_default=False,
         ),
     ] = None,
@@ -140,9 +139,9 @@ def run_command(
     metrics: MetricsOption = None,
     debug: Debug = False,
 ) -> None:
-    """Do a job: observe, solve, score, publish the run, write its report.
+    """Run a job: read observations, solve, score, publish the run, write its report.
 
-    A job that is done already is not done again. `cagp example` prints a job file to start from.
+    A finished job is not run again. `cagp example` prints a job file to start from.
     """
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
         changed = _loaded(job, times, scheduler, insecure, attempts, time_limit, output)
@@ -161,9 +160,7 @@ def calibrate_command(
     job: JobFile,
     simulations: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=2, help="Fields to draw: the more, the smaller the faults that are found."
-        ),
+        typer.Option(metavar="N", min=2, help="Number of fields to draw; more fields reveal smaller faults."),
     ] = 1000,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the fields.")] = 0,
     times: Times = None,
@@ -174,11 +171,11 @@ def calibrate_command(
     publish_unconverged: PublishUnconverged = False,
     debug: Debug = False,
 ) -> None:
-    """Do a job, and test its error bars on fields drawn from its own prior.
+    """Run a job, and test its error bars on fields drawn from its own prior.
 
-    The same points, prior and solver, on fields where the prior is right by construction: what is wrong with
-    the error bars there is the fault of the solver. The run is that of `cagp run`, with the simulations in a
-    group of their own and a section in its report.
+    The points, the prior and the solver stay the same. On these fields the prior is right by construction,
+    so any fault of the error bars comes from the solver. The run is that of `cagp run`, with one more group
+    for the simulations and one more section in its report.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.task import Simulations
@@ -206,7 +203,7 @@ def plan(
         typer.Option(
             metavar="N",
             min=1,
-            help="Plan for N Dask workers, which need not be there; say how it scales.",
+            help="Plan for N Dask workers, which need not exist, and show how time scales with them.",
             show_default=False,
         ),
     ] = None,
@@ -215,17 +212,23 @@ def plan(
         typer.Option(
             metavar="N",
             min=1,
-            help="Of each such worker, which share its memory: \\[cluster] threads of the job, or 1.",
+            help="Threads of each such worker, which share its memory. Default: \\[cluster] threads of the "
+            "job, or 1.",
             show_default=False,
         ),
     ] = None,
     bandwidth: Annotated[
-        str, typer.Option(metavar="RATE", help="Of each such worker, b for bits and B for bytes per second.")
+        str,
+        typer.Option(
+            metavar="RATE", help="Bandwidth of each such worker, in bits (b) or bytes (B) per second."
+        ),
     ] = "10Gb",
-    latency: Annotated[str, typer.Option(metavar="TIME", help="Of a message between such workers.")] = "50us",
+    latency: Annotated[
+        str, typer.Option(metavar="TIME", help="Latency of a message between such workers.")
+    ] = "50us",
     debug: Debug = False,
 ) -> None:
-    """Show what a job costs in points, tiles, tasks, bytes and seconds, and start nothing."""
+    """Show what a job costs in points, tiles, tasks, bytes and seconds, without starting it."""
     with reported_errors(debug=debug):
         from cagp_dist.budget.network import Network
         from cagp_dist.budget.scaling import Crew
@@ -238,7 +241,7 @@ def plan(
         network = Network.parsed(bandwidth, latency)
         checked = _loaded(job, times, scheduler, insecure)
         if threads is not None and workers is None:
-            raise ConfigurationError("--threads is of workers; say how many with --workers.")
+            raise ConfigurationError("--threads needs --workers: it is the number of threads of each worker.")
         crew = None if workers is None else Crew(workers, threads or checked.cluster.threads)
         plan_job(checked, crew=crew, network=network, on_plan=show)  # shown also where the disk is too small
 
@@ -251,11 +254,11 @@ def fit_command(
     insecure: Insecure = False,
     debug: Debug = False,
 ) -> None:
-    r"""Fit the three numbers of the prior to the observations and print them as a table for the job file.
+    r"""Fit the three parameters of the prior and print them as a table for the job file.
 
-    The observed points decide; with fit_to = "field" in \[prior] the whole field does, test points included.
-    Numbers that the job states are not looked at. Nothing is published; the observations are
-    kept, as by `cagp ingest`. Exit code 3 says that the fit did not end well.
+    The fit uses the observed points; with fit_to = "field" in \[prior] it uses the whole field, test points
+    included. Parameters that the job states are ignored. Nothing is published, but the observations are
+    kept, as by `cagp ingest`. Exit code 3 means that the fit did not end well.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.run import fit_job
@@ -270,7 +273,7 @@ def fit_command(
 
 @app.command("ingest", epilog=_examples("cagp ingest job.toml"))
 def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> None:
-    """Fetch the observations of a job into its output folder; times that are there are not fetched again."""
+    """Fetch the observations of a job into its output folder; times already there are not fetched again."""
     with reported_errors(debug=debug), Display() as display:
         from cagp_dist.service.run import ingest_only
 
@@ -303,7 +306,7 @@ def verify_command(
         Path,
         typer.Argument(
             metavar="OUT",
-            help="Output folder or s3://BUCKET/PATH: all its runs; or OUT/KEY, one of them.",
+            help="Output folder or s3://BUCKET/PATH for all its runs, or OUT/KEY for one of them.",
             show_default=False,
         ),
     ],
@@ -313,16 +316,16 @@ def verify_command(
             "--solve",
             metavar="N",
             min=0,
-            help="Also predict N test points of each run once more, from its job and observations; compare.",
+            help="Also predict N test points of each run again from its job and observations, and compare.",
         ),
     ] = 0,
     debug: Debug = False,
 ) -> None:
-    """Check every file and value of every published run; exit code 1 says that one is damaged.
+    """Check every file and value of every published run; exit code 1 means that one is damaged.
 
-    Files are compared with their checksums; no chunk may be missing and no value implausible. The time series
+    Files are compared with their checksums. No chunk may be missing and no value implausible. The time series
     of an output folder must have each time once, with the values of the run that it names. A job may publish
-    there meanwhile. With --solve, run it in the folder that the job was run in; exit code 2 says that no run
+    there at the same time. Call --solve in the folder where the job was run; exit code 2 means that no run
     could be solved again.
     """
     with reported_errors(debug=debug):
@@ -341,15 +344,13 @@ def verify_command(
             again = partial(solve_again, path, points=points)
             try:
                 if points and (difference := read_unless_removed(path, again)) is not None:
-                    typer.echo(
-                        f"solved again, at most {difference:.1e} standard deviations of the prior apart"
-                    )
+                    typer.echo(f"solved again, differs by at most {difference:.1e} prior standard deviations")
             except NotSolvedAgainError as error:
                 not_again.append(error)
                 typer.echo(str(error))
         if (found := check_series(output)) is not None:
             typer.echo(
-                f"undamaged  {found.version}: {found.times} times, {found.compared} as their runs have them"
+                f"undamaged  {found.version}: {found.times} times, {found.compared} equal to their runs"
             )
         if runs and len(not_again) == len(runs):
             raise typer.Exit(NotSolvedAgainError.exit_code)
@@ -393,13 +394,13 @@ def example(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Write a job on a table of stations, and its tables, to this folder instead.",
+            help="Write a job for a table of stations, with its tables, to this folder.",
             show_default=False,
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Print a job file to start from; or write one on a table of stations, with its tables."""
+    """Print a job file to start from, or write one for a table of stations, with its tables."""
     with reported_errors(debug=debug):
         if stations is None:
             from cagp_dist.service.demo import demo_job_text
@@ -420,7 +421,7 @@ def _run(
     log_format: LogFormat = LogFormat.TEXT,
     metrics: "Metrics | None" = None,
 ) -> None:
-    """Do a job, show how it goes and what came of it, and leave with its exit code."""
+    """Run a job, show its progress and its outcome, and exit with its code."""
     from cagp_dist.report import report_page, write_report
     from cagp_dist.service.events import Clock, Event
     from cagp_dist.service.kept_runs import keep_runs
@@ -463,7 +464,7 @@ def _loaded(
     time_limit: float | None = None,
     output: str | None = None,
 ) -> "Job":
-    """Read a job file; the options take precedence over what it says."""
+    """Read a job file; the options override it."""
     from cagp_dist.service.jobfile.config import (
         load_job,
         with_output,

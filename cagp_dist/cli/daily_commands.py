@@ -39,10 +39,10 @@ def daily_command(
     times: TimesOption = None,
     retry: Annotated[
         bool,
-        typer.Option("--retry", help="Try all days that have failed, those that wait, too."),
+        typer.Option("--retry", help="Try all failed days now, also those that wait for a later pass."),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the days and what stands of them, and stop.")
+        bool, typer.Option("--dry-run", help="List the days with their state, and stop.")
     ] = False,
     scheduler: Scheduler = None,
     insecure: Insecure = False,
@@ -50,11 +50,11 @@ def daily_command(
     metrics: MetricsOption = None,
     debug: Debug = False,
 ) -> None:
-    """Do the days of a job that are new, each by itself, and put them into its time series.
+    """Run each new day of a job separately, and add the results to its time series.
 
-    A day that fails is recorded with its reason and ends no other; the next passes try it again, ever less
-    often. Exit code 0: all days are done; 75: some have no data yet; 6: some have failed (`cagp status OUT`
-    lists them).
+    A failed day is recorded with its reason and does not stop the others; later passes try it again, at
+    growing intervals. Exit code 0: all days are done. 75: some have no data yet. 6: some have failed
+    (`cagp status OUT` lists them).
     """
     from cagp_dist.service.daily import daily, planned_times
     from cagp_dist.service.events import Event
@@ -99,7 +99,7 @@ def daily_command(
 
 @contextmanager
 def _state_told(metrics: "Metrics", root: Path) -> Iterator[None]:
-    """Tell metrics what stands in the output folder at the end, however that comes."""
+    """Give the metrics the state of the output folder at the end, also after an error."""
     from cagp_dist.errors import CagpError
     from cagp_dist.service.series_status import status_of
 
@@ -122,7 +122,7 @@ def _leave(failed: Collection["FailedDay"], *, missing: bool = False) -> None:
 
 
 def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
-    """Print the days that a pass would look at, and what stands of them."""
+    """Print the days that a pass would look at, with their state."""
     import numpy as np
 
     from cagp_dist.service.day_records import DayRecords, written_day
@@ -147,16 +147,16 @@ def status_command(
         typer.Option(
             "--metrics",
             metavar="FILE",
-            help="Also write it to this file, as Prometheus reads it.",
+            help="Also write the state to this file, in the format of Prometheus.",
             show_default=False,
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Say what stands in an output folder: days done, failed, missing and preliminary, drift, disk and runs.
+    """Show the state of an output folder: days done, failed, missing and preliminary, drift, disk and runs.
 
-    Missing are days that a pass has planned and has not come to. Exit code 6: some days have failed or are
-    missing; 75: the data of all that have failed are not there yet.
+    A day is missing if a pass has planned it but not reached it. Exit code 6: some days have failed or are
+    missing. 75: the data of all failed days are not there yet.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.metrics import exposition, state_families
@@ -176,27 +176,35 @@ def health_command(
     root: OutputFolder,
     max_age: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Of the newest time, such as 36h or 7d.", show_default=False),
+        typer.Option(
+            metavar="TIME", help="Largest age of the newest time, such as 36h or 7d.", show_default=False
+        ),
     ] = None,
     max_failed: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Failed days whose data are there.", show_default=False),
+        typer.Option(
+            metavar="N", min=0, help="Most failed days, not counting days without data.", show_default=False
+        ),
     ] = None,
     max_missing: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Days that no pass has come to.", show_default=False),
+        typer.Option(
+            metavar="N", min=0, help="Most missing days, which no pass has reached.", show_default=False
+        ),
     ] = None,
     min_free: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Free on the disk, such as 10GiB.", show_default=False),
+        typer.Option(metavar="SIZE", help="Least free disk space, such as 10GiB.", show_default=False),
     ] = None,
-    drift: Annotated[bool, typer.Option("--drift", help="Drift of the error bars is a fault.")] = False,
+    drift: Annotated[
+        bool, typer.Option("--drift", help="Count a drift of the error bars as a fault.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
-    """Say in one line whether an output folder keeps to limits: exit code 0, or 1. Nothing is changed.
+    """Say in one line whether an output folder meets its limits, with exit code 0 or 1. Changes nothing.
 
-    For the health checks of systemd, Compose and Kubernetes. Without limits it says that the folder and its
-    series can be read.
+    Use it in health checks of systemd, Compose and Kubernetes. Without limits it checks only that the folder
+    and its series can be read.
     """
     from cagp_dist.errors import CagpError, ConfigurationError
 

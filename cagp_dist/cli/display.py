@@ -53,7 +53,7 @@ _NUMBERS = {
 def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """Turn every error into one block of text on standard error and its exit code.
 
-    ``debug`` shows the traceback in place of the block; with ``as_json`` warnings are lines of JSON.
+    ``debug`` also shows the traceback; with ``as_json`` warnings are lines of JSON.
     """
     console = Console(stderr=True)
     listen(as_json=as_json, debug=debug)
@@ -65,8 +65,8 @@ def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
         _say(
             console,
             "Terminated." if terminated else "Interrupted.",
-            "What was published before is unchanged, and nothing is half written. The same command goes on "
-            "from the last checkpoint, if there is one.",
+            "Earlier results are unchanged, and nothing is half written. The same command continues from the "
+            "last checkpoint, if there is one.",
         )
         raise typer.Exit(TERMINATED if terminated else INTERRUPTED) from None
     except CagpError as error:
@@ -79,7 +79,7 @@ def reported_errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     except Exception as error:
         if debug:
             console.print_exception()
-        text = f"{type(error).__name__}: {error}\nThis was not expected"
+        text = f"{type(error).__name__}: {error}\nThis is an unexpected error"
         _say(console, "Error:", text + ("." if debug else "; --debug shows where it happened."))
         raise typer.Exit(UNEXPECTED) from error
 
@@ -180,7 +180,7 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
             out.print(f"{label:<8}{escape(text)}", style=style, soft_wrap=True)
 
     said = scores.attrs
-    say("laws", said.get("recalibration_statement"))
+    say("recal.", said.get("recalibration_statement"))
     say("bars", said["calibration_statement"], said["calibration_status"])
     say("share", said.get("computational_statement"))
     say("map", said.get("sampling_statement"))
@@ -188,9 +188,9 @@ def show_outcome(outcome: "Outcome", page: Path | None) -> None:
         found = outcome.simulation.attrs
         say("prior", found["simulation_statement"], found["simulation_status"])
     if outcome.already_done:
-        out.print("This run was published before; nothing was computed.")
+        out.print("This run was already published; nothing was computed.")
     say("status", f"{outcome.status.value}: {outcome.status.advice}")
-    unpublished = "not published; --publish-unconverged publishes it all the same"
+    unpublished = "not published; --publish-unconverged publishes it nevertheless"
     say("run", unpublished if outcome.path is None else outcome.published_as or str(outcome.path))
     say("report", None if page is None else str(page))
 
@@ -231,7 +231,7 @@ def _show_regions(out: Console, regions: "xr.Dataset") -> None:
     last, times = regions.isel(time=-1), regions.sizes["time"]
     units = symbol(regions[f"{name}_mean"].attrs.get("units", "1"))
     unfinished = last.get(f"{name}_std_computational")
-    title = None if times == 1 else f"means over regions, the last of {times} times"
+    title = None if times == 1 else f"means over regions at the last of {times} times"
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="dim")
     table.add_column("region", no_wrap=True)
     for column in ("mean", "error bar", "unfinished")[: 2 + (unfinished is not None)]:
@@ -243,7 +243,7 @@ def _show_regions(out: Console, regions: "xr.Dataset") -> None:
         row = [f"{mean:.{digits}f} {units}", f"± {std:.{digits}f} {units}"]
         if unfinished is not None:
             part = float(unfinished[index])
-            row.append(f"of it ≤ {part:.{decimals(part)}f} {units}" if part > 0.0 else "none")
+            row.append(f"≤ {part:.{decimals(part)}f} {units}" if part > 0.0 else "none")
         table.add_row(escape(region), *map(str.strip, row), str(last["region_definition"].values[index]))
     out.print(table)
 
@@ -306,7 +306,7 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
 
     out, result = Console(highlight=False), fitted.result
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("number")
+    table.add_column("parameter")
     for title in ("estimate", "standard error", f"{LEVEL:.0%} interval"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("meaning", style="dim")
@@ -324,8 +324,8 @@ def show_fit(job: "Job", fitted: "FittedPrior") -> None:
         out.print(f"kernel  {result.choice.line()}", soft_wrap=True)
     if fitted.times > 1:
         out.print(
-            f"times   {fitted.times:,} as fields of one prior; the standard errors count them as "
-            f"independent, and they are worth about {fitted.effective_times:.3g} that are",
+            f"times   {fitted.times:,} fields of one prior. The standard errors treat them as independent; "
+            f"they carry the information of about {fitted.effective_times:.3g} independent fields",
             soft_wrap=True,
         )
     if result.log_likelihood is not None:

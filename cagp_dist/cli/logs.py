@@ -34,7 +34,7 @@ LogFormatOption = Annotated[
     typer.Option(
         "--log-format",
         "--log",
-        help="Progress on standard error as lines for people, or as one line of JSON per event.",
+        help="Write progress to standard error as text, or as one line of JSON per event.",
     ),
 ]
 MetricsOption = Annotated[
@@ -42,7 +42,7 @@ MetricsOption = Annotated[
     typer.Option(
         "--metrics",
         metavar="FILE",
-        help="Write seconds, scores and exit code to this file at the end, as Prometheus reads them.",
+        help="Write seconds, scores and exit code to this file at the end, in the format of Prometheus.",
         show_default=False,
     ),
 ]
@@ -109,4 +109,4 @@ def reported(*, job: Path, metrics: Path | None, log_format: LogFormat, debug: b
             try:
                 gathered.write(metrics, code)
             except Exception as error:  # whatever is wrong with the file, the exit code is that of the job
-                _log.warning("figures were not written to %s: %s", metrics, error)
+                _log.warning("metrics were not written to %s: %s", metrics, error)

@@ -15,7 +15,7 @@ Times = Annotated[
     _setting(
         "--times",
         metavar="TIMES",
-        help="Times in place of those of the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
+        help="Times; overrides the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
         "'from 2017-01-01 to 2017-01-31 every 6h', 2017-01-01..2017-01-31, 'last 5d at 12:00', "
         "latest, or all.",
     ),
@@ -24,15 +24,13 @@ Scheduler = Annotated[
     str | None,
     _setting(
         metavar="NAME",
-        help="Where to compute, as \\[cluster] scheduler of a job (`cagp run --help` lists the names); takes "
-        "precedence over the job file and DASK_SCHEDULER_ADDRESS.",
+        help="Where to compute, as in \\[cluster] scheduler of a job (`cagp run --help` lists the names); "
+        "overrides the job file and DASK_SCHEDULER_ADDRESS.",
     ),
 ]
 Insecure = Annotated[
     bool,
-    typer.Option(
-        "--insecure", help="Allow connections to a cluster on other machines that are not encrypted (tcp://)."
-    ),
+    typer.Option("--insecure", help="Allow unencrypted connections (tcp://) to a cluster on other machines."),
 ]
 Attempts = Annotated[
     int | None,
@@ -40,8 +38,8 @@ Attempts = Annotated[
         metavar="N",
         min=1,
         max=100,
-        help="How often a stage is begun or gone on with when its cluster is lost; takes precedence over "
-        "\\[runtime] attempts of the job (3).",
+        help="How often a stage is attempted if its cluster is lost; overrides \\[runtime] attempts of the "
+        "job (3).",
     ),
 ]
 TimeLimit = Annotated[
@@ -49,7 +47,7 @@ TimeLimit = Annotated[
     _setting(
         metavar="SECONDS",
         min=1.0,
-        help="Give up after so long, with exit code 75; takes precedence over \\[runtime] total_seconds of "
+        help="Time limit, after which the job ends with exit code 75; overrides \\[runtime] total_seconds of "
         "the job (no limit).",
     ),
 ]
@@ -58,7 +56,7 @@ Output = Annotated[
     str,
     typer.Argument(
         metavar="OUT",
-        help="Output folder or s3://BUCKET/PATH: its current run; or OUT/KEY, one run in it.",
+        help="Output folder or s3://BUCKET/PATH for its current run, or OUT/KEY for another run.",
         show_default=False,
     ),
 ]
@@ -72,5 +70,5 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 def examples(*lines: str) -> str:
-    """Write examples as the end of a help text."""
+    """Format examples for the end of a help text."""
     return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])

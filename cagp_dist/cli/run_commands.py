@@ -15,7 +15,9 @@ from cagp_dist.cli.options import Debug, Output, Root
 Certificates = Annotated[
     Path,
     typer.Argument(
-        metavar="DIR", help="Folder for them; all machines of the cluster must see it.", show_default=False
+        metavar="DIR",
+        help="Folder for the certificate; all machines of the cluster must see it.",
+        show_default=False,
     ),
 ]
 
@@ -23,9 +25,9 @@ DRIFTED = 4
 
 
 def list_all(root: Root, debug: Debug = False) -> None:
-    """List the runs of an output folder, with times, source, solver, status and scores; * is the current one.
+    """List the runs of an output folder with times, source, solver, status and scores; * is the current one.
 
-    When a run was made is in UTC. The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
+    The column "made" is in UTC. The first digits of a key are enough to name a run: `cagp open OUT/KEY`.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.published_runs import list_runs
@@ -36,13 +38,13 @@ def list_all(root: Root, debug: Debug = False) -> None:
 def open_report(
     output: Output,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open it, or print its path alone.")
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or only print the path.")
     ] = True,
     debug: Debug = False,
 ) -> None:
     """Print the path of the report of the current run, and open it if there is a display.
 
-    A report that is not there is written first.
+    If the report does not exist yet, it is written first.
     """
     with reported_errors(debug=debug):
         from cagp_dist.report import report_page, write_report
@@ -65,8 +67,7 @@ def prune_command(
         str,
         typer.Option(
             metavar="RULE",
-            help='What stays: how many of the newest runs, as 30, or "90d", "50GiB", "finals", or several of '
-            "these with commas between.",
+            help='Which runs stay: 30 (the newest), "90d", "50GiB", "finals", or several, with commas.',
             show_default=False,
         ),
     ],
@@ -75,10 +76,10 @@ def prune_command(
 ) -> None:
     """Remove old runs of an output folder, with their reports; the current run always stays.
 
-    With "pack" among the words of the rule they are made one file each, which `cagp unpack` brings back.
+    With "pack" in the rule, each old run is packed into one file instead, which `cagp unpack` restores.
 
-    Observations and exported files are not touched. A job whose run was removed is done again when it is
-    asked for. Exit code 75 says that another process is writing there.
+    Observations and exported files are not touched. A job whose run was removed runs again when you call
+    it. Exit code 75 means that another process is writing there.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.jobfile.config import parse_keep
@@ -90,11 +91,14 @@ def prune_command(
 
 def unpack_command(
     run: Annotated[
-        Path, typer.Argument(metavar="OUT/KEY", help="A packed run, by its first digits.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="OUT/KEY", help="A packed run; the first digits are enough.", show_default=False
+        ),
     ],
     debug: Debug = False,
 ) -> None:
-    """Bring a run that was packed back to where runs are, every file compared with its checksum."""
+    """Restore a packed run; every file is compared with its checksum."""
     with reported_errors(debug=debug):
         from cagp_dist.store.packed import unpack_run
 
@@ -104,15 +108,15 @@ def unpack_command(
 def drift_command(
     root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
     last: Annotated[
-        int, typer.Option(metavar="N", help="How many of the newest times are looked at, at least 12.")
+        int, typer.Option(metavar="N", help="How many of the newest times to check, at least 12.")
     ] = 30,
     debug: Debug = False,
 ) -> None:
-    """Say whether the error bars of the last times of a series still hold; exit code 4 says they do not.
+    """Check whether the error bars of the last times of a series still hold; exit code 4 means they do not.
 
-    Errors at held-out observations are compared with the error bars, and with the band in which chance leaves
-    them. The alarm is false nominally once in a hundred looks; in simulations 0 to 2.2 % of looks at 30 times
-    were, and up to 6 % of those at twelve, the fewest from which it decides.
+    Errors at held-out observations are compared with the error bars, and with the range that chance explains.
+    Nominally, one check in a hundred is a false alarm. In simulations 0 to 2.2 % of checks of 30 times were,
+    and up to 6 % of those of twelve, the smallest number that it accepts.
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.drift_check import drift_of_series
@@ -124,7 +128,7 @@ def drift_command(
 
 
 def index(root: Root, debug: Debug = False) -> None:
-    """Write one page over all runs of an output folder: small maps, scores, and the scores by date."""
+    """Write one page over all runs of an output folder: small maps, scores, and scores by date."""
     with reported_errors(debug=debug):
         from cagp_dist.report.index import write_index
 
@@ -152,14 +156,14 @@ def export(
         typer.Option(
             "--output",
             metavar="PATH",
-            help="Folder, or a file if its name ends as the format does and there is one group.",
+            help="Folder; or a file, if the name has the ending of the format and there is only one group.",
             show_default="OUT/export/KEY",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Write the current run for other programs: NetCDF, CSV or GeoTIFF, each with history and licence."""
+    """Export the current run as NetCDF, CSV or GeoTIFF, each with history and licence."""
     with reported_errors(debug=debug):
         from cagp_dist.export import export_run
         from cagp_dist.service.run import find_run
@@ -209,11 +213,11 @@ def view(
 
 
 def certificates(folder: Certificates, debug: Debug = False) -> None:
-    """Make what scheduler, workers and jobs of a Dask cluster need to speak with each other in secret.
+    """Make the certificate with which scheduler, workers and jobs of a Dask cluster encrypt connections.
 
-    A certificate with its private key, cluster.pem, which you alone can read: who has the file may connect,
-    nobody else. It is kept as long as it is valid, and made again in its last week. dask.yaml names it; a
-    Dask process that is started with DASK_CONFIG set to that file encrypts all connections.
+    The file cluster.pem has the certificate and its private key. Only you can read it, and only holders of
+    the file may connect. It is kept while it is valid, and made again in its last week. dask.yaml names it:
+    a Dask process that is started with DASK_CONFIG set to dask.yaml encrypts all connections.
     """
     with reported_errors(debug=debug):
         from cagp_dist.runtime.certificates import make_certificates

@@ -61,7 +61,7 @@ def explain_cds_failure(error: Exception, *, endpoint: str, key: str) -> CagpErr
     if status == 401 or any(phrase in words for phrase in _KEY):
         return ConfigurationError(f"the store does not accept the key. {HOW_TO_MAKE_A_KEY} {said}")
     if status == 404 and "/jobs/" in text:
-        return DataError(f"the store no longer has the result; run again to request it anew. {said}")
+        return DataError(f"the store no longer has the result; run again to request it once more. {said}")
     if status == 404:
         return ConfigurationError(
             f"there is no Climate Data Store at {endpoint}; expected {ENDPOINT}. The old address ending in "

@@ -31,7 +31,7 @@ GROUP_FLOPS = 3e5  # What handing out a group takes, in flops
 ROUNDING = 1e-12  # Part of its variance below which an observation is known from others: it is left out
 LONG = 384  # Members of a neighbourhood from where on LAPACK is faster than compiled loops over rows
 LEAF = 8  # Observations of which a mean is taken: fewer lose less of where they are, more of them say more
-ENTRIES = 2**22  # Kernel values that a joint law holds at a time: 32 MiB
+ENTRIES = 2**22  # Kernel values that a joint distribution holds at a time: 32 MiB
 RELIABLE = 1e-3  # Part of the prior variance below which noise makes no difference to the share in a mean
 IDENTIFIED = 1e-8  # Part of a column of a local drift that must be left beside the others
 

@@ -149,9 +149,9 @@ def krige(
         "neighbours", "block-gauss-seidel" until at most 5 % of each variance are unfinished computation, or a
         solver.
     recalibration : str
-        "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the law of
-        an observation at each target by errors at places that were left out, which takes ten more solves. The
-        result then has ``predictive_std`` and ``quantile`` as well. "none": the law of the prior.
+        "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the
+        distribution of an observation at each target by errors at places that were left out, which takes ten
+        more solves. The result then also has ``predictive_std`` and ``quantile``. "none": no correction.
     hyperparameters : {"auto", "integrate", "plug-in"}
         What is done with lengthscale, variance and noise, of which observations say only so much.
         "integrate": the result is a mixture over a grid of them, each with its probability, in which the
@@ -188,7 +188,7 @@ def krige(
     -------
     xarray.Dataset
         ``mean``, ``std`` (of the field itself, without the noise of an observation) and
-        ``std_computational`` (the part of it that more computation would take away: zero for exact solvers,
+        ``std_computational`` (the part of it that more computation would remove: zero for exact solvers,
         for others of many observations an upper bound, which its attribute ``comment`` says), on the
         coordinates of the target; units and names are those of the observations. The attributes say what was
         chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended, and
@@ -370,7 +370,7 @@ class Kriging:
         if observed.points.hours is None:
             if at is not None and self.at is None:
                 raise ArgumentError(
-                    f"at is {at!r}, and each field was learnt by itself; expected times from the beginning, "
+                    f"at is {at!r}, and each field was fitted separately; give the times from the beginning, "
                     'such as cagp.Kriging(at="observed").fit(observations).'
                 )
             return targets
@@ -521,7 +521,7 @@ class Kriging:
         return float(1.0 - np.sum(errors**2) / np.sum((values - values.mean(axis=0)) ** 2))
 
     def sample(self, to: To = None, size: int = 1, *, seed: int = 0, at: At = None) -> xr.Dataset:
-        """Draw fields that agree with the observations, from their joint law at all targets.
+        """Draw fields that agree with the observations, from their joint distribution at all targets.
 
         Parameters
         ----------
@@ -547,13 +547,13 @@ class Kriging:
         observed, _ = self._fitted()
         if self.recalibration != "none":
             raise ArgumentError(
-                f"recalibration is {self.recalibration!r}, whose laws say nothing of how the errors at "
-                "different targets go together, and samples are drawn from their joint law. The Gaussian "
+                f"recalibration is {self.recalibration!r}, whose distributions do not say how errors at "
+                "different targets are correlated, but samples need the joint distribution. The Gaussian "
                 'posterior has one: recalibration="none", or cagp_dist.condition(..., covariance="full").'
             )
         if self.causal:
             raise ArgumentError(
-                "causal is True, and samples have one joint law at all times; expected causal=False."
+                "causal is True, but samples have one joint distribution at all times; expected causal=False."
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
@@ -610,7 +610,8 @@ class Kriging:
         check_word("by", by, ("block", "station", "day"))
         if by == "day" and observed.points.hours is None:
             raise ArgumentError(
-                'by is "day", and each field was learnt by itself: no other day says anything of one that is '
+                'by is "day", and each field was fitted separately: other days give no information on one '
+                "that is "
                 'left out. Expected a model of all times, cagp.Kriging(at="observed").'
             )
         split = Split.into_folds(

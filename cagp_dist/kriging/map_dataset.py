@@ -90,7 +90,7 @@ def _drift(prediction: Prediction, observed: ObservedObject) -> dict[str, tuple[
 def _quantiles(
     prediction: Prediction, observed: ObservedObject, targets: Targets, text: Mapping[str, str]
 ) -> dict[str, tuple[object, ...]]:
-    """Quantiles of the field, where its laws are mixtures; nothing where mean and std say it all."""
+    """Quantiles of the field where its distributions are mixtures; nothing where mean and std are enough."""
     if prediction.quantiles is None:
         return {}
     found = [shaped(of_level, observed, targets) for of_level in np.moveaxis(prediction.quantiles, 1, 0)]
@@ -140,7 +140,7 @@ def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
             **units,
         },
         "std_computational": {
-            "long_name": f"part of the standard deviation of {what} that more computation would take away",
+            "long_name": f"part of the standard deviation of {what} that more computation would remove",
             "comment": SUM_OF_SQUARES,
             **units,
         },
@@ -226,7 +226,7 @@ def _one_or_all(numbers: Sequence[float]) -> float | list[float]:
 def with_recalibration(
     result: xr.Dataset, found: RecalibratedMap, observed: ObservedObject, targets: Targets, *, method: str
 ) -> xr.Dataset:
-    """Add the corrected law of an observation at each target: ``predictive_std`` and ``quantile``."""
+    """Add the recalibrated distribution of observations at targets: ``predictive_std`` and ``quantile``."""
     dims, usual = field_dims(observed, targets), sqrt(found.noise_variance)
     of_what = f"of an observation of {observed.what}, with usual noise, recalibrated"
     quantiles = [shaped(of_level, observed, targets) for of_level in np.moveaxis(found.quantiles, 1, 0)]
@@ -247,9 +247,9 @@ def with_recalibration(
     return corrected.assign_attrs(
         recalibration=method,
         reference_noise_std=usual,
-        recalibration_statement="predictive_std and quantile are those of laws that were corrected "
+        recalibration_statement="predictive_std and quantile belong to distributions that were recalibrated "
         f"({method}) by errors at {found.places:,} places, each of which was predicted from "
-        "about nine tenths of the others. They are those of an observation with reference_noise_std.",
+        "about nine tenths of the others. They describe an observation with reference_noise_std.",
     )
 
 

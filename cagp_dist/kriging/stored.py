@@ -409,7 +409,7 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
         what = "observations have changed" if found["key"] == key else "map was begun by another call"
         raise StoreError(
             f"the {what} since {work} was made, which has parts of a map. Call again as before, or remove "
-            "that folder to begin anew."
+            "that folder to start again."
         )
     create_blocks(work, source, n=n, block_rows=block_rows)
     text = json.dumps({"key": key, "observations": identity, "n": n, "block_rows": block_rows})

@@ -531,7 +531,7 @@ def few_gaps(size: int, missing: int) -> bool:
 def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
     """Raise `ArgumentError` unless there is such a method for such data."""
     if method not in get_args(Method):
-        now = ' In place of "blocks" write "vecchia".' if str(method) == "blocks" else ""
+        now = ' Write "vecchia" instead of "blocks".' if str(method) == "blocks" else ""
         raise ArgumentError(
             f'method is {method!r}; expected "auto", "rings", "dense", "vecchia", "pathwise" or "elbo".{now}'
         )

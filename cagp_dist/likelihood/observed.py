@@ -224,7 +224,7 @@ def centred_observations(
         if noise_deviations is not None:
             raise ArgumentError(
                 "noise_deviations are for points and got a grid; expected grid.points, and y of shape (n,) "
-                "or (n, T), in place of the grid."
+                "or (n, T), instead of the grid."
             )
         fields = _fields(y, where)
         missing = np.isnan(fields[0])
@@ -313,7 +313,7 @@ def _columns(y: ArrayLike, n: int) -> Array:
     if values.ndim not in (1, 2) or len(values) != n or values.size == 0:
         raise ArgumentError(
             f"y has shape {values.shape} but X has {counted(n, 'point')}; expected ({n},), or ({n}, T) for "
-            "T fields. For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid in place of X."
+            "T fields. For a field on a latitude-longitude grid pass a cagp_dist.LatLonGrid instead of X."
         )
     _check_finite(values, "drop those points first")
     return values if values.ndim == 2 else values[:, None]

@@ -6,8 +6,8 @@
 
 - `observations`, `grid_places`, `map_points`, `split`: places, values, gaps and noise; the grid that points
   are most of; where a map is wanted; what is held out.
-- `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of numbers; the prior; its mean; laws
-  whose numbers are integrated over. `maps_at_times`, `gain_in_time`: all times together.
+- `fitting`, `fitted_model`, `map_mean`, `integration`: sites and fits of parameters; the prior; its mean;
+  distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
 - `field_solves`, `solve_plans`: solves of all times at once, as jobs have them, and plans of solves to come.
 - `map_solves`, `map_samples`: a planned solve for each pattern of gaps, what it predicts, and draws.
 - `cross_validation`, `map_recalibration`: places predicted from other folds; errors correct error bars.

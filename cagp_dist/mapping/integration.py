@@ -161,7 +161,7 @@ def law_of_observations(
     targets: MapPoints,
     noise_variance: Array,
 ) -> Predictive:
-    """Law (T, q) of observations at targets, whose noise variance, or what is known of it, is () or (q,)."""
+    """Distribution (T, q) of observations at targets; the known part of their noise is () or (q,)."""
     found = learned.integrated
     if found is None:
         return Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise_variance))

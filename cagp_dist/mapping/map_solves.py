@@ -67,7 +67,7 @@ class Prediction:
 
     mean: Array  # (T, q)
     variance: Array  # (T, q), latent, without noise
-    # (T, q): the part of the variance that more computation would take away, or an upper bound of it; None
+    # (T, q): the part of the variance that more computation would remove, or an upper bound of it; None
     # where neighbours were used and there are many
     computational_variance: Array | None
     computational_variance_known: bool  # whether it is that part and no bound

@@ -91,7 +91,7 @@ class Narrator:
             raise BudgetError(
                 f"this would take about {rough_duration(alone)}, more than the "
                 f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages(self._slowness.alone)}. "
-                f"{longest.way_out} To have it done all the same, give time_limit_seconds=None."
+                f"{longest.way_out} To run it nevertheless, give time_limit_seconds=None."
             )
         planned = self.planned_seconds
         if planned > QUICK_SECONDS and not 0.5 < planned / max(self._said, 1e-9) < 2.0:

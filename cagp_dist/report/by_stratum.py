@@ -92,8 +92,8 @@ def statement(found: ByStratum, noun: str) -> str:
     """Say what the strata are, and in how many of them the error bars hold."""
     if len(found.names) == 1:
         return (
-            f"There are too few held-out observations to say it part by part: {FEWEST_OBSERVATIONS} are the "
-            "fewest of a part."
+            "There are too few held-out observations to divide them into groups: a group needs at least "
+            f"{FEWEST_OBSERVATIONS}."
         )
     kinds = set(found.kinds)
     known = [
@@ -103,16 +103,16 @@ def statement(found: ByStratum, noun: str) -> str:
             ("surface", "by sea, land and coast"),
             (
                 "roughness",
-                f"by roughness, which is how much the {noun} varies among the ten nearest observed points",
+                f"by roughness (how much the {noun} varies among the ten nearest observed points)",
             ),
-            ("lag", "by how long before or after a value is known there"),
+            ("lag", "by lag (how long before or after a value is known there)"),
         )
         if kind in kinds
     ]
     divided = ", ".join(known)
     text = (
-        "Error bars that are right on average may be too wide in one place and too narrow in another. So the "
-        f"held-out observations are divided by what was known before they were seen: {divided}. "
+        "Error bars that are right on average may be too wide in one place and too narrow in another. The "
+        f"held-out observations are therefore divided by what was known before they were seen: {divided}. "
     )
     level = f"{100.0 * found.level:g} %"
     text += f"{_held(found, '', level)}"
@@ -130,10 +130,10 @@ def _held(found: ByStratum, distribution: str, level: str, *, again: bool = Fals
     share = f"{100.0 * inside[furthest]:.0f} %"
     counts = f"{np.count_nonzero(explained)} of {explained.size}"
     if again:
-        return f"{counts}; furthest off is {found.names[furthest]} with {share}."
+        return f"{counts}; the largest difference is at {found.names[furthest]}, with {share}."
     return (
-        f"In {counts} parts the share inside the {level} error bars is no further from {level} than chance "
-        f"explains 95 times in a hundred; furthest off is {found.names[furthest]}, with {share} inside."
+        f"In {counts} groups, the coverage of the {level} error bars is within the 95 % range that chance "
+        f"explains; the largest difference is at {found.names[furthest]}, with {share} inside."
     )
 
 

@@ -33,7 +33,7 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
     """Draw ``pit``, as tall as the map beside it, and what else the run has."""
     scored = run.calibration
     by_area = None if scored.by_area_is_the_same else histogram(scored.pit, weights=scored.area_weight)
-    heading = "Are the error bars honest? PIT histogram"
+    heading = "Are the error bars right? PIT histogram"
     known = histogram(scored.pit)
     drawings = [_histogram("pit", known, by_area, pit_height_inches, heading, "test points", "observed")]
     if scored.by_stratum is not None:
@@ -90,7 +90,7 @@ def _histogram(
 
 
 def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
-    """RMSE and NLL of the Gaussian laws after each iteration; iteration 0 is the prior."""
+    """RMSE and NLL of the Gaussian distributions after each iteration; iteration 0 is the prior."""
     which = (
         f"Scores at the test points{', not recalibrated' if recalibrated else ''}; iteration 0 is the prior. "
     )
@@ -141,7 +141,7 @@ def draw_regions(run: PublishedRun) -> Drawing:
     rows, height = -(-shown // 2), 0.8 + 1.32 * -(-shown // 2)
     figure = Figure(figsize=(WIDTH_INCHES, height))
     which = f"the first {shown} of {len(regions.names)}" if shown < len(regions.names) else "one panel each"
-    title(figure, "Regions over time", f"{len(run.times)} times; {which}, with scales of their own")
+    title(figure, "Regions over time", f"{len(run.times)} times; {which}, each with its own scale")
     order = np.argsort(run.times)
     for index in range(shown):
         row, column = divmod(index, 2)

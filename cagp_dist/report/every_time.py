@@ -134,8 +134,8 @@ def gallery(run: PublishedRun, every: EveryTime, scales: Mapping[str, ColourScal
             )
         )
     return Gallery(
-        hint=f"Colours mean the same at all times. Inside: of the {scored.level:.0%} error bars. Choose a "
-        "time to see it in the maps above.",
+        hint="All times share one colour scale. Inside: observations inside their "
+        f"{scored.level:.0%} error bars. Choose a time to see it in the maps above.",
         buttons=buttons,
         data={
             "stamps": stamps,

@@ -108,7 +108,7 @@ def draw_maps(
         ),
     ]
     if here is not None and "computational" in chosen:
-        heading = "Of the error bar: unfinished computation"
+        heading = "Unfinished computation in the error bar"
         said = (
             "Map of the part of the standard deviation that is unfinished computation, "
             f"{unfinished_stamp}: at most {value_range(here, variable.units, 2)}."

@@ -33,9 +33,9 @@ BROKEN_DOWN = {status.value for status in Status if not status.ok}
 LEAVES_NOTHING = {Status.EXACT.value, Status.SOLVED.value}
 
 
-_ALIKE = "The test points were drawn in proportion to area: counting them alike weights by area."
-_ALL_PLACES = "Every place that was observed is a test point, and all are counted alike."
-_BY_AREA = "By area, each test point counts with the area that it stands for."
+_ALIKE = "The test points were drawn in proportion to area, so counting them equally weights by area."
+_ALL_PLACES = "Every observed place is a test point, and all count equally."
+_BY_AREA = "By area, each test point is weighted by the area that it represents."
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         plan="\n".join(attributes.lines("plan")) or "not recorded",
         job=attributes.text("job") or "not recorded",
         record=tables.record_rows(run),
-        footer=f"Run {run.key}. The figures lie beside this page as PNG files. Globes are drawn in the Equal "
-        "Earth projection, regions in plate carree. Coastlines: Natural Earth 1:110 million (simplified, "
-        "for orientation only), public domain.",
+        footer=f"Run {run.key}. The figures are also PNG files beside this page. Globes are drawn in the "
+        "Equal Earth projection, regions in plate carree. Coastlines: Natural Earth 1:110 million "
+        "(simplified, for orientation only), public domain.",
     )
 
 
@@ -103,45 +103,48 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
         else:
             drawn = f"Computed on {grids} and shaded bilinearly between them."
     else:
-        drawn = "The job asked for no map: the dots are the test points, and nothing is interpolated."
+        drawn = "The job requested no map: the dots are the test points, and nothing is interpolated."
     noun, units = run.variable.noun, run.variable.units
     bias = float(np.nanmean(run.points.observed - run.points.mean))
     over = " over all times" if len(run.times) > 1 else ""
     corrected = " and is recalibrated" if run.calibration.recalibrated else ""
     uncertain = (
         f"Uncertainty of the {noun} itself, mathematical and computational together. That of a "
-        f"single observation, {run.variable.name}_predictive_std in the run, has its noise on top{corrected}."
+        f"single observation, {run.variable.name}_predictive_std in the run, also includes its noise"
+        f"{corrected}."
     )
     if run.grid and run.grid.of_cells:
         uncertain = (
             f"Uncertainty of the mean {noun} of each cell, mathematical and computational together. That of "
-            "the field at a point is larger: what differs between points of a cell averages out."
+            "the field at a point is larger, because variation within a cell averages out."
         )
     captions = {
         "mean": drawn,
         "std": uncertain,
-        "computational": "What more iterations would take away from the error bars, at most. Variances add "
-        "up: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
-        "scale": "How errors at points that were not used changed the error bar of an observation: at 2 it "
-        "is twice as wide, at 1/2 half as wide. The map of the posterior standard deviation is without it.",
-        "reliability": "All held-out observations. The band holds 95 of 100 shares if the error bars are "
-        "right; it allows for neighbours that err together, not for an error common to all.",
-        "strata": "The band of each part holds 95 of 100 shares if its error bars are right: one part in "
-        "twenty is outside by chance. Coast is within 50 km of a coastline.",
+        "computational": "The largest part of the error bars that more iterations would remove. Variances "
+        "add: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
+        "scale": "How recalibration changed the error bar of an observation, from errors at points that were "
+        "not used: at 2 it is twice as wide, at 1/2 half as wide. The map of the posterior standard "
+        "deviation does not include it.",
+        "reliability": "All held-out observations. If the error bars are right, 95 of 100 values are inside "
+        "the band. It allows for correlated errors of neighbours, but not for an error common to all.",
+        "strata": "If the error bars of a group are right, its value is inside its band 95 times in 100: one "
+        "group in twenty is outside by chance. Coast is within 50 km of a coastline.",
         "residual": f"On average {signed_amount(bias, units, 2)}{over}. Red and blue should look scattered: "
-        "a region of one colour was missed as a whole.",
+        "a region of one colour has errors in common.",
         "pit": _shape(run),
-        "convergence": "Lower is better. An arrow stands for a prior too far off to share the scale.",
-        "simulation": "One value for each field: where the truth lies in its predicted law, along one random "
-        "direction. Fields are independent of each other: by chance 95 of 100 counts lie in the band.",
+        "convergence": "Lower is better. An arrow marks a prior that is beyond the scale.",
+        "simulation": "One value for each field: where the truth lies in its predictive distribution, along "
+        "one random direction. Fields are independent of each other: by chance 95 of 100 counts lie in the "
+        "band.",
         "regions": "Bands are one error bar to each side.",
-        "times": "The dashed line is the share that honest error bars hold.",
+        "times": "The dashed line is the coverage of correct error bars.",
     }
     return {name: Figure(svg, captions[name]) for name, svg in figures.items()}
 
 
 def _shape(run: PublishedRun) -> str:
-    """Read the PIT histogram, and that by area where it says something else."""
+    """Describe the PIT histogram, and the one by area if it says something else."""
     scored = run.calibration
     words = run.variable.comparatives
     plain = by_area = reading(histogram(scored.pit), words, design_effect=scored.design_effect())
@@ -179,7 +182,7 @@ def _lede(run: PublishedRun) -> str:
     if observed is not None and _has_gaps(run):
         count, each = f"{observed:,} observed places", ", not all of them at each time"
     exact = run.attributes.text("status") in LEAVES_NOTHING
-    bars = "solved exactly" if exact else "error bars that count the computation that was not done"
+    bars = "solved exactly" if exact else "error bars include unfinished computation"
     return f"{count}{each}; {bars}; checked at {run.points.latitude_degrees.size:,} held-out points."
 
 
@@ -207,35 +210,36 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
     ]
     seconds = tables.seconds_by_stage(run)
     if seconds:
-        tiles.append((duration(sum(seconds.values())), "of computing, in all stages of the run"))
+        tiles.append((duration(sum(seconds.values())), "of computing, over all stages of the run"))
     return tiles
 
 
 def _believed(run: PublishedRun) -> str:
-    """Say what the error bars presume and how far it holds, for readers who are not statisticians."""
+    """Say what the error bars assume and how far it holds, for readers who are not statisticians."""
     attributes = run.attributes
     level, inside, by_area = tables.headline_coverage(run)
     noise = attributes.number("noise_variance")
     noisy = ""
     if noise:
         noisy = (
-            f" (which adds the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
-            "error or, in a reanalysis, what varies between the points"
+            f" (including the noise of an observation, {amount(np.sqrt(noise), run.variable.units, 2)}: its "
+            "error or, in a reanalysis, variation between the points"
         )
         if run.calibration.recalibrated:
-            noisy += "; and which is recalibrated by errors at points that were not used"
+            noisy += "; recalibrated by errors at points that were not used"
         noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
     mean = (
-        "whose coefficients are estimated with the field and add their uncertainty to the error bars"
+        "The coefficients of the mean are estimated with the field, and the error bars include their "
+        "uncertainty."
         if attributes.table("prior").get("mean_estimate") == "generalised"
-        else "which is estimated from the observations and then taken as known"
+        else "The mean is estimated from the observations and then taken as known."
     )
     return (
-        f"They presume that the prior is right, its mean included, {mean}. How far that holds is measured: "
-        f"of every 100 held-out observations, {100.0 * inside:.0f} fell inside their {100.0 * level:g} % "
-        f"error bar{noisy}{weighted}; honest ones would hold {100.0 * level:g}. "
-        f"All levels together, see the histogram below: {_shape(run)}"
+        f"They assume that the prior is right, its mean included. {mean} How far this holds is measured: "
+        f"of every 100 held-out observations, {100.0 * inside:.0f} were inside their {100.0 * level:g} % "
+        f"error bar{noisy}{weighted}; the target is {100.0 * level:g}. "
+        f"For all levels together, see the histogram below: {_shape(run)}"
     )
 
 
@@ -252,9 +256,9 @@ def _strata(run: PublishedRun) -> dict[str, object] | None:
         "compared": compared,
         "inside": f"inside {100.0 * found.level:g} % error bars",
         "rows": by_stratum.rows_of(found, run.variable.units),
-        "note": "Chance is one standard error in percentage points, which allows for neighbours that err "
-        f"together.{before} Width: that of the error bars from end to end, on average; shorter is better "
-        "where the share inside is right. CRPS: error and error bar in one number; smaller is better. PIT: "
+        "note": "Chance is one standard error in percentage points, which allows for correlated errors of "
+        f"neighbours.{before} Width: mean length of the error bars from end to end; shorter is better "
+        "if coverage is right. CRPS: error and error bar in one number; smaller is better. PIT: "
         "high at both ends if error bars are too narrow, in the middle if they are too wide."
         f"{weighted}",
     }
@@ -272,14 +276,14 @@ def _weighting(run: PublishedRun) -> str:
 def _several(run: PublishedRun) -> dict[str, object]:
     """Which time the maps show, how times were solved, and the scores time by time."""
     patterns = run.attributes.count("patterns_of_gaps")
-    apart = "apart" if patterns is None else f"apart, in {patterns:,} solves"
+    apart = "separately" if patterns is None else f"separately, in {patterns:,} solves"
     rows, which = tables.time_rows(tables.by_time(run))
     return {
         "shown": f"The maps show the first of {len(run.times)} times, {when(run.times[0])}.",
         "pooled": f"Not every place was observed at every time, and times with different gaps were solved "
         f"{apart}; scores and PIT pool all of them."
         if _has_gaps(run)
-        else "All times were observed at the same places and solved together; scores and PIT pool them.",
+        else "All times were observed at the same places and solved together; scores and PIT pool all times.",
         "caption": which,
         "inside": f"inside {tables.HEADLINE:.0%}",
         "rows": rows,
@@ -300,7 +304,7 @@ def _places(run: PublishedRun) -> dict[str, object] | None:
 def _regions(run: PublishedRun) -> dict[str, object] | None:
     """Means over regions; nothing if the job asked for none."""
     rows = tables.region_rows(run)
-    which = f"Means over regions, weighted with area, {when(run.times[0])}; all in group regions of the run"
+    which = f"Area-weighted means over regions, {when(run.times[0])}; all are in group regions of the run"
     return {"rows": rows, "caption": which} if rows else None
 
 
@@ -311,9 +315,9 @@ def _simulated(found: Simulation) -> dict[str, object]:
     return {
         "pill": (colour, SIMULATION_WORDS.get(found.status, found.status), found.statement),
         "said": f"{found.pit.size:,} fields were drawn from the prior, observed as here{at} and solved with "
-        "the same settings. The prior is right for them, so that only the solver can be at fault; whether it "
-        "is right for the real field is seen above. Errors are those of the field itself, at "
-        f"{found.error_ratio.size:,} points.",
+        "the same settings. The prior is right for these fields, so only the solver can be at fault. The "
+        "sections above show whether it is right for the real field. Errors are those of the field itself, "
+        f"at {found.error_ratio.size:,} points.",
         "rows": tables.simulation_rows(found),
     }
 

@@ -21,7 +21,7 @@ _UNITS = {
     "lengthscale": "of the Earth's radius, {kilometres:,.0f} km",
     "time_lengthscale_hours": "in time",
     "variance": "{squared}of the field about its mean",
-    "noise_variance": "{squared}of one observation; in a reanalysis mostly what varies between the points",
+    "noise_variance": "{squared}of one observation; in a reanalysis mostly variation between the points",
 }
 _OF_THE_PRIOR = ("rmse", "crps", "nll")
 
@@ -83,7 +83,7 @@ def _interval_rows(run: PublishedRun) -> list[Row]:
         values = [found.measures[f"stratum_{measure}{each}"][0] for each in found.distributions]
         return [amount(float(value), units) for value in values]
 
-    outside = f"their width and {factor} times how far observations lie outside; smaller is better"
+    outside = f"width plus {factor} times the distance of observations outside; smaller is better"
     across = f"of the {level} error bars from end to end"
     return [
         (f"Width, {level}{by_area}", *of_all("mean_width"), "", across),
@@ -164,7 +164,7 @@ def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, 
     """RMSE, NLL, CRPS and coverage of one time, of its observations."""
     points, values = run.points, run.calibration.values
     mean, observed = points.mean[index, there], points.observed[index, there]
-    if values is None:  # a run of before, whose laws are Gaussian
+    if values is None:  # a run of before, whose distributions are Gaussian
         row = scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
         return row.rmse, row.nll, row.crps, float(row.coverage[0])
     inside = np.abs(values.pit[index, there] - 0.5) <= 0.5 * HEADLINE
@@ -209,7 +209,7 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
         digits = decimals(std := float(places.std[index]))
         rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", f"±{std:.{digits}f}{unit}"))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"
-    return rows, f"{which}, {when(run.times[0])}; all in group targets of the run"
+    return rows, f"{which}, {when(run.times[0])}; all are in group targets of the run"
 
 
 def region_rows(run: PublishedRun) -> list[Row]:
@@ -278,11 +278,11 @@ def fit_note(run: PublishedRun) -> str:
     times, worth = fit.get("times"), fit.get("effective_times")
     fields = ""
     if isinstance(times, int) and times > 1 and isinstance(worth, (int, float)):
-        fields = f", {times:,} times counted as independent fields and worth about {worth:.3g}"
+        fields = f", {times:,} times treated as independent fields (information of about {worth:.3g})"
     status = f"{str(fit.get('status')).capitalize()}: {fit.get('status_advice')}"
     ended = f"{method}{height}{fields}.{chosen} {status}"
     numbers = fit.get("hyperparameters")
-    return f"{ended} For the error bars they are {numbers}." if isinstance(numbers, str) else ended
+    return f"{ended} In the error bars the parameters are {numbers}." if isinstance(numbers, str) else ended
 
 
 def record_rows(run: PublishedRun) -> list[Row]:

@@ -43,16 +43,16 @@ SIMULATION_WORDS = {
     "undecided": "too few fields to judge",
     "too-narrow": "error bars too narrow",
     "too-wide": "error bars too wide",
-    "wrong-shape": "errors of another law",
+    "wrong-shape": "errors have another distribution",
     "biased": "errors lean to one side",
 }
 # What a reader has to know of error bars that are not exactly calibrated, by `solver_calibration`
 NOT_EXACTLY_CALIBRATED = {
-    "approximate": "This solver looks at the observations when it chooses its steps, so that no theorem says "
-    "how wide its error bars have to be. Those of conjugate gradients are usually too wide, sometimes too "
+    "approximate": "This solver looks at the observations when it chooses its steps, so no theorem says "
+    "how wide its error bars must be. Error bars of conjugate gradients are usually too wide, sometimes too "
     "narrow. Those of the Gauss-Seidel solvers are calibrated if the prior is right.",
-    "conservative": "The error bars of this solver are never narrower than its errors call for, and may be "
-    "wider, if the prior is right.",
+    "conservative": "If the prior is right, the error bars of this solver are never too narrow, but they may "
+    "be too wide.",
 }
 
 
@@ -116,27 +116,26 @@ def reading(
     if centre > 0 and horns > 0:
         return (
             "Peaked in the middle with raised ends: the error bars are wider than needed at most points "
-            "and too narrow at a few."
+            "and too narrow at a few points."
         )
     if ends > 0 or centre < 0:
-        return "U-shaped: errors are larger than the error bars say, which are too narrow."
+        return "U-shaped: the error bars are too narrow; errors are larger than they say."
     if ends < 0 or centre > 0:
-        return "Hump-shaped: errors are smaller than the error bars say, which are too wide."
+        return "Hump-shaped: the error bars are too wide; errors are smaller than they say."
     lean = excess(float(counts[middles > 0.5].sum()), total, 0.5, NOTICEABLE_RATIO / 3.0)
     if lean:
         which = comparatives[0] if lean > 0 else comparatives[1]
-        return f"Leaning to one side: the observations are {which} than predicted on the whole."
+        return f"Leaning to one side: on the whole, the observations are {which} than predicted."
     points, worth = round(total), round(total / design_effect)
     scale = noticed_scale(max(1, worth))
     if scale > LARGEST_SCALE:
-        return f"{counted(points, 'point')} cannot tell a shape from chance."
-    known = f"{points:,} points can tell: were they independent,"
+        return f"{counted(points, 'point')} cannot distinguish a shape from chance."
+    known = f"if the {points:,} points are independent"
     if worth < points:
-        alike = f"worth {worth:,} independent ones where their errors agree most,"
-        known = f"{points:,} points, {alike} can tell:"
+        known = f"with {points:,} points, which count as {worth:,} independent ones where errors agree most"
     return (
-        f"Close to flat, as far as {known} error bars {scale:.2f} times too narrow would have shown as a U "
-        "in 95 % of cases; smaller faults need not show."
+        f"Close to flat. Error bars {scale:.2f} times too narrow would have shown as a U in 95 % of cases, "
+        f"{known}; smaller faults may go unseen."
     )
 
 
@@ -160,23 +159,26 @@ def computed(status: str, iterations: int) -> str:
     """Say how much of the computational part of the error bars is left, by how the solve ended."""
     steps = counted(iterations, "iteration")
     if status == Status.EXACT.value:
-        return "here the solver did all of it, so that this part is zero."
+        return "here the solver finished the computation, so this part is zero."
     if status == Status.SOLVED.value:
-        return "here the system was solved to a relative residual of 1e-10, so that nothing of it is left."
+        return "here the system was solved to a relative residual of 1e-10, so this part is practically zero."
     if status == Status.CONVERGED.value:
         return (
-            f"here the residual reached rounding level after {steps}, so that the mean is solved. The "
-            "variance counts the directions that were searched, and may exceed that of an exact solve."
+            f"here the residual reached rounding level after {steps}, so the mean is solved. The "
+            "variance reflects the directions that were searched, and may exceed that of an exact solve."
         )
     if status == Status.NEIGHBOURS.value:
-        return "here each point was predicted from the observations near it; what the others tell is counted."
+        return (
+            "here each point was predicted from the observations near it; the error bars include what the "
+            "other observations would add."
+        )
     if status == Status.ILL_CONDITIONED.value:
         return f"here the solver did {steps}, but rounding may have spoilt mean and error bars."
     if status == Status.BREAKDOWN.value:
-        return f"here the solver broke down after {steps}; what it had not computed by then is counted."
+        return f"here the solver broke down after {steps}; the error bars include what it had not computed."
     if iterations == 0:
-        return "here no iteration was asked for: this is the prior."
-    return f"here the solver did {steps}, and what it did not compute is counted."
+        return "here no iteration was requested: this is the prior."
+    return f"here the solver did {steps}; the error bars include what it did not compute."
 
 
 def _margin(total: float, share: float, noticeable: float, design_effect: float = 1.0) -> float:

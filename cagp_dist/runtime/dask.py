@@ -251,8 +251,8 @@ def _check_versions(client: "Client") -> None:
         raise _package_missing(", ".join(missing))
     if wrong := {name: there for name, there in of_package.items() if there != here["cagp-dist"]}:
         raise ClusterError(
-            f"{wrong} have other versions of cagp-dist than {here['cagp-dist']}, which is here. Install the "
-            "same everywhere, or results would depend on which worker computed what."
+            f"{wrong} have versions of cagp-dist other than {here['cagp-dist']}, the version here. Install "
+            "the same version everywhere; otherwise results would depend on which worker computed what."
         )
     for name in NUMERICAL:
         if there := {each["packages"][name] for each in found["workers"].values()} - {here[name]}:
@@ -265,8 +265,8 @@ def _check_versions(client: "Client") -> None:
 def _package_missing(who: str) -> ClusterError:
     return ClusterError(
         f"{who} cannot import cagp_dist. Scheduler and workers need it where they run: install version "
-        f"{version('cagp-dist')} there, as it is here, or have them started by this Python (dask-jobqueue: "
-        "python=sys.executable; dask-gateway: another image or environment)."
+        f"{version('cagp-dist')} there, the version here, or have them started by this Python "
+        "(dask-jobqueue: python=sys.executable; dask-gateway: another image or environment)."
     )
 
 
@@ -300,8 +300,9 @@ def _run(asked: str, function: Callable[..., T], *arguments: object) -> T:
     """Call a function for one who has this version: workers may have joined after all were checked."""
     if asked != (here := version("cagp-dist")):
         raise ClusterError(
-            f"a worker that has joined since has version {here} of cagp-dist, and whoever asks has {asked}. "
-            "Install the same everywhere, or results would depend on which worker computed what."
+            f"a worker that has joined since has version {here} of cagp-dist, and the caller has {asked}. "
+            "Install the same version everywhere; otherwise results would depend on which worker computed "
+            "what."
         )
     _prepare_worker()
     return function(*arguments)

@@ -49,7 +49,7 @@ class Carried:
         """Say it in one line."""
         if self.time is None:
             return "no run before this time: the first one"
-        return f"the field goes on from run {self.run}, {shown_time(self.time)}, exactly"
+        return f"the field continues from run {self.run}, {shown_time(self.time)}, exactly"
 
 
 def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:

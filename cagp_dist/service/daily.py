@@ -78,7 +78,7 @@ class Day:
         if self.status is None:
             but = ", of other data or another job: the run that it went on from was removed"
             return f"{shown_time(self.time)}: in the series already{but if self.outdated else ''}"
-        instead = "" if self.replaced is None else f", in place of that of run {self.replaced}"
+        instead = "" if self.replaced is None else f", instead of that of run {self.replaced}"
         return (
             f"{shown_time(self.time)}: {self.status.value}, in version {self.version} of the series{instead}"
         )
@@ -264,7 +264,8 @@ def planned_times(
         if times.size > 1 and newest:
             raise ConfigurationError(
                 f"[prior] fit_times are the newest ones, and there are {times.size} times, whose prior would "
-                'change each day. Take times = "latest", fit_times from and to, or the numbers of the prior.'
+                'change each day. Take times = "latest", fit_times from and to, or the parameters of the '
+                "prior."
             )
         stage.summary = counted(times.size, "time")
     return job, times, damaged

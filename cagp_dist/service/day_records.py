@@ -120,7 +120,7 @@ class DayRecords:
             return cls()
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise StoreError(
-                f"{root / FILE} cannot be read ({error}). Remove it, and the days that failed are tried anew."
+                f"{root / FILE} cannot be read ({error}). Remove it, and the failed days are tried again."
             ) from error
 
     def write(self, root: Path) -> None:

@@ -68,7 +68,7 @@ def solve_filtered(
             SolveStep(1, known + mean, np.sqrt(variance), seconds),
         ),
         status=Status.EXACT,
-        plan=(f"states of {grid.size:,} points from the run before, updated with {points.count:,} values",),
+        plan=(f"states of {grid.size:,} points from the previous run, updated with {points.count:,} values",),
         computational_std=np.zeros(mean.shape),
         left_out=left_out,
         state=state,
@@ -180,9 +180,10 @@ def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior) -> None:
         differs = f"has the prior {carried.prior}, and this one {_name(prior)} {numbers}"
     if differs:
         raise ConfigurationError(
-            f'[prior] mean = "previous": the state of the run before, {carried.run}, {differs}, and an exact '
-            "one does not go on with another. Give this job an [output] root of its own, and its times from "
-            "the first on; the numbers of the prior keep where they or fixed fit_times are given."
+            f'[prior] mean = "previous": the state of the previous run, {carried.run}, {differs}, and an '
+            "exact run does not continue another one. Give this job an [output] root of its own, and its "
+            "times from "
+            "the first on; the parameters of the prior stay the same if you give them or fixed fit_times."
         )
 
 

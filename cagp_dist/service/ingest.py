@@ -144,7 +144,7 @@ def _healed(read: Callable[[], T], report: Report) -> T:
         return read()
     except DamagedStoreError as damage:
         aside = set_aside(damage.store)
-        done = "Their metadata is written anew." if aside is None else f"They are set aside in {aside}."
+        done = "Their metadata is written again." if aside is None else f"They are set aside in {aside}."
         said = f"stored observations are damaged: {damage.what} {done}"
         report(said)
         try:

@@ -154,7 +154,7 @@ def _moments(task: PreparedJob, found: Integrated, targets: Array | LinearFuncti
 
 
 def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, Indices, Mixture]]:
-    """Yield laws of the observations at test points, some points and some times together."""
+    """Yield distributions of the observations at test points, some points and some times together."""
     parts = parts_of(task) or [task]
     for part, found in zip(parts, numbers.by_fold or (numbers.everywhere,), strict=True):
         test = part.design.test
@@ -179,7 +179,7 @@ def _scored(task: PreparedJob, laws: list[tuple[Indices, Indices, Mixture]]) -> 
 def _published(
     task: PreparedJob, found: Integrated, latitude_degrees: Array, longitude_degrees: Array
 ) -> PublishedLaw:
-    """Laws of observations with the usual noise at places (q,)."""
+    """Distributions of observations with the usual noise at places (q,)."""
     X = unit_sphere(latitude_degrees, longitude_degrees)
     law = _law((len(task.points.times), len(X)))
     noise = np.full(len(X), np.median(_known_noise(task, task.design.train)))
@@ -190,7 +190,7 @@ def _published(
 
 
 def _law(shape: tuple[int, int]) -> PublishedLaw:
-    """Room for laws (T, q)."""
+    """Room for distributions (T, q)."""
     return PublishedLaw(
         np.empty(shape), np.empty((shape[0], len(QUANTILE_LEVELS), shape[1])), recalibrated=False
     )
@@ -252,7 +252,7 @@ def _obstacle(task: PreparedJob) -> str | None:
     obstacles = {
         "the numbers are fitted to the whole field": job.prior.fit_to == "field",
         "the numbers are fitted to other times": task.fit_points is not None,
-        "the mean is the run before": task.previous is not None or task.carried is not None,
+        "the mean is the previous run": task.previous is not None or task.carried is not None,
         "lengthscales are stretched for each quantile": task.recalibration.method == SHARP,
         "weights are kept": job.output.keep_weights,
         "error bars of the map come from samples": task.design.samples > 0,

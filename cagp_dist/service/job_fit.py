@@ -314,7 +314,7 @@ def check_fit(table: PriorTable, fitted: FittedPrior) -> None:
         which = f" ({' and '.join(at_bound)})" if at_bound else ""
         raise FitError(
             f"the fit of the prior to {fitted.where} ended {status.value}{which}: {fitted.advice} "
-            "Nothing was published. To go on with the numbers it reached, put them into the job:\n"
+            "Nothing was published. To continue with the values it reached, put them into the job:\n"
             f"{prior_table(table, fitted)}"
         )
 

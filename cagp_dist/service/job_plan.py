@@ -119,7 +119,7 @@ class JobPlan:
             seconds = self.solves * (self.size.folds * fold.seconds + of_all)
             if seconds > LONG_SECONDS:
                 text.append(
-                    'points held out in place of folds, [design] test = { kind = "random", count = 1000 }, '
+                    'points held out instead of folds, [design] test = { kind = "random", count = 1000 }, '
                     "are scored with one solve"
                 )
             text.append(f"{self.size.solves_line()}: about {rough_duration(seconds)} in all")
@@ -154,7 +154,7 @@ def plan_job(
     if job.prior.in_time and job.prior.numbers is None:
         found = replace(found, fit=_fit_of_all_times(size, seen, workers=found.plan.workers))
     elif job.prior.numbers is None:
-        fit = f"the three numbers of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
+        fit = f"the three parameters of [prior] are fitted first, to {_fitted_to(job, size, seen)}"
         if job.prior.is_filtered and job.prior.time_lengthscale_hours is None:
             fit += "; then the lengthscale in time, by the modes of the grid, which serve the day too"
         found = replace(found, fit=fit)

@@ -26,7 +26,7 @@ class MixedLaws:
     """What is said of observations where the numbers of the prior are integrated over."""
 
     scores: PointScores  # of the observations (T, q) at test points; NaN where there is none
-    of_test: PublishedLaw  # laws at test points
+    of_test: PublishedLaw  # distributions at test points
     of_cells: PublishedLaw | None  # with the usual noise, at points of a map and places of a table
     of_places: PublishedLaw | None
     nugget: float  # mean of the noise variance, or of the nugget beside a known noise

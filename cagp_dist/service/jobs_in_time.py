@@ -44,7 +44,7 @@ def fit_all_times(
     if (times := points.times[points.present[:, train].any(axis=1)]).size < FEWEST_TIMES:
         raise DataError(
             f"[prior] time_kernel is fitted to observations of {counted(times.size, 'time')}; expected two "
-            "or more. Give more times, a longer window_hours in [design], or the numbers of the prior."
+            "or more. Give more times, a longer window_hours in [design], or the parameters of the prior."
         )
     named = {name: (family,) for name, family in TIME_KERNELS.items()}
     compared = named.get(table.time_kernel or AUTO, COMPARED_IN_TIME)

@@ -1,4 +1,4 @@
-"""The predictive laws that a run publishes: those of its prior, corrected by errors that they did not use."""
+"""The predictive distributions that a run publishes: those of its prior, recalibrated by held-out errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class KnownErrors:
 def known_errors(
     task: PreparedJob, solution: JobSolution, noise: float | Array, *, nugget: float
 ) -> KnownErrors | None:
-    """Give the errors from which the laws of a job are to be corrected, None if they are not."""
+    """Give the errors from which the distributions of a job are to be corrected, None if they are not."""
     last, design, values = solution.steps[-1], task.design, task.points.values
     match task.recalibration.errors:
         case "points":
@@ -92,7 +92,7 @@ def predictive_std(noise_variance: float | Array, std: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class JobDistributions:
-    """What a job learnt of its laws."""
+    """What a job learnt of its distributions."""
 
     found: Recalibrating  # what was decided; ``method = "none"`` where nothing could be learnt
     everywhere: Fitted  # from all errors
@@ -107,7 +107,7 @@ class JobDistributions:
     def published(
         self, plain: Gaussian, X: Array, *, folds: Indices | None = None, stretched: Array | None = None
     ) -> PublishedLaw | None:
-        """Give what is published of the laws at points X (q, 3), of plain ones (T, q); None if nothing is."""
+        """Give what is published of distributions at points X (q, 3), from plain ones (T, q), or None."""
         if not self.corrected:
             return None
         std, scale = np.empty(plain.shape), np.empty(plain.shape)
@@ -156,7 +156,7 @@ class JobDistributions:
 
 @dataclass(frozen=True, eq=False)
 class _Stretched:
-    """Laws of a sharp GP at points whose standard deviations (S, T, q) are known."""
+    """Distributions of a sharp GP at points whose standard deviations (S, T, q) are known."""
 
     fitted: FittedSharp
     std: Array
@@ -166,7 +166,7 @@ class _Stretched:
 
 
 def unchanged(found: Recalibrating = NOT_ASKED) -> JobDistributions:
-    """Laws that nothing corrects."""
+    """Distributions that nothing corrects."""
     return JobDistributions(found, Unchanged())
 
 
@@ -187,11 +187,11 @@ def learnt(
         if found.asked:
             raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error
         why = f"{found.method} cannot learn here, because {error}"
-        said = f"The error bars are those of the prior as it is: {why}"
+        said = f"The error bars are not recalibrated: {why}"
         return unchanged(Recalibrating(asked=False, why_not=said))
     if isinstance(everywhere, FittedLocalScale) and everywhere.regression is None:
         said = (
-            "The error bars are those of the prior as it is: a local scale would hardly make the errors at "
+            "The error bars are not recalibrated: a local scale would hardly make the errors at "
             f"{counted(found.places, 'place')} likelier."
         )
         return unchanged(Recalibrating(asked=found.asked, why_not=said))

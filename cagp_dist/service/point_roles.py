@@ -57,7 +57,7 @@ class Design:
     samples: int = 0
     regions: tuple[Region, ...] = ()  # over which means are wanted
     region_means: LinearFunctionals | None = None  # these means, if there are any
-    # points whose errors calibrate the predictive laws, ascending; none of them in ``train`` or ``test``
+    # points whose errors calibrate the predictive distributions, ascending; none in ``train`` or ``test``
     calibration: Indices | None = None
     # which block each of them lies in, where nothing is observed in whole blocks
     calibration_blocks: Indices | None = None

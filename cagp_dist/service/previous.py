@@ -236,7 +236,8 @@ def run_before(
             return path
     if other:
         raise ConfigurationError(
-            f'[prior] mean = "previous": the run before, {other}. Give this job an [output] root of its own.'
+            f'[prior] mean = "previous": the previous run, {other}. Give this job an [output] root of its '
+            "own."
         )
     return None
 
@@ -300,7 +301,7 @@ def check_map_of_errors(
         )
     maps = {"this job": own}
     if (before := previous.earlier) is not None:
-        maps[f"the run before, {before.run} of {shown_time(before.time)},"] = before.cells
+        maps[f"the previous run, {before.run} of {shown_time(before.time)},"] = before.cells
     for of, cells in maps.items():
         for latitude, longitude in places:
             outside = cells.outside(latitude, longitude)

@@ -1,4 +1,4 @@
-"""Which errors correct the predictive laws of a job: decided from its points, before anything is solved.
+"""Which errors correct the predictive distributions of a job: decided from its points, before any solve.
 
 Errors must be of predictions that did not use the value that they are compared with. In this order: points
 that the job kept, ``[design] calibration``; folds of a cross-validation, those of others for a place; leave
@@ -34,7 +34,7 @@ MOST_LEFT_OUT_FLOPS = 2 * 10**12
 
 @dataclass(frozen=True)
 class Recalibrating:
-    """What corrects the laws of a job."""
+    """What corrects the distributions of a job."""
 
     method: str = "none"  # of a job file; ``"none"`` where nothing does
     errors: Errors = "none"  # where its errors come from
@@ -61,15 +61,15 @@ class Recalibrating:
     def statement(self) -> str:
         """Say it in one sentence."""
         if self.method == "none":
-            return self.why_not or "The error bars are those of the prior as it is: the job asks for that."
+            return self.why_not or "The error bars are not recalibrated, because the job says so."
         source = {
             "points": f"errors at {counted(self.places, 'calibration point')}, none of them observed"
-            + (", in blocks of their own as the test points are" if self.blocks else ""),
-            "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; the "
-            "law of a place by those of other folds than its own",
+            + (", in separate blocks like the test points" if self.blocks else ""),
+            "folds": f"errors at {counted(self.places, 'place')} that were predicted from other folds; each "
+            "place uses only errors of folds other than its own",
             "leave-one-out": f"leave-one-out errors of the {counted(self.places, 'observed point')}",
         }[self.errors]
-        return f"Predictive laws are corrected ({self.method}) by {source}{self._of_sharp()}."
+        return f"Predictive distributions are recalibrated ({self.method}) by {source}{self._of_sharp()}."
 
     def _of_sharp(self) -> str:
         """Say which quantiles have lengthscales of their own, and what is guaranteed."""
@@ -80,8 +80,8 @@ class Recalibrating:
             "two-way": "chosen and scaled with the same points, which guarantees no probability",
         }[self.split]
         return (
-            f": quantiles at {len(self.levels)} levels from {self.levels[0]:g} to {self.levels[-1]:g} have "
-            f"lengthscales of their own, {chosen}"
+            f": quantiles at {len(self.levels)} levels from {self.levels[0]:g} to {self.levels[-1]:g} each "
+            f"have their own lengthscale, {chosen}"
         )
 
 
@@ -96,7 +96,7 @@ def with_errors(
     design_of: Callable[[int], Design],
     distant: bool,
 ) -> tuple[Design, Recalibrating]:
-    """Decide which errors correct the laws of a job; draw calibration points if that takes any.
+    """Decide which errors correct the distributions of a job; draw calibration points if that takes any.
 
     Not those that leave one value out where test points are ``distant``: further from observations than that.
     """
@@ -121,15 +121,15 @@ def with_errors(
         return chosen, found
     told = "could be kept as calibration points" if errors == "points" else "have errors"
     why_not = (
-        f"The error bars are those of the prior as it is: {counted(places, 'place')} {told}, and "
-        f"{found.method} is not used by itself with fewer than {FEWEST_ERRORS}. [recalibration] method = "
-        f'"{found.method}" asks for it all the same.'
+        f"The error bars are not recalibrated: {counted(places, 'place')} {told}, and {found.method} is "
+        f"not used by default with fewer than {FEWEST_ERRORS}. [recalibration] method = "
+        f'"{found.method}" uses it nevertheless.'
     )
     return design, Recalibrating(asked=False, why_not=why_not)
 
 
 def _of_points(table: RecalibrationTable, places: int) -> Recalibrating:
-    """Correct laws by errors at points that the job keeps."""
+    """Correct distributions by errors at points that the job keeps."""
     if table.method != SHARP:
         check_enough(table.method, places)
         return Recalibrating(table.method, "points", places)

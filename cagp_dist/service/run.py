@@ -209,7 +209,7 @@ def _check_simulated(job: Job) -> None:
     if job.prior.is_previous:
         raise ConfigurationError(
             'fields of the prior are not drawn with [prior] mean = "previous": what they would show is the '
-            "solver alone, without the errors of the run before. Test the job with mean = "
+            "solver alone, without the errors of the previous run. Test the job with mean = "
             '"quadratic-latitude", or compare with held-out observations, as each run does.'
         )
 

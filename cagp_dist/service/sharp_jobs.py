@@ -37,7 +37,7 @@ FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20
 
 
 class SharpPoints(NamedTuple):
-    """Where a sharp GP is wanted, (q, 3) each; empty where its laws are not published."""
+    """Where a sharp GP is wanted, (q, 3) each; empty where its distributions are not published."""
 
     test: Array
     cells: Array
@@ -79,7 +79,7 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
 
 
 def sharp_points(task: PreparedJob) -> SharpPoints:
-    """Test points, map cells and places of a table at which the laws of a task are published."""
+    """Test points, map cells and places of a table at which the distributions of a task are published."""
     none, cells = np.empty((0, 3)), task.design.cells
     by_columns = cells is not None and _has_laws(task) and not task.design.samples
     return SharpPoints(
@@ -92,7 +92,7 @@ def sharp_points(task: PreparedJob) -> SharpPoints:
 
 
 def _has_laws(task: PreparedJob) -> bool:
-    """Whether the map of a task has laws of observations: its cells are points."""
+    """Whether the map of a task has distributions of observations: its cells are points."""
     return task.design.cells is not None and task.design.cells.sides_degrees is None
 
 
@@ -154,7 +154,7 @@ class SharpPlan:
     last: Plan
     chosen: int  # lengthscales that may be chosen, each of which takes one of the last solves
     times: int  # how often each is done: once for all times, or once for each
-    kept_bytes: int  # of the variances that are kept until laws are published
+    kept_bytes: int  # of the variances that are kept until distributions are published
     # of the samples of a map, which are drawn for each of the lengthscales that are chosen
     sampled: Plan | None = None
 

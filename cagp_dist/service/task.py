@@ -132,7 +132,7 @@ class ChosenPoints:
 
     points: Observations  # all points of the field
     design: Design  # which of them are observed and scored, and the cells of the map
-    recalibration: Recalibrating  # which errors correct the predictive laws
+    recalibration: Recalibrating  # which errors correct the predictive distributions
     wanted: Places | None  # places of a table that are to be predicted
     solver: Solver
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
@@ -579,6 +579,6 @@ def _observed(cells: MapCells | None, points: Observations) -> MapCells | None:
     if found.size == 0:
         raise ConfigurationError(
             "[design] map: the source has no values in its area, so that all of its cells are blank. "
-            'Give the map another area, or mask = "none" to predict there all the same.'
+            'Give the map another area, or mask = "none" to predict there nevertheless.'
         )
     return found

@@ -118,7 +118,7 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
         raise NotSolvedAgainError(run, f"{source} holds other observations than those that it was made from.")
     named = json.loads(attributes.get("previous", "{}")).get("run")
     before = None if named is None else run.with_name(f"{named}.zarr")
-    before_it = f"the run before, {named}, whose posterior is its mean"
+    before_it = f"the previous run, {named}, whose posterior is its mean"
     try:
         found = [] if before is None else [run_at(before, STATE if job.prior.is_filtered else ERROR_DRAWS)]
         task = prepare_job(job, field, earlier=lambda *_, **__: filter(None, found))

@@ -154,7 +154,9 @@ def check_one_field(fields: int) -> None:
 def check_no_start(problem: Problem) -> None:
     """Raise `ArgumentError` if the problem has a state to go on from, which only affine solvers can."""
     if problem.start is not None:
-        raise ArgumentError("the problem has a state to start from; only affine solvers can go on from one.")
+        raise ArgumentError(
+            "the problem has a state to start from; only affine solvers can continue from one."
+        )
 
 
 class Solver(Protocol):

@@ -13,7 +13,7 @@ WORST_CONDITION = 1e13
 
 
 class Status(Enum):
-    """End of a solve. Stopping early is no failure here: the variance counts what was not computed."""
+    """How a solve ended. Stopping early is not a failure: the variance includes what was not computed."""
 
     EXACT = "exact"
     COMPLETED = "completed"
@@ -69,30 +69,29 @@ WORST_FIRST = (
 _ADVICE = {
     Status.EXACT: "The posterior is exact up to rounding; no computational uncertainty is left.",
     Status.COMPLETED: (
-        "All iterations asked for were done; the variance includes the uncertainty of stopping there. "
-        "More iterations give smaller error bars; for scattered points a few of Chebyshev with the "
-        'preconditioner "vecchia" are mostly near exact ones.'
+        "All iterations were done, and the variance includes what is left to compute. "
+        "More iterations give smaller error bars. For scattered points, a few iterations of Chebyshev with "
+        'the preconditioner "vecchia" mostly give nearly exact ones.'
     ),
     Status.NEIGHBOURS: (
-        "Each target was predicted from the observations near it; the variance counts what the others would "
-        "have told. More neighbours give smaller error bars."
+        "Each target was predicted from the observations near it; the variance includes the effect of "
+        "leaving the others out. More neighbours give smaller error bars."
     ),
     Status.CONVERGED: (
-        "The residual reached rounding level before all iterations were used: the mean is that of the exact "
-        "posterior. The variance need not be: it may be many times the exact one. For exact error bars use "
-        "Cholesky, or Rings on a grid."
+        "The residual reached rounding level before all iterations were used, so the mean is that of the "
+        "exact posterior. The variance may be many times the exact one. For exact error bars use Cholesky, "
+        "or Rings on a grid."
     ),
     Status.SOLVED: (
         "Solved iteratively to a relative residual of 1e-10: exact for every practical purpose, no "
         "computational uncertainty is left."
     ),
     Status.SHARE_REACHED: (
-        "At every target unfinished computation is no larger part of the variance than computational_share "
-        "allows."
+        "At every target, the share of unfinished computation in the variance is within computational_share."
     ),
     Status.SHARE_NOT_REACHED: (
-        "All iterations were used before unfinished computation was as small a part of every variance as "
-        "computational_share asks; the variance includes it all the same. Raise iterations, or "
+        "All iterations were used before the share of unfinished computation in every variance was within "
+        "computational_share. The variance includes it nevertheless. Raise iterations or "
         "computational_share; larger blocks need fewer iterations."
     ),
     Status.BREAKDOWN: (
@@ -101,7 +100,7 @@ _ADVICE = {
     ),
     Status.DIVERGED: (
         "A variance is above that of the prior: the iteration diverges. Lower damping, or leave it out to "
-        "have a safe value worked out."
+        "have a safe value computed."
     ),
     Status.ILL_CONDITIONED: (
         "The condition number of the Gram matrix is above 1e13, or a variance was lost to rounding: mean and "

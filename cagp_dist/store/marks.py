@@ -165,6 +165,6 @@ def current_key(bucket: Bucket) -> str | None:
     if not re.fullmatch("[0-9a-f]{16,64}", key):
         raise StoreError(
             f"{bucket.address}/CURRENT holds {key[:80]!r}; expected the hexadecimal key of a run. "
-            "Run the job again to publish anew."
+            "Run the job again to publish it again."
         )
     return key

@@ -116,7 +116,7 @@ def current_run(root: Path) -> Path | None:
         If ``CURRENT`` is unreadable or damaged, or names a run that is not there.
     """
     pointer = root / "CURRENT"
-    advice = "Run the job again to publish anew, or write the key of a run in OUT/runs into it."
+    advice = "Run the job again to publish it again, or write the key of a run in OUT/runs into it."
     before = None
     for _ in range(READS):
         try:

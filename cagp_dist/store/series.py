@@ -336,7 +336,7 @@ def _files_of(described: dict[str, Any], index: int) -> list[str]:
 def _other(name: str, reason: str) -> ConfigurationError:
     return ConfigurationError(
         f"the run does not continue group {name!r} of the series in this output folder: {reason}. A series "
-        "is of one job: give this one an output root of its own, or remove OUT/series.zarr to begin anew."
+        "belongs to one job: give this one its own output root, or remove OUT/series.zarr to start again."
     )
 
 

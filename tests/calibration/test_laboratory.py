@@ -318,7 +318,7 @@ def test_weights_are_strongly_calibrated_with_their_null_space(points, solver):
 
 def test_strong_calibration_refuses_what_has_no_stages(points):
     for solver in (cagp.Cholesky(), cagp.GaussSeidel(0)):
-        with pytest.raises(ArgumentError, match="expected stages that are gone through at least once"):
+        with pytest.raises(ArgumentError, match="expected at least one pass through its stages"):
             strong_calibration(PRIOR, points[0], solver=solver)
 
 

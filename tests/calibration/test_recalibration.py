@@ -79,7 +79,7 @@ def test_fewest_points_are_one_over_the_tail(level: float) -> None:
             lambda: Kuleshov().fit(NORMAL, np.full(30, 0.3)),
             "the same multiple, 0.3, of their standard deviation",
         ),
-        (lambda: Kuleshov().fit(NORMAL, np.zeros(30)), "they tell no width"),
+        (lambda: Kuleshov().fit(NORMAL, np.zeros(30)), "no width can be estimated"),
         (
             lambda: Kuleshov().fit(NORMAL, VALUES[:5]),
             r"observed has shape \(5,\) and the predictions \(30,\)",

@@ -275,7 +275,7 @@ def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> Non
         ({"share": 1.0}, "share is 1.0"),
         ({"reach": 0.5}, "reach is 0.5"),
         ({"factors": 4}, "factors is 4.* expected an odd number"),
-        ({"factors": 5, "anisotropic": True}, "a single number that is moved. Leave factors out"),
+        ({"factors": 5, "anisotropic": True}, "a single parameter to vary. Leave factors out"),
     ],
 )
 def test_wrong_settings_are_refused(change: dict, message: str) -> None:

@@ -136,7 +136,7 @@ def test_local_sizes_widen_intervals_where_errors_are_large() -> None:
         (lambda law, y: SplitConformal(neighbours=16).fit(law, y, y[:, None]), "expected at least 16"),
         (lambda law, y: SplitConformal(neighbours=3).fit(law, y, y[:9, None]), "X holds 9 points"),
         (lambda law, y: Vovk().fit(law[:19], y[:19]), "19 calibration points cannot resolve the level 0.05"),
-        (lambda law, y: Marx().fit(law, np.full(30, 0.3)), "they tell no width"),
+        (lambda law, y: Marx().fit(law, np.full(30, 0.3)), "no width can be estimated"),
     ],
 )
 def test_what_cannot_be_recalibrated_is_refused(call, message: str) -> None:

@@ -296,7 +296,7 @@ def test_a_share_that_is_not_reached_is_said(problem):
     assert posterior.status is cagp.Status.SHARE_NOT_REACHED
     assert not posterior.status.ok
     assert posterior.stats.iterations == 2
-    assert "Raise iterations, or computational_share" in posterior.status.advice
+    assert "Raise iterations or computational_share" in posterior.status.advice
     assert_same_bits(posterior, problem.condition(cagp.GaussSeidel(2)))
 
 

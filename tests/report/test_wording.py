@@ -82,8 +82,8 @@ def test_errors_that_agree_count_as_fewer_independent_ones() -> None:
     z = np.repeat(np.random.default_rng(0).standard_normal(60), 10)
     assert reading(histogram(ndtr(z))).startswith("Hump-shaped")
     assert reading(histogram(ndtr(z)), design_effect=10.0).startswith(
-        "Close to flat, as far as 600 points, worth 60 independent ones where their errors agree most, "
-        f"can tell: error bars {noticed_scale(60):.2f} times too narrow"
+        f"Close to flat. Error bars {noticed_scale(60):.2f} times too narrow would have shown as a U in 95 % "
+        "of cases, with 600 points, which count as 60 independent ones where errors agree most;"
     )
     many = np.repeat(0.6 * np.random.default_rng(0).standard_normal(600), 10)
     assert reading(histogram(ndtr(many)), design_effect=10.0).startswith("Hump-shaped")
@@ -99,8 +99,8 @@ def test_few_points_are_not_overread() -> None:
     # With 40 points the outer tenth holds 4 +- 1.9; three standard errors are 5.7.
     z = 1.2 * np.random.default_rng(13).standard_normal(40)
     text = reading(histogram(ndtr(z)))
-    assert text.startswith("Close to flat, as far as 40 points can tell")
-    assert f"error bars {noticed_scale(40):.2f} times too narrow" in text
+    assert text.startswith(f"Close to flat. Error bars {noticed_scale(40):.2f} times too narrow")
+    assert "if the 40 points are independent" in text
 
 
 @pytest.mark.parametrize("points", [20, 50, 400])
@@ -117,20 +117,20 @@ def test_the_fault_that_is_named_is_seen_in_95_percent_of_histograms(points: int
 
 
 def test_few_points_show_nothing() -> None:
-    assert reading(histogram([0.2])) == "1 point cannot tell a shape from chance."
-    assert reading(histogram([0.2, 0.9])) == "2 points cannot tell a shape from chance."
+    assert reading(histogram([0.2])) == "1 point cannot distinguish a shape from chance."
+    assert reading(histogram([0.2, 0.9])) == "2 points cannot distinguish a shape from chance."
 
 
 @pytest.mark.parametrize(
     ("status", "iterations", "said"),
     [
-        ("exact", 1, "did all of it"),
+        ("exact", 1, "finished the computation"),
         ("solved", 1, "relative residual of 1e-10"),
         ("converged", 12, "reached rounding level after 12 iterations"),
         ("breakdown", 1, "broke down after 1 iteration;"),
         ("ill-conditioned", 1, "rounding may have spoilt mean and error bars"),
         ("completed", 0, "this is the prior"),
-        ("completed", 5, "did 5 iterations, and what it did not compute is counted"),
+        ("completed", 5, "did 5 iterations; the error bars include what it did not compute"),
     ],
 )
 def test_what_was_computed_follows_how_the_solve_ended(status: str, iterations: int, said: str) -> None:

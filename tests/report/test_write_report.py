@@ -154,7 +154,7 @@ def test_the_page_tells_what_when_and_how_many(document: Document) -> None:
         "400 held-out points",
         "Mathematical",
         "Computational",
-        "the solver did 5 iterations, and what it did not compute is counted",
+        "the solver did 5 iterations; the error bars include what it did not compute",
         "the prior is right, its mean included",
         "no fault found in the error bars",
         "the noise of an observation, 0.71 K",
@@ -238,8 +238,8 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
     error = np.abs(scores.stratum_coverage - 0.9)[1:]
     held = int((error <= 1.96 * scores.stratum_coverage_standard_error[1:]).sum())
     furthest = str(scores.stratum.values[1 + int(np.argmax(error.values))])
-    assert f"In {held} of {error.size} parts the share inside the 90 % error bars" in text
-    assert f"furthest off is {furthest}, with" in text
+    assert f"In {held} of {error.size} groups, the coverage of the 90 % error bars is within" in text
+    assert f"the largest difference is at {furthest}, with" in text
     assert page.count('class="bars"') == scores.sizes["stratum"]
     for name in ("reliability", "strata", "scale"):
         assert imread(hourly_report.parent / f"{name}.png").shape[1] == 1160
@@ -256,7 +256,10 @@ def test_few_observations_are_not_divided(tmp_path: Path) -> None:
     )
     text = Document(page_of(run)).text
     assert "recalibrated: marx" in text  # by a method of an earlier version
-    assert "There are too few held-out observations to say it part by part: 50 are the fewest" in text
+    assert (
+        "There are too few held-out observations to divide them into groups: a group needs at least 50."
+        in text
+    )
     assert "all observations 40" in text
     assert {drawing.name for drawing in draw_charts(read_run(run))} == {"pit", "reliability", "convergence"}
 
@@ -334,10 +337,14 @@ def test_text_of_the_run_is_escaped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "phrase", "pill"),
     [
-        ({"status": "exact"}, "the solver did all of it", "pill good"),
+        ({"status": "exact"}, "the solver finished the computation", "pill good"),
         ({"status": "breakdown"}, "the solver broke down after 1 iteration;", "pill bad"),
         ({"solver_calibration": "approximate"}, "usually too wide, sometimes too narrow", "pill good"),
-        ({"solver_calibration": "conservative"}, "never narrower than its errors call for", "pill good"),
+        (
+            {"solver_calibration": "conservative"},
+            "are never too narrow, but they may be too wide",
+            "pill good",
+        ),
         # runs of earlier versions have a flag alone
         ({"solver_calibration": None, "solver_calibrated": False}, "usually too wide,", "pill good"),
     ],
@@ -387,8 +394,8 @@ def test_simulated_fields_have_a_section(
 def test_the_prior_alone_can_be_reported(tmp_path: Path) -> None:
     run = make_run(tmp_path, test_count=30, map_step=None, iterations=0, attributes={"timings": "{}"})
     page = write_report(run).read_text(encoding="utf-8")
-    assert "no iteration was asked for: this is the prior" in page
-    assert "in all stages of the run" not in page
+    assert "no iteration was requested: this is the prior" in page
+    assert "over all stages of the run" not in page
 
 
 @pytest.mark.parametrize(
@@ -419,7 +426,7 @@ def test_both_weightings_are_shown_where_they_differ(tmp_path: Path) -> None:
         inside = 100.0 * float(scores.coverage_area_weighted.sel(level=0.9))
     assert f"90 %, by area {inside:.1f} %" in text
     assert f"({inside:.1f} % by area)" in text
-    assert "each test point counts with the area that it stands for" in text
+    assert "each test point is weighted by the area that it represents" in text
     assert "weighted by area" in [item.get_label() for item in _pit_axes(run).patches]
 
 
@@ -469,7 +476,7 @@ def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
     assert "Notes a, 0.25" in text
     assert "status not recorded" in text
     assert text.count("not recorded") == 3
-    for absent in ("Empty", "Executor", "which adds the noise"):
+    for absent in ("Empty", "Executor", "including the noise"):
         assert absent not in text
 
 

@@ -262,7 +262,7 @@ def test_a_scheduler_without_workers(empty_cluster, monkeypatch):
 def test_tasks_of_another_version_are_refused_by_workers_that_came_late(cluster):
     with Client(cluster, set_as_default=False) as client:
         task = client.submit(runtime_dask._run, "0.0.1", abs, -3)
-        with pytest.raises(ClusterError, match=r"has version .*, and whoever asks has 0.0.1"):
+        with pytest.raises(ClusterError, match=r"has version .*, and the caller has 0.0.1"):
             task.result()
 
 
@@ -290,8 +290,11 @@ def found_versions(scheduler="1.0", worker="1.0", numba="0.60"):
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        ({"worker": "0.9"}, r"{'tcp://a': '0.9'} have other versions of cagp-dist than 1.0, which is here"),
-        ({"scheduler": "0.9"}, r"{'scheduler': '0.9'} have other versions"),
+        (
+            {"worker": "0.9"},
+            r"{'tcp://a': '0.9'} have versions of cagp-dist other than 1.0, the version here",
+        ),
+        ({"scheduler": "0.9"}, r"{'scheduler': '0.9'} have versions"),
         ({"worker": None}, r"tcp://a cannot import cagp_dist. .* install version"),
         ({"scheduler": None, "worker": None}, r"scheduler, tcp://a cannot import cagp_dist"),
     ],

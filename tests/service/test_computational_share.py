@@ -69,7 +69,7 @@ def test_it_is_said_in_the_run_in_the_terminal_and_on_the_page(early, capsys):
     assert f"share   {said}, {(part / whole) ** 2:.1%} of their variance" in capsys.readouterr().out
     page = write_report(early.path)
     assert said in page.read_text()
-    assert "Of the error bar: unfinished computation" in page.read_text()
+    assert "Unfinished computation in the error bar" in page.read_text()
     assert (page.parent / "computational.png").is_file()
 
 

@@ -88,7 +88,8 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         (
             "lengthscale = 0.05",
             "",
-            "[prior]: variance and noise_variance came without lengthscale; give all three numbers, or none",
+            "[prior]: variance and noise_variance came without lengthscale; give all three parameters, or "
+            "none",
         ),
         ("variance = 22.0\nnoise_variance = 0.5", "", "lengthscale came without variance and noise_variance"),
         ('"matern32"', '"matern33"', 'nearest: "matern32"'),

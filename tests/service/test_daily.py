@@ -317,7 +317,7 @@ def test_verify_compares_the_series_with_the_runs_that_it_names(begun, tmp_path)
     list(daily(begun(times=ALL)))
     verified = CliRunner().invoke(app, ["verify", str(root)])
     assert verified.exit_code == 0
-    assert "000002.zarr: 2 times, 2 as their runs have them" in verified.stdout.replace("\n", "")
+    assert "000002.zarr: 2 times, 2 equal to their runs" in verified.stdout.replace("\n", "")
     version = series.current_version(root)
     kept = shutil.copytree(version, tmp_path / "kept")
 

@@ -107,7 +107,7 @@ def test_fewer_times_than_decide_are_not_asked_for(history, last):
     assert f"expected --last {FEWEST_TIMES} or more" in " ".join(said.stderr.split())
     assert CliRunner().invoke(app, ["drift", str(history[1]), "--last", str(FEWEST_TIMES)]).exit_code == 4
     told = CliRunner().invoke(app, ["drift", "--help"]).stdout.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ")
-    assert f"looked at, at least {FEWEST_TIMES}." in " ".join(told.split())
+    assert f"to check, at least {FEWEST_TIMES}." in " ".join(told.split())
 
 
 def test_a_folder_without_a_series_is_named(tmp_path):

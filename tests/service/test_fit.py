@@ -497,7 +497,7 @@ def test_a_fit_that_does_not_end_well_stops_the_job_and_keeps_its_numbers(job_te
 )
 def test_a_plan_says_what_will_be_fitted(job_text, old, new, said, tmp_path):
     lines = plan_job(parse_job(job_text.replace(old, new))).lines()
-    assert lines[0] == f"the three numbers of [prior] are fitted first, to {said}"
+    assert lines[0] == f"the three parameters of [prior] are fitted first, to {said}"
     assert not (tmp_path / "out").exists()
     numbers = "[prior]\nlengthscale = 0.3\nvariance = 22.0\nnoise_variance = 1.0\n"
     stated = plan_job(parse_job(job_text.replace("[prior]", numbers))).lines()
@@ -512,7 +512,7 @@ def test_a_plan_of_a_field_that_was_not_read_says_what_will_be_fitted(job_text, 
     far = job_text.replace('"synthetic"', '"zarr:somewhere.zarr"').replace("[observations.synthetic]", "[zz]")
     far = far.split("[zz]")[0] + "[design]" + far.split("[design]")[1]
     first = plan_job(parse_job(change(far))).lines()[0]
-    assert first == f"the three numbers of [prior] are fitted first, to {said}"
+    assert first == f"the three parameters of [prior] are fitted first, to {said}"
 
 
 def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_text, monkeypatch):

@@ -533,7 +533,7 @@ def test_a_run_before_of_another_job_is_refused(changed, after_first):
     tables, expected = OTHERS[changed]
     job, first = after_first
     text = refusal(lambda: run(job(2, **tables)))
-    assert f"the run before, {first.stem}, is of another job: its " in text
+    assert f"the previous run, {first.stem}, is of another job: its " in text
     assert expected in text
     assert "[output] root of its own" in text
 
@@ -652,15 +652,17 @@ def test_a_run_is_solved_again_from_the_run_that_it_names_and_verify_goes_on_whe
         manifest.manifest_path(path).unlink()
 
     result = verified()
-    assert (result.exit_code, result.stdout.count("solved again, at most ")) == (0, 3), result.output
+    assert (result.exit_code, result.stdout.count("solved again, differs by at most ")) == (0, 3), (
+        result.output
+    )
     make_current(root, run_key=second.stem)
     removed(between)
-    assert verified().stdout.count("solved again, at most ") == 2
+    assert verified().stdout.count("solved again, differs by at most ") == 2
     removed(first)
     result = verified()
     assert (result.exit_code, result.stdout.splitlines()[0]) == (2, f"undamaged  {second}")
     assert (
-        f"{second} is not solved again: the run before, {first.stem}, whose posterior is its mean, is"
+        f"{second} is not solved again: the previous run, {first.stem}, whose posterior is its mean, is"
         in result.stdout
     )
 

@@ -209,7 +209,7 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
     assert (found.errors, found.places) == ("points", chosen.calibration.size)
     assert np.unique(chosen.calibration_blocks).size > 10
     said = groups_of(task, task.prior, solved(task))["calibration"].attrs["recalibration_statement"]
-    assert said.endswith("none of them observed, in blocks of their own as the test points are.")
+    assert said.endswith("none of them observed, in separate blocks like the test points.")
 
 
 def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
@@ -238,9 +238,9 @@ def test_a_small_job_says_why_it_is_not_recalibrated_and_keeps_its_name(field, t
     attributes = read_group(outcome.path).attrs
     assert attributes["recalibration"] == "none"
     assert attributes["recalibration_statement"] == (
-        "The error bars are those of the prior as it is: 140 places could be kept as calibration points, and "
-        f"local-scale is not used by itself with fewer than {FEWEST_ERRORS}. [recalibration] method = "
-        '"local-scale" asks for it all the same.'
+        "The error bars are not recalibrated: 140 places could be kept as calibration points, and "
+        f"local-scale is not used by default with fewer than {FEWEST_ERRORS}. [recalibration] method = "
+        '"local-scale" uses it nevertheless.'
     )
     asked = task_of(the_job(field, tmp_path, method="local-scale", design=design))
     assert asked.run_key != tasks[None].run_key

@@ -242,9 +242,9 @@ def test_a_run_is_planned_as_it_is_done_and_says_what_it_did(stores, tmp_path, m
     assert sharp["levels"] == list(QUANTILE_LEVELS) == list(SHARP_LEVELS)
     assert attributes["recalibration"] == "sharp"
     assert attributes["recalibration_statement"] == (
-        "Predictive laws are corrected (sharp) by errors at 90 calibration points, none of them observed: "
-        "quantiles at 7 levels from 0.025 to 0.975 have lengthscales of their own, chosen with one half of "
-        "these points and scaled by the errors at the other half."
+        "Predictive distributions are recalibrated (sharp) by errors at 90 calibration points, none of "
+        "them observed: quantiles at 7 levels from 0.025 to 0.975 each have their own lengthscale, chosen "
+        "with one half of these points and scaled by the errors at the other half."
     )
     fractions = [event.fraction for event in events if event.stage == "Sharp quantiles" and event.fraction]
     assert fractions == sorted(fractions)

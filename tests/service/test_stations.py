@@ -215,11 +215,12 @@ def test_report_and_plan_of_a_station_job(stations):
         f'<td class="number">{mean:.1f} °C</td><td class="number">±{std:.1f} °C</td>'
     ) in words
     assert (
-        "Not every place was observed at every time, and times with different gaps were solved apart" in words
+        "Not every place was observed at every time, and times with different gaps were solved separately"
+        in words
     )
     assert "observed at the same places" not in words
     assert (
-        "Every place that was observed is a test point, and all are counted alike. 4 folds: each observed "
+        "Every observed place is a test point, and all count equally. 4 folds: each observed "
         "place was predicted from the other folds" in words
     )
     assert "drawn in proportion to area" not in words
@@ -279,7 +280,7 @@ def test_the_plan_counts_the_time_of_all_folds(stations, design, said):
     fold = None if plan.fold is None else replace(plan.fold, seconds=720.0)
     *_, advice, last = replace(plan, plan=replace(plan.plan, seconds=1440.0), fold=fold).lines()
     assert last == said
-    assert advice.startswith("points held out in place of folds, [design] test = { kind =")
+    assert advice.startswith("points held out instead of folds, [design] test = { kind =")
     assert not any(line.startswith("points held out") for line in plan.lines())
     outcome = run(job(stations, design=design))
     assert json.loads(read(outcome.path, None).attrs["plan"])[-1] == said.partition(":")[0]

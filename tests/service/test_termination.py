@@ -145,7 +145,7 @@ def test_what_takes_longer_than_the_grace_is_cut_off(monkeypatch, capsys):
         work_on()
     assert time.monotonic() - began < 150.0
     assert ended.value.exit_code == 143
-    assert "Terminated. What was published before is unchanged" in capsys.readouterr().err
+    assert "Terminated. Earlier results are unchanged" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGTERM) == before
 
 

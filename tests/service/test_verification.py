@@ -85,7 +85,7 @@ def test_the_command_says_what_was_compared(plain):
     assert result.exit_code == 0, result.output
     first, second = result.stdout.splitlines()
     assert first == f"undamaged  {plain}"
-    assert second.startswith("solved again, at most ")
+    assert second.startswith("solved again, differs by at most ")
 
 
 def test_a_run_whose_values_are_not_those_of_its_job_is_found(copied):

@@ -220,7 +220,7 @@ def test_solvers_that_cannot_go_on_say_so(solver):
     gram, b = tiled(problem), problem.dense.b[:, None]
     *_, begun = states_of(gram, cagp.GaussSeidel(1), b, problem.X_test, full=False, keep_leftover=True)
     asked = Problem(gram, b, problem.X_test, full_covariance=False, start=begun)
-    with pytest.raises(ArgumentError, match=r"only affine solvers can go on from one"):
+    with pytest.raises(ArgumentError, match=r"only affine solvers can continue from one"):
         next(solver.states(asked, executor=SERIAL, plan=solver.plan(demand_of(asked, SERIAL, LIMIT))))
 
 

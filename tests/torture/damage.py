@@ -82,7 +82,8 @@ def damaged_stores(count: int, rng: np.random.Generator, folder: Path) -> Row:
     row.must_have("damages found by name", row.named_errors, at_least=count)
     row.notes.append(
         "of runs, checkpoints and observations a third each; finished: found, by an error that names it; "
-        "same bits: the run is done again, the solve goes on from the checkpoint before, observations are "
+        "same bits: the run is done again, the solve continues from the previous checkpoint, observations "
+        "are "
         "ingested again"
     )
     return row

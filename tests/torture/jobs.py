@@ -246,7 +246,7 @@ def killed_jobs(count: int, rng: np.random.Generator, folder: Path) -> Row:
             row.expect(not left, f"checkpoints are left: {left}")
     row.must_have("kills", row.runs, at_least=count)
     row.must_have("kills in the middle of a solve", solving, at_least=count // 4)
-    row.must_have("solves went on from a checkpoint to their end", went_on, at_least=row.finished // 2)
+    row.must_have("solves continued from a checkpoint to their end", went_on, at_least=row.finished // 2)
     row.notes.append(
         f"{row.finished} jobs of one or two solves, on threads or with a cluster that is killed as well, "
         "each until it was done; at most the iteration of a kill was done again"

@@ -337,13 +337,13 @@ def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[A
     places = np.count_nonzero(~np.isnan(errors).all(axis=0))
     if places < FEWEST_POINTS:
         raise ArgumentError(
-            f"there are errors at {places} places; expected at least {FEWEST_POINTS}, for a scale is learnt "
-            "from the places around it. Give more calibration points, or no local scale."
+            f"there are errors at {places} places; expected at least {FEWEST_POINTS}, because a scale is "
+            "learned from the places around it. Give more calibration points, or no local scale."
         )
     if np.nanmax(errors) == np.nanmin(errors):
         raise ArgumentError(
-            f"all errors of the calibration points are {np.nanmax(errors):g} standard deviations, which "
-            "tells nothing of their scale; check what the predictions are compared with."
+            f"all errors of the calibration points are {np.nanmax(errors):g} standard deviations, so their "
+            "scale cannot be estimated; check what the predictions are compared with."
         )
     there = ~np.isnan(values)
     check_not_constant(law.location[there], values[there])

@@ -91,8 +91,8 @@ def calibration_scores(law: Predictive, observed: ArrayLike) -> Array:
     if scores.size > 1 and np.ptp(scores) <= 1e-12 * np.abs(scores).max():
         raise ArgumentError(
             f"the errors of all {scores.size} calibration points are the same multiple, {scores[0]:g}, of "
-            "their standard deviations: they tell no width. Look for calibration values that are copies "
-            "of their predictions, or for a constant field."
+            "their standard deviations, so no width can be estimated. Look for calibration values that are "
+            "copies of their predictions, or for a constant field."
         )
     check_not_constant(law[there].quantile(0.5), values[there])
     return scores
@@ -103,9 +103,9 @@ def check_not_constant(predicted: Array, observed: Array) -> None:
     errors = observed - predicted
     if errors.size > 1 and np.ptp(errors) <= ROUNDING * np.abs(observed).max():
         raise ArgumentError(
-            f"the errors of all {errors.size} calibration values are {errors.mean():g}, up to rounding: they "
-            "tell no width. Look for calibration values that are copies of their predictions, or for a "
-            "constant field."
+            f"the errors of all {errors.size} calibration values are {errors.mean():g}, up to rounding, so "
+            "no width can be estimated. Look for calibration values that are copies of their predictions, "
+            "or for a constant field."
         )
 
 

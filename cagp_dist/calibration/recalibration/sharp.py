@@ -312,8 +312,8 @@ class Sharp:
         if factors % 2 == 0 or self.anisotropic or self.variance:
             raise ArgumentError(
                 f"factors is {factors}, with anisotropic={self.anisotropic} and variance={self.variance}; "
-                "expected an odd number, for the prior as it is is one of them, and a single number that is "
-                "moved. Leave factors out for a search over several."
+                "expected an odd number, because the unchanged prior is one of them, and a single "
+                "parameter to vary. Leave factors out for a search over several."
             )
 
     def _parts(self, points: Array) -> list[Indices]:

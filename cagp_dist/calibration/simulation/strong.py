@@ -77,7 +77,7 @@ def strong_calibration(
 
     if not isinstance(solver, Affine) or solver.iterations == 0:
         raise ArgumentError(
-            f"solver is {solver!r}; expected stages that are gone through at least once, as of "
+            f"solver is {solver!r}; expected at least one pass through its stages, as in "
             "GaussSeidel(iterations=1). `calibrate` tests any solver at points."
         )
     points = as_points("X", X)
@@ -97,7 +97,7 @@ def strong_calibration(
     covariance = np.eye(n) - factor.T @ last.downdate @ factor
     if covariance.trace() <= NULL_SPACE * n:
         raise NumericalError(
-            f"{solver} leaves nothing uncertain of these weights: its covariance is zero but for rounding, "
+            f"{solver} leaves nothing uncertain of these weights: its covariance is zero up to rounding, "
             "and there is no error bar to test. Give it fewer iterations, or smaller blocks."
         )
     errors = of_one_covariance(factor.T @ last.mean - white, covariance, direction, scale=1.0)

@@ -41,7 +41,7 @@ HEADLINE = 0.9
 _HEADLINES: dict[Kind, str] = {
     "too-narrow": "The error bars are too narrow",
     "too-wide": "The error bars are too wide",
-    "wrong-shape": "The errors do not have the shape that the error bars say",
+    "wrong-shape": "The errors do not have the distribution that the error bars say",
 }
 
 
@@ -170,7 +170,7 @@ def judge(every_point: CoverageTest, by_area: CoverageTest, *, observations: int
     return Verdict(
         kind,
         f"{_HEADLINES[kind]}: {weighting}{shares}. Chance explains differences of {chance} percentage points "
-        "(three standard errors, which allow for neighbouring errors that agree).",
+        "(three standard errors, which allow for correlated errors of neighbours).",
     )
 
 
@@ -246,7 +246,7 @@ def _nothing_found(test: CoverageTest, observations: int) -> Verdict:
     )
     witnesses = f"{observations:,} observation{'' if observations == 1 else 's'}"
     if round(worth) < observations:
-        witnesses += f", worth {worth:,.0f} independent ones for that share,"
+        witnesses += f", which count as {worth:,.0f} independent ones,"
     if not np.isfinite(scale):
         return Verdict("undecided", f"{measured} {witnesses} can reveal no fault.")
     return Verdict(

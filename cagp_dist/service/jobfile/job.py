@@ -46,7 +46,7 @@ def _is_there(method: object) -> object:
 
 
 class RecalibrationTable(JobTable):
-    """``[recalibration]``: how errors at points that were not used correct the predictive laws."""
+    """``[recalibration]``: how errors at points that were not used correct the predictive distributions."""
 
     method: Annotated[MethodName, BeforeValidator(_is_there)] = key(
         "local-scale", alternatives(METHOD_NAMES), "local-scale"
@@ -260,8 +260,8 @@ class Job(JobTable):
         design, prior = info.data.get("design"), info.data.get("prior")
         if table.method == SHARP and prior is not None and prior.is_previous:
             raise ValueError(
-                f'method = "{SHARP}" tries other lengthscales, for which the errors of the run before, whose '
-                "posterior is the mean, are not known; use another method, or another [prior] mean"
+                f'method = "{SHARP}" tries other lengthscales, for which the errors of the previous run, '
+                "whose posterior is the mean, are not known; use another method, or another [prior] mean"
             )
         if table.method == SHARP and prior is not None and prior.in_time:
             raise ValueError(
@@ -275,7 +275,7 @@ class Job(JobTable):
             return table
         folds = ""
         if isinstance(design.test, FoldPoints):
-            folds = ', and test = { kind = "random", count = 1000, seed = 1 } in place of a cross-validation'
+            folds = ', and test = { kind = "random", count = 1000, seed = 1 } instead of a cross-validation'
         raise ValueError(
             f'method = "{SHARP}" learns from errors at points that are kept for it, and [design] keeps none; '
             f'add calibration = {{ kind = "random", count = 1000, seed = 2 }} to it{folds}. For the levels '
@@ -378,7 +378,8 @@ def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, st
     keys, table = " and ".join(given), design.map
     yield (
         bool(given) and prior.is_previous,
-        f'{keys} of [design] came with mean = "previous", whose runs go on from those before; leave it out',
+        f'{keys} of [design] came with mean = "previous", whose runs continue from earlier ones; leave it '
+        "out",
     )
     yield (
         bool(given) and not prior.in_time,

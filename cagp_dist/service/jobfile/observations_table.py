@@ -85,8 +85,8 @@ class ObservationsTable(JobTable):
     )
     missing: Annotated[float | tuple[float, ...] | None, BeforeValidator(values.as_tuple)] = key(
         None,
-        "a number that a file, a Zarr store or a table writes in place of a missing value, "
-        "or a list of all such numbers, which is empty where every number was observed",
+        "a number that a file, a Zarr store or a table writes for a missing value, or a list of all such "
+        "numbers; an empty list if every number was observed",
         -9999,
     )
     gaps: GapPolicy = key(

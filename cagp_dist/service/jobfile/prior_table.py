@@ -136,10 +136,10 @@ class PriorTable(JobTable):
         numbers, mean = "lengthscale, variance and noise_variance", f'mean = "{self.mean}"'
         yield (
             bool(stated and missing),
-            f"{' and '.join(stated)} came without {' and '.join(missing)}; give all three numbers, or none "
-            "of them to have them fitted (`cagp fit` prints them). Values that suit global 2 m temperature: "
-            "lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 (K^2), noise_variance = 0.5 "
-            "(K^2)",
+            f"{' and '.join(stated)} came without {' and '.join(missing)}; give all three parameters, or "
+            "none of them to have them fitted (`cagp fit` prints them). Values that suit global 2 m "
+            "temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 (K^2), "
+            "noise_variance = 0.5 (K^2)",
         )
         yield (
             chosen_by(self.kernel) is not None and known is not None,
@@ -168,7 +168,7 @@ class PriorTable(JobTable):
         )
         yield (
             not previous and self.persistence is not None,
-            f"persistence came with {mean}, which takes nothing from the run before; leave it out, or write "
+            f"persistence came with {mean}, which uses nothing of the previous run; leave it out, or write "
             'mean = "previous"',
         )
         yield (
@@ -216,12 +216,13 @@ class PriorTable(JobTable):
         """Yield what may not be of a kernel in time that carries whole grids from run to run."""
         yield (
             isinstance(self.fit_times, Newest),
-            "time_kernel came with fit_times that are the newest ones: the numbers would be others each day, "
-            "and those of the day before would not go on; give fit_times from and to",
+            "time_kernel came with fit_times that are the newest ones: the parameters would change each day, "
+            "so the state of the day before could not be continued; give fit_times from and to",
         )
         yield (
             self.time_kernel in ("auto", "metric"),
-            f'time_kernel = "{self.time_kernel}" came with mean = "previous", which goes on from run to run '
+            f'time_kernel = "{self.time_kernel}" came with mean = "previous", which continues from run to '
+            "run "
             'with "matern12" or "matern32"; write one of these',
         )
         yield (

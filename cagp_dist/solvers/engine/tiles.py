@@ -171,7 +171,7 @@ class TileSystem:
             if len(found) != 1:
                 raise ArgumentError(
                     "the state to start from kept no leftover, or that of a whole grid, which blocks of "
-                    "points cannot go on from. Ask for the state with keep_leftover, at points."
+                    "points cannot continue from. Ask for the state with keep_leftover, at points."
                 )
             self._leftover = found[0]
         return self._leftover

@@ -1,6 +1,6 @@
-"""Kriging from the observations near each target: exact error laws at a cost linear in points and targets.
+"""Kriging from the observations near each target: exact error distributions at linear cost.
 
-Weights W that do not depend on the data carry their own law (math 20): errors of ``W b`` are normal with
+If weights W do not depend on the data, the errors of ``W b`` have a known distribution (math 20): normal with
 covariance ``K'' - V W' - W V' + W G W'``. The row of a target is that of the posterior given what is near it.
 """
 
@@ -67,7 +67,7 @@ NEIGHBOURS = {"description": 'an integer of at least 1, or "auto"', "example": 6
 
 Drift = Literal["none", "constant", "linear"]
 
-JOINT_ROWS = 256  # Targets of a task of the joint law
+JOINT_ROWS = 256  # Targets of a task of the joint distribution
 
 # What a pair of observations of a wide region takes beside its kernel value, and what each weight takes
 PAIR_FLOPS, WEIGHT_FLOPS = 50, 3_600
