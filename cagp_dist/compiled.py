@@ -41,7 +41,7 @@ FIRST_OCTAVE, PIECES_OF_OCTAVE, DEGREE = -40, 64, 4
 # which the second are bent, or 0, and the power of w = 1 + their distance that divides squares of the first.
 PRODUCT = 4
 SPLIT, SECOND_FACTOR, PERIOD, POWER, FIRST_FACTOR = 4, 5, 6, 7, 8
-# Powers of that w, with their exponent in place of a scale.
+# Powers of that w, with their exponent instead of a scale.
 ALGEBRAIC = 5
 
 # What `_packed` says of each part of a kernel: the first number of its profile and the one past the last, its
@@ -57,7 +57,7 @@ FIRST_LEVEL = 2048
 _LOG2_E = 1.4426950408889634
 # Beyond this argument exp(-a) is below 1e-303; the cut keeps 0 * inf out of the polynomials.
 _FAR = 700.0
-# In place of a smaller divisor: what it divides is then multiplied by the square of one that is no larger.
+# Instead of a smaller divisor: what it divides is then multiplied by the square of one that is no larger.
 _NEAR = 1e-150
 # Adding 1.5 * 2^52 rounds a small double to an integer and leaves that integer in the low bits.
 _ROUND = 6755399441055744.0

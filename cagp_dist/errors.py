@@ -25,7 +25,7 @@ class CagpError(Exception):
 
 @contextmanager
 def in_words_of_the_job() -> Iterator[None]:
-    """Let the errors raised inside name the keys of a job file in place of the arguments of Python."""
+    """Let the errors raised inside name the keys of a job file instead of the arguments of Python."""
     try:
         yield
     except CagpError as error:

@@ -213,7 +213,7 @@ def posterior_mean(
         `computational_share`; this and an exact one work out no variances. The mean of others, conjugate
         gradients among them, is made with their variances: it is that of `condition`, at its cost.
     iterations_by_target : array_like of int, shape (q,) or (q, T), with a grid as target (P, Q) or (T, P, Q)
-        Iterations of which each target has the mean, at least one, in place of those of the solver. A
+        Iterations of which each target has the mean, at least one, instead of those of the solver. A
         `computational_share` ends some groups of targets before others; see `Stats.iterations_by_target`. Of
         affine solvers.
 

@@ -535,7 +535,7 @@ CLASSES = f"{', '.join(kernel.__name__ for kernel in KERNELS.values())} or Mater
 OF_SMOOTHNESS = re.compile(r"matern\((\d*\.?\d+)\)")  # as job files write it
 
 AUTO, FITTED = "auto", "matern"
-"""In place of a kernel whose numbers are fitted: that of three whose likelihood is largest, and `Matern` of
+"""Instead of a kernel whose numbers are fitted: that of three whose likelihood is largest, and `Matern` of
 the smoothness whose likelihood is; see `cagp_dist.fit`."""
 
 KERNEL_FORMS = (*KERNELS, "matern(0.8)")  # as job files write them, one with a number
@@ -573,7 +573,7 @@ def families_of(name: str) -> tuple[Family, ...]:
         family = family_of(part.strip())
         if family is None:
             raise ArgumentError(
-                f"kernel is {name!r}; {part.strip()!r} is no kernel; expected {', '.join(KERNEL_FORMS)}."
+                f"kernel is {name!r}; {part.strip()!r} is not a kernel; expected {', '.join(KERNEL_FORMS)}."
             )
         families.append(family)
     return tuple(families)

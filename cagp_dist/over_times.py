@@ -85,7 +85,7 @@ def condition_over_times(
 ) -> PosteriorOverTimes:
     """Condition a prior of space and time on fields of the same places at several times.
 
-    Of places that were all observed at every time it takes T solves in space in place of one with n T points,
+    Of places that were all observed at every time it takes T solves in space instead of one with n T points,
     and is exact where they are. Error bars of solvers that stop early stay calibrated: the modes are
     independent. Gaps that differ between times are solved for by way of the complete series.
 
@@ -132,7 +132,7 @@ def condition_over_times(
     Notes
     -----
     Cost: T times that of `condition` for one field, T^3 flops, and 24 T q bytes. A whole grid with `Rings`,
-    noise by latitude and Matern 1/2 or 3/2 in time is smoothed in place of that, for its own points: see
+    noise by latitude and Matern 1/2 or 3/2 in time is smoothed instead of that, for its own points: see
     `RingFilter`. Gaps that differ take eigenvectors in space once, 9 P^3 Q / 2 flops on a grid, 9 n^3 of
     places; then for the mean some 20 to 200 iterations, for each sample fewer, of 8 P^2 Q T, or 8 n^2 T, and
     8 T^2 n flops. The mean is solved to a relative residual of 1e-11, or as far as rounding allows where

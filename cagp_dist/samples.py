@@ -169,7 +169,7 @@ def posterior_by_samples(
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> SampledPosterior:
-    """Mean and variance at many targets, the variance from samples in place of a column for each target.
+    """Mean and variance at many targets, the variance from samples instead of a column for each target.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def posterior_by_samples(
         deviation half of that; of random waves up to 6 % more, see `SampledPosterior.relative_error`.
     checkpoints : Checkpoints, optional
         Where sums over samples are kept (`cagp_dist.store.checkpoints.Checkpoints`), after groups of 64 to
-        512 of them: the same call, with a generator in the same state, goes on from there after a loss, with
+        512 of them: the same call, with a generator in the same state, continues after a loss, with
         the same bits.
     on_plan : callable, optional
         Called with the `cagp_dist.budget.Plan` of each pattern of gaps before its work starts.

@@ -47,7 +47,7 @@ class SpaceTime(Elementary):
         In time, with its lengthscale in hours and variance 1. A cycle is periodic. With `Gneiting` it is no
         product: correlations in space reach further at longer lags.
     lengthscale_time : float, optional
-        Hours, in place of ``time``.
+        Hours, instead of ``time``.
 
     Raises
     ------

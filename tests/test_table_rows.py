@@ -62,7 +62,7 @@ def test_spellings_of_times(written, read):
     ("columns", "kind", "text"),
     [
         ({"time": [2020070112, 2020070199] * 2}, DataError, "holds '2020070199' in row 1"),
-        ({"time": ["01/07/2020"] * 4}, DataError, "cannot be told which is the day"),
+        ({"time": ["01/07/2020"] * 4}, DataError, "the day is ambiguous"),
         ({"date": ["2020-07-01"] * 4, "hour": [1, 25, 1, 2]}, DataError,
          "'hour' .* holds '25' in row 1.* time of day"),
         ({"time": ["09:00"] * 4}, ArgumentError,

@@ -116,7 +116,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
 
 
 def plan_filtered_grid(demand: Demand, grid: GridSize, *, held_out: int, views: int, crossed: int) -> Plan:
-    """Plan a day of a field that goes on from that before it: the modes of the grid, and its products.
+    """Plan a day of a field that continues from that before it: the modes of the grid, and its products.
 
     Points of the grid are ``held_out``; others see it in ``views``, and ``crossed`` are off its points.
     """

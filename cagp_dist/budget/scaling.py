@@ -1,4 +1,4 @@
-"""How long a solve would take on more workers: from its work, messages and barriers, nothing measured anew.
+"""How long a solve would take on more workers: from its work, messages and barriers, nothing measured again.
 
 A solve is a sequence of rounds (docs, "More workers"), each as long as the longest of four things::
 

@@ -45,7 +45,7 @@ class Records(logging.Handler):
 
 
 def listen(*, as_json: bool, debug: bool) -> None:
-    """Write what is logged from now on, in place of an earlier `Records`."""
+    """Write what is logged from now on, instead of an earlier `Records`."""
     root = logging.getLogger()
     for handler in [*root.handlers]:
         if isinstance(handler, Records):

@@ -156,7 +156,7 @@ def _told(error: Exception) -> tuple[type[CagpError], str]:
         )
     another_try = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
     if another_try or isinstance(error, ImportError):  # nothing of the file: a disk, a network, a package
-        return DataError, f"cannot be read now ({type(error).__name__}: {first}). Mend this, and try again."
+        return DataError, f"cannot be read now ({type(error).__name__}: {first}). Fix this, and try again."
     return DamagedFileError, (
         f"cannot be decoded ({type(error).__name__}: {first}). The file is damaged or incomplete; fetch it "
         "again."

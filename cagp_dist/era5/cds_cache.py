@@ -135,7 +135,7 @@ class CacheEntry:
         self._write({**self._kept(), "request_id": request_id})
 
     def forget(self) -> None:
-        """Note that the request is over, failed or gone; the next call submits it anew."""
+        """Note that the request is over, failed or gone; the next call submits it again."""
         self._write(self._kept())
 
     def accept(self, results: "Results") -> xr.Dataset:

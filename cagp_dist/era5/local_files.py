@@ -342,7 +342,7 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
     said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
     raise DataError(
         f"the decoder of {what} {ending}. The file is damaged or does not fit into memory; fetch it again "
-        f"or select less. It said: {said}"
+        f"or select less. Its message: {said}"
     )
 
 

@@ -82,7 +82,7 @@ def open_source(
     noise_std, columns, where
         Of a table, see `cagp_dist.era5.stations.open_stations`; for no other source.
     missing : number or sequence of numbers, optional
-        What a file, a Zarr store or a table writes in place of a missing value, such as -9999.
+        What a file, a Zarr store or a table writes instead of a missing value, such as -9999.
     wait_seconds : float, optional
         Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
 

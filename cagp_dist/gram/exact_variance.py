@@ -90,7 +90,7 @@ class ExactVariance:
         return self._found
 
     def take(self, bounds: Array) -> None:
-        """Take bounds (2, q) that were found, and perhaps tightened, before, in place of new ones."""
+        """Take bounds (2, q) that were found, and perhaps tightened, before, instead of new ones."""
         self._found = bounds
 
     def tighten(self, targets: Indices, found: Array) -> None:

@@ -90,7 +90,7 @@ class RingFilter:
     """The posterior of today's field on a grid from that of yesterday, exactly.
 
     For fields that are observed at all points each time, with the same noise, and a product kernel that is
-    Markov in time. A further time costs a few products of the grid in place of a solve with all times.
+    Markov in time. A further time costs a few products of the grid instead of a solve with all times.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from cagp_dist.tiling import POINT_TILE, STRIPS, Range, block_ranges, subtile_sh
 
 T = TypeVar("T")
 
-NOT_STORED = np.empty(0)  # In place of a stored tile: evaluate it where it is used
+NOT_STORED = np.empty(0)  # Instead of a stored tile: evaluate it where it is used
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def read(model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
-    """Read observations, as they are learnt from; of one time without ``at``."""
+    """Read observations, as they are learned from; of one time without ``at``."""
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
     if model.prior is not None and not isinstance(model.prior, Prior):
@@ -43,12 +43,12 @@ def read(model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | No
     if hours is not None and np.ptp(hours) == 0.0 and not has_numbers:
         if any(isinstance(part, SpaceTimeOf) for part in families(given)):
             raise ArgumentError(
-                f"kernel is {given!r}, of space and time, and all observations have the same time, which "
-                "says nothing of its lengthscale in time; expected it with its numbers, or two times."
+                f"kernel is {given!r}, of space and time, but all observations have the same time, so its "
+                "lengthscale in time cannot be fitted; give its parameters, or two times."
             )
         warnings.warn(
-            "all observations have the same time, which says nothing of how the field changes: at= is "
-            "left out, and the map is that of this time alone.",
+            "all observations have the same time, so the change of the field in time is unknown: at= is "
+            "ignored, and the map is for this time alone.",
             stacklevel=4,
         )
         observed = _observe(model, observations, y, in_time=False)
@@ -82,7 +82,7 @@ def _without_times(model: "Kriging") -> list[str]:
 def _observe(
     model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None, *, in_time: bool
 ) -> ObservedObject:
-    """Read observations; a number, or a prior, stands in place of the noise that they have."""
+    """Read observations; a number, or a prior, stands instead of the noise that they have."""
     column = model.noise_std if isinstance(model.noise_std, str) else None
     number = None if model.noise_std is None or column is not None else 1.0
     noise = number if model.prior is None else model.prior.noise_variance

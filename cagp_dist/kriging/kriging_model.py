@@ -653,7 +653,7 @@ class Kriging:
     def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:
         """Give what was learnt; a drift is told what the targets say of its columns."""
         if not hasattr(self, "_learned"):
-            raise ArgumentError("this Kriging was not fitted; call fit(observations) first.")
+            raise ArgumentError("this Kriging is not fitted yet; call fit(observations) first.")
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit
         learned = self._learned
         if targets is not None and isinstance(learned.mean, Drift):

@@ -1,4 +1,4 @@
-"""What is learnt of kernel and noise, by the settings of a `Kriging`."""
+"""What is learned of kernel and noise, by the settings of a `Kriging`."""
 
 from typing import TYPE_CHECKING
 

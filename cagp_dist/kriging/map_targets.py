@@ -77,7 +77,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
     if to is None:
         if observed.where is None:
             raise ArgumentError(
-                "the observations are a table, so it must be said where a map is wanted: to=0.25 (degrees, "
+                "the observations are a table, so say where you want a map: to=0.25 (degrees, "
                 'over the region of the observations), to={"resolution": 0.25, "region": [north, west, '
                 "south, east]}, a grid of xarray, or a table of places."
             )
@@ -91,9 +91,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
         return of_grid(float(to), region_of(observed))
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
         if {"region", "area"} <= set(to):
-            raise ArgumentError(
-                "to has the keys region and area, which are two words for one thing; expected one of them."
-            )
+            raise ArgumentError("to has the keys region and area, which mean the same; expected one of them.")
         given = to.get("region", to.get("area"))
         region = region_of(observed) if given is None else _region(given)
         return of_grid(_resolution(to.get("resolution"), region), region)

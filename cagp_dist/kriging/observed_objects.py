@@ -23,7 +23,7 @@ from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
-# Noise variance that was given, in place of that of a source: of each place in its order, or of all
+# Noise variance that was given, instead of that of a source: of each place in its order, or of all
 Noise: TypeAlias = Array | float | None
 
 KEPT_ATTRIBUTES = ("units", "standard_name", "long_name")

@@ -100,7 +100,7 @@ class Plots:
         unfinished = dataset.get(f"{stem}std_computational")
         if ax is None and unfinished is not None and bool((unfinished > 0.0).any()):
             bound = "at most" in str(unfinished.attrs).lower()
-            about = "part of the variance that more computation would take away" + ", at most" * bound
+            about = "part of the variance that more computation would remove" + ", at most" * bound
             share = ((unfinished / std) ** 2).assign_attrs(units="1", long_name=about)
             dataset = dataset.assign(computational_share=share.transpose(*std.dims))
             names.append("computational_share")

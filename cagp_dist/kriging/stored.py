@@ -4,7 +4,7 @@
 
     observations  --blocks-->  sorted by place  --regions-->  map, chunk by chunk  --rename-->  output
 
-Blocks and regions are tasks, which read and write the stores. The same call goes on from ``.NAME.work``.
+Blocks and regions are tasks, which read and write the stores. The same call continues from ``.NAME.work``.
 """
 
 import datetime as dt
@@ -130,7 +130,7 @@ def krige_store(
     value : str
         Variable that was observed.
     noise_std : str, optional
-        Variable with the standard deviation of the error of each observation, which counts in place of the
+        Variable with the standard deviation of the error of each observation, which counts instead of the
         ``noise_variance`` of the prior.
     solver : Neighbours, optional
         64 nearest neighbours by default. "auto" is not possible here.

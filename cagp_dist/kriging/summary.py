@@ -84,11 +84,11 @@ def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targ
     if np.min(distances) < max(learned.lengthscales) and noise > spread:
         return (
             f"the noise is {noise:.3g}, {noise / spread:.3g} times the standard deviation of the field "
-            f"({spread:.3g}), so that the observations say nearly nothing of it: check noise_std (a standard "
+            f"({spread:.3g}), so the observations say almost nothing about it: check noise_std (a standard "
             "deviation, in the unit of the values) and variance;"
         )
     covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
     return (
         f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
-        "east); check the targets, and whether latitudes and longitudes are the right way round;"
+        "east); check the targets, and whether latitudes and longitudes are swapped;"
     )

@@ -16,7 +16,7 @@ from cagp_dist.tiling import Range
 
 @dataclass(frozen=True)
 class OneBlock:
-    """Places that are no grid: one block in place of one for each wavenumber, of columns without a pair."""
+    """Places that are no grid: one block instead of one for each wavenumber, of columns without a pair."""
 
     count: int  # n
 

@@ -80,7 +80,7 @@ class BlockToeplitz:
         return np.ascontiguousarray(np.cumsum(squares - backwards, axis=0).T)
 
     def prepare(self) -> None:
-        """Do what solves and products need once, so that several threads can go on from there."""
+        """Do what solves and products need once, so that several threads can continue from there."""
         _ = self._symbol, self._triangles
 
     def logdet(self) -> float:

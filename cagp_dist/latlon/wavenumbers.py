@@ -38,7 +38,7 @@ class Wavenumbers:
 
     latitude_degrees: Array  # (P,): latitudes of the rings
     n_longitudes: int  # Q
-    # Whether to split into sums and differences of mirrored latitudes: two sectors in place of one
+    # Whether to split into sums and differences of mirrored latitudes: two sectors instead of one
     mirrored: bool
 
     @property

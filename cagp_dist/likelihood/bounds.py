@@ -193,7 +193,7 @@ def _pairs(limits: OwnLimits) -> tuple[Limits, ...]:
 Given = Mapping[str, Sequence[object]]
 """(lower, upper) by name; of a sum also several of these, one for each part.
 
-Where each coordinate has a lengthscale of its own, several of these in place of one, one for each coordinate.
+Where each coordinate has a lengthscale of its own, several of these instead of one, one for each coordinate.
 """
 
 

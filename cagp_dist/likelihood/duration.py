@@ -22,13 +22,13 @@ CLIMBS, LATER = 66, 8
 
 OF_A_SUM = 4  # How many times more they are for each further kernel of a sum
 
-# Evaluations in place of one where the noise of each point deviates: the best variance is searched for
+# Evaluations instead of one where the noise of each point deviates: the best variance is searched for
 DEVIATING = 4
 
-# The same by Vecchia's likelihood, whose Fisher scoring goes on from the first level in a few
+# The same by Vecchia's likelihood, whose Fisher scoring continues from the first level in a few
 SCORINGS, LATER_SCORINGS = 24, 3
 
-GOING_ON = 2  # Of the first level, where it goes on from a comparison of kernels
+GOING_ON = 2  # Of the first level, where it continues from a comparison of kernels
 
 # Of one conditional, in one evaluation with the expected information, on one core
 CONDITIONAL_SECONDS = 27e-6

@@ -127,11 +127,11 @@ def fit(
     start : mapping, optional
         Some of "lengthscale", "variance", "noise_variance": a guess, tried first. For a sum the first two are
         tuples, a number for each part. Where each coordinate has a lengthscale, a tuple with one for each may
-        stand in place of a number.
+        stand instead of a number.
     bounds : mapping, optional
         (lower, upper) for some of the names; equal bounds hold a parameter fixed. For a sum one pair for all
         parts, or a tuple of pairs, one for each; where each coordinate has a lengthscale, a tuple with a pair
-        for each may stand in place of a pair. By default the lengthscale lies between a fifth of the point
+        for each may stand instead of a pair. By default the lengthscale lies between a fifth of the point
         spacing and ten times the extent (that of one coordinate a hundred times, where it ends if nothing
         depends on this coordinate), variances within wide factors of the mean square of the residuals. A
         noise variance that is sought is kept above 1e-8 of the variance; one that is given may be smaller.
@@ -142,7 +142,7 @@ def fit(
         "vecchia": cells of 20 neighbours, each conditioned on 180 points near it of those that come before
         in a random order; 400,000 n flops, and no more beyond 100,000 points, of which a sample of the
         conditionals counts. "pathwise": estimated gradients, n^2 flops. "elbo": the evidence lower bound of
-        block-sparse actions, which are learnt with the parameters; n^2 kernel values and some n i^2 flops for
+        block-sparse actions, learned with the parameters; n^2 kernel values and some n i^2 flops for
         each of up to a hundred evaluations. It is near the likelihood only where few actions resolve the
         field: the result says how far off it is, by sampled gradients, and is "converged" within two standard
         errors. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up to 300,000 are

@@ -28,7 +28,7 @@ class FitStatus(AdvisedStatus):
     )
     FLAT = (
         "flat",
-        "The likelihood hardly depends on some combination of the parameters, so that standard errors are "
+        "The likelihood hardly depends on some combination of the parameters, so standard errors are "
         "missing or very large.",
         Remedy.EQUAL_BOUNDS,
         Remedy.OTHER_MODEL,
@@ -36,7 +36,7 @@ class FitStatus(AdvisedStatus):
     )
     NOT_CONVERGED = (
         "not-converged",
-        "The search ended before the gradient was small beside its own uncertainty.",
+        "The search ended before the gradient was small compared with its own uncertainty.",
         Remedy.START_HERE,
         Remedy.MORE_STARTS,
         Remedy.HIGHER_NOISE_BOUND,
@@ -87,7 +87,7 @@ class StandardErrors:
     ----------
     lengthscale, variance : float, or tuple of float
         Of a sum, a tuple with one for each part. Where each coordinate has a lengthscale of its own, a tuple
-        of these in place of a number, as in the kernel.
+        of these instead of a number, as in the kernel.
     noise_variance : float
         All are from the curvature of the log likelihood, by the delta method. By Vecchia's likelihood, and
         where a complete grid has so many points that the search began on some of them, it is the curvature
@@ -138,7 +138,7 @@ class BoundOptimum:
     """What a fit to the evidence lower bound knows beside its parameters."""
 
     value: float  # The bound, nats: at most the log likelihood of these parameters
-    # (n,): entries of the actions that were learnt: ``cagp.SparseActions(actions, values=weights)``
+    # (n,): entries of the actions that were learned: ``cagp.SparseActions(actions, values=weights)``
     weights: Array
     # How far the parameters lie from the maximum of the log likelihood, as differences of logarithms, by
     # name: a Newton step along its gradient, which is estimated by samples. Far off it is a rough guess. NaN

@@ -237,7 +237,7 @@ def extents(X: Array, axes: Sequence[int] | None = None) -> Array:
 
 
 def _with_its_numbers(kernel: Kernel) -> str:
-    """Say what to give in place of a kernel that has its numbers."""
+    """Say what to give instead of a kernel that has its numbers."""
     families = [part.family.__name__ for part in kernel.parts]
     expected = f"the family {families[0]}" if len(families) == 1 else f"({', '.join(families)})"
     lengthscales = [part.lengthscale for part in kernel.parts]

@@ -74,7 +74,7 @@ class ResidualsAtPoints:
         unique = np.unique(self.X, axis=0)
         if len(unique) < 2:
             raise ArgumentError(
-                "all points coincide, so nothing can be said of the lengthscale; expected points at "
+                "all points coincide, so the lengthscale cannot be fitted; expected points at "
                 "different places."
             )
         sides = extents(unique, self.axes)
@@ -187,8 +187,8 @@ def by_coordinate(data: ResidualsAtPoints | Gridded) -> ResidualsAtPoints:
     constant = np.flatnonzero(np.ptp(data.X, axis=0) == 0.0)
     if 0 < constant.size < data.X.shape[1]:
         raise ArgumentError(
-            f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so that nothing can be "
-            "said of its lengthscale; expected coordinates that vary. Leave that column out."
+            f"column {constant[0]} of X is {data.X[0, constant[0]]:g} at all points, so its lengthscale "
+            "cannot be fitted; expected coordinates that vary. Leave that column out."
         )
     return replace(data, axes=tuple(range(data.X.shape[1])))
 
@@ -202,12 +202,12 @@ def in_space_and_time(data: ResidualsAtPoints | Gridded, axes: tuple[int, ...]) 
     check_space_time(data.X)
     if not np.ptp(data.X[:, :-1], axis=0).any():
         raise ArgumentError(
-            "all points are at the same place, so that nothing can be said of the lengthscale in space; "
+            "all points are at the same place, so the lengthscale in space cannot be fitted; "
             "expected two places at least."
         )
     if np.ptp(data.X[:, -1]) == 0.0:
         raise ArgumentError(
-            "all points have the same time, so that nothing can be said of the lengthscale in time; expected "
+            "all points have the same time, so the lengthscale in time cannot be fitted; expected "
             "two times at least, or a kernel of space alone."
         )
     return replace(data, axes=axes)

@@ -10,7 +10,7 @@ Four ways, of which `prior_draws` takes the first that fits; which one depends o
 By Vecchia's factor posterior variances are 0.13 % off at most (root mean square over targets; of smoothness
 5/2 1 %). Given the 1,024 frequencies that some draws share, a variance of waves is off by 1 to 4 % mostly,
 5.5 % at most (measured in one to three dimensions, for noise of 0.1 to 1e-5 of the prior variance): from N
-draws it has a relative standard error of at most ``sqrt((2 + 0.25) / N)``, in place of ``sqrt(2 / N)``.
+draws it has a relative standard error of at most ``sqrt((2 + 0.25) / N)``, instead of ``sqrt(2 / N)``.
 """
 
 from dataclasses import dataclass

@@ -35,7 +35,7 @@ _METHODS = {
 }
 
 HEADLINE = 0.9  # The level of which the page speaks in words
-# What stands in place of the scores of a time at which no test point has a value
+# What stands instead of the scores of a time at which no test point has a value
 UNSCORED = "nothing to score"
 MOST_PLACES = 20  # Rows of the table of places
 MOST_TIMES = 8  # Rows of the table by time; the chart beside it shows all of them

@@ -45,7 +45,7 @@ PEER_SECONDS = 1.0
 """How long a worker tries to connect to another one.
 
 Dask tries for half a minute, also where the other one was killed, and does nothing meanwhile that needs what
-that one held. Of one that was only busy Dask asks again, or has it computed anew: the bits stay.
+that one held. Of one that was only busy Dask asks again, or has it computed again: the bits stay.
 """
 
 SETTLE_SECONDS = 0.5  # how long no further worker must join before work begins

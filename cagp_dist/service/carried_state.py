@@ -1,4 +1,4 @@
-"""``mean = "previous"`` with a kernel in time: what the run before knew of the field, exactly."""
+"""``mean = "previous"`` with a kernel in time: what the previous run knew of the field, exactly."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from cagp_dist.store.zarr_arrays import content_sha256, read_group
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """The state of the run before that of a job; of the first one, that there is none."""
+    """The state of the previous run that of a job; of the first one, that there is none."""
 
     state: RingState | None = None  # its hour is counted from the time of the job
     run: str = ""  # its key
@@ -53,7 +53,7 @@ class Carried:
 
 
 def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:
-    """Find the run that the field goes on from: the last before the time of the job that has a state."""
+    """Find the run that the field continues from: the last before the time of the job that has a state."""
     check_one_time(points.times.size)
     time = points.times[0].astype("datetime64[ns]")
     path = run_before(earlier, STATE, job, time=time, variable=points.variable)

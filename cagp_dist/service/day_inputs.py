@@ -2,7 +2,7 @@
 
 It is a digest of the job, of the numerical version, of what else the job reads, and of the versions of the
 files that have the time; of sources that are far away, of the stored batch that has it; and of a job whose
-mean is the run before, of the key of that run. Of times that inform each other nothing is told: all are read.
+mean is the previous run, of the key of that run. With times that inform each other, all are read.
 """
 
 import json

@@ -124,7 +124,7 @@ class DayRecords:
             ) from error
 
     def write(self, root: Path) -> None:
-        """Write them, in place of what is there."""
+        """Write them, instead of what is there."""
         with whole_file(root / FILE) as draft:
             found = {
                 "planned": sorted(self.planned),
@@ -143,7 +143,7 @@ class DayRecords:
 def note_planned(
     root: Path, times: Iterable[np.datetime64], damaged: Sequence[FailedDay], *, retry: bool = False
 ) -> list[tuple[FailedDay, bool]]:
-    """Record which times were planned, and which files could not be read for it, in place of those before.
+    """Record which times were planned, and which files could not be read for it, instead of those before.
 
     Gives what is recorded of each file, and whether it waits: it has failed like this before, and is not due.
     """

@@ -1,4 +1,4 @@
-"""A day of a field on a whole grid that is Markov in time: from its values and the state of the run before.
+"""A day of a field on a whole grid that is Markov in time: from its values and the state of the previous run.
 
 The state has all points of the grid. Test and calibration points are predicted without their values of today.
 """
@@ -30,13 +30,13 @@ from cagp_dist.space_time import SpaceTime
 from cagp_dist.store import schema
 from cagp_dist.store.published_variables import ERRORS_OF
 
-SAME = 1e-6  # Relative difference of numbers of the prior up to which the state of the run before goes on
+SAME = 1e-6  # Relative difference of numbers of the prior up to which the state of the previous run goes on
 
 
 def solve_filtered(
     task: PreparedJob, carried: Carried, prior: Prior, execution: Execution, days: RingFilter | None = None
 ) -> Solution:
-    """Update the state of the run before with today's field, and predict what the job asks for.
+    """Update the state of the previous run with today's field, and predict what the job asks for.
 
     By the filter with which the lengthscale in time was fitted, where it has the modes of the grid.
     """
@@ -167,7 +167,7 @@ def _numbers(prior: Prior) -> list[float]:
 
 
 def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior) -> None:
-    """Raise `ConfigurationError` unless the run before had the same grid and prior."""
+    """Raise `ConfigurationError` unless the previous run had the same grid and prior."""
     if carried.state is None:
         return
     said, differs = json.loads(carried.prior), ""

@@ -128,7 +128,7 @@ def solve_task(
 def solve_part(
     task: PreparedJob, prior: Prior, execution: Execution, days: RingFilter | None = None
 ) -> Solution:
-    """Solve a job without folds; errors of the run before go through the same solve, and are counted."""
+    """Solve a job without folds; errors of the previous run go through the same solve, and are counted."""
     if task.seen is not None:
         return solve_all_times(task, prior, execution)
     if task.carried is not None:
@@ -151,7 +151,7 @@ def solve_part(
 
 
 def _columns(task: PreparedJob, prior: Prior) -> Array:
-    """Columns of data (n, T) of a solve: what was observed, with errors of the run before."""
+    """Columns of data (n, T) of a solve: what was observed, with errors of the previous run."""
     if task.previous is None:
         return task.targets
     return task.previous.columns(task.inputs, task.targets, prior.kernel)

@@ -15,7 +15,7 @@ from cagp_dist.store.zarr_arrays import content_sha256
 
 
 def with_observations(job: Job, observations: xr.DataArray | xr.Dataset) -> Job:
-    """Give a job observations of xarray in place of those of its source, as a file in its output folder."""
+    """Give a job observations of xarray instead of those of its source, as a file in its output folder."""
     dataset = _plain(observations, job.observations.variable)
     attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
     digest = text_sha256(content_sha256(dataset) + json.dumps(attributes, sort_keys=True, default=repr))

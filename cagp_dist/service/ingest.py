@@ -86,7 +86,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
     wanted = field["time"].values
     field = _with_times_beside(path, field)
     if (aside := set_aside_preliminary(path, field)) is not None:
-        report(f"preliminary fields that have final ones now are set aside in {aside}")
+        report(f"preliminary fields that now have final ones are moved to {aside}")
     added = append_times(path, field)
     if (left := preliminary_times(field)).size:
         report(f"{counted(left.size, 'time')} preliminary (ERA5T): the final fields will take their places")
@@ -112,7 +112,7 @@ def _with_final_fields(job: Job, stored: xr.Dataset, report: Report) -> xr.Datas
     try:
         found = _open(table, cache=cache, report=report, wait_seconds=FINAL_WAIT_SECONDS)
     except CagpError as error:
-        report(f"the source did not say, the preliminary fields are used: {error}")
+        report(f"the source did not answer, so the preliminary fields are used: {error}")
         return None
     final = ~np.isin(found["time"].values, preliminary_times(found))
     if not final.all():
@@ -131,7 +131,7 @@ def _with_times_beside(store: Path, field: xr.Dataset) -> xr.Dataset:
 
 
 def _joined(stored: xr.Dataset, field: xr.Dataset, times: Mask | slice = slice(None)) -> xr.Dataset:
-    """Put some of the times of a field, whose source is said, beside or in place of those that are stored."""
+    """Put some of the times of a field, whose source is said, beside or instead of those that are stored."""
     found = joined_times([stored, field.isel(time=times)])
     digests = [str(part.attrs["source_sha256"]) for part in (stored, field)]
     found.attrs |= {"source": field.attrs["source"], "source_sha256": joint_sha256(digests)}
@@ -144,7 +144,7 @@ def _healed(read: Callable[[], T], report: Report) -> T:
         return read()
     except DamagedStoreError as damage:
         aside = set_aside(damage.store)
-        done = "Their metadata is written again." if aside is None else f"They are set aside in {aside}."
+        done = "Their metadata is written again." if aside is None else f"They are moved to {aside}."
         said = f"stored observations are damaged: {damage.what} {done}"
         report(said)
         try:
@@ -305,7 +305,7 @@ def _compared(before: Path, field: xr.Dataset) -> str:
     try:
         old = open_observations(before)
     except CagpError:
-        return "what was ingested then cannot be read, and is not compared"
+        return "the observations stored then cannot be read, so they are not compared"
     (name,) = field.data_vars
     times = np.intersect1d(old.time.values, field.time.values)
     then, now = (dataset[name].sel(time=times).values for dataset in (old, field))
@@ -317,7 +317,7 @@ def _compared(before: Path, field: xr.Dataset) -> str:
         return f"the values of the {counted(times.size, 'time')} that both have are the same"
     return (
         f"{counted(count, 'value')} of {differ.size:,} at the {counted(times.size, 'time')} that both have "
-        "differ. If it was not replaced on purpose, it is damaged: fetch it again"
+        "differ. Unless it was replaced on purpose, it is damaged: fetch it again"
     )
 
 

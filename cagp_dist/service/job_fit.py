@@ -96,8 +96,8 @@ class FittedPrior:
         status = self.result.status
         if self.noise_is_negligible:
             return (
-                "The noise variance is too small beside the field's to be told from none, so that its "
-                "standard error is missing or large; the posterior does not depend on it."
+                "The noise variance is too small compared with the field to be distinguished from zero, so "
+                "its standard error is missing or large. The posterior does not depend on it."
             )
         return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
 
@@ -114,7 +114,7 @@ class FittedPrior:
         if self.result.choice is not None:
             text += f"; {self.result.choice.line()}"
         if self.noise_is_negligible:
-            text += "; the noise is too small to be told from none, which makes no difference"
+            text += "; the noise is too small to be distinguished from zero, which makes no difference"
         if self.times > 1:
             text += f"; {self.times:,} times as fields of one prior, worth {self.effective_times:.3g}"
             text += " independent ones"

@@ -164,7 +164,7 @@ def plan_job(
 
 
 def _modelled(found: JobPlan, crew: Crew, network: Network, *, say: bool) -> JobPlan:
-    """Give a plan the time and memory of a model, in place of its own; or say that there is none."""
+    """Give a plan the time and memory of a model, instead of its own; or say that there is none."""
     if found.plan.cycle is None:
         none = f"there is no model of {found.plan.method} on more workers"
         return replace(found, last=("", none)) if say else found

@@ -43,13 +43,13 @@ class Size:
     nodes_per_cell: int = 0  # of map cells whose mean is wanted; 0 where the field at their centres is
     # what the observed points lack at some times; None where that is nothing, or not known yet
     gaps: Gaps | None = None
-    # from which the error bars of the map are estimated, in place of a column for each cell; 0 for none
+    # from which the error bars of the map are estimated, instead of a column for each cell; 0 for none
     samples: int = 0
     regions: int = 0  # regions over which means are wanted, and the cells that these are sums over
     region_nodes: int = 0
     calibrated: int = 0  # calibration points, which are predicted too
     left_out: bool = False  # whether each observed point is predicted from all others as well
-    # draws of the error of the run before, which are solved for beside the values of each time
+    # draws of the error of the previous run, which are solved for beside the values of each time
     earlier_errors: int = 0
     error_draws: int = 0  # draws of the error of the map, which are published for the run after
 

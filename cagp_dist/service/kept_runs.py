@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = False) -> list[str]:
     """Remove the runs that a job does not keep, and say so; what goes wrong is logged, and ends no pass.
 
-    If the mean is the previous run, the runs of the times of the pass stay, and what they go on from.
+    If the mean is the previous run, the runs of the times of the pass stay, and what they continue from.
     """
     if job.output.keep is None or not len(times):
         return []

@@ -92,9 +92,9 @@ def predictive_std(noise_variance: float | Array, std: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class JobDistributions:
-    """What a job learnt of its distributions."""
+    """What a job learned of its distributions."""
 
-    found: Recalibrating  # what was decided; ``method = "none"`` where nothing could be learnt
+    found: Recalibrating  # what was decided; ``method = "none"`` where nothing could be learned
     everywhere: Fitted  # from all errors
     # of a cross-validation, for the places of each fold: from the errors of the others
     by_fold: tuple[Fitted, ...] = ()

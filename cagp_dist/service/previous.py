@@ -91,7 +91,7 @@ class Previous:
 
     @property
     def unseen(self) -> float:
-        """Part of the variance of the field of which the run before knows nothing, ``1 - p^2``."""
+        """Part of the variance of the field of which the previous run knows nothing, ``1 - p^2``."""
         return 1.0 if self.earlier is None else 1.0 - self.earlier.persistence**2
 
     @property
@@ -128,7 +128,7 @@ class Previous:
         return np.random.default_rng(np.random.SeedSequence(DRAWS, spawn_key=(_STREAM, moment, purpose)))
 
     def columns(self, X: Array, observed: Array, kernel: Kernel) -> Array:
-        """Observations (n, 1) without the mean of the run before, and draws of its errors: (n, 1 + N)."""
+        """Observations (n, 1) without the mean of the previous run, and draws of its errors: (n, 1 + N)."""
         if self.earlier is None:
             return observed
         missed = np.sqrt(self.earlier.missed_at(X, kernel))[:, None]
@@ -146,7 +146,7 @@ class Previous:
         *,
         cells: slice,
     ) -> Solution:
-        """Put the mean back, and count the errors of the run before in each standard deviation."""
+        """Put the mean back, and count the errors of the previous run in each standard deviation."""
         if self.earlier is None:
             return replace(solution, computational_std=None)
         targets = _Targets.of(self.earlier, X_new, kernel)
@@ -279,7 +279,7 @@ def _difference(ours: Mapping[str, object], said: str) -> str | None:
 def check_map_of_errors(
     previous: Previous, points: Observations, design: Design, wanted: Places | None
 ) -> None:
-    """Raise `ConfigurationError` unless the maps of a job and of the run before know all that is asked."""
+    """Raise `ConfigurationError` unless the maps of a job and of the previous run know all that is asked."""
     if design.cells is None or design.cells.blank:
         raise ConfigurationError(
             '[prior] mean = "previous" takes mean and errors from the map, which has '

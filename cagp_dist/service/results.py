@@ -81,7 +81,7 @@ def groups_of(task: PreparedJob, prior: Prior, solution: JobSolution) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class _Predicted:
-    """A solution, and what was learnt of its predictive distributions."""
+    """A solution, and what was learned of its predictive distributions."""
 
     task: PreparedJob
     solution: JobSolution

@@ -102,7 +102,7 @@ def run(
         Take the place of what the source of the job has: a grid or places with a variable of the name that
         the job says, as a file would have them; ``times``, ``area`` and the other keys choose from them.
     executor : Executor, Dask client or cluster, or str, optional
-        Where tasks run, as for `cagp_dist.condition`; takes precedence over [cluster] scheduler of the job.
+        Where tasks run, as for `cagp_dist.condition`; overrides [cluster] scheduler of the job.
     simulations : Simulations, optional
         Also draw fields from the prior of the job and solve for them, to see what its error bars do; the run
         then has a group ``simulation``, and a name of its own.
@@ -268,7 +268,7 @@ def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 job, field, fit_field = ingest_all(job, report=stage.note)
                 stage.summary = _described(field)
             with clock.stage("Points") as stage:
-                # the run before has no part in fits
+                # the previous run has no part in fits
                 task = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
                 stage.summary = task.size.line()
         with clock.stage("Fit") as stage:

@@ -137,7 +137,7 @@ class ChosenPoints:
     solver: Solver
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
-    previous: Previous | None = None  # what is taken from the run before, where the job asks for that
+    previous: Previous | None = None  # what is taken from the previous run, where the job asks for that
     carried: Carried | None = None  # its state, of a field that is Markov in time
 
     @cached_property
@@ -268,7 +268,7 @@ class PreparedJob(ChosenPoints):
             by_point = np.full(grid.size, noise.mean())  # what stands where nothing was observed is not used
             by_point[index] = noise
             noise = by_point.reshape(grid.shape)
-        # of the field about its mean, what the run before has not seen
+        # of the field about its mean, what the previous run has not seen
         kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
         return Prior(kernel, noise, self.mean)
 

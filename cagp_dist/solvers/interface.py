@@ -98,7 +98,7 @@ class Problem:
     full_covariance : bool
         Whether the whole downdate ``V D V'`` is wanted, not only its diagonal.
     start : State, optional
-        Where affine solvers go on from: a state of all targets that kept its leftover. Others refuse it.
+        Where affine solvers continue from: a state of all targets that kept its leftover. Others refuse it.
     keep_leftover : bool
         Whether the last state keeps its leftover too; without it the last sweep is half the work.
     lanczos_steps : int
@@ -111,7 +111,7 @@ class Problem:
     opened : (Gram, ExactSolve) or None
         The exact solve of an exact solver, where it was made before.
     checkpoint : Checkpoint, optional
-        Where the solve is kept, so that it can go on from there. Direct solvers keep nothing.
+        Where the solve is kept, so that it can continue from there. Direct solvers keep nothing.
     """
 
     gram: Gram
@@ -152,7 +152,7 @@ def check_one_field(fields: int) -> None:
 
 
 def check_no_start(problem: Problem) -> None:
-    """Raise `ArgumentError` if the problem has a state to go on from, which only affine solvers can."""
+    """Raise `ArgumentError` if the problem has a state to continue from, which only affine solvers can."""
     if problem.start is not None:
         raise ArgumentError(
             "the problem has a state to start from; only affine solvers can continue from one."

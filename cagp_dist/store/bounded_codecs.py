@@ -137,7 +137,7 @@ def with_slack(size_bytes: int) -> int:
 
 
 def bounded(node: dict[str, Any]) -> None:
-    """Put the compressors of an array, by its metadata, in place of those that have no limit."""
+    """Put the compressors of an array, by its metadata, instead of those that have no limit."""
     if "chunks" in node:
         kinds = [node, *(codec for codec in node.get("filters") or () if isinstance(codec, dict))]
         stated = [kind[key] for kind in kinds for key in ("dtype", "astype") if kind.get(key)]

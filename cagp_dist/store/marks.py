@@ -23,7 +23,7 @@ counts as left by a dead process and is taken away by the owner of the other mar
 anything else. Should its process live, because it was only suspended, then it finds out: each looks for its
 own mark once more *after* it acted, a publisher after it wrote ``CURRENT``, a remover after it deleted the
 manifest and before it deletes anything else. If its mark is there, whoever takes it away later also reads
-what was done. If not, the publisher publishes anew, and the remover puts the manifest back.
+what was done. If not, the publisher publishes again, and the remover puts the manifest back.
 
 One case is left: a remover that is suspended for more than a day between reading a manifest and its next
 request, while a publisher replaces that run and clears its former objects away. What it does then may leave

@@ -229,8 +229,8 @@ def _length(byte_range: "ByteRequest", most_bytes: int) -> int:
 
 def _too_large(key: str, most_bytes: int) -> str:
     return (
-        f"{key} has more than {bytes_text(most_bytes)}, the most that such a file of a store can have. It is "
-        "damaged, or made to fill the memory: fetch it again from whom you trust."
+        f"{key} has more than {bytes_text(most_bytes)}, the most that such a file of a store can have. It "
+        "is damaged, or made to fill the memory: fetch it again from a trusted source."
     )
 
 

@@ -1,4 +1,4 @@
-"""Publication of a run: readers see the run before or this one, whole, whatever happens to the writer.
+"""Publication of a run: readers see the previous run or this one, whole, whatever happens to the writer.
 
 ::
 

@@ -31,8 +31,8 @@ class KeptRun:
     job: str = ""  # what it asks for, and the times of the run: the same of a preliminary and a final field
     preliminary: bool = False
     last: str = ""  # time, ISO 8601
-    previous: str = ""  # key of the run that it goes on from, if there is one
-    chain: str = ""  # kind of job whose runs go on from each other; empty where none go on from the run
+    previous: str = ""  # key of the run that it continues from, if there is one
+    chain: str = ""  # kind of job whose runs continue from each other; empty where none continue from the run
 
 
 def beyond(
@@ -46,7 +46,7 @@ def beyond(
 ) -> list[str]:
     """List the keys of the runs that a rule does not keep, oldest first.
 
-    ``since`` keeps the runs of that time (ISO 8601) and later ones. Where runs go on from each other, the
+    ``since`` keeps the runs of that time (ISO 8601) and later ones. Where runs continue from each other, the
     last in time of each kind stays, from which the next one goes on, and so do the runs that those which stay
     have gone on from.
     Bytes are asked for only where the rule has a total.

@@ -71,7 +71,7 @@ def current_version(root: Path) -> Path | None:
 
 
 def append_run(root: Path, run: Path) -> SeriesUpdate:
-    """Put the time of a run into the series, in place of an earlier run of it, inside `output_lock`."""
+    """Put the time of a run into the series, instead of an earlier run of it, inside `output_lock`."""
     new = of_run(run)
     before = current_version(root)
     number = 1 if before is None else int(before.stem) + 1
@@ -288,7 +288,7 @@ def _without_fields(group: xr.Dataset) -> xr.Dataset:
 
 
 def _written_anew(variable: xr.DataArray) -> bool:
-    """Whether a variable is written anew: all but fields of each time."""
+    """Whether a variable is written again: all but fields of each time."""
     return variable.dims[:1] != ("time",) or variable.ndim < 2
 
 

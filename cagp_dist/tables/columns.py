@@ -181,8 +181,8 @@ class Columns:
             if point is not None:
                 raise DataError(
                     f"column {name!r} of {self.title} holds {shown_text(texts[point])} in "
-                    f"{self.where(point)}, and other cells have decimal commas; expected one way to write "
-                    "decimals, and no mark of thousands."
+                    f"{self.where(point)}, but other cells have decimal commas; expected one decimal mark, "
+                    "and no thousands separator."
                 )
         return np.array([self._number(text, name, row) for row, text in enumerate(texts)], dtype=np.float64)
 
@@ -209,7 +209,7 @@ def value_column(frame: Columns, used: set[str]) -> str:
     reason = "several columns that may be the value" if numeric else "no column for the value"
     likely = min(numeric, key=lambda name: not _WEATHER.search(plain(name)), default="COLUMN")
     raise ArgumentError(
-        f"{frame.title} has {reason}; it has {frame.listed}. Say which one is meant: "
+        f"{frame.title} has {reason}; it has {frame.listed}. Say which one to use: "
         f'value="{printable(likely)}".'
     )
 

@@ -139,9 +139,9 @@ def _check_size(rows: int, times: int, places: int) -> None:
     if not single and needed <= free:
         return
     why = (
-        "nearly every row has a time of its own, and would be a field by itself"
+        "nearly every row has its own time, and would be a separate field"
         if single
-        else f"by time and place they take {bytes_text(needed)}, and {bytes_text(free)} are free"
+        else f"as fields they take {bytes_text(needed)}, but only {bytes_text(free)} are free"
     )
     raise DataError(
         f"the table has {counted(rows, 'measurement')} of {counted(times, 'time')} at "

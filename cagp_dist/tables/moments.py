@@ -14,7 +14,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.tables.column_names import DATE, EMPTY, TIME, plain
 from cagp_dist.tables.columns import Columns, such
 
-IGNORED = "none"  # in place of a column of times: all rows are of one field
+IGNORED = "none"  # instead of a column of times: all rows are of one field
 
 HOUR = ("hour", "hour_utc", "hour_of_day")
 TIME_OF_DAY = ("time_of_day", "time_utc", "utc_time", "clock_time", "hhmm")
@@ -284,7 +284,8 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
         first = int(wrong.argmax())
         raise DataError(
             f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
-            f"which is no time of day ({such(wrong)}); expected 12:00, 1200 or hours, minutes or seconds of "
+            f"which is not a time of day ({such(wrong)}); expected 12:00, 1200 or hours, minutes or "
+            "seconds of "
             "their own."
         )
     return np.asarray(since)
@@ -306,10 +307,10 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
         first = int(wrong.argmax())
         slashes = ""
         if _SLASHED.fullmatch(texts[first]):
-            slashes = " Of 01/02/2017 it cannot be told which is the day: write 2017-02-01."
+            slashes = " In 01/02/2017 the day is ambiguous: write 2017-02-01."
         raise DataError(
             f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
-            f"which is no time ({such(wrong)}); expected {EXPECTED}.{slashes}"
+            f"which is not a time ({such(wrong)}); expected {EXPECTED}.{slashes}"
         )
     return np.asarray(moments, dtype="datetime64[ns]")
 
@@ -383,6 +384,7 @@ def dates_from_columns(frame: Columns, columns: Mapping[str, str], kept: Indices
         first = int(wrong.argmax())
         said = ", ".join(f"{name} {found[part][first]:g}" for part, name in columns.items())
         raise DataError(
-            f"{frame.title} has {said} in {frame.where(int(kept[first]))}, which is no time ({such(wrong)})."
+            f"{frame.title} has {said} in {frame.where(int(kept[first]))}, which is not a time "
+            f"({such(wrong)})."
         )
     return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")

@@ -57,7 +57,7 @@ def read_table(
     units : str, optional
         Units of the values; by default what stands in brackets behind the name of their column.
     missing : number or sequence of numbers, optional
-        What the table writes in place of a missing value, such as -9999, beside empty cells and NaN. Other
+        What the table writes instead of a missing value, such as -9999, beside empty cells and NaN. Other
         numbers that look like such marks are refused, unless this is a sequence: ``[-9999, 999.9]``, or
         ``[]`` where every number was observed.
     where : mapping of columns to values, optional

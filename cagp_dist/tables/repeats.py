@@ -40,7 +40,7 @@ def repeated_rows(keys: Sequence[NDArray[np.generic]]) -> str:
         return ""
     return (
         f"{counted(count, 'row')} repeat{'s' if count == 1 else ''} place, time and value of another row "
-        "and count as measurements of their own: error bars are too small if they are copies."
+        "and count as separate measurements: if they are copies, error bars are too small."
     )
 
 
@@ -67,7 +67,7 @@ def far_places(latitude_degrees: Array, longitude_degrees: Array) -> str:
     )
 
 
-ANY = "*"  # in place of a value: rows with all values of the column are meant
+ANY = "*"  # instead of a value: rows with all values of the column are meant
 
 WHAT = re.compile(
     r"(pressure_|model_)?levels?|z|depth.*|height.*|pressure|step|lead.*|forecast.*|member|number|realization|"
@@ -119,9 +119,10 @@ def check_repeats(
     shown = [value if isinstance(value, (int, float)) else str(value) for value in values.tolist()]
     others = f" and {many - len(shown):,} others" if many > len(shown) else ""
     raise ArgumentError(
-        f"{counted(repeated.size, 'row')} of {frame.title} have the place and time of another row and differ "
-        f"in column {name!r} ({', '.join(map(repr, shown))}{others}), which nothing was said of. Say which "
-        f"rows are meant, where={{{name!r}: {shown[0]!r}}}, or that all of them measure the same thing, "
+        f"{counted(repeated.size, 'row')} of {frame.title} have the same place and time as another row and "
+        f"differ in column {name!r} ({', '.join(map(repr, shown))}{others}), about which the call says "
+        f"nothing. Say which rows to use, where={{{name!r}: {shown[0]!r}}}, or that all of them measure "
+        "the same quantity, "
         f"where={{{name!r}: {ANY!r}}}."
     )
 

@@ -73,8 +73,8 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
         raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
     if not path.is_file():
         raise DataError(
-            f"{path} is no regular file, but a pipe, a socket or a device; expected a CSV or Parquet file. "
-            "Copy what comes out of it into a file first."
+            f"{path} is not a regular file, but a pipe, a socket or a device; expected a CSV or Parquet "
+            "file. Copy its output into a file first."
         )
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
@@ -118,8 +118,8 @@ def _check_parquet(path: Path) -> None:
         raise ValueError(said)
     if not word.isdecimal():
         raise DataError(
-            f"{path} cannot be decoded in {bytes_text(memory)} of memory, and has {bytes_text(size)}. It is "
-            "damaged, or made to fill the memory: fetch it again from whom you trust."
+            f"{path} cannot be decoded in {bytes_text(memory)} of memory, and has {bytes_text(size)}. It "
+            "is damaged, or made to fill the memory: fetch it again from a trusted source."
         )
     check_unpacked(path, int(word), free)
 

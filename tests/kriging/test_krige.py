@@ -114,13 +114,13 @@ def test_a_pole_has_the_noise_of_its_copies_that_were_observed(prior):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"to": None}, "must be said where a map is wanted"),
+        ({"to": None}, "say where you want a map"),
         ({"to": "nowhere.csv"}, "there is no file"),
         ({"to": [1.0, 2.0]}, "to is"),
         ({"to": {"region": [0.0, 1.0, 10.0, 2.0]}}, r"expected \[north, west, south, east\]"),
         ({"to": 0.0}, "the resolution is 0.0"),
         ({"to": 0.001}, r"cells of 0.001 degrees; expected 10,000,000 at most"),
-        ({"kernel": "matern23"}, "'matern23' is no kernel; expected matern12"),
+        ({"kernel": "matern23"}, "'matern23' is not a kernel; expected matern12"),
         ({"kernel": 3}, 'kernel is 3; expected "auto", a name'),
         (
             {"memory_limit_bytes": "1GB"},

@@ -237,7 +237,7 @@ def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves
     xr.testing.assert_equal(late.isel(time=[0, 2]), before)
     numbers = {"lengthscale": 0.3, "variance": 60.0, "noise_variance": 2.0}
     days = list(daily(the_job(tmp_path, times=["2020-01-02"], prior=numbers)))
-    assert [(day.version, "in place of that of run" in day.line()) for day in days] == [(4, True)]
+    assert [(day.version, "instead of that of run" in day.line()) for day in days] == [(4, True)]
     corrected, scores = opened(tmp_path, "map"), opened(tmp_path, "scores")
     xr.testing.assert_equal(corrected.isel(time=[0, 2]), before)
     assert not np.array_equal(corrected.t2m_mean.values[1], late.t2m_mean.values[1])

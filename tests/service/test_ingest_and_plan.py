@@ -141,7 +141,7 @@ def test_the_digest_of_a_file_is_compared_with_that_of_the_last_time(tmp_path):
     assert line.endswith("it has other times or another grid")
     (tmp_path / "file-d.zarr" / "zarr.json").unlink()
     (line,) = note(values, "e")
-    assert line.endswith("what was ingested then cannot be read, and is not compared")
+    assert line.endswith("the observations stored then cannot be read, so they are not compared")
     (tmp_path / "inputs.json").write_text('{"all": 1}')
     assert note(values, "f") == []
     assert json.loads((tmp_path / "inputs.json").read_text())["all"]["sha256"] == "f" * 64

@@ -282,7 +282,7 @@ def test_long_plans_name_what_takes_less(stores, tmp_path):
         (
             {"calibration": None, "test": {"kind": "folds", "count": 5}},
             {},
-            r"test = \{ kind = \"random\", count = 1000, seed = 1 \} in place of a cross-validation",
+            r"test = \{ kind = \"random\", count = 1000, seed = 1 \} instead of a cross-validation",
         ),
         (
             {"calibration": random_points(79, seed=2)},

@@ -143,7 +143,7 @@ def test_an_ingest_heals_its_store(folder, source, damage):
     (line,) = [line for line in said if line.startswith("stored observations are damaged")]
     assert str(batch) in line
     (aside,) = Path("out/observations").glob("*.damaged-*")
-    assert f"They are set aside in {aside.absolute()}" in line or f"They are set aside in {aside}" in line
+    assert f"They are moved to {aside.absolute()}" in line or f"They are moved to {aside}" in line
     assert re.fullmatch(rf"{store.stem}\.damaged-\d{{8}}T\d{{6}}Z", aside.name)
     xr.testing.assert_identical(ingest(job, report=said.append), first)
     assert sum("damaged" in line for line in said) == 1

@@ -1,4 +1,4 @@
-"""A scale of the error bars that varies from place to place, learnt from errors near by (math 19).
+"""A scale of the error bars that varies from place to place, learned from errors near by (math 19).
 
 With standardised errors of calibration points, whose predictions did not use their own values, and features f
 of a place x (sizes of errors near by at two distances, how much values near by vary)::

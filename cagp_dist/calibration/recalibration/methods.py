@@ -24,7 +24,7 @@ SHARP_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 
 
 class Fitted(Protocol):
-    """What a method learnt; ``law`` has shape (q,) or (T, q), ``X_new`` (q, p)."""
+    """What a method learned; ``law`` has shape (q,) or (T, q), ``X_new`` (q, p)."""
 
     def __call__(self, law: "Gaussian", X_new: ArrayLike | None) -> "Predictive": ...
 

@@ -158,7 +158,7 @@ class Sharp:
     share : float
         Part of the calibration points that the lengthscales are chosen with; not used with "two-way".
     starts : int
-        Stretches that are evaluated before the search, none and others by chance; it goes on from the best.
+        Stretches that are evaluated before the search, none and others by chance; it continues from the best.
     steps : int
         Most steps of the search at each further level.
     reach : float
@@ -167,7 +167,7 @@ class Sharp:
         Of the split and the starts.
     factors : int, optional
         Choose every level's lengthscale among so many multiples of that of the prior, itself among them, from
-        ``1 / reach`` to ``reach`` in equal ratios, in place of a search: as many solves, known in advance.
+        ``1 / reach`` to ``reach`` in equal ratios, instead of a search: as many solves, known in advance.
         An odd number; not with ``anisotropic`` or ``variance``, which move more than one number.
 
     Raises

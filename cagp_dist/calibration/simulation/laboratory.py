@@ -192,7 +192,7 @@ def calibrate(
     checkpoints : Checkpoints, optional
         Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`) or, where fields are solved one
         after the other, the errors of those that are done: the same call, with a generator in the same state,
-        draws the fields again and goes on from there after a loss, with the same bits.
+        draws the fields again and continues from there after a loss, with the same bits.
     progress : callable
         Called with the part of the solves that is done, from 0 to 1.
     on_plan : callable, optional

@@ -30,7 +30,7 @@ def strong_calibration(
 ) -> Calibration:
     """Test the belief of an affine solver about the weights, the null space of its covariance included.
 
-    Residuals ``b ~ N(0, G)`` are drawn and solved for, with unit vectors in place of targets. Of
+    Residuals ``b ~ N(0, G)`` are drawn and solved for, with unit vectors instead of targets. Of
     Gauss-Seidel the null space holds what the last block determines: after a sweep its residual is zero.
 
     Parameters
@@ -49,7 +49,7 @@ def strong_calibration(
     Returns
     -------
     Calibration
-        Of the n weights, in place of targets, in the coordinates of the module's page; ``joint`` has the null
+        Of the n weights, instead of targets, in the coordinates of the module's page; ``joint`` has the null
         space. 9 n^3 flops and 48 n^2 bytes beside the solve.
 
     Raises

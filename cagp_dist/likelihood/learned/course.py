@@ -119,7 +119,7 @@ class Course:
         return self._before + time.perf_counter() - self._started
 
     def goes_on_from(self, seconds: float) -> None:
-        """Let the clock go on from where a search that was cut off had it; it never goes back."""
+        """Let the clock continue from where a search that was cut off had it; it never goes back."""
         self._before, self._started = max(seconds, self.seconds), time.perf_counter()
 
     def evaluate(self, vector: Array) -> tuple[float, Array]:

@@ -1,6 +1,6 @@
 """What a search for hyperparameters may maximise: a function of one vector, with its gradient (math 9, 11).
 
-It begins with the logarithms of the hyperparameters, in the order of `Numbering.names`; what else is learnt
+It begins with the logarithms of the hyperparameters, in the order of `Numbering.names`; what else is learned
 follows.
 """
 

@@ -80,8 +80,8 @@ def group_conditionals(X: Array, *, workers: int = 1) -> list[ConditionedGroup]:
 def _thinned(near: Indices) -> Indices:
     """Take most of the nearest of points by distance, and some of those behind them, ever sparser.
 
-    With the nearest alone fits end 0.23 standard errors off, in place of 0.13, where lengthscale and noise
-    are large, and 0.03 in place of 0.05 elsewhere (4,000 points of the sphere, lengthscales 1 and 0.3).
+    With the nearest alone fits end 0.23 standard errors off, instead of 0.13, where lengthscale and noise
+    are large, and 0.03 instead of 0.05 elsewhere (4,000 points of the sphere, lengthscales 1 and 0.3).
     """
     if near.size <= NEIGHBOURS:
         return near

@@ -39,7 +39,7 @@ else:
 
 
 def _is_there(method: object) -> object:
-    """Say what to use in place of a method that was removed."""
+    """Say what to use instead of a method that was removed."""
     if isinstance(method, str) and method in REMOVED:
         raise ValueError(f"this method was removed; {REMOVED[method]}")
     return method
@@ -398,7 +398,7 @@ def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, st
 
 
 def _unsuited(solver: AnySolverTable, table: MapGrid | None, *, previous: bool) -> Iterator[tuple[bool, str]]:
-    """Yield why a solver does not suit the map of a job, or a mean that is the run before."""
+    """Yield why a solver does not suit the map of a job, or a mean that is the previous run."""
     built, of_previous = solver.build(), 'of [prior] mean = "previous"'
     coarser = table is not None and table.std_resolution_degrees is not None
     sampled = table is not None and bool(table.std_samples)

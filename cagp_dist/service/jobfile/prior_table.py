@@ -293,12 +293,12 @@ class PriorTable(JobTable):
 
     @property
     def is_previous(self) -> bool:
-        """Whether the mean is the posterior of the run before."""
+        """Whether the mean is the posterior of the previous run."""
         return self.mean == values.PREVIOUS
 
     @property
     def is_filtered(self) -> bool:
-        """Whether whole grids go on exactly from the run before."""
+        """Whether whole grids go on exactly from the previous run."""
         return self.is_previous and self.time_kernel is not None
 
     @property
@@ -308,7 +308,7 @@ class PriorTable(JobTable):
 
     @property
     def family(self) -> str:
-        """Name of what is fitted or read: beside the run before, a mean by latitude."""
+        """Name of what is fitted or read: beside the previous run, a mean by latitude."""
         return "quadratic-latitude" if self.is_previous else self.mean
 
     @property

@@ -40,7 +40,7 @@ EXAMPLE = "unit-vectors 50, conjugate-gradient 20"  # Parts in a text, for messa
 
 @runtime_checkable
 class ActionSolver(SolverPart, Protocol):
-    """A solver whose actions others can go on from."""
+    """A solver whose actions others can continue from."""
 
     @property
     def iterations(self) -> int: ...  # actions
@@ -56,10 +56,10 @@ class ActionSolver(SolverPart, Protocol):
 class MixedActions(MadeOfParts):
     """Actions of several kinds in turn, one belief from all of them (math 4).
 
-    Each part goes on from what those before have learnt: conjugate gradients after unit vectors follow the
+    Each part continues from what those before have learned: conjugate gradients after unit vectors follow the
     residual that these have left. Calibrated exactly if every part is, since the actions then do not depend
     on the data (math 1.1); approximately if one of them is `ConjugateGradient`, or `SparseActions` with
-    weights that were learnt.
+    weights that were learned.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def first_blocks(policy: Policy, count: int) -> Policy:
 
 
 def in_turn(policies: Sequence[Policy]) -> Policy:
-    """One policy after the other, each for as long as it has actions; what was learnt before stays."""
+    """One policy after the other, each for as long as it has actions; what was learned before stays."""
 
     def chain(residual: Residual) -> Iterator[Block]:
         for policy in policies:

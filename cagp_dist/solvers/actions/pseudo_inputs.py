@@ -40,7 +40,7 @@ class PseudoInputs(KnownActions):
     seed : int
         Seed of the random placement.
     at : sequence of points, optional
-        The pseudo-inputs themselves, in place of points of X; the first ``iterations`` are used. They must
+        The pseudo-inputs themselves, instead of points of X; the first ``iterations`` are used. They must
         not be chosen from y.
 
     Notes

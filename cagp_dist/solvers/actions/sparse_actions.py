@@ -1,4 +1,4 @@
-"""Weighted means of blocks of points as actions: fixed weights, or weights that were learnt (math 11)."""
+"""Weighted means of blocks of points as actions: fixed weights, or weights that were learned (math 11)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -11,7 +11,7 @@ model, has covariance ``V (G^-1 - D) V'`` beside that of the exact posterior, wi
         mean     += Z' b
         Y        -= G Z
 
-Then ``mean = V A b`` and ``downdate = V D V'`` (T2, T3), and the leftover ``Y`` is what a solve goes on from.
+Then ``mean = V A b`` and ``downdate = V D V'`` (T2, T3), and the leftover ``Y`` is where a solve continues.
 A stage says how ``Mt'`` and W act on blocks (`cagp_dist.solvers.engine.stages`), a system which blocks there
 are and how G is applied (`cagp_dist.solvers.engine.tiles`, `cagp_dist.solvers.engine.ring_system`).
 """

@@ -263,7 +263,7 @@ class Affine(ABC):
         iterations: Indices | None = None,
         done: Callable[[int], None] = no_op,
     ) -> Array:
-        """``V A b`` (q, T), by the stages themselves: T columns in place of q.
+        """``V A b`` (q, T), by the stages themselves: T columns instead of q.
 
         After all iterations, or at each target after as many as ``iterations`` (q,) says, at least one; where
         cycles differ, that takes a pass for each number of them.

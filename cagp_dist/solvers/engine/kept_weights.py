@@ -2,7 +2,7 @@
 
 Of an affine solver ``W = A' V'`` does not depend on the data, and falls off the sweeps that the variances
 take. Where it is kept (`cagp_dist.store.weights`), the mean ``W' b`` of new data costs ``2 n q T`` flops and
-a read of 8 n q bytes in place of the sweeps. Of neighbours W is sparse, with 12 bytes for each weight that is
+a read of 8 n q bytes instead of the sweeps. Of neighbours W is sparse, with 12 bytes for each weight that is
 not zero.
 """
 

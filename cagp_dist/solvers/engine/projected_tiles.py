@@ -2,7 +2,7 @@
 
 ``c`` is the sum of ``P[a]' Y[a]`` over all row tiles a, in their order, whatever panels they are gathered in.
 Then ``Y[a] -= (G P)[a] c``, forward also ``v[b] += P[b] c``; ``downdate += c' c``, ``mean += c' P'b``. A
-conditioning is the same with its own numbers in place of ``P'b``, and leaves Y as it is.
+conditioning is the same with its own numbers instead of ``P'b``, and leaves Y as it is.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a solve keeps of itself in a checkpoint, and how it goes on from one: first its states once more."""
+"""What a solve keeps of itself in a checkpoint, and how it continues from one: first its states once more."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -100,11 +100,11 @@ class RecordedPart:
     """What a checkpoint keeps beside states and systems."""
 
     def metadata(self) -> CheckpointMetadata:
-        """Numbers to go on from."""
+        """Numbers to continue from."""
         return {}
 
     def write(self, writer: CheckpointWriter) -> bool:
-        """Write the arrays to go on from; whether workers see the place."""
+        """Write the arrays to continue from; whether workers see the place."""
         return True
 
 

@@ -61,7 +61,7 @@ class Stage(ABC):
 
         The adjoint pass begins with the last cycle: with this count its state after some cycles is that of a
         solver which has no more of them. ``place`` is counted from the beginning of the pass, which stages
-        that go on from what they did before have the same of in both directions.
+        that continue from what they did before have the same of in both directions.
         """
         return self
 

@@ -139,7 +139,7 @@ class ComputationalShare(StoppingRule[Panels], RecordedPart):
         self._open: set[Range] = set()  # groups that had too large a share when they were asked last
 
     def begin(self, kept: CheckpointReader | None) -> None:
-        """Get ready for a solve, or for one that goes on from a checkpoint."""
+        """Get ready for a solve, or for one that continues from a checkpoint."""
         self._open = set() if kept is None else {(first, last) for first, last in kept.metadata[OPEN]}
 
     def metadata(self) -> CheckpointMetadata:

@@ -50,7 +50,7 @@ class System(Protocol[Work]):
         """Mean and downdate of a batch."""
 
     def leftover(self, works: Sequence[Work]) -> list[Array]:
-        """``Y`` of a batch, in a form that `open` goes on from."""
+        """``Y`` of a batch, in a form that `open` continues from."""
 
     def save(self, works: Sequence[Work], writer: CheckpointWriter) -> bool:
         """Write all that `restore` needs of adjoint passes; whether workers see the place."""

@@ -33,7 +33,7 @@ def no_sums(columns: int, fields: int, full_covariance: bool) -> SolvedBlock:
 
 
 def sums_so_far(downdate: Array, mean: Array) -> SolvedBlock:
-    """Make sums to go on from."""
+    """Make sums to continue from."""
     return SolvedBlock(np.empty((0, len(mean))), downdate, mean)
 
 

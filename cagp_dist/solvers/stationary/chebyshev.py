@@ -22,9 +22,9 @@ class Chebyshev(PreconditionedIteration):
     number of iterations needed grows with the square root of the ratio of the bounds, which is large for many
     points or little noise: use a preconditioner there.
 
-    A solve that goes on from a state begins its polynomial afresh.
+    A solve that continues from a state begins its polynomial afresh.
 
-    On a complete latitude-longitude grid it goes by rings, one wavenumber after the other, and gives the same
+    On a complete latitude-longitude grid it works on rings, one wavenumber at a time, and gives the same
     belief as at the same points, up to rounding (math 7.5); with a preconditioner, or where memory is too
     short for that, by tiles.
 

@@ -19,7 +19,7 @@ class Jacobi(Affine):
     the largest row sum of ``D^-1 G`` bounds that eigenvalue.
 
     Calibrated exactly, since its matrix does not depend on the data (math 1.1). On a complete
-    latitude-longitude grid it goes by rings, one wavenumber after the other, or by tiles where memory is too
+    latitude-longitude grid it works on rings, one wavenumber after the other, or by tiles where memory is too
     short for that; the belief is the same up to rounding (math 7.5).
 
     Parameters

@@ -19,7 +19,7 @@ class Richardson(PreconditionedIteration):
     preconditioner it is `Jacobi` with a damping of ``step`` times the diagonal of G. Calibrated exactly,
     since its matrix does not depend on the data (math 1.1).
 
-    On a complete latitude-longitude grid it goes by rings, one wavenumber after the other, and gives the same
+    On a complete latitude-longitude grid it works on rings, one wavenumber at a time, and gives the same
     belief as at the same points, up to rounding (math 7.5); with a preconditioner, or where memory is too
     short for that, by tiles.
 
