@@ -16,6 +16,7 @@ from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
+from cagp_dist.kriging.drawn_variogram import variogram_dataset
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets
 from cagp_dist.kriging.given_observations import given_kernel, places_of_rows, read
 from cagp_dist.kriging.learning import learn
@@ -645,6 +646,29 @@ class Kriging:
                 )
         integrated = learned.integrated is not None
         return dataset_of_folds(found, observed, integrated=integrated, left_out=by)
+
+    def variogram(self, *, draws: int = 200, seed: int = 0) -> xr.Dataset:
+        """Estimate the variogram of the observations, beside that of the fitted kernel and noise.
+
+        Parameters
+        ----------
+        draws : int
+            Fields that are drawn from the fitted model at the same places, for the band.
+        seed : int
+            Of the random numbers, which also choose 800 places where there are more.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``empirical`` semivariances of observations about the prior mean, ``low`` and ``high`` of the band
+            of 90 % of the draws, and ``pairs``, along ``bin``, whose pairs are ``distance`` kilometres apart;
+            and the curve ``fitted`` along ``curve_distance``. Pairs are of the same time. The numbers of the
+            fit count as known.
+        """
+        observed, learned = self._fitted()
+        check_count("draws", draws, least=20)
+        check_count("seed", seed, least=0)
+        return variogram_dataset(observed, learned, draws=draws, seed=seed)
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""

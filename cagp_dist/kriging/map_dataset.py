@@ -152,7 +152,6 @@ def attributes(
 ) -> dict[str, str | int | float | list[float]]:
     """Everything that was chosen inside, for people and programs."""
     kernel, result = learned.kernel, learned.result
-    noise = np.sqrt(learned.noise_variance)
     now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     software = f"cagp-dist {version('cagp-dist')}"
     units = observed.attributes.get("units", "")
@@ -171,9 +170,7 @@ def attributes(
         "lengthscale_km": _one_or_all([kilometres_of_chord(chord) for chord in learned.lengthscales]),
         "earth_radius_km": EARTH_RADIUS_KILOMETRES,
         "prior_std": float(np.sqrt(kernel.variance)),
-        "noise_std": float(noise)
-        if noise.ndim == 0
-        else f"{noise.min():.6g} to {noise.max():.6g}, of each place",
+        "noise_std": noise_text(learned),
         "prior_mean": learned.mean_text,
         "observations_used": observed.points.count,
         "observations_missing": observed.missing,
@@ -205,6 +202,12 @@ def attributes(
             name = "lengthscale_chord" if kind == "lengthscale" else kind
             said[f"{name}_standard_error"] = _one_or_all([error.value for error in errors])
     return said
+
+
+def noise_text(learned: FittedModel) -> float | str:
+    """Give the noise of all observations, or write between which ends those of the places lie."""
+    noise = np.sqrt(learned.noise_variance)
+    return float(noise) if noise.ndim == 0 else f"{noise.min():.6g} to {noise.max():.6g}, of each place"
 
 
 def fit_advice(result: FitResult) -> str:

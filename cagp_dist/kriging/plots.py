@@ -11,8 +11,10 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal, horizontal
 from cagp_dist.kriging.drawn_maps import maps_of, stamp_of
 from cagp_dist.kriging.drawn_series import draw_series, time_axis_of
+from cagp_dist.kriging.drawn_variogram import draw_variogram
 from cagp_dist.kriging.observed_objects import Source
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
+from cagp_dist.kriging.result_model import model_of
 from cagp_dist.kriging.shown_observations import observed_beside
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class Plots:
     >>> figure = result.cagp.plot(observations=places)          # figure.savefig("map.png")
     >>> figure = result.cagp.plot.error()
     >>> figure = result.cagp.plot.probability(20.0)
+    >>> figure = result.cagp.plot.variogram(places)
     """
 
     def __init__(self, dataset: xr.Dataset) -> None:
@@ -131,6 +134,36 @@ class Plots:
         return maps_of(
             dataset, where, ["exceedance"], fields, observed=observed, ax=ax, scales={"exceedance": scale}
         )
+
+    def variogram(
+        self,
+        observations: "Source | Kriging",
+        *,
+        draws: int = 200,
+        seed: int = 0,
+        ax: "Axes | None" = None,
+    ) -> "Figure":
+        """Draw the variogram of the observations beside the fitted one: `Kriging.variogram`.
+
+        Points outside the band are what the fitted model does not explain.
+
+        Parameters
+        ----------
+        observations
+            The fitted `Kriging`; or what `krige` was given, with the kernel, mean and noise that the
+            attributes of the result say.
+        draws, seed : int
+            As for `Kriging.variogram`.
+        ax : matplotlib.axes.Axes, optional
+            Where it is drawn.
+        """
+        from cagp_dist.kriging.kriging_model import Kriging
+
+        model = (
+            observations if isinstance(observations, Kriging) else model_of(self._dataset.attrs, observations)
+        )
+        found = model.variogram(draws=draws, seed=seed)
+        return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)
 
 
 def check_there(dataset: xr.Dataset, names: Sequence[str], what: str) -> None:

@@ -1,0 +1,155 @@
+"""The empirical variogram of observations beside that of the fitted model, and what is chance of it.
+
+Half the mean square difference of residuals about the prior mean, of pairs at nearly the same distance h,
+stands beside ``k(0) - k(h) + noise``. The band is that of the same estimate of fields drawn from the fitted
+model at the same places, whose mean is fitted in the same way: an estimate from few pairs, or about a mean
+that was fitted, differs from the curve without anything being wrong.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.map_mean import mean_of
+from cagp_dist.mapping.observations import Observations
+from cagp_dist.prior import Prior
+
+MOST_PLACES = 800  # whose pairs are taken, drawn at random: 320,000 pairs; rows of whole hours, about
+MOST_TIMES = 8  # fields, evenly spread
+BINS, FEWEST_PAIRS = 15, 20
+FARTHEST = 0.5  # of the largest distance; beyond, few pairs of the rim decide
+CURVE = 200  # distances of the curve
+SAME_HOUR = 1e-6
+
+
+class Variogram(NamedTuple):
+    """Semivariances, squared unit of the values, at the mean distance of the pairs of each bin, (B,)."""
+
+    kilometres: Array
+    pairs: Indices
+    empirical: Array
+    draws: Array  # (N, B), of the fitted model
+    curve_kilometres: Array  # (C,)
+    curve: Array
+    places: int  # that were taken
+
+
+def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int, seed: int) -> Variogram:
+    """Estimate the variogram of observations at pairs of places, and of draws of the model at them."""
+    generator = np.random.default_rng(seed)
+    groups = _groups(observed, generator)
+    largest = max(_chords(observed.unit_vectors[places]).max(initial=0.0) for places, _ in groups)
+    edges = np.linspace(0.0, FARTHEST * kilometres(np.array(largest)), BINS + 1)
+    totals, sums, far = np.zeros(BINS), np.zeros((1 + draws, BINS)), np.zeros(BINS)
+    for places, field in groups:
+        first, second, distance = _pairs(observed, places, float(edges[-1]))
+        bins = np.searchsorted(edges[1:-1], distance, side="right")
+        totals += np.bincount(bins, minlength=BINS)
+        far += np.bincount(bins, distance, minlength=BINS)
+        values = _with_draws(observed, learned, places, field, draws, generator)
+        for row, of in zip(sums, values, strict=True):
+            row += np.bincount(bins, 0.5 * (of[first] - of[second]) ** 2, minlength=BINS)
+    if not totals.any():
+        raise ArgumentError("no two places were observed at the same time; a variogram needs pairs of them.")
+    kept = totals >= min(FEWEST_PAIRS, totals.max())
+    found = sums[:, kept] / totals[kept]
+    x = np.linspace(0.0, edges[-1], CURVE)
+    return Variogram(
+        far[kept] / totals[kept],
+        totals[kept].astype(np.intp),
+        found[0],
+        found[1:],
+        x,
+        _curve(observed, learned, x),
+        len(np.unique(np.concatenate([places for places, _ in groups]))),
+    )
+
+
+def kilometres(chord: Array) -> Array:
+    """Distances on the ground of chords of the unit sphere."""
+    return 2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(np.minimum(0.5 * chord, 1.0))
+
+
+def _groups(observed: Observations, generator: np.random.Generator) -> "list[tuple[Indices, int]]":
+    """Choose places of some fields, and the numbers of these; in space and time whole hours."""
+    if observed.hours is not None:
+        hours, of = np.unique(observed.hours.round(6), return_inverse=True)
+        order = generator.permutation(hours.size)
+        enough = int(np.searchsorted(np.cumsum(np.bincount(of)[order]), MOST_PLACES)) + 1
+        places = np.flatnonzero(np.isin(of, order[:enough]))[: 2 * MOST_PLACES]
+        return [(places, 0)]
+    fields = np.unique(np.linspace(0, observed.fields - 1, min(MOST_TIMES, observed.fields)).astype(int))
+    groups = [(np.flatnonzero(observed.present[field]), int(field)) for field in fields]
+    most = int(MOST_PLACES / np.sqrt(len(groups)))
+    return [
+        (places if places.size <= most else np.sort(generator.choice(places, most, replace=False)), field)
+        for places, field in groups
+    ]
+
+
+def _pairs(observed: Observations, places: Indices, most: float) -> tuple[Indices, Indices, Array]:
+    """Pairs of different places at one time, up to so many kilometres, and their distances."""
+    first, second = np.triu_indices(places.size, 1)
+    distance = kilometres(_chords(observed.unit_vectors[places])[first, second])
+    near = (distance > 0.0) & (distance <= most)
+    if observed.hours is not None:
+        hours = observed.hours[places]
+        near &= np.abs(hours[first] - hours[second]) < SAME_HOUR
+    return first[near], second[near], distance[near]
+
+
+def _chords(X: Array) -> Array:
+    """Chords between unit vectors X (n, 3)."""
+    squares = np.maximum(2.0 - 2.0 * (X @ X.T), 0.0)
+    np.fill_diagonal(squares, 0.0)
+    return np.sqrt(squares)
+
+
+def _with_draws(
+    observed: Observations,
+    learned: FittedModel,
+    places: Indices,
+    field: int,
+    draws: int,
+    generator: np.random.Generator,
+) -> Array:
+    """Residuals (1 + N, n) of what was observed, then of fields drawn about the same mean."""
+    X, values = observed.X[places], observed.values[field, places]
+    noise = np.broadcast_to(learned.noise_variance, observed.values.shape[1:])[places]
+    root = np.linalg.cholesky(learned.kernel(X, X) + np.diag(noise))
+    own = _residual(observed, learned, places, field, values)
+    drawn = values - own + generator.standard_normal((draws, places.size)) @ root.T
+    return np.stack([own, *(_residual(observed, learned, places, field, each) for each in drawn)])
+
+
+def _residual(
+    observed: Observations, learned: FittedModel, places: Indices, field: int, values: Array
+) -> Array:
+    """Subtract the mean from values (n,), fitted to them where the model fits one."""
+    every = np.full_like(observed.values[field : field + 1], np.nan)
+    every[0, places] = values
+    times = observed.times[field : field + 1]
+    here = replace(observed, values=every, times=times)
+    own = np.array([field]) if callable(learned.mean) else np.array([0])
+    prior = Prior(learned.kernel, 1.0, mean_of(learned.mean, here, places, own))
+    X = observed.X[places]
+    if prior.estimates_mean:
+        H = prior.basis_at(X)
+        return np.asarray(values - H @ np.linalg.lstsq(H, values, rcond=None)[0])
+    return np.asarray(values - prior.mean_at(X)[:, 0])
+
+
+def _curve(observed: Observations, learned: FittedModel, distances: Array) -> Array:
+    """Variogram of kernel and mean noise at distances, from the noise on."""
+    angle = distances / EARTH_RADIUS_KILOMETRES
+    along = np.stack([np.cos(angle), np.sin(angle), np.zeros(angle.size)], axis=1)
+    if observed.hours is not None:
+        along = np.column_stack([along, np.full(angle.size, observed.hours[0])])
+    covariance = learned.kernel(along[:1], along)[0]
+    noise = np.broadcast_to(learned.noise_variance, observed.values.shape[1:])[observed.there].mean()
+    return np.asarray(covariance[0] - covariance + noise)
