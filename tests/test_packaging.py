@@ -16,7 +16,9 @@ from packaging.requirements import Requirement
 from .wheel import MOST_BYTES, tried
 
 REPOSITORY = Path(__file__).parents[1]
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+LEFT_OUT = tuple(SETTINGS["tool"]["hatch"]["build"]["targets"]["wheel"].get("exclude", ()))
 ON_CONDA = {"dask": "dask-core", "matplotlib": "matplotlib-base", "eccodes": "python-eccodes"}
 
 
@@ -38,7 +40,7 @@ def test_the_wheel_has_the_package_with_its_data_and_nothing_else(built):
     with zipfile.ZipFile(built[0]) as archive:
         names = set(archive.namelist())
     inside = {name for name in names if name.startswith("cagp_dist/")}
-    assert inside == files_of("cagp_dist")
+    assert inside == {name for name in files_of("cagp_dist") if not name.startswith(LEFT_OUT)}
     assert {"cagp_dist/py.typed", "cagp_dist/pages/data/page.html"} <= inside
     assert names - inside == {
         f"{named}.dist-info/{name}"
@@ -109,7 +111,7 @@ def test_versions_of_the_documentation_stand_side_by_side(tmp_path):
 
 def files_of(folder: str) -> set[str]:
     """Files of the repository below a folder, without what tools make."""
-    made = {"__pycache__", "_build", "generated", "jupyter_execute"}
+    made = {"__pycache__", "_build", "generated", "jupyter_execute", "node_modules"}
     return {
         path.relative_to(REPOSITORY).as_posix()
         for path in (REPOSITORY / folder).rglob("*")
