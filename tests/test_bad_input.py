@@ -207,7 +207,7 @@ def test_a_prior_that_the_data_do_not_hold_is_refused_with_what_to_do(folder):
 def test_a_noise_too_small_to_be_told_from_none_is_said_and_does_not_stop_a_job(folder):
     result = run(job=JOB.replace(NUMBERS, ""))
     assert result.exit_code == 0, result.output
-    assert "the noise is too small to be told from none" in " ".join(result.output.split())
+    assert "the noise is too small to be distinguished from zero" in " ".join(result.output.split())
 
 
 def test_a_field_with_a_gap_is_fitted_at_its_observed_points(folder):

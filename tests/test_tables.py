@@ -176,7 +176,7 @@ def test_times_in_several_columns(columns, times):
             DataError,
             "year 2019, month 2, day 29 in row 1",
         ),
-        ({"year": [2019, 2019.5]}, DataError, r"year 2019\.5 in row 1.*which is no time \(1 such row\)"),
+        ({"year": [2019, 2019.5]}, DataError, r"year 2019\.5 in row 1.*which is not a time \(1 such row\)"),
         ({"year": [2019, None]}, DataError, "year nan in row 1"),
     ],
 )
@@ -205,7 +205,7 @@ def test_noise_is_a_column_or_a_number():
             "holds 'soon' in row 1, counted from 0, which is no",
         ),
         ({"time": ["2020-01-01", "2020-02-31", ""]}, "holds '2020-02-31' in row 1.*2 such rows"),
-        ({"time": [12.5, 13.0, 14.0]}, "which is no time"),
+        ({"time": [12.5, 13.0, 14.0]}, "which is not a time"),
         ({"value": ["1", "M", "2"]}, "holds 'M' in row 1, counted from 0; expected a number"),
         ({"value": [np.nan] * 3}, "no value in any of its 3 rows"),
         ({"value": [1.0, np.inf, 2.0]}, "infinite in row 1"),

@@ -332,7 +332,7 @@ def test_a_noise_too_small_to_be_found_is_no_reason_to_stop(job_text, field):
         ended(unconverged, spread=(0.1, 0.2, 2.0)),
     ):
         assert fine.ok
-        assert "too small to be told from none" in fine.line()
+        assert "too small to be distinguished from zero" in fine.line()
         assert "does not depend on it" in fine.advice
         check_fit(parse_job(job_text).prior, fine)
     for wrong in (

@@ -157,7 +157,7 @@ def test_an_ingest_whose_source_is_gone_says_what_was_set_aside(folder):
     (batch,) = batches(store)
     (batch / "t2m" / "c.0.0.0").write_bytes(np.zeros(9).tobytes())
     shutil.move("there.zarr", "elsewhere.zarr")
-    with pytest.raises(DataError, match=r"there is no Zarr store at .* set aside in .*damaged-"):
+    with pytest.raises(DataError, match=r"there is no Zarr store at .* moved to .*damaged-"):
         ingest(job, report=lambda text: None)
     shutil.move("elsewhere.zarr", "there.zarr")
     xr.testing.assert_equal(ingest(job, report=lambda text: None), field([0, 1]))
