@@ -38,7 +38,7 @@ class Plots:
     Examples
     --------
     >>> import cagp_dist as cagp
-    >>> places = {"lat": [48.1, 52.5], "lon": [11.6, 13.4], "value": [21.0, 18.5]}
+    >>> places = {"lat": [48.1, 52.5, 50.1], "lon": [11.6, 13.4, 8.7], "value": [21.0, 18.5, 20.2]}
     >>> result = cagp.krige(places, to=1.0, lengthscale_km=400.0, variance=9.0, noise_std=0.3)
     >>> figure = result.cagp.plot(observations=places)          # figure.savefig("map.png")
     >>> figure = result.cagp.plot.error()

@@ -23,6 +23,7 @@ MOST_PLACES = 800  # whose pairs are taken, drawn at random: 320,000 pairs; rows
 MOST_TIMES = 8  # fields, evenly spread
 BINS, FEWEST_PAIRS = 15, 20
 FARTHEST = 0.5  # of the largest distance; beyond, few pairs of the rim decide
+FEW_PLACES = 10  # fewer have all their pairs
 CURVE = 200  # distances of the curve
 SAME_HOUR = 1e-6
 
@@ -44,7 +45,8 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
     generator = np.random.default_rng(seed)
     groups = _groups(observed, generator)
     largest = max(_chords(observed.unit_vectors[places]).max(initial=0.0) for places, _ in groups)
-    edges = np.linspace(0.0, FARTHEST * kilometres(np.array(largest)), BINS + 1)
+    few = max(places.size for places, _ in groups) < FEW_PLACES
+    edges = np.linspace(0.0, (1.0 if few else FARTHEST) * kilometres(np.array(largest)), BINS + 1)
     totals, sums, far = np.zeros(BINS), np.zeros((1 + draws, BINS)), np.zeros(BINS)
     for places, field in groups:
         first, second, distance = _pairs(observed, places, float(edges[-1]))
@@ -55,7 +57,9 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
         for row, of in zip(sums, values, strict=True):
             row += np.bincount(bins, 0.5 * (of[first] - of[second]) ** 2, minlength=BINS)
     if not totals.any():
-        raise ArgumentError("no two places were observed at the same time; a variogram needs pairs of them.")
+        raise ArgumentError(
+            "no two places were observed at the same time; expected pairs, of which a variogram is made."
+        )
     kept = totals >= min(FEWEST_PAIRS, totals.max())
     found = sums[:, kept] / totals[kept]
     x = np.linspace(0.0, edges[-1], CURVE)
