@@ -9,11 +9,11 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import is_pole, unit_sphere
+from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.mapping.grid_places import GridPlaces
-from cagp_dist.mapping.solver_order import solver_order
+from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Solver
 from cagp_dist.space_time import AXES
@@ -199,9 +199,19 @@ class Observations:
 
     def patterns(self, solver: Solver | None = None) -> list[tuple[Indices, Indices]]:
         """Places observed, in solver order, and the fields observed there, for each pattern of gaps."""
-        X = self.X if self.hours is None else in_extents(self.X, AXES)
-        places = self.there[solver_order(X[self.there], solver)]
+        places = self._in_order(block_size(solver))
         return [(places[self.present[group[0], places]], group) for group in fields_by_pattern(self.present)]
+
+    def _in_order(self, block: int) -> Indices:
+        """Places with a value at some time in the order of a solve; of a million that takes seconds."""
+        if block not in self._orders:
+            X = self.X if self.hours is None else in_extents(self.X, AXES)
+            self._orders[block] = self.there[space_filling_order(X[self.there], block_size=block)]
+        return self._orders[block]
+
+    @cached_property
+    def _orders(self) -> dict[int, Indices]:
+        return {}
 
     def at(self, chosen: Indices | Mask) -> Self:
         """Take some of the places; their grid is another, see `cagp_dist.mapping.grid_places`."""

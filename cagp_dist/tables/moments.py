@@ -172,10 +172,11 @@ def _says_utc(frame: Columns, name: str, kept: Indices) -> bool:
 
 def _check_refined(frame: Columns, day: str, kept: Indices, apart: Collection[str]) -> None:
     """Refuse dates that have no month or no day where another column has it."""
-    cells = {str(cell).strip() for cell in frame.columns[day][kept].tolist()}
-    found = [_COARSE.fullmatch(cell) for cell in cells]
-    if not all(found):
+    every = frame.columns[day][kept].tolist()
+    if not all(_COARSE.fullmatch(str(cell).strip()) for cell in every):
         return
+    cells = {str(cell).strip() for cell in every}
+    found = [_COARSE.fullmatch(cell) for cell in cells]
     finer = DATE[2:3] if all(match[1] for match in found if match is not None) else DATE[1:3]
     beside = [name for name in frame.columns if plain(name) in finer and name not in (day, *apart)]
     if beside:

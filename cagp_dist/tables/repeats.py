@@ -48,12 +48,16 @@ def far_places(latitude_degrees: Array, longitude_degrees: Array) -> str:
     """Say which places lie far from all others, such as 0 N, 0 E; empty if none does."""
     from scipy.spatial import cKDTree
 
-    places = np.unique(np.column_stack([latitude_degrees, np.mod(longitude_degrees, 360.0)]), axis=0)
+    if latitude_degrees.size < FEWEST:
+        return ""
+    east = np.mod(longitude_degrees, 360.0)
+    places = np.column_stack([latitude_degrees, east])[np.lexsort((east, latitude_degrees))]
+    places = places[np.append(True, (np.diff(places, axis=0) != 0.0).any(axis=1))]
     if len(places) < FEWEST:
         return ""
     north, east = np.deg2rad(places).T
     X = np.column_stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)])
-    chord = np.asarray(cKDTree(X).query(X, k=[2])[0])[:, 0]
+    chord = np.asarray(cKDTree(X, balanced_tree=False).query(X, k=[2])[0])[:, 0]
     next_one = 2.0 * np.arcsin(0.5 * np.minimum(chord, 2.0)) * _EARTH_KILOMETRES
     usual = float(np.quantile(next_one, USUAL))
     far = np.flatnonzero(next_one > max(FAR * usual, FAR_KILOMETRES))

@@ -10,6 +10,7 @@ from cagp_dist.calibration.recalibration.quantile_curve import Kuleshov
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import spacing_degrees
 from cagp_dist.gram.cell_means import nodes_per_side
+from cagp_dist.mapping import observations
 from cagp_dist.mapping.map_solves import NAMED_SOLVERS
 from cagp_dist.predictive import Gaussian
 
@@ -48,6 +49,18 @@ def test_sweeps_see_the_points_in_space_filling_order(stations, prior):
     np.testing.assert_array_equal(result["mean"], expected.mean)
     np.testing.assert_array_equal(result["std"], np.sqrt(expected.variance))
     assert "block_size=16" in result.attrs["solver"]
+
+
+def test_points_are_put_in_order_once(stations, prior, monkeypatch):
+    orders, order = [], observations.space_filling_order
+
+    def counted(X, **settings):
+        orders.append(settings)
+        return order(X, **settings)
+
+    monkeypatch.setattr(observations, "space_filling_order", counted)
+    cagp.krige(stations, to={"lat": [0.0], "lon": [0.0]}, prior=prior, solver=cagp.Neighbours(8))
+    assert len(orders) == 1
 
 
 def test_times_with_different_gaps_are_solved_each_with_its_own(truth, prior):
