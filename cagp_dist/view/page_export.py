@@ -42,7 +42,7 @@ def export_page(out: Path | str, folder: Path | str) -> Path:
     PosixPath('public/maps/index.html')
     """
     run, target = Path(os.path.realpath(find_run(out))), Path(os.path.abspath(folder))
-    told = description(run, live=False)
+    told = description(run)
     _refuse_what_others_wrote(target)
     with (
         run_in_use(run),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cagp_dist.errors import StoreError
 from cagp_dist.service.run import find_run
+from cagp_dist.store.series import current_version
 
 DESCRIPTION = "view.json"
 WRITTEN_BY = "cagp view"
@@ -22,11 +23,14 @@ def page_files() -> dict[str, Path]:
     return {**own, "coastline.npy": coast}
 
 
-def description(run: Path, *, live: bool) -> bytes:
-    """Say where the run of a page is, and which arrays its groups have; ``live`` if there may be a newer one.
+def description(run: Path, *, live: bool = False, series: Path | None = None) -> bytes:
+    """Say where the run of a page is, and the series beside it; ``live`` if there may be a newer run."""
+    told = {"written_by": WRITTEN_BY, "live": live, **_contents(run)}
+    return json.dumps({**told, "series": None if series is None else _contents(series)}).encode()
 
-    A page cannot list the folders of a web server.
-    """
+
+def _contents(run: Path) -> dict[str, object]:
+    """Address of a run, and the arrays of its groups: a page cannot list the folders of a web server."""
     if not (run / "zarr.json").is_file():
         raise StoreError(f"there is no published run at {run}; expected a Zarr store OUT/runs/KEY.zarr.")
     contents: dict[str, list[str]] = {}
@@ -37,8 +41,7 @@ def description(run: Path, *, live: bool) -> bytes:
             f"{run} has neither a map nor predictions at points, so that there is nothing to show. Run its "
             "job again."
         )
-    told = {"written_by": WRITTEN_BY, "path": f"{DATA}/{run.name}", "live": live, "contents": contents}
-    return json.dumps(told).encode()
+    return {"path": f"{DATA}/{run.name}", "contents": contents}
 
 
 @dataclass
@@ -54,8 +57,12 @@ class Site:
         if address == DESCRIPTION:
             run = Path(os.path.realpath(find_run(self.out)))
             self._runs[run.name] = run
-            here = os.path.realpath(self.out)
-            return description(run, live=os.path.isdir(here) and here != os.fspath(run))
+            folder = Path(os.path.realpath(self.out))
+            live = folder.is_dir() and folder != run
+            series = current_version(folder) if live else None
+            if series is not None:
+                self._runs[series.name] = series = Path(os.path.realpath(series))
+            return description(run, live=live, series=series)
         parts = (address or "index.html").split("/")
         if parts[0] == DATA and len(parts) > 2 and parts[1] in self._runs:
             return _file_within(self._runs[parts[1]], parts[2:])

@@ -126,7 +126,7 @@ class Chromium:
             )
         return result["result"].get("value")
 
-    def until(self, code: str, *, seconds: float = 30.0) -> Any:
+    def until(self, code: str, *, seconds: float = 60.0) -> Any:
         """Wait until an expression is true, and give it."""
         end = time.monotonic() + seconds
         while not (found := self.run(code)):

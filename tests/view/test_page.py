@@ -124,7 +124,7 @@ def test_every_layer_is_shown_with_its_unit(open_page, world):
         browser.until(f"document.documentElement.dataset.shown === '{layer} 0'")
         shown[layer] = browser.text("#legend-title")
     browser.settle()
-    assert list(shown) == ["mean", "std", "lower", "upper", "width", "computation", "errors"]
+    assert list(shown) == ["mean", "std", "computation", "lower", "upper", "width", "errors"]
     units = {layer: text[-5:].partition("[")[2] for layer, text in shown.items()}
     assert {layer for layer, unit in units.items() if unit == "°C]"} == {"mean", "lower", "upper"}
     assert {unit for layer, unit in units.items() if layer not in ("mean", "lower", "upper")} == {"K]"}

@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import socket
+import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -166,6 +168,25 @@ def test_a_newer_run_is_told_and_the_old_one_stays_readable(tmp_path, world):
         status, _, body = ask(page, "/view.json")
         assert status == 404
         assert b"no published run" in body
+
+
+def test_a_folder_of_an_earlier_version_is_served_with_its_series(tmp_path):
+    with tarfile.open(Path(__file__).parents[1] / "data" / "store_0_1.tar.xz") as archive:
+        # as an argument only from Python 3.11.4 on
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(tmp_path)
+    with serve(tmp_path / "out") as page:
+        told = json.loads(ask(page, "/view.json")[2])
+        assert "t2m_mean" in told["contents"]["map"]
+        series = told["series"]
+        assert "t2m_mean" in series["contents"]["map"]
+        found = ask(page, f"/{series['path']}/map/time/zarr.json")
+        assert found[::2] == (
+            200,
+            (tmp_path / "out" / "series.zarr" / "map" / "time" / "zarr.json").read_bytes(),
+        )
+    with serve(tmp_path / "out" / "series.zarr") as page:
+        assert json.loads(ask(page, "/view.json")[2])["path"] == series["path"]
 
 
 def test_only_this_machine_can_connect(page):

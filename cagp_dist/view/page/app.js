@@ -3,11 +3,12 @@ import { baseMap, collection, drawCoast, dress, feature } from "./base-map.js";
 import { colourOf, digitsFor, gradient, limits, ramp, ticks, written } from "./colours.js";
 import { FieldLayer } from "./field-layer.js";
 import { layersOf } from "./layers.js";
-import { openRun, rangeAt, rangeOf, readSeries } from "./run.js";
+import { openRun, rangeAt, readSeries } from "./run.js";
 import { drawSeries } from "./series.js";
 
 const CELSIUS = -273.15;
 const SECONDS_BETWEEN_LOOKS = 60;
+const MILLISECONDS_BETWEEN_DRAWINGS = 150;
 const $ = id => document.getElementById(id);
 
 const state = { layer: null, time: 0, chosen: null, dots: false, globe: false };
@@ -19,18 +20,28 @@ let wanted = 0; // counts what was asked for: what comes late is dropped
 // --- words and numbers
 
 const offsetOf = layer => (layer.absolute && run.isTemperature ? CELSIUS : 0);
-const unitOf = absolute => (run.isTemperature && absolute ? "°C" : run.units === "1" ? "" : run.units.replace(/\*\*/g, "").replace(/-(\d)/g, "⁻$1").replace(/⁻1/g, "⁻¹").replace(/⁻2/g, "⁻²"));
+const unitOf = absolute =>
+  run.isTemperature && absolute
+    ? "°C"
+    : run.units === "1"
+      ? ""
+      : run.units.replace(/\*\*/g, "").replace(/-(\d)/g, "⁻$1").replace(/⁻1/g, "⁻¹").replace(/⁻2/g, "⁻²");
 const withUnit = (text, absolute) => `${text} ${unitOf(absolute)}`.trim();
 
 function stampOf(k) {
   const text = new Date(run.times[k]).toISOString();
   const days = run.times.every(each => each % 864e5 === run.times[0] % 864e5);
-  return days && run.times.length > 1 && run.times[0] % 864e5 === 0 ? text.slice(0, 10) : `${text.slice(0, 10)} ${text.slice(11, 16)}`;
+  return days && run.times.length > 1 && run.times[0] % 864e5 === 0
+    ? text.slice(0, 10)
+    : `${text.slice(0, 10)} ${text.slice(11, 16)}`;
 }
 
 function placeText(latitude, longitude) {
   const x = ((longitude + 540) % 360) - 180;
-  const degrees = (value, [positive, negative]) => `${Math.abs(value).toFixed(4).replace(/\.?0+$/, "")}° ${value < 0 ? negative : positive}`;
+  const degrees = (value, [positive, negative]) =>
+    `${Math.abs(value)
+      .toFixed(4)
+      .replace(/\.?0+$/, "")}° ${value < 0 ? negative : positive}`;
   return `${degrees(latitude, "NS")}, ${degrees(x, "EW")}`;
 }
 
@@ -40,7 +51,14 @@ const layerNamed = id => layers.find(each => each.id === id) ?? layers[0];
 
 function scaleOf(layer, values) {
   const key = layer.scale ?? layer.id;
-  if (!scales.has(key)) scales.set(key, limits(values.map(each => each + offsetOf(layer)), { symmetric: layer.symmetric }));
+  if (!scales.has(key))
+    scales.set(
+      key,
+      limits(
+        values.map(each => each + offsetOf(layer)),
+        { grid: layer.points ? null : run.grids[layer.group], symmetric: layer.symmetric },
+      ),
+    );
   return scales.get(key);
 }
 
@@ -49,10 +67,11 @@ async function show() {
   const layer = layerNamed(state.layer);
   $("progress").hidden = false;
   try {
-    const base = layer.scale && !scales.has(layer.scale) ? await layerNamed(layer.scale).read(state.time) : null;
-    const values = await layer.read(state.time);
+    const base = layer.scale && !scales.has(layer.scale) ? layerNamed(layer.scale) : null;
+    const [values, first] = await Promise.all([layer.read(state.time), base?.read(state.time)]);
     if (turn !== wanted) return;
-    scaleOf(layer, base ?? values);
+    if (base) scaleOf(base, first);
+    else scaleOf(layer, values);
     shown = { layer, values, grid: layer.points ? null : run.grids[layer.group] };
     await paint(turn);
     if (turn !== wanted) return;
@@ -84,12 +103,22 @@ async function paint(turn) {
 // Colours fade by the standard deviation, beside what the field varies by.
 async function fadeBy(turn) {
   const { layer } = shown;
-  const std = `${run.variable}_std`;
-  if (!layer.absolute || layer.points || !run.errors || !run.arrays.has(run.errors, std) || !$("fade").checked) return;
-  if (shownErrors?.time === state.time) return;
-  const values = await run.arrays.plane(run.errors, std, state.time);
+  if (
+    !layer.absolute ||
+    layer.points ||
+    !run.errorBar ||
+    !$("fade").checked ||
+    shownErrors?.time === state.time
+  )
+    return;
+  const values = await run.arrays.plane(run.errors, run.errorBar, state.time);
   if (turn !== wanted) return;
-  shownErrors = { time: state.time, values, grid: run.grids[run.errors], scale: shownErrors?.scale ?? Math.sqrt(run.priorVariance ?? spread(shown.values, values)) };
+  shownErrors = {
+    time: state.time,
+    values,
+    grid: run.grids[run.errors],
+    scale: shownErrors?.scale ?? Math.sqrt(run.priorVariance ?? spread(shown.values, values)),
+  };
   await paint(turn);
 }
 
@@ -107,19 +136,41 @@ async function drawDots(turn, layer, values, range) {
   const add = (kind, at) => {
     const { latitude, longitude } = run.points[kind] ?? {};
     at.forEach((value, k) => {
-      if (Number.isFinite(value)) features.push(feature("Point", [longitude[k], latitude[k]], { kind, k, colour: colourOf(colours, range, value + offset) }));
+      if (Number.isFinite(value))
+        features.push(
+          feature("Point", [longitude[k], latitude[k]], {
+            kind,
+            k,
+            colour: colourOf(colours, range, value + offset),
+          }),
+        );
     });
   };
   if (layer.points) add("heldOut", values);
   else if (state.dots && layer.absolute) {
-    for (const [kind, { group }] of Object.entries(run.points)) add(kind, await run.arrays.plane(group, run.variable, state.time));
+    for (const [kind, { group }] of Object.entries(run.points))
+      add(kind, await run.arrays.plane(group, run.variable, state.time));
   }
-  if (turn === wanted) map.getSource("dots").setData(collection(features));
+  if (turn !== wanted) return;
+  const size = features.length < 300 ? 2 : features.length < 3000 ? 1.4 : 1;
+  map.setPaintProperty("dots", "circle-radius", [
+    "interpolate",
+    ["linear"],
+    ["zoom"],
+    0,
+    2.2 * size,
+    3,
+    3.2 * size,
+    10,
+    7 * size,
+  ]);
+  map.getSource("dots").setData(collection(features));
 }
 
 function legend(layer, range) {
   const unit = unitOf(layer.absolute);
-  $("legend-title").textContent = `${layer.title[0].toUpperCase()}${layer.title.slice(1)}${unit ? ` [${unit}]` : ""}`;
+  $("legend-title").textContent =
+    `${layer.title[0].toUpperCase()}${layer.title.slice(1)}${unit ? ` [${unit}]` : ""}`;
   $("ramp").style.background = gradient(ramp(layer.colours));
   const fading = field.fade > 0 && shown.grid !== null;
   $("bar").classList.toggle("fading", fading);
@@ -131,12 +182,13 @@ function legend(layer, range) {
       return made;
     }),
   );
-  const notes = [layer.note, fading ? "Pale: the observations tell little there." : ""];
+  const notes = [layer.note, fading ? "Faded: the observations tell little there." : ""];
   $("legend-note").textContent = notes.filter(Boolean).join(" ");
 }
 
 function describe() {
-  $("subtitle").textContent = stampOf(state.time) + (run.times.length > 1 ? ` · ${state.time + 1} of ${run.times.length}` : "");
+  $("subtitle").textContent =
+    stampOf(state.time) + (run.times.length > 1 ? ` · ${state.time + 1} of ${run.times.length}` : "");
   $("stamp").textContent = stampOf(state.time);
   $("slider").value = state.time;
   $("slider").setAttribute("aria-valuetext", stampOf(state.time));
@@ -144,8 +196,12 @@ function describe() {
     const checked = each.value === shown.layer.id;
     each.setAttribute("aria-checked", checked);
     each.tabIndex = checked ? 0 : -1;
+    if (checked) $("layers").scrollLeft = each.offsetLeft - 20; // a row on phones
   }
-  const parts = [`layer=${shown.layer.id}`, `time=${new Date(run.times[state.time]).toISOString().slice(0, 16)}`];
+  const parts = [
+    `layer=${shown.layer.id}`,
+    `time=${new Date(run.times[state.time]).toISOString().slice(0, 16)}`,
+  ];
   if (state.chosen) parts.push(`at=${state.chosen.latitude},${state.chosen.longitude}`);
   history.replaceState(null, "", `#${parts.join("&")}`);
   document.documentElement.dataset.shown = `${shown.layer.id} ${state.time}`;
@@ -163,17 +219,28 @@ function choose(latitude, longitude, dot = null) {
   const group = dot ? run.points[dot.kind].group : (run.map ?? null);
   if (dot) {
     const { latitude: y, longitude: x, names } = run.points[dot.kind];
-    state.chosen = { latitude: y[dot.k], longitude: x[dot.k], group, place: [dot.k], kind: dot.kind, name: names?.[dot.k] };
+    state.chosen = {
+      latitude: y[dot.k],
+      longitude: x[dot.k],
+      group,
+      place: [dot.k],
+      kind: dot.kind,
+      name: names?.[dot.k],
+    };
   } else {
     const grid = group && run.grids[group];
     const cell = grid?.cell(latitude, longitude);
-    state.chosen = cell ? { latitude: grid.latitude[cell[0]], longitude: grid.longitude[cell[1]], group, place: cell } : null;
+    state.chosen = cell
+      ? { latitude: grid.latitude[cell[0]], longitude: grid.longitude[cell[1]], group, place: cell }
+      : null;
   }
   if (state.chosen) {
     // error bars may have a coarser grid
     const coarse = group === "map" && run.errors !== "map";
     state.chosen.errors = coarse ? run.errors : group;
-    state.chosen.errorPlace = coarse ? run.grids[run.errors].nearest(state.chosen.latitude, state.chosen.longitude) : state.chosen.place;
+    state.chosen.errorPlace = coarse
+      ? run.grids[run.errors].nearest(state.chosen.latitude, state.chosen.longitude)
+      : state.chosen.place;
   }
   inspect().then(describe).catch(fail);
 }
@@ -185,13 +252,24 @@ async function inspect() {
   const turn = wanted;
   const facts = await factsAt(chosen);
   if (turn !== wanted || chosen !== state.chosen) return;
-  $("place").textContent = `${chosen.name ? `${chosen.name}, ` : ""}${placeText(chosen.latitude, chosen.longitude)}`;
-  const digits = digitsFor(facts.std ?? facts.noisy);
-  const bar = facts.std ?? facts.noisy;
+  $("place").textContent =
+    `${chosen.name ? `${chosen.name}, ` : ""}${placeText(chosen.latitude, chosen.longitude)}`;
+  const bar = run.ofObservation ? facts.noisy : (facts.std ?? facts.noisy);
+  const digits = digitsFor(bar);
   const main = written(facts.mean + (run.isTemperature ? CELSIUS : 0), digits);
   const missing = !Number.isFinite(facts.mean);
-  $("value").replaceChildren(missing ? "No value here" : main, ...(missing ? [] : [small(`${Number.isFinite(bar) ? ` ± ${written(bar, digits)}` : ""} ${unitOf(true)}`)]));
-  $("facts").replaceChildren(...(missing ? [] : factLines(facts, digits)).flatMap(([term, text]) => [Object.assign(document.createElement("dt"), { textContent: term }), Object.assign(document.createElement("dd"), { textContent: text })]));
+  $("value").replaceChildren(
+    missing ? "No value here" : main,
+    ...(missing
+      ? []
+      : [small(`${Number.isFinite(bar) ? ` ± ${written(bar, digits)}` : ""} ${unitOf(true)}`)]),
+  );
+  $("facts").replaceChildren(
+    ...(missing ? [] : factLines(facts, digits)).flatMap(([term, text]) => [
+      Object.assign(document.createElement("dt"), { textContent: term }),
+      Object.assign(document.createElement("dd"), { textContent: text }),
+    ]),
+  );
   $("inspector").hidden = false;
   if (chosen.series) drawSeriesOf(chosen);
   else await readSeriesOf(chosen);
@@ -202,11 +280,15 @@ const small = text => Object.assign(document.createElement("small"), { textConte
 async function factsAt(chosen) {
   const { group, place } = chosen;
   const { arrays, variable } = run;
-  const read = async (where, at, name) => (arrays.has(where, name) ? arrays.value(where, name, state.time, ...at) : undefined);
+  const read = async (where, at, name) =>
+    arrays.has(where, name) ? arrays.value(where, name, state.time, ...at) : undefined;
   const { errors: where, errorPlace: at } = chosen;
   const [mean, std, noisy, part, observed] = await Promise.all([
-    read(group, place, `${variable}_mean`), read(where, at, `${variable}_std`), read(where, at, `${variable}_predictive_std`),
-    read(where, at, `${variable}_std_computational`), read(group, place, variable),
+    read(group, place, `${variable}_mean`),
+    read(where, at, `${variable}_std`),
+    read(where, at, `${variable}_predictive_std`),
+    read(where, at, `${variable}_std_computational`),
+    read(group, place, variable),
   ]);
   const range = mean === undefined ? null : await rangeAt(run, where, state.time, at, mean);
   return { mean: mean ?? observed, predicted: mean !== undefined, std, noisy, part, observed, range };
@@ -215,13 +297,31 @@ async function factsAt(chosen) {
 function factLines({ mean, predicted, std, noisy, part, observed, range }, digits) {
   const shift = run.isTemperature ? CELSIUS : 0;
   const lines = [];
-  if (range) lines.push([`90 % range${noisy === undefined ? "" : " of an observation"}`, withUnit(`${written(range[0] + shift, digits)} to ${written(range[1] + shift, digits)}`, true)]);
-  if (std !== undefined) lines.push(["Standard deviation", withUnit(written(std, digits), false)]);
-  if (noisy !== undefined) lines.push(["… noise included", withUnit(written(noisy, digits), false)]);
-  if (part !== undefined) lines.push(["… of it computation, at most", withUnit(written(part, digits), false)]);
+  if (range)
+    lines.push([
+      `90 % range${noisy === undefined ? "" : " of an observation"}`,
+      withUnit(`${written(range[0] + shift, digits)} to ${written(range[1] + shift, digits)}`, true),
+    ]);
+  const bars = run.ofObservation
+    ? [
+        ["Standard deviation, noise included", noisy],
+        ["… of the field, not recalibrated", std],
+      ]
+    : [
+        ["Standard deviation", std],
+        ["… noise included", noisy],
+      ];
+  for (const [term, bar] of bars)
+    if (bar !== undefined) lines.push([term, withUnit(written(bar, digits), false)]);
+  if (part !== undefined)
+    lines.push([
+      "… unfinished computation, at most",
+      withUnit(written(part, Math.max(digits, digitsFor(part))), false),
+    ]);
   if (observed !== undefined && predicted) {
     lines.push(["Observed, held out", withUnit(written(observed + shift, digits), true)]);
-    if (Number.isFinite(observed)) lines.push(["Observed − predicted", withUnit(written(observed - mean, digits), false)]);
+    if (Number.isFinite(observed))
+      lines.push(["Observed − predicted", withUnit(written(observed - mean, digits), false)]);
   }
   lines.push([predicted ? "Stored mean" : "Observed, used", `${written(mean, 6)} ${run.units}`.trim()]);
   return lines;
@@ -229,32 +329,55 @@ function factLines({ mean, predicted, std, noisy, part, observed, range }, digit
 
 async function readSeriesOf(chosen) {
   $("series").hidden = run.times.length < 2;
-  if (run.times.length < 2 || !run.arrays.has(chosen.group, `${run.variable}_mean`)) return ($("series").hidden = true);
+  if (run.times.length < 2 || !run.arrays.has(chosen.group, `${run.variable}_mean`))
+    return ($("series").hidden = true);
   const isWanted = () => state.chosen === chosen;
+  let drawn = 0;
   const tell = series => {
     chosen.series = series;
+    if (performance.now() - drawn < MILLISECONDS_BETWEEN_DRAWINGS) return;
     drawSeriesOf(chosen);
+    drawn = performance.now();
   };
-  await readSeries(run, chosen, state.time, tell, isWanted);
+  if (await readSeries(run, chosen, state.time, tell, isWanted)) drawSeriesOf(chosen);
 }
 
 function drawSeriesOf(chosen) {
   if (!chosen.series) return;
-  drawSeries($("series"), { times: run.times, series: chosen.series, offset: run.isTemperature ? CELSIUS : 0, shown: state.time, stampOf, choose: goTo });
-  $("series").querySelector("figcaption").textContent = `Mean and 90 % range${unitOf(true) ? `, ${unitOf(true)}` : ""}${chosen.kind === "heldOut" ? "; circles: observed" : ""}`;
+  drawSeries($("series"), {
+    times: run.times,
+    series: chosen.series,
+    offset: run.isTemperature ? CELSIUS : 0,
+    shown: state.time,
+    stampOf,
+    choose: goTo,
+  });
+  $("series").querySelector("figcaption").textContent =
+    `Mean and 90 % range${unitOf(true) ? `, ${unitOf(true)}` : ""}${chosen.kind === "heldOut" ? "; circles: observed" : ""}`;
 }
 
 function outline(chosen) {
   const features = chosen ? [feature("Point", [chosen.longitude, chosen.latitude])] : [];
   if (chosen && chosen.kind === undefined) {
     const [west, south, east, north] = run.grids[chosen.group].bounds(chosen.place);
-    features.push(feature("LineString", [[west, south], [east, south], [east, north], [west, north], [west, south]]));
+    features.push(
+      feature("LineString", [
+        [west, south],
+        [east, south],
+        [east, north],
+        [west, north],
+        [west, south],
+      ]),
+    );
   }
   map.getSource("cell").setData(collection(features));
 }
 
 function pick(point, lngLat) {
-  const box = [[point.x - 7, point.y - 7], [point.x + 7, point.y + 7]];
+  const box = [
+    [point.x - 7, point.y - 7],
+    [point.x + 7, point.y + 7],
+  ];
   const [dot] = map.queryRenderedFeatures(box, { layers: ["dots"] });
   choose(lngLat.lat, lngLat.lng, dot?.properties ?? null);
 }
@@ -267,25 +390,41 @@ function hover({ lngLat }) {
   if (!known) return;
   const [low, high] = scaleOf(shown.layer, shown.values);
   $("needle").style.left = `${100 * Math.min(1, Math.max(0, (value - low) / (high - low)))}%`;
-  $("readout").textContent = `${placeText(shown.grid.latitude[cell[0]], shown.grid.longitude[cell[1]])}   ${withUnit(written(value, digitsFor((high - low) / 10)), shown.layer.absolute)}`;
+  $("readout").textContent =
+    `${placeText(shown.grid.latitude[cell[0]], shown.grid.longitude[cell[1]])}   ${withUnit(written(value, digitsFor((high - low) / 100)), shown.layer.absolute)}`;
 }
 
 // --- view
 
 function home(animate = true) {
   const narrow = innerWidth <= 720;
-  const padding = narrow ? { left: 10, right: 10, top: 150, bottom: 90 } : { left: 345, right: 20, top: 20, bottom: run.times.length > 1 ? 90 : 40 };
+  const padding = narrow
+    ? { left: 10, right: 10, top: 150, bottom: 90 }
+    : { left: 345, right: 20, top: 20, bottom: run.times.length > 1 ? 90 : 40 };
   const grid = run.grids[run.map];
-  const [west, south, east, north] = grid ? [grid.west, grid.south, grid.east, grid.north] : extentOf(run.points.heldOut);
+  const [west, south, east, north] = grid
+    ? [grid.west, grid.south, grid.east, grid.north]
+    : extentOf(run.points.heldOut);
   const world = east - west > 300;
   if (state.globe && world) {
-    const across = Math.min(innerWidth - padding.left - padding.right, innerHeight - padding.top - padding.bottom);
+    const across = Math.min(
+      innerWidth - padding.left - padding.right,
+      innerHeight - padding.top - padding.bottom,
+    );
     const center = state.center ?? [0, 20];
     const zoom = Math.log2((1.15 * across * Math.PI * Math.cos((center[1] * Math.PI) / 180)) / 512);
     map[animate ? "easeTo" : "jumpTo"]({ center, zoom, padding });
   } else {
     const [low, high] = world ? [-62, 78] : [Math.max(-84, south), Math.min(84, north)];
-    const box = world ? [[-180, low], [180, high]] : [[west, low], [east, high]];
+    const box = world
+      ? [
+          [-180, low],
+          [180, high],
+        ]
+      : [
+          [west, low],
+          [east, high],
+        ];
     map.fitBounds(box, { padding, animate, maxZoom: 9 });
   }
 }
@@ -335,7 +474,10 @@ function takeKey(event) {
   const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
   if (target.closest("#layers") && move) {
     const turn = move[0] + move[1];
-    const next = target.parentElement.children[(layers.indexOf(layerNamed(target.value)) + turn + layers.length) % layers.length];
+    const next =
+      target.parentElement.children[
+        (layers.indexOf(layerNamed(target.value)) + turn + layers.length) % layers.length
+      ];
     next.focus();
     next.click();
   } else if (shiftKey && move) map.panBy(move.map(each => 120 * each));
@@ -356,7 +498,12 @@ function takeKey(event) {
 function wire() {
   $("layers").replaceChildren(
     ...layers.map(({ id, label, title }) => {
-      const made = Object.assign(document.createElement("button"), { type: "button", value: id, textContent: label, title });
+      const made = Object.assign(document.createElement("button"), {
+        type: "button",
+        value: id,
+        textContent: label,
+        title,
+      });
       made.setAttribute("role", "radio");
       made.setAttribute("aria-label", title);
       made.addEventListener("click", () => {
@@ -377,7 +524,7 @@ function wire() {
   });
   $("fit").addEventListener("click", () => {
     scales.delete(shown.layer.scale ?? shown.layer.id);
-    if (shown.layer.scale) scales.set(shown.layer.scale, limits(shown.values.map(each => each + offsetOf(shown.layer))));
+    scaleOf(shown.layer, shown.values);
     show();
   });
   $("theme").addEventListener("click", () => {
@@ -409,7 +556,8 @@ function wire() {
   map.on("click", ({ point, lngLat }) => pick(point, lngLat));
   map.on("mousemove", hover);
   map.on("mouseout", () => ($("readout").hidden = $("needle").hidden = true));
-  if (!layers.some(each => each.absolute && !each.points) || !Object.keys(run.points).length) $("dots").closest("label").hidden = true;
+  if (!layers.some(each => each.absolute && !each.points) || !Object.keys(run.points).length)
+    $("dots").closest("label").hidden = true;
   if (!run.map) for (const id of ["fade", "smooth"]) $(id).closest("label").hidden = true;
 }
 
@@ -418,15 +566,28 @@ function introduce() {
   $("title").textContent = heading;
   document.title = `${heading} – cagp view`;
   const said = {
-    Run: run.attrs.run_key, Calibration: run.attrs.calibration_statement, Solver: run.attrs.solver, Status: run.attrs.status_advice,
-    Observations: run.attrs.train_count?.toLocaleString("en"), Created: run.attrs.date_created, Source: run.attrs.title,
+    Run: run.attrs.run_key,
+    Calibration: run.attrs.calibration_statement,
+    Solver: run.attrs.solver,
+    Status: run.attrs.status_advice,
+    Observations: run.attrs.train_count?.toLocaleString("en"),
+    Created: run.attrs.date_created,
+    Source: run.attrs.title,
   };
-  $("about").querySelector("dl").replaceChildren(
-    ...Object.entries(said).filter(([, text]) => text).flatMap(([term, text]) => [Object.assign(document.createElement("dt"), { textContent: term }), Object.assign(document.createElement("dd"), { textContent: text })]),
-  );
+  $("about")
+    .querySelector("dl")
+    .replaceChildren(
+      ...Object.entries(said)
+        .filter(([, text]) => text)
+        .flatMap(([term, text]) => [
+          Object.assign(document.createElement("dt"), { textContent: term }),
+          Object.assign(document.createElement("dd"), { textContent: text }),
+        ]),
+    );
   if (!run.map) {
     $("note").hidden = false;
-    $("note").textContent = "This run has no map: its job asked for none. The points are the observations that were held out, and what was predicted there.";
+    $("note").textContent =
+      "This run has no map: its job asked for none. The points are the observations that were held out, and what was predicted there.";
   }
 }
 
@@ -445,35 +606,58 @@ async function about() {
   return answer.json();
 }
 
+// The run that is asked for: the current one, or the series of all days of a daily job.
+const asked = told =>
+  new URLSearchParams(location.search).has("series") && told.series ? told.series : told;
+
+function offerSeries(told) {
+  if (!told.series) return;
+  const here = asked(told) === told.series;
+  const link = Object.assign(document.createElement("a"), {
+    href: here ? location.pathname : "?series",
+    textContent: here ? "The current run alone" : "All days of the series",
+  });
+  $("subtitle").after(link);
+}
+
 function lookForNewer(path) {
   setInterval(async () => {
     const now = await about().catch(() => null);
-    $("newer").hidden = !now || now.path === path;
+    $("newer").hidden = !now || asked(now).path === path;
   }, 1000 * SECONDS_BETWEEN_LOOKS);
-  $("newer").querySelector("button").addEventListener("click", () => location.reload());
+  $("newer")
+    .querySelector("button")
+    .addEventListener("click", () => location.reload());
 }
 
 function fromAddress() {
-  const asked = new URLSearchParams(location.hash.slice(1));
-  state.layer = layerNamed(asked.get("layer")).id;
-  const time = run.times.indexOf(Date.parse(`${asked.get("time")}Z`));
+  const stated = new URLSearchParams(location.hash.slice(1));
+  state.layer = layerNamed(stated.get("layer")).id;
+  const time = run.times.indexOf(Date.parse(`${stated.get("time")}Z`));
   if (time >= 0) state.time = time;
-  const [latitude, longitude] = (asked.get("at") ?? "").split(",").map(Number);
-  return asked.has("at") && Number.isFinite(latitude) && Number.isFinite(longitude) ? [latitude, longitude] : null;
+  const [latitude, longitude] = (stated.get("at") ?? "").split(",").map(Number);
+  return stated.has("at") && Number.isFinite(latitude) && Number.isFinite(longitude)
+    ? [latitude, longitude]
+    : null;
 }
 
 async function start() {
-  const { path, contents, live } = await about();
+  const told = await about();
+  const { path, contents } = asked(told);
   run = await openRun(new URL(path, location.href).href, contents);
   layers = await layersOf(run);
   const at = fromAddress();
   // the first chunk is on its way while the map is made
-  layerNamed(state.layer).read(state.time).catch(() => {});
+  layerNamed(state.layer)
+    .read(state.time)
+    .catch(() => {});
   map = baseMap($("map"));
   $("map").map = map; // for those who embed the page
   const loaded = new Promise(resolve => map.once("style.load", resolve));
   const grid = run.grids[run.map];
-  const [west, south, east, north] = grid ? [grid.west, grid.south, grid.east, grid.north] : extentOf(run.points.heldOut);
+  const [west, south, east, north] = grid
+    ? [grid.west, grid.south, grid.east, grid.north]
+    : extentOf(run.points.heldOut);
   state.globe = east - west > 300 && north - south > 120;
   await loaded;
   map.addLayer(field, "net");
@@ -484,7 +668,8 @@ async function start() {
   drawCoast(map).catch(fail);
   await show();
   if (at) choose(...at);
-  if (live) lookForNewer(path);
+  offerSeries(told);
+  if (told.live) lookForNewer(path);
 }
 
 start().catch(fail);

@@ -1,18 +1,24 @@
 // Colour scales, as the report has them, and round numbers along them.
 const STOPS = {
-  plasma: "0d0887 310597 4c02a1 6600a7 7e03a8 9511a1 aa2395 bc3587 cc4778 da5a6a e66c5c f0804e f89540 fdac33 fdc527 f8df25 f0f921",
-  viridis: "440154 48186a 472d7b 424086 3b528b 33638d 2c728e 26828e 21918c 1fa088 28ae80 3fbc73 5ec962 84d44b addc30 d8e219 fde725",
-  RdBu_r: "0a3b70 1b5a9c 2e77b5 4393c3 71b0d3 9dcbe1 c5dfec e0ecf3 f7f6f6 fbe6da fbd0b9 f6af8e e8896c d6604d bf3338 a21328 760521",
+  plasma:
+    "0d0887 310597 4c02a1 6600a7 7e03a8 9511a1 aa2395 bc3587 cc4778 da5a6a e66c5c f0804e f89540 fdac33 fdc527 f8df25 f0f921",
+  viridis:
+    "440154 48186a 472d7b 424086 3b528b 33638d 2c728e 26828e 21918c 1fa088 28ae80 3fbc73 5ec962 84d44b addc30 d8e219 fde725",
+  RdBu_r:
+    "0a3b70 1b5a9c 2e77b5 4393c3 71b0d3 9dcbe1 c5dfec e0ecf3 f7f6f6 fbe6da fbd0b9 f6af8e e8896c d6604d bf3338 a21328 760521",
 };
 
 // 256 colours, four bytes each.
 export function ramp(name) {
-  const stops = STOPS[name].split(" ").map(hex => [0, 2, 4].map(at => Number.parseInt(hex.slice(at, at + 2), 16)));
+  const stops = STOPS[name]
+    .split(" ")
+    .map(hex => [0, 2, 4].map(at => Number.parseInt(hex.slice(at, at + 2), 16)));
   const found = new Uint8Array(4 * 256).fill(255);
   for (let k = 0; k < 256; k++) {
     const x = (k / 255) * (stops.length - 1);
     const low = Math.min(Math.floor(x), stops.length - 2);
-    for (let c = 0; c < 3; c++) found[4 * k + c] = stops[low][c] + (x - low) * (stops[low + 1][c] - stops[low][c]);
+    for (let c = 0; c < 3; c++)
+      found[4 * k + c] = stops[low][c] + (x - low) * (stops[low + 1][c] - stops[low][c]);
   }
   return found;
 }
@@ -32,17 +38,32 @@ const roundStep = span => {
   return power * ([1, 2, 2.5, 5].find(each => each * power >= span) ?? 10);
 };
 
-// Limits that hold all but the outermost values; symmetric about zero where colours diverge.
-export function limits(values, { symmetric = false } = {}) {
-  const stride = Math.max(1, Math.floor(values.length / 20000));
-  const some = [];
-  for (let k = 0; k < values.length; k += stride) if (Number.isFinite(values[k])) some.push(values[k]);
-  if (some.length === 0) return [0, 1];
-  some.sort((a, b) => a - b);
-  const share = some.length > 50 ? 0.005 : 0;
-  let [low, high] = [share, 1 - share].map(at => some[Math.round(at * (some.length - 1))]);
+// Some of the values that are known; of a grid as many from each row as its area wants.
+function some(values, grid) {
+  const rows = grid ? grid.rows : 1;
+  const columns = values.length / rows;
+  const most = Math.min(columns, Math.ceil(20000 / rows));
+  const found = [];
+  for (let row = 0; row < rows; row++) {
+    const share = grid ? Math.cos((grid.latitude[row] * Math.PI) / 180) : 1;
+    const count = Math.round(most * share);
+    for (let k = 0; k < count; k++) {
+      const value = values[row * columns + Math.floor((k * columns) / count)];
+      if (Number.isFinite(value)) found.push(value);
+    }
+  }
+  return found.sort((a, b) => a - b);
+}
+
+// Limits that hold all but the outermost hundredth of the area; symmetric about zero where colours diverge.
+export function limits(values, { grid = null, symmetric = false } = {}) {
+  const known = some(values, grid);
+  if (known.length === 0) return [0, 1];
+  const share = known.length > 50 ? 0.01 : 0;
+  let [low, high] = [share, 1 - share].map(at => known[Math.round(at * (known.length - 1))]);
   if (symmetric) [low, high] = [-Math.max(-low, high), Math.max(-low, high)];
-  if (!(high > low)) [low, high] = [low - Math.max(1e-6, Math.abs(low) * 1e-3), high + Math.max(1e-6, Math.abs(high) * 1e-3)];
+  if (!(high > low))
+    [low, high] = [low - Math.max(1e-6, Math.abs(low) * 1e-3), high + Math.max(1e-6, Math.abs(high) * 1e-3)];
   const step = roundStep((high - low) / 5) / 2;
   return [step * Math.floor(low / step + 1e-9), step * Math.ceil(high / step - 1e-9)];
 }
@@ -50,7 +71,11 @@ export function limits(values, { symmetric = false } = {}) {
 // Round numbers between two limits, about so many, and their text.
 export function ticks([low, high], count = 5) {
   const step = roundStep((high - low) / count);
-  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (Math.abs(step / 10 ** Math.floor(Math.log10(step)) - 2.5) < 1e-6 ? 1 : 0));
+  const digits = Math.max(
+    0,
+    -Math.floor(Math.log10(step) + 1e-9) +
+      (Math.abs(step / 10 ** Math.floor(Math.log10(step)) - 2.5) < 1e-6 ? 1 : 0),
+  );
   const found = [];
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(k * step);
   return found.map(value => ({ value, text: written(value, digits) }));
@@ -65,5 +90,7 @@ export function written(value, digits) {
 
 // Digits behind the point so that an error bar has two.
 export function digitsFor(error) {
-  return error > 0 && Number.isFinite(error) ? Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(error)))) : 2;
+  return error > 0 && Number.isFinite(error)
+    ? Math.max(0, Math.min(8, 1 - Math.floor(Math.log10(error))))
+    : 2;
 }

@@ -100,7 +100,13 @@ export class FieldLayer {
   #set(kind, values, grid) {
     const before = this.#fields[kind];
     if (before?.source === values) return;
-    this.#fields[kind] = { ...(before ?? {}), source: values, grid, fresh: true, sameGrid: before?.grid === grid };
+    this.#fields[kind] = {
+      ...(before ?? {}),
+      source: values,
+      grid,
+      fresh: true,
+      sameGrid: before?.grid === grid,
+    };
   }
 
   onAdd(map, gl) {
@@ -123,7 +129,8 @@ export class FieldLayer {
     for (const side of [gl.TEXTURE_MIN_FILTER, gl.TEXTURE_MAG_FILTER]) {
       gl.texParameteri(gl.TEXTURE_2D, side, type === gl.FLOAT ? gl.NEAREST : gl.LINEAR);
     }
-    for (const side of [gl.TEXTURE_WRAP_S, gl.TEXTURE_WRAP_T]) gl.texParameteri(gl.TEXTURE_2D, side, gl.CLAMP_TO_EDGE);
+    for (const side of [gl.TEXTURE_WRAP_S, gl.TEXTURE_WRAP_T])
+      gl.texParameteri(gl.TEXTURE_2D, side, gl.CLAMP_TO_EDGE);
     return texture;
   }
 
@@ -192,7 +199,10 @@ export class FieldLayer {
     gl.linkProgram(program);
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
     const places = new Map();
-    const made = { program, place: name => places.get(name) ?? places.set(name, gl.getUniformLocation(program, name)).get(name) };
+    const made = {
+      program,
+      place: name => places.get(name) ?? places.set(name, gl.getUniformLocation(program, name)).get(name),
+    };
     this.#programs.set(variantName, made);
     return made;
   }
@@ -203,7 +213,15 @@ export class FieldLayer {
     for (const field of [values, errors]) if (field.fresh) this.#upload(field);
     if (!this.coloured) {
       const { colours } = this;
-      this.ramp = this.#texture(this.ramp, colours.length / 4, 1, gl.RGBA, gl.UNSIGNED_BYTE, gl.RGBA8, colours);
+      this.ramp = this.#texture(
+        this.ramp,
+        colours.length / 4,
+        1,
+        gl.RGBA,
+        gl.UNSIGNED_BYTE,
+        gl.RGBA8,
+        colours,
+      );
       this.coloured = true;
     }
     this.#mesh(values.grid);
@@ -215,8 +233,13 @@ export class FieldLayer {
     gl.uniform4f(place("u_projection_clipping_plane"), ...projection.clippingPlane);
     gl.uniform1f(place("u_projection_transition"), projection.projectionTransition);
     const textures = {
-      u_values: values.texture, u_rows: values.rows, u_columns: values.columns, u_colours: this.ramp,
-      u_errors: errors.texture, u_error_rows: errors.rows, u_error_columns: errors.columns,
+      u_values: values.texture,
+      u_rows: values.rows,
+      u_columns: values.columns,
+      u_colours: this.ramp,
+      u_errors: errors.texture,
+      u_error_rows: errors.rows,
+      u_error_columns: errors.columns,
     };
     Object.entries(textures).forEach(([name, texture], unit) => {
       gl.activeTexture(gl.TEXTURE0 + unit);

@@ -5,20 +5,79 @@ export async function layersOf(run) {
   const { arrays, variable, map, errors, points } = run;
   const group = errors ?? "posterior"; // with error bars
   const has = name => arrays.has(group, `${variable}_${name}`);
-  const of = (where, name) => ({ group: where, read: time => arrays.plane(where, `${variable}_${name}`, time) });
+  const of = (where, name) => ({
+    group: where,
+    read: time => arrays.plane(where, `${variable}_${name}`, time),
+  });
   const noisy = (await rangeOf(run, group)).noisy;
-  const said = run.ofCells ? "of the mean over the cell" : noisy ? "for an observation, noise included" : "for the field itself";
+  const said = run.ofCells
+    ? "of the mean over the cell"
+    : noisy
+      ? "for an observation, noise included"
+      : "for the field itself";
   const end = k => ({ group, read: async time => (await rangePlanes(run, group, time))[k] });
   const found = [
-    { id: "mean", label: "Mean", title: run.longName, absolute: true, colours: "plasma", ...of(map ?? "posterior", "mean") },
+    {
+      id: "mean",
+      label: "Mean",
+      title: run.longName,
+      absolute: true,
+      colours: "plasma",
+      ...of(map ?? "posterior", "mean"),
+    },
   ];
-  if (has("std")) {
+  if (run.errorBar) {
     found.push(
-      { id: "std", label: "Standard deviation", title: "standard deviation", note: "Of the field itself, without the noise of an observation.", colours: "viridis", ...of(group, "std") },
-      { id: "lower", label: "90 % range: lower end", title: "lower end of the 90 % range", note: `5 % quantile ${said}.`, absolute: true, colours: "plasma", scale: "mean", ...end(0) },
-      { id: "upper", label: "upper end", title: "upper end of the 90 % range", note: `95 % quantile ${said}.`, absolute: true, colours: "plasma", scale: "mean", ...end(1) },
       {
-        id: "width", label: "width", title: "width of the 90 % range", note: `From 5 % to 95 %, ${said}.`, colours: "viridis", group,
+        id: "std",
+        label: "Standard deviation",
+        title: "standard deviation",
+        note: run.ofObservation
+          ? "Of an observation, noise included."
+          : "Of the field itself, without the noise of an observation.",
+        colours: "viridis",
+        group,
+        read: time => arrays.plane(group, run.errorBar, time),
+      },
+      ...(has("std_computational")
+        ? [
+            {
+              id: "computation",
+              label: "Unfinished computation",
+              title: "standard deviation, unfinished computation",
+              note: "The part of it that more computing would take away, at most.",
+              colours: "viridis",
+              ...of(group, "std_computational"),
+            },
+          ]
+        : []),
+      {
+        id: "lower",
+        label: "90 % range: lower end",
+        title: "lower end of the 90 % range",
+        note: `5 % quantile ${said}.`,
+        absolute: true,
+        colours: "plasma",
+        scale: "mean",
+        ...end(0),
+      },
+      {
+        id: "upper",
+        label: "upper end",
+        title: "upper end of the 90 % range",
+        note: `95 % quantile ${said}.`,
+        absolute: true,
+        colours: "plasma",
+        scale: "mean",
+        ...end(1),
+      },
+      {
+        id: "width",
+        label: "width",
+        title: "width of the 90 % range",
+        note: `From 5 % to 95 %, ${said}.`,
+        colours: "viridis",
+        group,
         read: async time => {
           const [low, high] = await rangePlanes(run, group, time);
           return high.map((each, k) => each - low[k]);
@@ -26,17 +85,26 @@ export async function layersOf(run) {
       },
     );
   }
-  if (has("std_computational")) {
-    found.push({ id: "computation", label: "of it computation", title: "standard deviation, unfinished computation", note: "The part that more computing would take away, at most.", colours: "viridis", ...of(group, "std_computational") });
-  }
   if (points.heldOut) {
-    found.push({ id: "errors", label: "Observed − predicted", title: "observed minus predicted", note: "At observations that were held out: the prediction did not use them.", colours: "RdBu_r", symmetric: true, points: true, group: "posterior", read: time => differences(run, time) });
+    found.push({
+      id: "errors",
+      label: "Observed − predicted",
+      title: "observed minus predicted",
+      note: "At observations that were held out: the prediction did not use them.",
+      colours: "RdBu_r",
+      symmetric: true,
+      points: true,
+      group: "posterior",
+      read: time => differences(run, time),
+    });
   }
   if (!map) for (const each of found) each.points = true;
   return found;
 }
 
 async function differences({ arrays, variable }, time) {
-  const [observed, mean] = await Promise.all([variable, `${variable}_mean`].map(name => arrays.plane("posterior", name, time)));
+  const [observed, mean] = await Promise.all(
+    [variable, `${variable}_mean`].map(name => arrays.plane("posterior", name, time)),
+  );
   return observed.map((each, k) => each - mean[k]);
 }

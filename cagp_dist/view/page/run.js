@@ -1,62 +1,42 @@
 // Reads a published run: its Zarr store by HTTP, every chunk compared with its checksum.
 import * as zarr from "./vendor/zarrita.js";
-import { ZSTDDecoder } from "./vendor/zstddec.js";
 
 const CACHE_BYTES = 256 * 2 ** 20; // decoded chunks that are kept
 const NORMAL_95 = 1.6448536269514722; // quantile of the standard normal distribution at 0.95
 
-const zstd = new ZSTDDecoder();
-const refuse = () => {
-  throw new Error("runs are only read here");
-};
-zarr.registry.set("zstd", async () => {
-  await zstd.init();
-  return { fromConfig: () => ({ kind: "bytes_to_bytes", encode: refuse, decode: bytes => zstd.decode(bytes) }) };
-});
-// zarrita's own does not compare
-zarr.registry.set("crc32c", async () => ({
-  fromConfig: () => ({
+const workers = Array.from(
+  { length: Math.max(1, Math.min(4, (navigator.hardwareConcurrency ?? 2) - 1)) },
+  () => {
+    const worker = new Worker(new URL("./unpacker.js", import.meta.url), { type: "module" });
+    worker.addEventListener("message", ({ data: { number, found, fault } }) => {
+      const { resolve, reject } = waiting.get(number);
+      waiting.delete(number);
+      if (fault === undefined) resolve(found);
+      else reject(new Error(fault));
+    });
+    return worker;
+  },
+);
+const waiting = new Map();
+let sent = 0;
+
+function unpack(codec, bytes) {
+  const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice(); // the others may be read on
+  return new Promise((resolve, reject) => {
+    waiting.set(++sent, { resolve, reject });
+    workers[sent % workers.length].postMessage({ number: sent, codec, bytes: own }, [own.buffer]);
+  });
+}
+
+// zarrita's own crc32c does not compare, and its zstd is large
+for (const codec of ["zstd", "crc32c"]) {
+  const made = {
     kind: "bytes_to_bytes",
-    encode: refuse,
-    computeEncodedSize: size => size + 4,
-    decode(bytes) {
-      const end = bytes.length - 4;
-      const stated = new DataView(bytes.buffer, bytes.byteOffset + end, 4).getUint32(0, true);
-      if (crc32c(bytes, end) !== stated) throw new Error("a chunk differs from its checksum: `cagp verify` names it");
-      return bytes.subarray(0, end);
-    },
-  }),
-}));
-
-const TABLES = (() => {
-  const tables = Array.from({ length: 8 }, () => new Uint32Array(256));
-  for (let byte = 0; byte < 256; byte++) {
-    let rest = byte;
-    for (let bit = 0; bit < 8; bit++) rest = rest & 1 ? (rest >>> 1) ^ 0x82f63b78 : rest >>> 1;
-    tables[0][byte] = rest;
-  }
-  for (let byte = 0; byte < 256; byte++) {
-    for (let k = 1; k < 8; k++) {
-      const before = tables[k - 1][byte];
-      tables[k][byte] = (before >>> 8) ^ tables[0][before & 255];
-    }
-  }
-  return tables;
-})();
-
-// CRC-32C (Castagnoli) of the first bytes, eight at a time.
-export function crc32c(bytes, end = bytes.length) {
-  const [t0, t1, t2, t3, t4, t5, t6, t7] = TABLES;
-  let sum = 0xffffffff;
-  let at = 0;
-  for (; at + 8 <= end; at += 8) {
-    sum ^= bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24);
-    sum =
-      t7[sum & 255] ^ t6[(sum >>> 8) & 255] ^ t5[(sum >>> 16) & 255] ^ t4[sum >>> 24] ^
-      t3[bytes[at + 4]] ^ t2[bytes[at + 5]] ^ t1[bytes[at + 6]] ^ t0[bytes[at + 7]];
-  }
-  for (; at < end; at++) sum = (sum >>> 8) ^ t0[(sum ^ bytes[at]) & 255];
-  return ~sum >>> 0;
+    encode: () => Promise.reject(new Error("runs are only read here")),
+    decode: bytes => unpack(codec, bytes),
+    ...(codec === "crc32c" && { computeEncodedSize: size => size + 4 }),
+  };
+  zarr.registry.set(codec, () => ({ fromConfig: () => made }));
 }
 
 // A missing chunk would read as missing values.
@@ -69,7 +49,9 @@ class WholeStore extends zarr.FetchStore {
   }
   #there(key, found) {
     if (found === undefined && !key.endsWith("zarr.json")) {
-      throw new Error(`${key} is missing. The run was removed, or it is damaged: reload, or see \`cagp verify\`.`);
+      throw new Error(
+        `${key} is missing. The run was removed, or it is damaged: reload, or see \`cagp verify\`.`,
+      );
     }
     return found;
   }
@@ -128,7 +110,10 @@ class Arrays {
   // One value.
   async value(group, name, ...index) {
     const array = await this.get(group, name);
-    const { data, stride } = await this.#chunk(array, index.map((i, k) => Math.floor(i / array.chunks[k])));
+    const { data, stride } = await this.#chunk(
+      array,
+      index.map((i, k) => Math.floor(i / array.chunks[k])),
+    );
     return data[index.reduce((so, i, k) => so + (i % array.chunks[k]) * stride[k], 0)];
   }
 
@@ -145,7 +130,10 @@ class Arrays {
     }
     const copy = async ([row, column]) => {
       const at = shape.length > 1 ? [row / tall, column / wide] : [column / wide];
-      const { data, stride } = await this.#chunk(array, [...lead.map((i, k) => Math.floor(i / array.chunks[k])), ...at]);
+      const { data, stride } = await this.#chunk(array, [
+        ...lead.map((i, k) => Math.floor(i / array.chunks[k])),
+        ...at,
+      ]);
       const base = lead.reduce((so, i, k) => so + (i % array.chunks[k]) * stride[k], 0);
       const down = shape.length > 1 ? stride.at(-2) : 0;
       const width = Math.min(wide, columns - column);
@@ -192,7 +180,9 @@ export class Grid {
   // The cell [row, column] that a place is in, or null.
   cell(latitude, longitude) {
     const x = this.#turned(longitude);
-    return latitude >= this.south && latitude <= this.north && x <= this.east ? this.nearest(latitude, longitude) : null;
+    return latitude >= this.south && latitude <= this.north && x <= this.east
+      ? this.nearest(latitude, longitude)
+      : null;
   }
 
   // The cell that is nearest to a place.
@@ -267,19 +257,39 @@ export async function openRun(address, contents) {
   const first = map ?? "posterior";
   const stem = name => contents[name]?.find(each => each.endsWith("_mean"))?.slice(0, -"_mean".length);
   const variable = stem(first);
-  if (!variable) throw new Error("this run has neither a map nor predictions at points: there is nothing to show");
+  if (!variable)
+    throw new Error("this run has neither a map nor predictions at points: there is nothing to show");
   const [field, times] = await Promise.all([arrays.get(first, `${variable}_mean`), readTimes(arrays, first)]);
   const grids = {};
   for (const group of new Set([map, errors].filter(Boolean))) {
-    const [latitude, longitude] = await Promise.all(["latitude", "longitude"].map(name => arrays.all(group, name)));
+    const [latitude, longitude] = await Promise.all(
+      ["latitude", "longitude"].map(name => arrays.all(group, name)),
+    );
     grids[group] = new Grid(latitude, longitude);
   }
+  // where quantiles are published, the error bars that were verified are those of an observation
+  const group = errors ?? "posterior";
+  const ofObservation = arrays.has(group, `${variable}_quantile`);
+  const errorBar = `${variable}_${ofObservation ? "predictive_std" : "std"}`;
   const units = field.attrs.units ?? "";
   const longName = String(field.attrs.long_name ?? variable).replace(/^posterior mean of /, "");
   const standard = String(field.attrs.standard_name ?? "");
   return {
-    address, attrs, arrays, contents, variable, times, grids, map, errors, units, longName,
-    isTemperature: units === "K" && /temperature/.test(`${standard} ${longName}`) && !/difference|anomaly/.test(longName),
+    address,
+    attrs,
+    arrays,
+    contents,
+    variable,
+    times,
+    grids,
+    map,
+    errors,
+    units,
+    longName,
+    isTemperature:
+      units === "K" && /temperature/.test(`${standard} ${longName}`) && !/difference|anomaly/.test(longName),
+    ofObservation,
+    errorBar: arrays.has(group, errorBar) ? errorBar : null,
     ofCells: /mean over the cell/.test(longName),
     priorVariance: Number(json(attrs.prior).variance) || null,
     points: await readPoints(arrays, contents, variable),
@@ -290,16 +300,30 @@ async function readTimes(arrays, group) {
   const array = await arrays.get(group, "time");
   const values = await arrays.all(group, "time");
   const [, unit, since] = String(array.attrs.units).match(/^(\w+) since (.*)$/) ?? [];
-  const milliseconds = { nanoseconds: 1e-6, microseconds: 1e-3, milliseconds: 1, seconds: 1e3, minutes: 6e4, hours: 36e5, days: 864e5 };
-  if (!(unit in milliseconds)) throw new Error(`times have the unit ${array.attrs.units}, which is not known here`);
-  const begin = Date.parse(`${since.trim().replace(" ", "T").replace(/Z?$/, "")}${since.includes(":") ? "Z" : "T00:00Z"}`);
+  const milliseconds = {
+    nanoseconds: 1e-6,
+    microseconds: 1e-3,
+    milliseconds: 1,
+    seconds: 1e3,
+    minutes: 6e4,
+    hours: 36e5,
+    days: 864e5,
+  };
+  if (!(unit in milliseconds))
+    throw new Error(`times have the unit ${array.attrs.units}, which is not known here`);
+  const begin = Date.parse(
+    `${since.trim().replace(" ", "T").replace(/Z?$/, "")}${since.includes(":") ? "Z" : "T00:00Z"}`,
+  );
   return Array.from(values, each => begin + Number(each) * milliseconds[unit]);
 }
 
 // Held-out observations, and those that were used.
 async function readPoints(arrays, contents, variable) {
   const found = {};
-  for (const [group, name] of [["posterior", "heldOut"], ["observations", "used"]]) {
+  for (const [group, name] of [
+    ["posterior", "heldOut"],
+    ["observations", "used"],
+  ]) {
     if (!arrays.has(group, variable)) continue;
     const [latitude, longitude, names] = await Promise.all([
       arrays.all(group, "latitude"),
@@ -329,9 +353,13 @@ export async function rangeOf(run, group) {
 export async function rangePlanes(run, group, time) {
   const range = await rangeOf(run, group);
   if (range.quantiles) {
-    return Promise.all([range.low, range.high].map(level => run.arrays.plane(group, range.quantiles, time, level)));
+    return Promise.all(
+      [range.low, range.high].map(level => run.arrays.plane(group, range.quantiles, time, level)),
+    );
   }
-  const [mean, std] = await Promise.all([range.mean, range.std].map(name => run.arrays.plane(group, name, time)));
+  const [mean, std] = await Promise.all(
+    [range.mean, range.std].map(name => run.arrays.plane(group, name, time)),
+  );
   return [mean.map((each, k) => each - NORMAL_95 * std[k]), mean.map((each, k) => each + NORMAL_95 * std[k])];
 }
 
@@ -340,7 +368,11 @@ export async function rangeAt(run, group, time, place, mean) {
   const range = await rangeOf(run, group);
   const read = (name, ...between) => run.arrays.value(group, name, time, ...between, ...place);
   if (range.quantiles) {
-    const [own, ...ends] = await Promise.all([read(`${run.variable}_mean`), read(range.quantiles, range.low), read(range.quantiles, range.high)]);
+    const [own, ...ends] = await Promise.all([
+      read(`${run.variable}_mean`),
+      read(range.quantiles, range.low),
+      read(range.quantiles, range.high),
+    ]);
     return ends.map(each => mean + (each - own));
   }
   if (!range.std) return null;
@@ -359,9 +391,14 @@ export async function readSeries(run, { group, place, errors, errorPlace }, near
     sources.high = [errors, range.quantiles, errorPlace, range.high];
   } else if (range.std) sources.std = [errors, range.std, errorPlace];
   if (arrays.has(group, variable)) sources.observed = [group, variable, place];
-  const found = Object.fromEntries(["mean", "own", "low", "high", "std", "observed"].map(name => [name, times.map(() => NaN)]));
-  const walks = Object.entries(sources).map(([name, [where, array, at, ...between]]) => [name, arrays.along(where, array, at, near, ...between)]);
-  for (let left = walks.length; left > 0; ) {
+  const found = Object.fromEntries(
+    ["mean", "own", "low", "high", "std", "observed"].map(name => [name, times.map(() => NaN)]),
+  );
+  const walks = Object.entries(sources).map(([name, [where, array, at, ...between]]) => [
+    name,
+    arrays.along(where, array, at, near, ...between),
+  ]);
+  for (let left = walks.length; left > 0;) {
     const steps = await Promise.all(walks.map(([, walk]) => walk.next()));
     if (!isWanted()) return null;
     left = steps.filter(step => !step.done).length;
@@ -374,7 +411,13 @@ export async function readSeries(run, { group, place, errors, errorPlace }, near
 }
 
 function withBand({ mean, own, low, high, std, observed }, range, finer) {
-  if (!range.quantiles) return { mean, observed, low: mean.map((each, k) => each - NORMAL_95 * std[k]), high: mean.map((each, k) => each + NORMAL_95 * std[k]) };
+  if (!range.quantiles)
+    return {
+      mean,
+      observed,
+      low: mean.map((each, k) => each - NORMAL_95 * std[k]),
+      high: mean.map((each, k) => each + NORMAL_95 * std[k]),
+    };
   const moved = ends => (finer ? ends.map((each, k) => mean[k] + (each - own[k])) : ends.slice());
   return { mean, observed, low: moved(low), high: moved(high) };
 }

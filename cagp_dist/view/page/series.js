@@ -28,19 +28,32 @@ export function drawSeries(figure, { times, series, offset, shown, stampOf, choo
     draw("text", { class: "label", x: LEFT - 5, y: y(value) + 3.5, "text-anchor": "end" }, text);
   }
   draw("text", { class: "label", x: LEFT, y: HEIGHT - 6 }, stampOf(0));
-  draw("text", { class: "label", x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" }, stampOf(times.length - 1));
+  draw(
+    "text",
+    { class: "label", x: WIDTH - RIGHT, y: HEIGHT - 6, "text-anchor": "end" },
+    stampOf(times.length - 1),
+  );
   for (const run of stretches(low.map((each, k) => each + high[k]))) {
-    const [there, back] = [run.map(k => `${x(k)},${y(high[k])}`), run.map(k => `${x(k)},${y(low[k])}`).reverse()];
+    const [there, back] = [
+      run.map(k => `${x(k)},${y(high[k])}`),
+      run.map(k => `${x(k)},${y(low[k])}`).reverse(),
+    ];
     if (run.length > 1) draw("polygon", { class: "band", points: [...there, ...back].join(" ") });
-    else draw("line", { class: "bar", x1: x(run[0]), x2: x(run[0]), y1: y(low[run[0]]), y2: y(high[run[0]]) });
+    else
+      draw("line", { class: "bar", x1: x(run[0]), x2: x(run[0]), y1: y(low[run[0]]), y2: y(high[run[0]]) });
   }
   for (const run of stretches(mean)) {
     draw("polyline", { class: "mean", points: run.map(k => `${x(k)},${y(mean[k])}`).join(" ") });
     if (run.length === 1) draw("circle", { class: "dot", cx: x(run[0]), cy: y(mean[run[0]]), r: 2 });
   }
-  observed.forEach((each, k) => Number.isFinite(each) && draw("circle", { class: "seen", cx: x(k), cy: y(each), r: times.length > 100 ? 1.4 : 2.4 }));
+  observed.forEach(
+    (each, k) =>
+      Number.isFinite(each) &&
+      draw("circle", { class: "seen", cx: x(k), cy: y(each), r: times.length > 100 ? 1.4 : 2.4 }),
+  );
   draw("line", { class: "now", x1: x(shown), x2: x(shown), y1: TOP, y2: HEIGHT - BOTTOM });
-  if (Number.isFinite(mean[shown])) draw("circle", { class: "here", cx: x(shown), cy: y(mean[shown]), r: 3.4 });
+  if (Number.isFinite(mean[shown]))
+    draw("circle", { class: "here", cx: x(shown), cy: y(mean[shown]), r: 3.4 });
   svg.addEventListener("click", event => {
     const box = svg.getBoundingClientRect();
     const at = ((event.clientX - box.left) / box.width) * WIDTH;

@@ -6,4 +6,5 @@ const chosen = (() => {
     return null; // storage may be forbidden
   }
 })();
-document.documentElement.dataset.theme = chosen ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+document.documentElement.dataset.theme =
+  chosen ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");

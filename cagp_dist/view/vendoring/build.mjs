@@ -15,7 +15,10 @@ const copies = {
   "zstddec.js": "zstddec/dist/zstddec.mjs",
 };
 for (const [file, source] of Object.entries(copies)) {
-  const text = readFileSync(`node_modules/${source}`, "utf8").replace(/\n?\/\/# sourceMappingURL=.*\s*$/, "\n");
+  const text = readFileSync(`node_modules/${source}`, "utf8").replace(
+    /\n?\/\/# sourceMappingURL=.*\s*$/,
+    "\n",
+  );
   writeFileSync(`${VENDOR}/${file}`, text);
 }
 // runs are packed by zstd alone, which zstddec unpacks
@@ -30,7 +33,9 @@ const { metafile } = await build({
   legalComments: "none",
   metafile: true,
 });
-const bundled = Object.keys(metafile.inputs).map(path => path.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//)[1]);
+const bundled = Object.keys(metafile.inputs).map(
+  path => path.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//)[1],
+);
 const names = [...new Set(["maplibre-gl", "zstddec", ...bundled])].sort();
 
 // MapLibre has its dependencies in its own file
@@ -70,7 +75,12 @@ writeFileSync(
 const files = Object.fromEntries(
   [...Object.keys(copies), "zarrita.js", "LICENSES.txt"].sort().map(file => [
     file,
-    createHash("sha256").update(readFileSync(`${VENDOR}/${file}`)).digest("hex"),
+    createHash("sha256")
+      .update(readFileSync(`${VENDOR}/${file}`))
+      .digest("hex"),
   ]),
 );
-writeFileSync(`${VENDOR}/vendored.json`, `${JSON.stringify({ libraries: all.map(described), files }, null, 2)}\n`);
+writeFileSync(
+  `${VENDOR}/vendored.json`,
+  `${JSON.stringify({ libraries: all.map(described), files }, null, 2)}\n`,
+);
