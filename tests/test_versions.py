@@ -1,6 +1,7 @@
 """Numbers and keys of runs change with the numerical version alone; what is older stays readable."""
 
 import hashlib
+import json
 import subprocess
 import tarfile
 from pathlib import Path
@@ -13,10 +14,14 @@ from typer.testing import CliRunner
 from cagp_dist import versions
 from cagp_dist.cli import app
 from cagp_dist.service.daily import daily
-from cagp_dist.service.jobfile.config import load_job, with_output, with_times
+from cagp_dist.service.jobfile.config import load_job, parse_job, with_output, with_times
 from cagp_dist.service.run import run
 from cagp_dist.store.publish import current_run
+from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.versions import NUMERICAL_VERSIONS, numerical_version
+
+from .jobs import job_text, map_grid, random_points
+from .sources import save, smooth, temperature
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -24,10 +29,99 @@ DATA = Path(__file__).parent / "data"
 SAVED = {  # SHA-256 of what was saved last with each numerical version
     "0.1.0": {
         "results_0_1.npz": "e695b7fb516be771c3376e436a360e8bc65dac6d65f56a26d82c0ed91c9dfff4",
+        "kinds_0_1.json": "0f9e78b47634afaf3983ee4b738cd6daa2c950fdc1379c811536321f846f9cb7",
         "store_0_1.tar.xz": "2e6187c416f06a3b28ba770598402e22ff5ea98529cf85bf060625191a3325ca",
     },
 }
 NEXT = "Numbers differ: append an entry to NUMERICAL_VERSIONS, and save results and store anew beside these."
+
+
+DAYS = ["2020-01-01", "2020-01-02"]
+TIMES = dict.fromkeys(("filtered", "previous"), "2020-01")  # others need one day
+ALL = {"train": {"kind": "all"}, "test": random_points(20, seed=1), "map": map_grid(45.0)}
+SOME = {**ALL, "train": random_points(90)}
+IN_TIME = {"time_kernel": "matern12", "time_lengthscale_hours": 48.0}
+KINDS = {
+    "dense": {"solver": {"name": "cholesky"}},
+    "sweeps": {"solver": {"name": "block-gauss-seidel", "iterations": 3, "block_size": 30}},
+    "gradients": {"solver": {"name": "conjugate-gradient", "iterations": 6}},
+    "neighbours": {"solver": {"name": "neighbours", "neighbours": 12, "coarse": 4}},
+    "rings": {"design": ALL, "solver": {"name": "rings"}},
+    "gaps": {"source": "gappy", "design": ALL, "solver": {"name": "rings"}},
+    "cells": {"design": {**SOME, "map": {**map_grid(45.0), "kind": "cells"}}},
+    "filtered": {"design": ALL, "solver": None, "prior": {"mean": "previous", **IN_TIME}},
+    "window": {"design": {**SOME, "window_hours": 24}, "prior": IN_TIME},
+    "previous": {"prior": {"mean": "previous", "persistence": 0.8}},
+    "recalibrated": {
+        "design": {**SOME, "calibration": random_points(120, seed=2)},
+        "recalibration": {"method": "local-scale"},
+    },
+    "integrated": {"prior": None},
+}
+"""Jobs, by what sets their numbers apart: keys in place of those of `small_job`."""
+
+
+def small_job(folder, kind):
+    """A job of a kind, of 288 points and two days."""
+    tables = dict(KINDS[kind])
+    source, prior = tables.pop("source", "field"), tables.pop("prior", {})
+    numbers = {"lengthscale": 0.5, "variance": 20.0, "noise_variance": 0.5}
+    given = {
+        "observations": {"source": f"zarr:{folder / source}.zarr", "times": DAYS},
+        "design": SOME,
+        "prior": None if prior is None else {**numbers, **prior},
+        "solver": {"name": "cholesky"},
+        "output": {"root": folder / kind},
+    }
+    return parse_job(job_text(**{**given, **tables}))
+
+
+def numbers_of(path):
+    """Mean size and the middle one of the numbers of arrays of a run, to eight digits."""
+    found = {}
+    groups = {"posterior": None, "map": None, "calibration": ["crps", "nll", "rmse"]}
+    for group, names in groups.items():
+        arrays = read_group(path, group).data_vars
+        for name in names or sorted(arrays):
+            values = arrays[name]
+            if values.dtype.kind == "f":
+                known = values.values[np.isfinite(values.values)]
+                pair = np.abs(known).mean(), known[known.size // 2]
+                found[f"{group}/{name}"] = [float(f"{each:.8g}") for each in pair]
+    return found
+
+
+@pytest.fixture(scope="module")
+def small_fields(tmp_path_factory):
+    """A folder with two days of a grid of 15 degrees, and with gaps that differ between the days."""
+    folder, rng = tmp_path_factory.mktemp("kinds"), np.random.default_rng(11)
+    latitude, longitude = np.arange(-82.5, 90.0, 15.0), np.arange(7.5, 360.0, 15.0)
+    whole = smooth(latitude, longitude) + rng.normal(size=(2, latitude.size, longitude.size))
+    gappy = np.where(rng.random(whole.shape) < 0.06, np.nan, whole)
+    for name, values in (("field", whole), ("gappy", gappy)):
+        save(temperature(values, latitude=latitude, longitude=longitude, times=DAYS), folder / f"{name}.zarr")
+    return folder
+
+
+QUICK = ("neighbours", "previous", "recalibrated")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.exhaustive) for kind in KINDS],
+)
+def test_each_kind_of_job_has_the_numbers_of_the_numerical_version(kind, small_fields):
+    saved = json.loads((DATA / "kinds_0_1.json").read_text())
+    assert list(saved) == list(KINDS)
+    *_, last = daily(with_times(small_job(small_fields, kind), TIMES.get(kind, DAYS[1])))
+    found = numbers_of(current_run(small_fields / kind))
+    assert (last.failed, found.keys()) == (None, saved[kind].keys())
+    # a fit ends where its steps are small, and not at a number
+    tolerance = 1e-3 if kind == "integrated" else 1e-6
+    for name, expected in saved[kind].items():
+        np.testing.assert_allclose(
+            found[name], expected, rtol=tolerance, atol=1e-9, err_msg=f"{kind}: {name}. {NEXT}"
+        )
 
 
 @pytest.fixture
