@@ -42,8 +42,8 @@ ROTATED = (
 )
 PROJECTED = (
     "on a projected plane; expected degrees on the globe. Convert it to latitude and longitude, with pyproj "
-    "for example, or keep the plane with cagp_dist.condition(prior, X, y, targets), whose points and "
-    "lengthscale are in the unit of the plane."
+    "for example, or keep the plane: cagp_dist.krige(data, x=NAME, y=NAME, crs=NUMBER) of xarray and tables, "
+    "or cagp_dist.condition(prior, X, y, targets) for arrays."
 )
 
 
@@ -108,9 +108,14 @@ def not_on_the_globe(name: str, attributes: Attributes) -> str | None:
     standard = str(attributes.get("standard_name", ""))
     if standard.startswith("grid_") or name.lower() in _ROTATED_NAMES:
         return ROTATED
-    if standard.startswith("projection_") or str(attributes.get("units", "")).strip().lower() in _LENGTHS:
+    if standard.startswith("projection_") or is_length(attributes):
         return PROJECTED
     return None
+
+
+def is_length(attributes: Attributes) -> bool:
+    """Whether the unit of an axis is a length."""
+    return str(attributes.get("units", "")).strip().lower() in _LENGTHS
 
 
 def planes_among(axes: Iterable[tuple[str, Attributes]]) -> str:

@@ -56,6 +56,12 @@ def unit_sphere(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Ar
     return np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=1)
 
 
+def beside_hours(positions: Array, hours: Array) -> Array:
+    """Points in space and time (n, 4): unit vectors (n, 3), or x, y (n, 2) of a plane and 0, beside hours."""
+    flat = np.zeros((len(positions), 3 - positions.shape[1]))
+    return np.column_stack([positions, flat, hours])
+
+
 def degrees(X: Array) -> tuple[Array, Array]:
     """Latitude, and longitude in [0, 360), of unit vectors X (n, 3), in degrees: `unit_sphere` backwards."""
     x, y, z = X.T
@@ -130,14 +136,15 @@ def cell_edges(centres: Array) -> Array:
 
 def spacing_degrees(latitude_degrees: Array, longitude_degrees: Array) -> float:
     """Median angle between a point and the one next to it; infinite for one point."""
+    chord = median_spacing(unit_sphere(latitude_degrees, longitude_degrees))
+    return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord))) if np.isfinite(chord) else np.inf
+
+
+def median_spacing(X: Array) -> float:
+    """Median distance between a point X (n, p) and the one next to it; infinite for one point."""
     from scipy.spatial import cKDTree
 
-    if latitude_degrees.size < 2:
-        return np.inf
-    points = unit_sphere(latitude_degrees, longitude_degrees)
-    distances = np.asarray(cKDTree(points).query(points, k=2)[0])
-    chord = float(np.median(distances[:, 1]))
-    return float(np.rad2deg(2.0 * np.arcsin(0.5 * chord)))
+    return float(np.median(np.asarray(cKDTree(X).query(X, k=2)[0])[:, 1])) if len(X) > 1 else np.inf
 
 
 def coinciding(

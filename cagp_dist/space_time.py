@@ -216,17 +216,19 @@ class SpaceTimeOf:
 
 
 def check_space_time(X: Array) -> None:
-    """Raise `ArgumentError` unless X (n, 4) holds unit vectors and hours."""
+    """Raise `ArgumentError` unless X (n, 4) holds unit vectors, or x, y and 0 of a plane, and hours."""
     if X.shape[1] != len(AXES):
         raise ArgumentError(
             f"X has {X.shape[1]} columns; a kernel of space and time expects 4: the unit vectors of "
-            "cagp.unit_sphere(latitude_degrees, longitude_degrees), and hours."
+            "cagp.unit_sphere(latitude_degrees, longitude_degrees), or x, y and 0 of a plane, and hours."
         )
     lengths = np.sqrt((X[:, :3] ** 2).sum(axis=1))
+    if not X[:, 2].any():  # a plane; on the sphere this is the equator
+        return
     if not np.all(np.abs(lengths - 1.0) < 1e-3):
         wrong = lengths[np.argmax(np.abs(lengths - 1.0))]
         raise ArgumentError(
             f"the first three columns of a row of X have length {wrong:.4g}; a kernel of space and time "
-            "expects unit vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), and "
-            "hours in the fourth."
+            "expects unit vectors there, those of cagp.unit_sphere(latitude_degrees, longitude_degrees), or "
+            "x, y and 0 of a plane, and hours in the fourth."
         )

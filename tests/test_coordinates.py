@@ -157,7 +157,7 @@ def test_nominal_axes_of_an_ocean_model_are_no_places():
     north, east = np.meshgrid(LATITUDE, LONGITUDE, indexing="ij")
     true = nominal.assign_coords(geolat=(("yh", "xh"), north), geolon=(("yh", "xh"), east))
     true.geolat.attrs["standard_name"], true.geolon.attrs["standard_name"] = "latitude", "longitude"
-    assert horizontal(true).latitude.dims == ("yh", "xh")
+    assert horizontal(true).north.dims == ("yh", "xh")
     assert of_source(true)[0].shape == (12,)
     plain = nominal.copy()
     for name in ("yh", "xh"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.cartography.frame import Frame, coastlines
+from cagp_dist.cartography.frame import Frame, PlaneFrame, coastlines
 from cagp_dist.cartography.raster import GridAxes, resample
 from cagp_dist.text import degrees_label
 
@@ -105,16 +105,16 @@ def dots(
 
 def marks(
     axes: "Axes",
-    frame: Frame,
-    longitude_degrees: Array,
-    latitude_degrees: Array,
+    frame: Frame | PlaneFrame,
+    east: Array,
+    north: Array,
     values: Array | None = None,
     *,
     colours: str | None = None,
     norm: "Normalize | None" = None,
 ) -> "PathCollection":
     """Draw places (n,) as dots in the colours of their values, or as black points without values."""
-    x, y = frame.project(longitude_degrees, latitude_degrees)
+    x, y = frame.project(east, north)
     size = 9000.0 / max(x.size, 1)
     return axes.scatter(
         x,

@@ -147,6 +147,31 @@ class Frame:
         )
 
 
+@dataclass(frozen=True)
+class PlaneFrame:
+    """Extent of a map of a plane, whose x and y are drawn ``scale`` times as long, in ``unit``."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+    scale: float = 1.0
+    unit: str = ""
+
+    def project(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Give x and y as they are drawn."""
+        return self.scale * x, self.scale * y
+
+    def holds(self, x: Array, y: Array) -> Mask:
+        """Whether points lie on the map."""
+        return (x >= self.left) & (x <= self.right) & (y >= self.bottom) & (y <= self.top)
+
+    @property
+    def height(self) -> float:
+        """Height of the map, in units of its width."""
+        return (self.top - self.bottom) / (self.right - self.left)
+
+
 def frame_of(
     longitude_degrees: ArrayLike, latitude_degrees: ArrayLike, *, margin_degrees: float | None = None
 ) -> Frame:

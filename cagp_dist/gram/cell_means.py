@@ -144,6 +144,16 @@ def box_means(south: Array, north: Array, west: Array, east: Array, *, nodes_per
     )
 
 
+def rectangle_means(south_north: Array, west_east: Array, *, nodes_per_side: int) -> CellMeans:
+    """Means over q rectangles of a plane with edges (2, q) in y and in x; their nodes are (x, y)."""
+    position, share = np.polynomial.legendre.leggauss(nodes_per_side)
+    position = 0.5 * (1.0 + position)
+    y, x = (low[:, None] + (high - low)[:, None] * position for low, high in (south_north, west_east))
+    nodes = np.stack([np.tile(x, (1, nodes_per_side)), np.repeat(y, nodes_per_side, axis=1)], axis=-1)
+    weights = np.tile(0.25 * np.outer(share, share).ravel(), len(x))
+    return CellMeans(nodes.reshape(-1, 2), weights, np.full(len(x), nodes_per_side**2))
+
+
 def box_nodes(
     south: Array, north: Array, west: Array, east: Array, *, nodes_per_side: int
 ) -> tuple[Array, Array, Array]:

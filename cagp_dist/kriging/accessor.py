@@ -9,10 +9,10 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.colour_scale import spanning
-from cagp_dist.cartography.frame import Frame
+from cagp_dist.cartography.frame import Frame, PlaneFrame
 from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.kriging.axes import Horizontal, located
 from cagp_dist.kriging.drawn_maps import LETTERS_PER_INCH, Axes2D, frame_around, grid_values, one_field
 from cagp_dist.kriging.plots import Plots, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
@@ -23,7 +23,7 @@ ANIMATED_DPI = 150
 
 
 class Maps:
-    """What can be made of a result on latitudes and longitudes: ``dataset.cagp``.
+    """What can be made of a result on latitudes and longitudes, or on x and y: ``dataset.cagp``.
 
     A result is what `krige` and `Kriging` return, or a group of a published run, such as ``xr.open_zarr(path,
     group="map")``. The accessor is there from the import of `cagp_dist` on, in whichever order that and
@@ -92,7 +92,7 @@ class Maps:
         import matplotlib.pyplot as plt
 
         figure = self.plot([variable], field=0)
-        where, values = horizontal(self._dataset), self._dataset[variable]
+        where, values = located(self._dataset), self._dataset[variable]
         times = [dim for dim in values.dims if str(dim) not in where.dims]
         if len(times) != 1:
             plt.close(figure)
@@ -127,33 +127,37 @@ class Maps:
         return Path(path)
 
     def to_geotiff(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
-        """Write one variable as GeoTIFF: north up, EPSG:4326, float32, a band for each time."""
+        """Write one variable as GeoTIFF: north up, EPSG:4326 or its own, float32, a band for each time."""
         check_there(self._dataset, [variable], "write")
-        where, values = horizontal(self._dataset), self._dataset[variable]
+        where, values = located(self._dataset), self._dataset[variable]
         others = [dim for dim in values.dims if str(dim) not in where.dims]
         timed = [dim for dim in others if dim in values.coords and values[dim].dtype.kind == "M"]
         if where.axes is None or len(where.dims) != 2 or others != timed or len(others) > 1:
             raise ArgumentError(
                 f"{variable!r} has the dimensions {', '.join(map(str, values.dims))}; expected axes of "
-                "latitude and longitude, and times at most beside them. Choose of the others first, for "
-                "example dataset.isel(sample=0), or write NetCDF, dataset.to_netcdf(path)."
+                "latitude and longitude, or of x and y, and times at most beside them. Choose of the others "
+                "first, for example dataset.isel(sample=0), or write NetCDF, dataset.to_netcdf(path)."
             )
-        latitude, longitude = where.axes
-        rows, columns = where.latitude.dims[0], where.longitude.dims[0]
+        scale = 1.0 if where.plane is None else where.plane.scale
+        north, east = (scale * axis for axis in where.axes)
+        rows, columns = where.north.dims[0], where.east.dims[0]
+        down, across = ("latitude", "longitude") if where.plane is None else ("y", "x")
         moments = {"time": values[timed[0]].values} if timed else {}
-        names = dict.fromkeys(timed, "time") | {rows: "latitude", columns: "longitude"}
+        names = dict.fromkeys(timed, "time") | {rows: down, columns: across}
         grid = xr.Dataset(
             {variable: (tuple(names[dim] for dim in values.dims), values.values, values.attrs)},
-            {"latitude": latitude, "longitude": longitude} | moments,
+            {down: north, across: east} | moments,
             self._dataset.attrs,
         )
-        grid = grid.sortby(["latitude", "longitude"])
-        return write_geotiff(grid, variable, Path(path))
+        epsg = None if where.plane is None else where.plane.epsg
+        return write_geotiff(grid.sortby([down, across]), variable, Path(path), epsg=epsg)
 
 
-def _coloured(values: xr.DataArray, where: Horizontal, frame: Frame, *, width: int) -> Array:
-    """Give what a map colours: pixels of a grid, so many across, or the dots that have values."""
-    if where.axes is not None:
+def _coloured(values: xr.DataArray, where: Horizontal, frame: Frame | PlaneFrame, *, width: int) -> Array:
+    """Give what a map colours: cells or pixels of a grid, so many across, or the dots that have values."""
+    if where.axes is not None and isinstance(frame, PlaneFrame):
+        return grid_values(values, where)
+    if where.axes is not None and isinstance(frame, Frame):
         grid = Axes2D(*where.axes)
         return resample(grid, grid_values(values, where), *frame.pixels(width))
     numbers = np.asarray(values.values, dtype=np.float64).ravel()

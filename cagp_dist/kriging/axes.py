@@ -1,17 +1,22 @@
 """Where the values of an xarray object lie: latitude, longitude and time, whatever their names.
 
 Latitude and longitude may be the axes of a grid, coordinates along one dimension (stations), or have two
-dimensions (rotated and other curvilinear grids).
+dimensions (rotated and other curvilinear grids). Where there are none, or where that is asked for, it is x
+and y of a plane.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.coordinates import find_axis, in_degrees, planes_among
+from cagp_dist.coordinates import find_axis, in_degrees, is_length, planes_among
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.kriging.plane import CRSLike, Plane, plane_of, system_in, system_of_cf
+from cagp_dist.tables.column_names import X_NAMES, Y_NAMES, plain
 
 XarrayObject = xr.DataArray | xr.Dataset
 
@@ -20,46 +25,152 @@ TIMES = ("time", "valid_time", "date", "datetime")
 MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "replicate", "sample")
 
 
+class Asked(NamedTuple):
+    """What was said of a plane: names of x and y, and its system; nothing of places of the globe."""
+
+    x: str | None = None
+    y: str | None = None
+    crs: CRSLike = None
+
+    @property
+    def any(self) -> bool:
+        """Whether a plane is meant."""
+        return any(each is not None for each in self)
+
+
+ANYWHERE = Asked()
+
+
 @dataclass(frozen=True, eq=False)
 class Horizontal:
-    """Where the values of an object lie, in degrees: axes of a grid, or along the same dimensions."""
+    """Where the values of an object lie: axes of a grid, or along the same dimensions."""
 
-    latitude: xr.Variable
-    longitude: xr.Variable
-    dims: tuple[str, ...]  # latitude's first
+    north: xr.Variable  # latitude in degrees, or y of a plane
+    east: xr.Variable  # longitude, or x
+    dims: tuple[str, ...]  # those of north first
     coordinates: dict[str, xr.Variable]  # these two, and every other along nothing but their dimensions
+    plane: Plane | None = None  # whose x and y they are; None on the globe
+
+    @property
+    def what(self) -> str:
+        """Its coordinates, for people."""
+        return "latitudes and longitudes" if self.plane is None else "x and y"
 
     @property
     def axes(self) -> tuple[Array, Array] | None:
-        """Latitude and longitude axes in degrees if this is a grid, else None."""
-        if len(self.dims) == 2 and self.latitude.ndim == self.longitude.ndim == 1:
-            return np.clip(_degrees(self.latitude), -90.0, 90.0), _degrees(self.longitude)
+        """Axes of latitude and longitude, or of y and x, if this is a grid, else None."""
+        if len(self.dims) == 2 and self.north.ndim == self.east.ndim == 1:
+            return self._on_globe(_numbers(self.north)), _numbers(self.east)
         return None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Length of each dimension."""
-        sizes = {**self.latitude.sizes, **self.longitude.sizes}
+        sizes = {**self.north.sizes, **self.east.sizes}
         return tuple(int(sizes[name]) for name in self.dims)
 
     @property
     def points(self) -> tuple[Array, Array]:
-        """Latitude and longitude (n,) of every point; one that has none is put to one that has both."""
-        latitude, longitude = np.clip(self._flat(self.latitude), -90.0, 90.0), self._flat(self.longitude)
+        """Latitude and longitude (n,), or y and x, of every point; one without is put to one with both."""
+        north, east = self._on_globe(self._flat(self.north)), self._flat(self.east)
         nowhere = self.nowhere
         if nowhere.any():
             known = int(np.argmin(nowhere))
-            latitude, longitude = (np.where(nowhere, axis[known], axis) for axis in (latitude, longitude))
-        return latitude, longitude
+            north, east = (np.where(nowhere, axis[known], axis) for axis in (north, east))
+        return north, east
 
     @property
     def nowhere(self) -> Mask:
-        """Points (n,) without latitude or longitude, such as the corners of a curvilinear grid."""
-        return np.isnan(self._flat(self.latitude)) | np.isnan(self._flat(self.longitude))
+        """Points (n,) without coordinates, such as the corners of a curvilinear grid."""
+        return np.isnan(self._flat(self.north)) | np.isnan(self._flat(self.east))
+
+    def _on_globe(self, north: Array) -> Array:
+        """Latitudes without a rounding beyond the poles."""
+        return np.clip(north, -90.0, 90.0) if self.plane is None else north
 
     def _flat(self, axis: xr.Variable) -> Array:
         sizes = dict(zip(self.dims, self.shape, strict=True))
-        return np.ascontiguousarray(_degrees(axis.set_dims(sizes).transpose(*self.dims))).reshape(-1)
+        return np.ascontiguousarray(_numbers(axis.set_dims(sizes).transpose(*self.dims))).reshape(-1)
+
+
+def located(given: XarrayObject, values: xr.DataArray | None = None, asked: Asked = ANYWHERE) -> Horizontal:
+    """Find where an object lies: on a plane that is asked for or alone there, else on the globe."""
+    on_globe = all(find_axis(_pool(given), what) is not None for what in ("latitude", "longitude"))
+    flat = None if on_globe and not asked.any else on_plane(given, values, asked)
+    return horizontal(given) if flat is None else flat
+
+
+def on_plane(
+    given: XarrayObject, values: xr.DataArray | None = None, asked: Asked = ANYWHERE
+) -> Horizontal | None:
+    """Find x and y, and the system that is said or written; None where there are none and none are said."""
+    written = system_in(given, values) if asked.crs is None else None
+    pool = {name: axis for name, axis in _pool(given).items() if axis.ndim > 0 and axis.dtype.kind in "fiu"}
+    known = written is not None or asked.crs is not None
+    found = [
+        _plane_axis(pool, letter, name, known=known) for letter, name in (("x", asked.x), ("y", asked.y))
+    ]
+    if None in found:
+        if not asked.any:
+            return None
+        raise ArgumentError(
+            f"no {'x' if found[0] is None else 'y'} was found; the coordinates are "
+            f"{', '.join(map(repr, pool)) or 'none'}. Name both of a plane, x=NAME and y=NAME."
+        )
+    names = str(found[0]), str(found[1])
+    east, north = (pool[name].variable for name in names)
+    units = [str(axis.attrs.get("units", "")).strip() for axis in (east, north)]
+    if units[0] != units[1]:
+        raise DataError(
+            f"{names[0]!r} is in {units[0]!r} and {names[1]!r} in {units[1]!r}; expected one unit."
+        )
+    for name, axis in zip(names, (east, north), strict=True):
+        if not np.isfinite(_numbers(axis)).all():
+            raise DataError(f"{name!r} is not finite everywhere; expected a number for each row of a grid.")
+    crs, mapping = asked.crs, None
+    if written is not None:
+        crs, mapping = system_of_cf(written[0], written[1].attrs), dict([written])
+    plane = plane_of(crs, names=names, unit=units[0], mapping=mapping)
+    dims = tuple(str(dim) for dim in dict.fromkeys((*north.dims, *east.dims)))
+    east, north = (_described(axis, plane, number) for number, axis in enumerate((east, north)))
+    return Horizontal(north, east, dims, {**_beside(given, dims), names[1]: north, names[0]: east}, plane)
+
+
+def _described(axis: xr.Variable, plane: Plane, number: int) -> xr.Variable:
+    """Give x (0) or y (1) CF attributes and its own long name."""
+    about = plane.axis(number) | {key: text for key, text in axis.attrs.items() if key == "long_name"}
+    return xr.Variable(axis.dims, _numbers(axis), about)
+
+
+def _plane_axis(pool: dict[str, xr.DataArray], letter: str, name: str | None, *, known: bool) -> str | None:
+    """Name of the x or y of a plane: as said, by its standard name, else by its name where it is a length."""
+    if name is not None:
+        if name not in pool:
+            raise ArgumentError(
+                f"{letter} is {name!r}; expected the name of a coordinate, "
+                f"{' or '.join(map(repr, pool)) or 'of which there is none'}."
+            )
+        return name
+    usual = X_NAMES if letter == "x" else Y_NAMES
+    tests = (
+        lambda name, axis: axis.attrs.get("standard_name") == f"projection_{letter}_coordinate",
+        lambda name, axis: axis.attrs.get("axis") == letter.upper() and (known or is_length(axis.attrs)),
+        lambda name, axis: plain(name) in usual and (known or is_length(axis.attrs)),
+    )
+    for test in tests:
+        for name, axis in pool.items():
+            if test(name, axis):
+                return name
+    return None
+
+
+def _beside(given: XarrayObject, dims: Iterable[str]) -> dict[str, xr.Variable]:
+    """Coordinates along nothing but some dimensions."""
+    return {
+        str(name): coordinate.variable
+        for name, coordinate in given.coords.items()
+        if coordinate.ndim > 0 and set(coordinate.dims) <= set(dims)
+    }
 
 
 def horizontal(given: XarrayObject) -> Horizontal:
@@ -68,7 +179,7 @@ def horizontal(given: XarrayObject) -> Horizontal:
     latitude, longitude = (_checked(name, given[name].variable, what) for what, name in found.items())
     dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
     for what, axis in (("latitude", latitude), ("longitude", longitude)):
-        missing = np.isnan(_degrees(axis))
+        missing = np.isnan(_numbers(axis))
         if missing.all() or (missing.any() and latitude.dims != longitude.dims):
             raise DataError(
                 f"{found[what]!r} has nan, which is no {what}; expected a number for each row of a grid. "
@@ -76,13 +187,11 @@ def horizontal(given: XarrayObject) -> Horizontal:
                 if latitude.dims != longitude.dims
                 else f"{found[what]!r} has nan alone, which is no {what}; expected degrees."
             )
-    kept = {
-        str(name): coordinate.variable
-        for name, coordinate in given.coords.items()
-        if coordinate.ndim > 0 and set(coordinate.dims) <= set(dims)
-    }
     return Horizontal(
-        latitude, longitude, dims, {**kept, found["latitude"]: latitude, found["longitude"]: longitude}
+        latitude,
+        longitude,
+        dims,
+        {**_beside(given, dims), found["latitude"]: latitude, found["longitude"]: longitude},
     )
 
 
@@ -118,7 +227,7 @@ def field_dimension(values: xr.DataArray, where: Horizontal) -> str | None:
     return others[0]
 
 
-def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
+def choose_variable(given: xr.Dataset, value: str | None, asked: Asked = ANYWHERE) -> xr.DataArray:
     """Find the variable of a dataset that holds the values."""
     names = [str(name) for name in given.data_vars]
     listed = ", ".join(map(repr, names)) or "none"
@@ -126,7 +235,7 @@ def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
         if value not in given.data_vars:
             raise ArgumentError(f"the dataset has no variable {value!r}; it has {listed}.")
         return given[value]
-    where = horizontal(given)
+    where = located(given, None, asked)
     bounds = {str(variable.attrs.get("bounds")) for variable in given.variables.values()}
     fields = [
         name
@@ -138,7 +247,7 @@ def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
     ]
     if len(fields) != 1:
         raise ArgumentError(
-            f"the dataset has {len(fields)} variables on its latitudes and longitudes "
+            f"the dataset has {len(fields)} variables on its {where.what} "
             f"""({", ".join(map(repr, fields)) or listed}); say which one is meant: value="NAME"."""
         )
     return given[fields[0]]
@@ -146,9 +255,7 @@ def choose_variable(given: xr.Dataset, value: str | None) -> xr.DataArray:
 
 def _find(given: XarrayObject, what: str) -> str:
     """Name of the coordinate (or variable) that is a latitude or longitude."""
-    pool = {str(name): given[name] for name in given.coords}
-    if isinstance(given, xr.Dataset):
-        pool |= {str(name): given[name] for name in given.data_vars}
+    pool = _pool(given)
     found = find_axis(pool, what)
     if found is not None:
         return found
@@ -180,5 +287,10 @@ def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
     return xr.Variable(axis.dims, values, {**kept, "units": f"degrees_{direction}"})
 
 
-def _degrees(axis: xr.Variable) -> Array:
+def _pool(given: XarrayObject) -> dict[str, xr.DataArray]:
+    """Coordinates of an object, and variables of a dataset."""
+    return {str(name): given[name] for name in (*given.coords, *getattr(given, "data_vars", ()))}
+
+
+def _numbers(axis: xr.Variable) -> Array:
     return np.asarray(axis.values, dtype=np.float64)

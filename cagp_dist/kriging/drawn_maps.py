@@ -12,16 +12,19 @@ from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import dots, empty_map, marks, shade
 from cagp_dist.cartography.chart_style import MUTED, drawing_style
 from cagp_dist.cartography.colour_scale import ColourScale, spanning
-from cagp_dist.cartography.frame import Frame, frame_of, frame_of_cells
+from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells
+from cagp_dist.cartography.raster import half_cell
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.plane import Plane
 from cagp_dist.kriging.shown_observations import seen_in
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
     from matplotlib.figure import Figure
 
 WIDTH_INCHES = 6.4
@@ -31,6 +34,7 @@ BESIDE_INCHES = 0.6  # for the latitudes, left of a panel
 PANELS_ACROSS = 3  # of small multiples
 MOST_COLOURED = 2000  # observations that are drawn in the colours of the map; more hide it
 COLOURS = {"mean": "RdYlBu_r", "std": "viridis", "std_computational": "viridis"}
+FAR_METRES = 10_000.0  # Extent of a plane above which its rim is in kilometres
 PARTS = ("exceedance", "computational_share")  # variables in per cent
 
 
@@ -73,7 +77,7 @@ def maps_of(
 
 
 def _panels(
-    frame: Frame, variables: int, fields: int, ax: "Axes | None"
+    frame: Frame | PlaneFrame, variables: int, fields: int, ax: "Axes | None"
 ) -> "tuple[Figure, list[Axes], float]":
     """Make axes for maps of each variable, those of its fields after each other; and inches of a map."""
     import matplotlib.pyplot as plt
@@ -117,12 +121,15 @@ def own_figure(ax: "Axes") -> "Figure":
 
 
 def _draw_map(
-    panel: "Axes", frame: Frame, where: Horizontal, values: xr.DataArray, scale: ColourScale
+    panel: "Axes", frame: Frame | PlaneFrame, where: Horizontal, values: xr.DataArray, scale: ColourScale
 ) -> "ScalarMappable":
     """Draw one map: grids are shaded, places are dots."""
     from matplotlib.colors import Normalize
 
-    norm, rim = Normalize(scale.low, scale.high), empty_map(panel, frame, color=MUTED)
+    norm = Normalize(scale.low, scale.high)
+    if isinstance(frame, PlaneFrame):
+        return _draw_plane(panel, frame, where, values, scale.colours, norm)
+    rim = empty_map(panel, frame, color=MUTED)
     if where.axes is not None:
         grid = Axes2D(*where.axes)
         return shade(panel, frame, rim, grid, grid_values(values, where), colours=scale.colours, norm=norm)
@@ -141,9 +148,41 @@ def _draw_map(
     )
 
 
+def _draw_plane(
+    panel: "Axes",
+    frame: PlaneFrame,
+    where: Horizontal,
+    values: xr.DataArray,
+    colours: str,
+    norm: "Normalize",
+) -> "ScalarMappable":
+    """Draw one map of a plane, with x and y at the rim."""
+    shown: ScalarMappable
+    if where.axes is not None:
+        x, y = frame.project(*where.axes[::-1])
+        shown = panel.pcolormesh(
+            x, y, grid_values(values, where), cmap=colours, norm=norm, shading="nearest", rasterized=True
+        )
+    else:
+        north, east = where.points
+        numbers = np.asarray(values.values, dtype=np.float64).ravel()
+        there = np.isfinite(numbers)
+        shown = marks(panel, frame, east[there], north[there], numbers[there], colours=colours, norm=norm)
+    (left, right), (bottom, top) = (
+        np.multiply(frame.scale, ends) for ends in ((frame.left, frame.right), (frame.bottom, frame.top))
+    )
+    panel.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
+    panel.ticklabel_format(useOffset=False, style="plain")
+    panel.tick_params(labelsize=7, length=2.5, color=MUTED)
+    for label, axis in ((panel.set_xlabel, where.east), (panel.set_ylabel, where.north)):
+        unit = f" [{frame.unit}]" if frame.unit else ""
+        label(f"{axis.attrs.get('long_name', '')}{unit}".strip(), fontsize=8)
+    return shown
+
+
 def _draw_observed(
     panel: "Axes",
-    frame: Frame,
+    frame: Frame | PlaneFrame,
     observed: ObservedObject,
     values: xr.DataArray,
     where: Horizontal,
@@ -153,8 +192,8 @@ def _draw_observed(
     """Draw observations over a map, and say where there are none."""
     from matplotlib.colors import Normalize
 
-    seen = seen_in(observed, values, where.dims, field)
-    seen = seen.only(frame.holds(seen.longitude_degrees, seen.latitude_degrees))
+    seen = seen_in(observed, values, where, field)
+    seen = seen.only(frame.holds(seen.east, seen.north))
     if not seen.values.size:
         return "; no observation"
     is_mean = str(values.name).endswith("mean")
@@ -163,14 +202,14 @@ def _draw_observed(
         marks(
             panel,
             frame,
-            seen.longitude_degrees,
-            seen.latitude_degrees,
+            seen.east,
+            seen.north,
             seen.values,
             colours=scale.colours,
             norm=norm,
         )
     else:
-        marks(panel, frame, seen.longitude_degrees, seen.latitude_degrees)
+        marks(panel, frame, seen.east, seen.north)
     return ""
 
 
@@ -210,15 +249,31 @@ def _colours(name: str) -> str:
 def grid_values(values: xr.DataArray, where: Horizontal) -> Array:
     """Values of a grid, latitude by latitude."""
     numbers = np.asarray(values.values, dtype=np.float64)
-    return numbers if where.dims[0] in where.latitude.dims else numbers.T
+    return numbers if where.dims[0] in where.north.dims else numbers.T
 
 
-def frame_around(where: Horizontal) -> Frame:
+def frame_around(where: Horizontal) -> Frame | PlaneFrame:
     """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
+    if where.plane is not None:
+        return _frame_of_plane(where, where.plane)
     if where.axes is None:
         return frame_of(*where.points[::-1])
     north, east = where.axes
     return frame_of_cells(east, north)
+
+
+def _frame_of_plane(where: Horizontal, plane: Plane) -> PlaneFrame:
+    """Choose the frame of a plane; large ones in metres are drawn in kilometres."""
+    ends = []
+    margin = 0.04 * max(float(np.ptp(each)) for each in where.points)
+    for axis, points in zip(where.axes or (None, None), where.points, strict=True):
+        beyond = half_cell(axis) if axis is not None and axis.size > 1 else np.array(margin or 0.5)
+        every = points if axis is None else axis
+        ends += [float((every - beyond).min()), float((every + beyond).max())]
+    bottom, top, left, right = ends
+    far = plane.unit == "m" and max(right - left, top - bottom) > FAR_METRES
+    scale, unit = (1e-3, "km") if far else (1.0, plane.unit)
+    return PlaneFrame(left, right, bottom, top, scale, unit)
 
 
 def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.DataArray, str]:

@@ -76,7 +76,7 @@ def draw_series(
             quiet_grid(panel, _place_name(dataset, where, place))
             if observed is not None:
                 here = _at_place(observed, where, place)
-                seen = [seen_in(here, mean, where.dims, field).values for field in range(times.size)]
+                seen = [seen_in(here, mean, where, field).values for field in range(times.size)]
                 at = np.repeat(times, [each.size for each in seen])
                 panel.plot(at, np.concatenate(seen), ".", color=INK, markersize=4, label="observed")
             date_axis(panel, most=8)
@@ -86,9 +86,15 @@ def draw_series(
 
 def _at_place(observed: ObservedObject, where: Horizontal, place: int) -> ObservedObject:
     """Keep the observations of one place of a result."""
-    latitude, longitude = (each[place : place + 1] for each in where.points)
-    chord = np.linalg.norm(observed.points.unit_vectors - unit_sphere(latitude, longitude), axis=1)
-    here = chord * EARTH_RADIUS_KILOMETRES < SAME_PLACE_KILOMETRES
+    north, east = (each[place : place + 1] for each in where.points)
+    if observed.plane is not None:
+        apart = np.linalg.norm(observed.points.positions - observed.plane.positions(east, north), axis=1)
+        per_kilometre = observed.plane.per_kilometre or np.inf  # in a unit that is not known the very place
+        apart = np.where(apart == 0.0, 0.0, apart / per_kilometre if np.isfinite(per_kilometre) else np.inf)
+    else:
+        chord = np.linalg.norm(observed.points.positions - unit_sphere(north, east), axis=1)
+        apart = chord * EARTH_RADIUS_KILOMETRES
+    here = apart < SAME_PLACE_KILOMETRES
     return replace(observed, points=observed.points.at(here))
 
 
@@ -97,4 +103,6 @@ def _place_name(dataset: xr.Dataset, where: Horizontal, place: int) -> str:
     if STATION_NAME in dataset.coords and str(dataset[STATION_NAME].values[place]):
         return str(dataset[STATION_NAME].values[place])
     latitude, longitude = (float(each[place]) for each in where.points)
+    if where.plane is not None:
+        return f"x {longitude:.10g}, y {latitude:.10g}"
     return f"{degrees_label(latitude, axis='latitude')} {degrees_label(longitude, axis='longitude')}"

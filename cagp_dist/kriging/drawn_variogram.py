@@ -24,7 +24,10 @@ def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: 
     found = fitted_variogram(observed.points, learned, draws=draws, seed=seed)
     low, high = np.quantile(found.draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     units = {name: square_of(text) for name, text in observed.units.items()}
-    kilometres = {"units": "km", "long_name": "distance on the ground"}
+    about = {"units": "km", "long_name": "distance on the ground"}
+    if observed.plane is not None:
+        unit = {"units": observed.plane.unit} if observed.plane.unit else {}
+        about = {"long_name": "distance in the plane", **unit}
 
     def semivariance(values: object, name: str, dim: str = "bin") -> tuple[object, ...]:
         return dim, values, {"long_name": name, **units}
@@ -38,8 +41,8 @@ def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: 
             "pairs": ("bin", found.pairs, {"long_name": "pairs of observations"}),
         },
         {
-            "distance": ("bin", found.kilometres, kilometres),
-            "curve_distance": ("curve", found.curve_kilometres, kilometres),
+            "distance": ("bin", found.distance, about),
+            "curve_distance": ("curve", found.curve_distance, about),
         },
         {
             "level": LEVEL,
@@ -72,7 +75,7 @@ def draw_variogram(found: xr.Dataset, units: str, ax: "Axes | None") -> "Figure"
         )
         panel.plot(distance, found["empirical"].values, "o", color=INK, markersize=4, label="observations")
         panel.set(xlim=(0.0, None), ylim=(0.0, None))
-        panel.set_xlabel("distance [km]")
+        panel.set_xlabel(f"distance [{found['distance'].attrs.get('units', 'unit of x and y')}]")
         unit = squared(units)
         panel.set_ylabel(f"semivariance [{unit}]" if unit else "semivariance")
         panel.legend(frameon=False, fontsize=8, loc="lower right")

@@ -24,6 +24,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping import Observations
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean
@@ -56,13 +57,25 @@ class RegionalLinear:
         return np.column_stack([np.ones(len(X)), latitude, east])
 
 
+@dataclass(frozen=True)
+class PlaneLinear:
+    """Linear functions of x and y of a plane since its centre, an `EstimatedMean`."""
+
+    coefficient_names: tuple[str, ...] = ("constant", "x", "y")
+
+    def basis_at(self, X: Array) -> Array:
+        """Columns at positions X (n, 2), or (n, 4) beside hours, shape (n, 3)."""
+        return np.column_stack([np.ones(len(X)), X[:, :2]])
+
+
 @dataclass(frozen=True, eq=False)
 class StaticColumn:
     """Values at places, such as the elevation of stations."""
 
     name: str
-    X: Array  # (n, 3), unit vectors of the places
+    X: Array  # (n, 3), unit vectors of the places, or (n, 2) of a plane
     values: Array  # (n,)
+    plane: Plane | None = None
 
     def __post_init__(self) -> None:
         _, first = cKDTree(self.X).query(self.X)
@@ -72,17 +85,21 @@ class StaticColumn:
             row = int(wrong.argmax())
             raise ArgumentError(
                 f"drift has the column {self.name!r}, which is {known[row]:g} and {values[row]:g} at "
-                f"{_place(self.X[row])}; expected one value for each place, of observations and of targets."
+                f"{_place(self.X[row], self.plane)}; expected one value for each place, of observations and "
+                "of targets."
             )
 
     def at(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), which must be among the places."""
+        """Values at positions X, or these beside hours, which must be among the places."""
+        X = X[:, : self.X.shape[1]]
         distance, first = cKDTree(self.X).query(X)
-        apart: Mask = np.asarray(distance > SAME_PLACE)
+        size = 1.0 if self.plane is None else float(np.ptp(self.X, axis=0).max())
+        apart: Mask = np.asarray(distance > SAME_PLACE * size)
         if apart.any():
             raise ArgumentError(
                 f"drift has the column {self.name!r} of the table, which is not known at "
-                f"{int(apart.sum()):,} of {len(X):,} targets, such as {_place(X[apart.argmax()])}; expected "
+                f"{int(apart.sum()):,} of {len(X):,} targets, such as "
+                f"{_place(X[apart.argmax()], self.plane)}; expected "
                 f"a table of places with a column {self.name!r}, or an xarray dataset with such a variable. "
                 "For other targets give the term as a field on a grid, drift=DataArray."
             )
@@ -93,7 +110,7 @@ class StaticColumn:
 class Drift:
     """A trend and multiples of static fields, an `EstimatedMean`."""
 
-    trend: LatitudePolynomial | RegionalLinear  # with a constant
+    trend: LatitudePolynomial | RegionalLinear | PlaneLinear  # with a constant
     fields: tuple[CovariateField | StaticColumn, ...] = ()
 
     @property
@@ -102,7 +119,7 @@ class Drift:
         return (*self.trend.coefficient_names, *(field.name for field in self.fields))
 
     def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3), or (n, 4) with hours: the trend's, and the fields'."""
+        """Columns at positions X, or (n, 4) beside hours: the trend's, and the fields'."""
         places = X[:, :3]
         return np.column_stack([self.trend.basis_at(places), *(field.at(places) for field in self.fields)])
 
@@ -113,7 +130,7 @@ def at_targets(drift: Drift, targets: Targets) -> Drift:
     for number, term in enumerate(fields):
         if isinstance(term, StaticColumn) and term.name in targets.static:
             known = np.concatenate([term.values, targets.static[term.name]])
-            fields[number] = StaticColumn(term.name, np.vstack([term.X, targets.unit_vectors]), known)
+            fields[number] = replace(term, X=np.vstack([term.X, targets.positions]), values=known)
     return replace(drift, fields=tuple(fields))
 
 
@@ -134,7 +151,8 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     fields: list[CovariateField | StaticColumn] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
-            fields.append(StaticColumn(term, observed.points.unit_vectors, observed.static[term]))
+            column = observed.static[term]
+            fields.append(StaticColumn(term, observed.points.positions, column, observed.plane))
         elif isinstance(term, str) and ":" not in term:
             trends.append(term)
         else:
@@ -150,7 +168,23 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
             f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it."
         )
     trend = trends[0] if trends else "constant"
+    if observed.plane is not None:
+        return Drift(_in_plane(trend, fields), tuple(fields))
     return Drift(_regional(observed.points) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
+
+
+def _in_plane(
+    trend: str, fields: Iterable[CovariateField | StaticColumn]
+) -> LatitudePolynomial | PlaneLinear:
+    """Give the trend of a plane, beside columns of its table."""
+    others = [field.name for field in fields if not isinstance(field, StaticColumn)]
+    if others or trend not in ("constant", REGIONAL_LINEAR):
+        raise ArgumentError(
+            f"drift has the term {[*others, trend][0]!r}, which is one of latitude and longitude, and the "
+            f'places are points of a plane; expected "constant", "{REGIONAL_LINEAR}", or the name of a '
+            "column of the table, which the table (or dataset) of targets has as well."
+        )
+    return PlaneLinear() if trend == REGIONAL_LINEAR else LatitudePolynomial("power", 0)
 
 
 _EXPECTED = alternatives(
@@ -189,6 +223,11 @@ def _regional(observed: Observations) -> RegionalLinear:
     return RegionalLinear((west + 0.5 * width + 180.0) % 360.0 - 180.0)
 
 
-def _place(x: Array) -> str:
+def _place(x: Array, plane: Plane | None) -> str:
+    """Write where a place is."""
+    if plane is not None:
+        return ", ".join(
+            f"{name} {float(axis[0]):.10g}" for name, axis in zip("xy", plane.back(x[None]), strict=True)
+        )
     latitude, longitude = degrees(x[None])
     return f"{latitude[0]:.4f} N, {longitude[0]:.4f} E"

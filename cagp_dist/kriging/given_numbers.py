@@ -1,4 +1,4 @@
-"""Numbers of the kernel that are given, as chords: checked against the sphere, which kilometres are not."""
+"""Numbers of the kernel that are given: as chords, checked against the sphere, or in the unit of a plane."""
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
@@ -9,6 +9,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.plane import Plane
 
 LONGEST_CHORD = 2.0  # That of two antipodes
 LONGEST_OF_A_FIT = 35.0  # Ten times the diagonal of a cube around the sphere, where every fit ends
@@ -17,28 +18,29 @@ Numbers: TypeAlias = float | Sequence[float] | None
 
 
 def fixed_numbers(
-    *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers
+    *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers, plane: Plane | None
 ) -> dict[str, list[float]]:
-    """Lengthscales as chords, and variances, of each part of a kernel; without those that are None."""
+    """Lengthscales, as chords or in the unit of a plane, and variances of each part; None is left out."""
     if lengthscale is not None and lengthscale_km is not None:
         raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
     chords = _each("lengthscale", lengthscale)
     for chord in chords:
-        if chord > LONGEST_CHORD:
+        if chord > LONGEST_CHORD and plane is None:
             raise ArgumentError(
                 f"lengthscale is {chord:g}, a chord of the unit sphere, whose diameter is 2; expected a "
                 f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a trend, "
                 "comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
             )
-    chords += [chord_of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
+    of_kilometres = chord_of_kilometres if plane is None else plane.of_kilometres
+    chords += [of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
     found = {"lengthscale": chords, "variance": _each("variance", variance)}
     return {name: numbers for name, numbers in found.items() if numbers}
 
 
-def check_chords(what: str, kernel: Kernel) -> None:
-    """Refuse a kernel whose lengthscales are chords that no fit finds, such as those in kilometres."""
+def check_chords(what: str, kernel: Kernel, plane: Plane | None) -> None:
+    """Refuse a kernel of the sphere whose lengthscales no fit finds, such as those in kilometres."""
     longest = max(part.common_lengthscale for part in kernel.parts)
-    if longest > LONGEST_OF_A_FIT:
+    if longest > LONGEST_OF_A_FIT and plane is None:
         meant = (
             f" {longest:g} km are the chord {chord_of_kilometres(longest):.4g}."
             if _is_on_earth(longest)
@@ -50,13 +52,13 @@ def check_chords(what: str, kernel: Kernel) -> None:
         )
 
 
-def numbers_of(kernel: Kernel, given: Mapping[str, object]) -> dict[str, list[float]]:
+def numbers_of(kernel: Kernel, given: Mapping[str, object], plane: Plane | None) -> dict[str, list[float]]:
     """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
     if given:
         raise ArgumentError(
             f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it."
         )
-    check_chords("kernel", kernel)
+    check_chords("kernel", kernel, plane)
     return {
         "lengthscale": [part.common_lengthscale for part in kernel.parts],
         "variance": [part.variance for part in kernel.parts],

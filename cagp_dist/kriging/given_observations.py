@@ -12,6 +12,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.axes import Asked
 from cagp_dist.kriging.drift import named_columns
 from cagp_dist.kriging.map_targets import Targets, of_table
 from cagp_dist.kriging.observed_objects import (
@@ -21,6 +22,7 @@ from cagp_dist.kriging.observed_objects import (
     observe,
     observe_arrays,
 )
+from cagp_dist.kriging.plane import Plane, plane_of
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
 from cagp_dist.prior import Prior
@@ -100,16 +102,18 @@ def _observe(
             where=model.where,
             static=named_columns(model.drift),
             in_time=in_time,
+            asked=asked_plane(model),
         )
     if in_time:
         raise ArgumentError(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."
         )
-    X, static = observations, cast("Mapping[str, Array]", {})
+    X, static, asked = observations, cast("Mapping[str, Array]", {}), asked_plane(model)
+    plane = plane_of(asked.crs, names=(asked.x or "x", asked.y or "y")) if asked.any else None
     if isinstance(X, DataFrameLike):
-        rows = places_of_rows(model, X, named_columns(model.drift))
-        X, static = np.stack([rows.latitude_degrees, rows.longitude_degrees], axis=1), rows.static
-    observed = observe_arrays(X, y, noise=noise, missing=model.missing)  # type: ignore[arg-type]
+        rows = places_of_rows(model, X, named_columns(model.drift), plane)
+        X, static = np.stack([rows.north, rows.east], axis=1)[:, :: 1 if plane is None else -1], rows.static
+    observed = observe_arrays(X, y, noise=noise, missing=model.missing, plane=plane)  # type: ignore[arg-type]
     if column is not None:
         raise ArgumentError(
             f"noise_std is {column!r}, the name of a column, but arrays have none; expected "
@@ -118,6 +122,16 @@ def _observe(
     return replace(observed, static=static)
 
 
-def places_of_rows(model: "Kriging", frame: DataFrameLike, static: Collection[str]) -> Targets:
+def asked_plane(model: "Kriging") -> Asked:
+    """Give what was said of a plane."""
+    asked = Asked(model.x, model.y, model.crs)
+    if (asked.x is None) != (asked.y is None):
+        raise ArgumentError(f"x is {asked.x!r} and y is {asked.y!r}; expected both names, or none of them.")
+    return asked
+
+
+def places_of_rows(
+    model: "Kriging", frame: DataFrameLike, static: Collection[str], plane: Plane | None = None
+) -> Targets:
     """Give the places of a data frame beside which the values stand."""
-    return of_table(frame, latitude=model.latitude, longitude=model.longitude, static=static)
+    return of_table(frame, plane, latitude=model.latitude, longitude=model.longitude, static=static)

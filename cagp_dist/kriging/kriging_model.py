@@ -12,7 +12,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_word
+from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
@@ -27,9 +27,11 @@ from cagp_dist.kriging.map_dataset import (
     fit_advice,
     shaped,
     with_recalibration,
+    with_system,
 )
 from cagp_dist.kriging.map_targets import Kind, Targets, To, are_rows, find_targets, of_array, of_kind
 from cagp_dist.kriging.observed_objects import ObservedObject, Source
+from cagp_dist.kriging.plane import CRSLike
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.mapping import Hyperparameters, Resources, Solver
 from cagp_dist.mapping.cross_validation import cross_validate, outlook_of_folds
@@ -48,6 +50,8 @@ from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.tables import DataFrameLike
+
+BLOCKS_DEGREES, BLOCKS_OF_PLANE = 5.0, 0.1  # Height of blocks of a cross-validation; part of a plane's side
 
 
 def krige(
@@ -72,6 +76,9 @@ def krige(
     variance: float | Sequence[float] | None = None,
     latitude: str | None = None,
     longitude: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    crs: CRSLike = None,
     time: str | None = None,
     units: str | None = None,
     missing: Marks = None,
@@ -89,6 +96,7 @@ def krige(
         What was observed on the globe. Of xarray: a grid, stations along a dimension or a curvilinear grid,
         with the dimensions in any order and at most a time (or ensemble member) beside them; latitude and
         longitude are found by their CF attributes, then by their names; NaN is where nothing was observed.
+        Where there are none, it is x and y of a projection, with its CF ``grid_mapping``.
         Copies of a pole are one place, the mean of them; components of vectors have no value there.
         Else a table with a row for each measurement, see `cagp_dist.tables.read_table`: a data frame of
         pandas or polars, a mapping of columns, or the path of a CSV or Parquet file. Or a source as jobs name
@@ -126,11 +134,12 @@ def krige(
     drift : str, xarray.DataArray, several of them, or EstimatedMean, optional
         In place of a mean: a trend whose coefficients are estimated with the field and counted in ``std``
         (universal kriging, and with a field kriging with external drift). "constant" is ordinary kriging,
-        "regional_linear" is linear in latitude and longitude, "quadratic-latitude" and "harmonic-latitude"
-        are those of `MEANS`; static fields stand beside, ``drift=["regional_linear", elevation]``, as
-        DataArrays on a grid, which is interpolated bilinearly, as "file:PATH:VARIABLE", or as the name of a
-        column of the table, ``drift="elevation"``, which a table of targets then has too. Kernel and noise
-        are fitted by restricted maximum likelihood.
+        "regional_linear" is linear in latitude and longitude, or in x and y of a plane since the attribute
+        ``centre_of_plane``; "quadratic-latitude" and "harmonic-latitude" are those of `MEANS`; static fields
+        stand beside, ``drift=["regional_linear", elevation]``, as DataArrays on a grid of latitudes and
+        longitudes, which is interpolated bilinearly, as "file:PATH:VARIABLE", or as the name of a column of
+        the table, ``drift="elevation"``, which a table of targets then has too. Kernel and noise are fitted
+        by restricted maximum likelihood.
     value : str, optional
         Variable or column that was observed, where there are several.
     noise_std : str or number, optional
@@ -163,7 +172,7 @@ def krige(
         solvers that are not exact.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
-        of the unit sphere, at most its diameter 2.
+        of the unit sphere, at most its diameter 2. In a plane it is in the unit of x and y.
     variance : number or sequence of numbers, optional
         Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
         with a number for each part.
@@ -172,6 +181,14 @@ def krige(
         ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. Of a source ``where`` has "times",
         "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
         ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
+    x, y : str, optional
+        Coordinates of a plane, in place of latitude and longitude: columns of a table, or coordinates of an
+        object of xarray. Distances are Euclidean, lengthscales in the unit of x and y, and ``to`` is as
+        above with y for latitude and x for longitude: ``to=1000.0`` for cells of 1000 m.
+    crs : int, str or pyproj.CRS, optional
+        Coordinate reference system of x and y: an EPSG number, WKT or whatever pyproj takes (extra
+        ``projections``), in place of what an object of xarray says. Targets in another known system, or in
+        degrees, are brought to it. With ``crs`` alone the columns have usual names, such as ``easting``.
     executor : Executor, Dask client or cluster, or str, optional
         As for `cagp_dist.condition`. A cluster without a worker, which may be adaptive, is given work and two
         minutes to start its first, one of dask-jobqueue four hours in its queue.
@@ -270,7 +287,7 @@ class Kriging:
     fit_result_ : FitResult or None
         What `cagp_dist.fit` returned; None where every number was given.
     n_features_in_ : int
-        2: latitude and longitude.
+        2: latitude and longitude, or x and y.
 
     Examples
     --------
@@ -297,6 +314,9 @@ class Kriging:
     variance: float | Sequence[float] | None = None
     latitude: str | None = None
     longitude: str | None = None
+    x: str | None = None
+    y: str | None = None
+    crs: CRSLike = None
     time: str | None = None
     units: str | None = None
     missing: Marks = None
@@ -340,7 +360,7 @@ class Kriging:
         ----------
         observations : as for `krige`, or array_like, shape (n, 2), or data frame
             Latitudes and longitudes in degrees, with y: of an array in this order, of a data frame by the
-            names of its columns.
+            names of its columns. With ``x``, ``y`` or ``crs`` those of a plane: x, y.
         y : array_like, shape (n,) or (n, T), optional
             Values at the rows of an array; NaN where there is none.
 
@@ -404,8 +424,8 @@ class Kriging:
         Parameters
         ----------
         to : as for `krige`, or array or list of rows, shape (q, 2)
-            Latitudes and longitudes in degrees. After ``fit(X, y)`` a data frame counts as an array, whose
-            columns are found by their names.
+            Latitudes and longitudes in degrees, or x and y of a plane. After ``fit(X, y)`` a data frame
+            counts as an array, whose columns are found by their names.
         return_std : bool
             For an array: also the standard deviations.
         kind : {"grid", "cells"}
@@ -422,9 +442,9 @@ class Kriging:
         observed, _ = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
         if are_rows(to):
-            found = of_array(cast("ArrayLike", to))
+            found = of_array(cast("ArrayLike", to), observed.plane)
         elif arrays:
-            found = places_of_rows(self, cast("DataFrameLike", to), list(observed.static))
+            found = places_of_rows(self, cast("DataFrameLike", to), list(observed.static), observed.plane)
         else:
             found = find_targets(cast("To", to), observed)
         targets = self._at_times(of_kind(kind, found, observed), observed, at)
@@ -498,7 +518,7 @@ class Kriging:
         elif (gain := gain_of_other_times(observed.points, learned)) is not None:
             result.attrs["other_times"] = gain.text
         if self.recalibration == "none":
-            return result
+            return with_system(result, targets)
         with call.narrator.stage("recalibration") as report:
             found = recalibrate_map(
                 prediction,
@@ -511,7 +531,8 @@ class Kriging:
                 resources=call.resources,
                 report=report,
             )
-        return with_recalibration(result, found, observed, targets, method=self.recalibration)
+        corrected = with_recalibration(result, found, observed, targets, method=self.recalibration)
+        return with_system(corrected, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""
@@ -577,7 +598,8 @@ class Kriging:
         folds: int | None = 10,
         *,
         by: Literal["block", "station", "day"] = "block",
-        blocks_degrees: float | None = 5.0,
+        blocks_degrees: float | None = BLOCKS_DEGREES,
+        blocks: float | None = None,
         seed: int = 0,
     ) -> xr.Dataset:
         """Predict blocks of places, stations or days from all others, and score that.
@@ -595,6 +617,9 @@ class Kriging:
             those of a day (UTC), where the model was made with ``at``.
         blocks_degrees : float or None
             Of blocks; None: each place by itself.
+        blocks : float, optional
+            In a plane, in place of degrees: the width of blocks in the unit of x and y, by default a tenth of
+            the longer side of the observations.
         seed : int
             Decides which blocks make a fold.
 
@@ -618,7 +643,7 @@ class Kriging:
         split = Split.into_folds(
             observed.points,
             count=folds,
-            blocks_degrees=blocks_degrees if by == "block" else None,
+            blocks=self._blocks(blocks_degrees, blocks) if by == "block" else None,
             days=by == "day",
             seed=seed,
         )
@@ -661,14 +686,32 @@ class Kriging:
         -------
         xarray.Dataset
             ``empirical`` semivariances of observations about the prior mean, ``low`` and ``high`` of the band
-            of 90 % of the draws, and ``pairs``, along ``bin``, whose pairs are ``distance`` kilometres apart;
-            and the curve ``fitted`` along ``curve_distance``. Pairs are of the same time. The numbers of the
-            fit count as known.
+            of 90 % of the draws, and ``pairs``, along ``bin``, whose pairs are ``distance`` kilometres apart,
+            in a plane in the unit of x and y; and the curve ``fitted`` along ``curve_distance``. Pairs are of
+            the same time. The numbers of the fit count as known.
         """
         observed, learned = self._fitted()
         check_count("draws", draws, least=20)
         check_count("seed", seed, least=0)
         return variogram_dataset(observed, learned, draws=draws, seed=seed)
+
+    def _blocks(self, blocks_degrees: float | None, blocks: float | None) -> float | None:
+        """Give the height of blocks in degrees, or their width in a plane."""
+        observed, _ = self._fitted()
+        if observed.plane is None:
+            if blocks is not None:
+                raise ArgumentError(f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.")
+            return blocks_degrees
+        if blocks_degrees not in (None, BLOCKS_DEGREES):
+            raise ArgumentError(
+                f"blocks_degrees is {blocks_degrees!r}, and the observations are points of a plane; expected "
+                f"blocks, in the unit of {observed.plane.names[0]} and {observed.plane.names[1]}."
+            )
+        if blocks is not None:
+            check_positive("blocks", blocks)
+            return blocks
+        size = float(np.ptp(observed.points.positions, axis=0).max())
+        return None if blocks_degrees is None else BLOCKS_OF_PLANE * size
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""

@@ -36,7 +36,7 @@ def learn(
         _check_alone(model)
         if in_time:
             return model_of_prior(observed.points, model.prior)
-        check_chords("prior", model.prior.kernel)
+        check_chords("prior", model.prior.kernel, observed.plane)
         noise, own = model.prior.noise_variance, observed.points.noise_variance
         return FittedModel(model.prior.kernel, np.asarray(noise) if own is None else own, model.prior.mean)
     if model.drift is not None and model.mean != "constant":
@@ -56,14 +56,19 @@ def learn(
             narrator=narrator,
         )
     fixed = fixed_numbers(
-        lengthscale=model.lengthscale, lengthscale_km=model.lengthscale_km, variance=model.variance
+        lengthscale=model.lengthscale,
+        lengthscale_km=model.lengthscale_km,
+        variance=model.variance,
+        plane=observed.plane,
     )
+    if isinstance(model.kernel, Kernel):
+        fixed = numbers_of(model.kernel, fixed, observed.plane)
     return fit_model(
         observed.points,
         Split(observed.points.there),
         kernel=model.kernel,
         mean=mean,
-        fixed=numbers_of(model.kernel, fixed) if isinstance(model.kernel, Kernel) else fixed,
+        fixed=fixed,
         noise_std=noise_std,
         nugget_std=model.nugget_std,
         resources=resources,

@@ -15,6 +15,7 @@ from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.plane import Plane
 from cagp_dist.kriging.result_distribution import UNCORRECTED
 from cagp_dist.mapping import FitResult
 from cagp_dist.mapping.cross_validation import LeftOutFolds
@@ -166,9 +167,7 @@ def attributes(
         "status_advice": prediction.status.advice,
         "solver": "; ".join(prediction.solvers),
         "kernel": repr(kernel),
-        "lengthscale_chord": _one_or_all(learned.lengthscales),
-        "lengthscale_km": _one_or_all([kilometres_of_chord(chord) for chord in learned.lengthscales]),
-        "earth_radius_km": EARTH_RADIUS_KILOMETRES,
+        **_lengthscales(learned, observed.plane),
         "prior_std": float(np.sqrt(kernel.variance)),
         "noise_std": noise_text(learned),
         "prior_mean": learned.mean_text,
@@ -184,7 +183,7 @@ def attributes(
         said |= {
             f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
-    if max(learned.lengthscales) > LONGEST_CHORD:
+    if max(learned.lengthscales) > LONGEST_CHORD and observed.plane is None:
         said["lengthscale_comment"] = BEYOND
     if learned.hours:
         said["lengthscale_hours"] = _one_or_all(learned.hours)
@@ -199,7 +198,7 @@ def attributes(
             "fitted_to": learned.fitted_to,
         }
         for kind, errors in groupby(learned.standard_errors(), key=lambda error: error.kind):
-            name = "lengthscale_chord" if kind == "lengthscale" else kind
+            name = "lengthscale_chord" if kind == "lengthscale" and observed.plane is None else kind
             said[f"{name}_standard_error"] = _one_or_all([error.value for error in errors])
     return said
 
@@ -208,6 +207,26 @@ def noise_text(learned: FittedModel) -> float | str:
     """Give the noise of all observations, or write between which ends those of the places lie."""
     noise = np.sqrt(learned.noise_variance)
     return float(noise) if noise.ndim == 0 else f"{noise.min():.6g} to {noise.max():.6g}, of each place"
+
+
+def _lengthscales(learned: FittedModel, plane: Plane | None) -> dict[str, str | float | list[float]]:
+    """Lengthscales as chords of the sphere and in kilometres, or in the unit of a plane."""
+    found = learned.lengthscales
+    if plane is None:
+        return {
+            "lengthscale_chord": _one_or_all(found),
+            "lengthscale_km": _one_or_all([kilometres_of_chord(chord) for chord in found]),
+            "earth_radius_km": EARTH_RADIUS_KILOMETRES,
+        }
+    said: dict[str, str | float | list[float]] = {
+        "geometry": f"{plane.text}; Euclidean distance",
+        "lengthscale": _one_or_all(found),
+    }
+    if plane.unit:
+        said["lengthscale_units"] = plane.unit
+    if (scale := plane.per_kilometre) is not None:
+        said["lengthscale_km"] = _one_or_all([number / scale for number in found])
+    return said | {"centre_of_plane": list(plane.centre)}
 
 
 def fit_advice(result: FitResult) -> str:
@@ -224,6 +243,16 @@ def fit_advice(result: FitResult) -> str:
 
 def _one_or_all(numbers: Sequence[float]) -> float | list[float]:
     return float(numbers[0]) if len(numbers) == 1 else list(numbers)
+
+
+def with_system(result: xr.Dataset, targets: Targets) -> xr.Dataset:
+    """Add the coordinate reference system of a plane, as CF has it, to the variables on its x and y."""
+    for name, variable in targets.mapping.items():
+        result = result.assign_coords({name: variable})
+        for each in result.data_vars.values():
+            if set(targets.dims) <= set(each.dims):
+                each.attrs["grid_mapping"] = name
+    return result
 
 
 def with_recalibration(
@@ -265,7 +294,7 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
         {observed.name: (dims, values, dict(observed.attributes))},
         coords={**target_coordinates(observed, targets), "sample": np.arange(len(rows))},
         attrs={"status": draws.status.value, "solver": "; ".join(draws.solvers), "seed": seed},
-    )
+    ).pipe(with_system, targets)
 
 
 def dataset_of_folds(
@@ -273,9 +302,13 @@ def dataset_of_folds(
 ) -> xr.Dataset:
     """Predictions of each place with a value from the other folds, and their scores."""
     points, places, what = observed.points, found.split.held_out, observed.what
+    north, east = points.latitude_degrees[places], points.longitude_degrees[places]
+    if observed.plane is not None:
+        east, north = observed.plane.back(points.positions[places])
     part = of_places(
-        points.latitude_degrees[places],
-        points.longitude_degrees[places],
+        north,
+        east,
+        observed.plane,
         dim="observation",
         names=None if points.names is None else points.names[places],
     )
@@ -324,4 +357,4 @@ def dataset_of_folds(
             "comment": f"Each {left_out} is predicted from all other folds, with the kernel and "
             f"noise {of_numbers} and a prior mean that was fitted without them."
         },
-    )
+    ).pipe(with_system, part)

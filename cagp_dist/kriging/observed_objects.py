@@ -14,8 +14,17 @@ from cagp_dist.checks import as_numbers
 from cagp_dist.era5.calendars import SOURCE_CALENDAR, calendar_of_dates, evenly_counted
 from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kriging.axes import Horizontal, choose_variable, field_dimension, horizontal, time_coordinate
+from cagp_dist.kriging.axes import (
+    ANYWHERE,
+    Asked,
+    Horizontal,
+    choose_variable,
+    field_dimension,
+    located,
+    time_coordinate,
+)
 from cagp_dist.kriging.named_sources import is_source, open_named
+from cagp_dist.kriging.plane import Plane, check_in_use, plane_of
 from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
 from cagp_dist.tables import Table, TableLike, by_time_and_place, noise_in, read_table, row_by_row
@@ -44,6 +53,7 @@ class ObservedObject:
     # all times of the source as it has them, where they are dates, and the calendar that they are counted in
     moments: NDArray[np.generic] | None = None
     calendar: str = ""
+    plane: Plane | None = None  # in which the places are points
 
     @property
     def what(self) -> str:
@@ -61,7 +71,7 @@ class ObservedObject:
             return list(self.coordinates)
         if self.where is None:
             return []
-        axis = getattr(self.where, what)
+        axis = self.where.north if what == "latitude" else self.where.east
         return [name for name, held in self.where.coordinates.items() if held is axis]
 
 
@@ -79,9 +89,15 @@ def observe(
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
     in_time: bool = False,
+    asked: Asked = ANYWHERE,
 ) -> ObservedObject:
     """Take observations of an xarray object, table or source; in time each value is a point."""
     if is_source(source):
+        if asked.any:
+            raise ArgumentError(
+                f"{source!r} is read on latitudes and longitudes, and x, y or crs was given; expected an "
+                "object of xarray for a plane: xarray.open_dataset(PATH)."
+            )
         if isinstance(noise_std, str):
             raise ArgumentError(
                 f"noise_std is {noise_std!r}, and sources have no noise for each place; expected a number. "
@@ -104,6 +120,7 @@ def observe(
             units=units,
             missing=missing,
             in_time=in_time,
+            asked=asked,
         )
         for what, name in (("latitude", latitude), ("longitude", longitude), ("time", time)):
             if name is not None and name not in observed.names_of(what):
@@ -124,14 +141,17 @@ def observe(
         missing=missing,
         where=where,
         static=static,
+        x=asked.x,
+        y=asked.y,
+        plane=asked.any,
     )
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
-    observed = _from_table(table, noise=noise, in_time=in_time)
+    observed = _from_table(table, noise=noise, in_time=in_time, asked=asked)
     return _in_time(observed) if in_time else observed
 
 
-def _from_table(table: Table, *, noise: Noise, in_time: bool) -> ObservedObject:
+def _from_table(table: Table, *, noise: Noise, in_time: bool, asked: Asked) -> ObservedObject:
     """Take rows as they are, or by time and place."""
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
@@ -139,18 +159,25 @@ def _from_table(table: Table, *, noise: Noise, in_time: bool) -> ObservedObject:
         attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
         coordinates["time"] = xr.Variable("time", fields.times, attributes)
     own = cf_units(table.units) if table.units else ""
+    plane, north, east = None, fields.latitude_degrees, fields.longitude_degrees
+    if (held := fields.plane) is not None:
+        plane = plane_of(asked.crs, names=held.names, unit=held.unit)
+        east, north = held.xy.T
+    points, plane = _placed(
+        north,
+        east,
+        fields.values,
+        plane,
+        variable=replace(variable_named(table.name), name=table.name),
+        stated_units=own,
+        times=None if in_time else fields.times,
+        noise_variance=_noise_variance(noise, fields.noise_std, north.shape),
+        names=fields.names,
+    )
     return ObservedObject(
-        Observations.from_points(
-            fields.latitude_degrees,
-            fields.longitude_degrees,
-            fields.values,
-            variable=replace(variable_named(table.name), name=table.name),
-            stated_units=own,
-            times=None if in_time else fields.times,
-            noise_variance=_noise_variance(noise, fields.noise_std, fields.latitude_degrees.shape),
-            names=fields.names,
-        ),
+        points,
         name=table.name,
+        plane=plane,
         dimension="time" if coordinates else None,
         coordinates=coordinates,
         attributes={"units": own} if own else {},
@@ -180,35 +207,49 @@ def _in_time(observed: ObservedObject) -> ObservedObject:
 
 
 def observe_arrays(
-    X: ArrayLike, y: ArrayLike, *, noise: Noise = None, missing: Marks = None
+    X: ArrayLike, y: ArrayLike, *, noise: Noise = None, missing: Marks = None, plane: Plane | None = None
 ) -> ObservedObject:
-    """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), in degrees."""
+    """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), or x and y of a plane."""
     places = as_numbers("X", X)
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
-    check_pairs(places)
+    check_pairs(places, plane)
     if values.ndim not in (1, 2) or len(values) != len(places):
         raise ArgumentError(f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).")
     if np.isinf(values).any():
         raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
     columns = values if values.ndim == 2 else values[:, None]
-    points = Observations.from_points(
-        places[:, 0],
-        places[:, 1],
+    north, east = (places if plane is None else places[:, ::-1]).T
+    points, plane = _placed(
+        north,
+        east,
         np.ascontiguousarray(columns.T),
+        plane,
         variable=variable_named("y"),
         noise_variance=_noise_variance(noise, None, (len(places),)),
     )
     dimension = None if values.ndim == 1 else "field"
-    return ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()))
+    return ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()), plane=plane)
 
 
-def check_pairs(X: Array) -> None:
-    """Refuse what is no latitudes and longitudes (n, 2)."""
+def check_pairs(X: Array, plane: Plane | None) -> None:
+    """Refuse what is no latitudes and longitudes (n, 2), or no x and y."""
     if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
-        raise ArgumentError(
-            f"X has shape {X.shape}; expected (n, 2) finite numbers, latitude and longitude in degrees. For "
-            "points that are not on a globe use cagp.condition."
-        )
+        expected = "latitude and longitude in degrees. Points of a plane are asked for by crs=, or x= and y=."
+        if plane is not None:
+            expected = f"{plane.names[0]} and {plane.names[1]}."
+        raise ArgumentError(f"X has shape {X.shape}; expected (n, 2) finite numbers, {expected}")
+
+
+def _placed(
+    north: Array, east: Array, values: Array, plane: Plane | None, **about: Any
+) -> tuple[Observations, Plane | None]:
+    """Place values (T, n) on the globe, or in a plane, which then counts from the middle of the places."""
+    if plane is None:
+        return Observations.from_points(north, east, values, **about), None
+    check_in_use(plane, east, north)
+    x, y = (0.5 * float(axis.min() + axis.max()) for axis in (east, north))
+    plane = replace(plane, centre=(x, y))
+    return Observations.from_plane(plane.positions(east, north), values, **about), plane
 
 
 def check_every_field(observed: Observations) -> None:
@@ -246,12 +287,13 @@ def _from_xarray(
     units: str | None,
     missing: Marks,
     in_time: bool,
+    asked: Asked,
 ) -> ObservedObject:
-    field = choose_variable(source, value) if isinstance(source, xr.Dataset) else source
-    where = horizontal(source if isinstance(source, xr.Dataset) else field)
+    field = choose_variable(source, value, asked) if isinstance(source, xr.Dataset) else source
+    where = located(source, field, asked)
     if not set(where.dims) <= set(map(str, field.dims)):
         raise ArgumentError(
-            f"{field.name!r} has the dimensions {tuple(field.dims)}, and its latitudes and longitudes lie "
+            f"{field.name!r} has the dimensions {tuple(field.dims)}, and its {where.what} lie "
             f"along {where.dims}; expected a value for each of them."
         )
     single = [dim for dim in field.dims if str(dim) not in where.dims and field.sizes[dim] == 1]
@@ -292,16 +334,18 @@ def _from_xarray(
     known = _noise(source, noise_std, where, str(field.attrs.get("units", "")))
     n, moments = values.shape[1], _moments(coordinates, len(values))
     calendar = "" if moments is None else calendar_of_dates(moments)
+    points, plane = _points(
+        where,
+        values,
+        noise_variance=_noise_variance(noise, known, (n,), where.shape),
+        variable=replace(variable_named(name), name=name),
+        stated_units=attributes.get("units", ""),
+        times=None if in_time or moments is None else evenly_counted(moments, ""),
+    )
     return ObservedObject(
-        _points(
-            where,
-            values,
-            noise_variance=_noise_variance(noise, known, (n,), where.shape),
-            variable=replace(variable_named(name), name=name),
-            stated_units=attributes.get("units", ""),
-            times=None if in_time or moments is None else evenly_counted(moments, ""),
-        ),
+        points,
         name=name,
+        plane=plane,
         dimension=dimension,
         coordinates=coordinates,
         where=where,
@@ -312,13 +356,15 @@ def _from_xarray(
     )
 
 
-def _points(where: Horizontal, values: Array, *, noise_variance: Array | None, **about: Any) -> Observations:
+def _points(
+    where: Horizontal, values: Array, *, noise_variance: Array | None, **about: Any
+) -> tuple[Observations, Plane | None]:
     """Place values (T, n) and their noise (n,), in the order of the object."""
-    if where.axes is None:
-        return Observations.from_points(*where.points, values, noise_variance=noise_variance, **about)
+    if where.axes is None or where.plane is not None:
+        return _placed(*where.points, values, where.plane, noise_variance=noise_variance, **about)
     fields = values.reshape(-1, *where.shape)
     noise = None if noise_variance is None else noise_variance.reshape(where.shape)
-    return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about)
+    return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about), None
 
 
 def _moments(coordinates: Mapping[str, xr.Variable], fields: int) -> NDArray[np.generic] | None:

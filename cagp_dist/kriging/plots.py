@@ -8,14 +8,14 @@ import xarray as xr
 
 from cagp_dist.cartography.colour_scale import ColourScale
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import Horizontal, horizontal
+from cagp_dist.kriging.axes import Horizontal, located
 from cagp_dist.kriging.drawn_maps import maps_of, stamp_of
 from cagp_dist.kriging.drawn_series import draw_series, time_axis_of
 from cagp_dist.kriging.drawn_variogram import draw_variogram
 from cagp_dist.kriging.observed_objects import Source
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
 from cagp_dist.kriging.result_model import model_of
-from cagp_dist.kriging.shown_observations import observed_beside
+from cagp_dist.kriging.shown_observations import asked_of, observed_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,8 @@ class Plots:
 
     Each returns a figure. ``ax`` are axes of your own, where there is one map. A map of a region has degrees
     on its axes, so that ``figure.axes[0].plot(longitude, latitude)`` draws on it; one of the globe is in the
-    Equal Earth projection.
+    Equal Earth projection. A map of a plane has x and y, in km where they reach over more than 10 km, and no
+    coastlines.
 
     Of several fields the first six, evenly spread, are drawn; ``time`` chooses moments, ``field`` a number.
 
@@ -77,7 +78,7 @@ class Plots:
         """
         names = [variables] if isinstance(variables, str) else list(variables or _mean_and_std(self._dataset))
         check_there(self._dataset, names, "draw")
-        where = horizontal(self._dataset)
+        where = located(self._dataset)
         observed = None if observations is None else observed_beside(observations, self._dataset[names[0]])
         axis = time_axis_of(self._dataset[names[0]], where)
         if variables is None and field is None and time is None and axis is not None:
@@ -108,7 +109,7 @@ class Plots:
             dataset = dataset.assign(computational_share=share.transpose(*std.dims))
             names.append("computational_share")
             scales["computational_share"] = ColourScale("magma_r", 0.0, 1.0, "neither", "")
-        where = horizontal(dataset)
+        where = located(dataset)
         observed = None if observations is None else observed_beside(observations, std)
         fields = fields_of(std, where, field=field, time=time)
         return maps_of(dataset, where, names, fields, observed=observed, ax=ax, scales=scales)
@@ -127,7 +128,7 @@ class Plots:
         """Draw the probability of a value above a threshold, in the unit of the field: `Maps.exceedance`."""
         found = distribution_of(self._dataset, of=of, noise_std=noise_std)
         dataset = self._dataset.assign(exceedance=found.exceedance(threshold))
-        where = horizontal(dataset)
+        where = located(dataset)
         observed = None if observations is None else observed_beside(observations, found.like)
         fields = fields_of(found.like, where, field=field, time=time)
         scale = ColourScale("YlOrRd", 0.0, 1.0, "neither", "")
@@ -160,7 +161,9 @@ class Plots:
         from cagp_dist.kriging.kriging_model import Kriging
 
         model = (
-            observations if isinstance(observations, Kriging) else model_of(self._dataset.attrs, observations)
+            observations
+            if isinstance(observations, Kriging)
+            else model_of(self._dataset.attrs, observations, asked_of(located(self._dataset), observations))
         )
         found = model.variogram(draws=draws, seed=seed)
         return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)

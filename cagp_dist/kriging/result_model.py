@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from cagp_dist import kernels, space_time, time_factors
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.axes import Asked
 from cagp_dist.kriging.map_dataset import noise_text
 from cagp_dist.means import MEANS
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _HOMES = (kernels, space_time, time_factors)
 
 
-def model_of(attributes: Mapping[Hashable, Any], observations: "Source") -> "Kriging":
+def model_of(attributes: Mapping[Hashable, Any], observations: "Source", asked: Asked) -> "Kriging":
     """Give a `Kriging` of observations with the numbers of a result, of which nothing is fitted again."""
     from cagp_dist.kriging.kriging_model import Kriging
 
@@ -35,6 +36,9 @@ def model_of(attributes: Mapping[Hashable, Any], observations: "Source") -> "Kri
         noise_std=None if isinstance(noise, str) else float(noise),
         at="observed" if kernel.parts[0].of_space_and_time else None,
         hyperparameters="plug-in",
+        x=asked.x,
+        y=asked.y,
+        crs=asked.crs,
         progress=False,
     ).fit(observations)
     if isinstance(noise, str) and noise != noise_text(model._fitted()[1]):

@@ -7,7 +7,9 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.axes import ANYWHERE, Asked, Horizontal, located
 from cagp_dist.kriging.observed_objects import ObservedObject, Source, observe
+from cagp_dist.kriging.plane import moved
 from cagp_dist.variables.units import plain_units
 
 if TYPE_CHECKING:
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 class Shown(NamedTuple):
     """Values and where they were observed, (n,)."""
 
-    latitude_degrees: Array
-    longitude_degrees: Array
+    north: Array  # latitudes in degrees, or y of the plane of the result
+    east: Array
     values: Array
 
     def only(self, chosen: Mask) -> "Shown":
@@ -30,7 +32,10 @@ def observed_beside(observations: "Source | Kriging", field: xr.DataArray) -> Ob
     """Read observations as `krige` does, or take those of a fitted `Kriging`, in the units of a field."""
     from cagp_dist.kriging.kriging_model import Kriging
 
-    observed = observations._fitted()[0] if isinstance(observations, Kriging) else observe(observations)
+    if isinstance(observations, Kriging):
+        observed = observations._fitted()[0]
+    else:
+        observed = observe(observations, asked=asked_of(located(field), observations))
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(
@@ -39,10 +44,18 @@ def observed_beside(observations: "Source | Kriging", field: xr.DataArray) -> Ob
     return observed
 
 
-def seen_in(observed: ObservedObject, values: xr.DataArray, dims: tuple[str, ...], field: int) -> Shown:
-    """Take the observations of a field of a result, whose places have some dimensions."""
+def asked_of(where: Horizontal, observations: "Source") -> Asked:
+    """Say of a table that it has the x and y of a result; nothing of what says it itself, or of the globe."""
+    if where.plane is None or isinstance(observations, xr.DataArray | xr.Dataset):
+        return ANYWHERE
+    x, y = (str(axis.attrs.get("long_name", name)) for axis, name in ((where.east, "x"), (where.north, "y")))
+    return Asked(x, y, where.plane.crs)
+
+
+def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, field: int) -> Shown:
+    """Take the observations of a field of a result."""
     points = observed.points
-    others = [str(dim) for dim in values.dims if str(dim) not in dims]
+    others = [str(dim) for dim in values.dims if str(dim) not in where.dims]
     moment = None if not others or others[0] not in values.coords else values[others[0]].values[field]
     if points.hours is not None:
         row = points.values[0]
@@ -62,7 +75,12 @@ def seen_in(observed: ObservedObject, values: xr.DataArray, dims: tuple[str, ...
         raise ArgumentError(
             f"the observations are {points.fields} fields and the result is one; expected those of one field."
         )
-    return Shown(points.latitude_degrees, points.longitude_degrees, row).only(~np.isnan(row))
+    north, east = points.latitude_degrees, points.longitude_degrees
+    if (plane := observed.plane) is not None:
+        east, north = plane.back(points.positions)
+    if plane is not where.plane and not (plane and where.plane and plane.is_same(where.plane)):
+        east, north = moved(plane, where.plane, east, north, what="observation")
+    return Shown(north, east, row).only(~np.isnan(row))
 
 
 def _same(moments: Any, moment: Any) -> Mask:

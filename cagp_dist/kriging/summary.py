@@ -12,6 +12,7 @@ from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.map_dataset import BEYOND
 from cagp_dist.kriging.map_targets import Targets, region_of
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping.defaults import INTERVAL
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.text import counted
@@ -28,13 +29,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         f"{counted(points.there.size, 'place')}, {counted(points.fields, 'field')}, "
         f"{observed.missing:,} missing",
         f"kernel       {_kernel(learned)}",
-        *(
-            f"lengthscale  {kilometres_of_chord(chord):.4g} km (chord {chord:.4g}, Earth of "
-            f"{EARTH_RADIUS_KILOMETRES} km)"
-            if chord <= LONGEST_CHORD
-            else f"lengthscale  chord {chord:.4g}. {BEYOND}"
-            for chord in learned.lengthscales
-        ),
+        *(f"lengthscale  {_length(number, observed.plane)}" for number in learned.lengthscales),
         f"prior std    {sqrt(kernel.variance):.4g}{unit}",
         f"noise std    {shown}{unit}",
         f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}",
@@ -50,6 +45,15 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
             *_intervals(learned),
         ]
     )
+
+
+def _length(number: float, plane: Plane | None) -> str:
+    """Write a lengthscale in the unit of its plane, or in kilometres and as a chord."""
+    if plane is not None:
+        return f"{number:.4g} {plane.unit}".rstrip()
+    if number > LONGEST_CHORD:
+        return f"chord {number:.4g}. {BEYOND}"
+    return f"{kilometres_of_chord(number):.4g} km (chord {number:.4g}, Earth of {EARTH_RADIUS_KILOMETRES} km)"
 
 
 def _intervals(learned: FittedModel) -> Iterator[str]:
@@ -87,8 +91,9 @@ def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targ
             f"({spread:.3g}), so the observations say almost nothing about it: check noise_std (a standard "
             "deviation, in the unit of the values) and variance;"
         )
-    covered = ", ".join(f"{edge:g}" for edge in region_of(observed))
+    covered = ", ".join(f"{edge:.8g}" for edge in region_of(observed))
+    pair = "latitudes and longitudes" if observed.plane is None else "x and y"
     return (
         f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
-        "east); check the targets, and whether latitudes and longitudes are swapped;"
+        f"east); check the targets, and whether {pair} are swapped;"
     )

@@ -54,7 +54,7 @@ def cross_validate(
         empty = ~kept.present.any(axis=1)
         if empty.any():
             raise ArgumentError(
-                f"without fold {number} field {int(empty.argmax())} is empty; lower blocks_degrees."
+                f"without fold {number} field {int(empty.argmax())} is empty; make the blocks smaller."
             )
         targets, parts = MapPoints(observed.X[part.held_out]), len(learned.kernel.parts)
         if observed.hours is None:

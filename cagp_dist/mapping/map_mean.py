@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.means import MEANS, FieldMean, MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Mean
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
@@ -30,6 +30,13 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     if not isinstance(mean, str):
         return mean
     family = mean_family(mean, variable=observed.variable.name)
+    if observed.plane is not None:
+        if family != MEANS["constant"]:
+            raise ArgumentError(
+                f"mean is {mean!r}, which depends on latitude and longitude, and the places are points of a "
+                'plane; expected "constant", a number, or drift="regional_linear" in its place.'
+            )
+        return partial(_levels, observed.values[np.ix_(fields, places)].mean(axis=1))
     latitude, longitude = observed.latitude_degrees[places], observed.longitude_degrees[places]
     family.check_covers(latitude, longitude)
     factor, offset = _into_units_of(family, observed)
@@ -38,8 +45,13 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     return fitted if (factor, offset) == (1.0, 0.0) else partial(_converted, fitted, factor, offset)
 
 
+def _levels(levels: Array, X: Array) -> Array:
+    """Give the same mean everywhere to each field (T,), shape (n, T)."""
+    return np.tile(levels, (len(X), 1))
+
+
 def columns_of(mean: Callable[[Array], ArrayLike], columns: Indices, X: Array) -> Array:
-    """Give some columns at unit vectors X (n, 3) of a mean that differs between fields: (n,) or (n, T)."""
+    """Give some columns at points X of a mean that differs between fields: (n,) or (n, T)."""
     values = np.asarray(mean(X))
     return values if values.ndim == 1 or values.shape[1] == 1 else values[:, columns]
 

@@ -1,13 +1,14 @@
 """Predictive distributions of a map, corrected by errors at places that were left out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.recalibration.corrected import corrected_laws
-from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, Recalibration
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping.cross_validation import cross_validate
 from cagp_dist.mapping.defaults import FOLDS, QUANTILE_LEVELS
@@ -76,16 +77,26 @@ def recalibrate_map(
     )
     places, law = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
     try:
-        fitted = RECALIBRATIONS[method]().fit(law, observed.values[:, places], observed.unit_vectors[places])
+        fitted = _method(method, observed).fit(law, observed.values[:, places], observed.positions[places])
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
     noise = usual_noise_variance(learned, places)
     plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
-    found = corrected_laws(fitted, plain, targets.X[:, :3], levels=QUANTILE_LEVELS)
+    found = corrected_laws(fitted, plain, targets.X[:, : observed.positions.shape[1]], levels=QUANTILE_LEVELS)
     scale = found.scale if method == "local-scale" else None
     return RecalibratedMap(found.std, found.quantiles, noise, places.size, scale)
 
 
+def _method(name: str, observed: Observations) -> Recalibration:
+    """Give a method; in a plane nothing is known of land and coast."""
+    method = RECALIBRATIONS[name]()
+    if observed.plane is None:
+        return method
+    from cagp_dist.calibration.recalibration.local_scale import LocalScale
+
+    return replace(method, terms=None) if isinstance(method, LocalScale) else method
+
+
 def _folds(observed: Observations) -> int:
     """Ten, or as many as there are places."""
-    return max(2, min(FOLDS, len(np.unique(observed.unit_vectors[observed.there], axis=0))))
+    return max(2, min(FOLDS, len(np.unique(observed.positions[observed.there], axis=0))))

@@ -1,15 +1,15 @@
-"""What was observed, wherever it comes from: places of the globe, each there once, and their values."""
+"""What was observed, wherever it comes from: places of the globe or of a plane, and their values."""
 
 import logging
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere
+from cagp_dist.geometry import beside_hours, is_pole, space_filling_order, unit_sphere
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.mapping.grid_places import GridPlaces
@@ -31,7 +31,7 @@ HOUR = np.timedelta64(3_600_000_000, "us")
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """T fields observed at n places, with gaps; build it by `from_points` or `from_grid`.
+    """T fields observed at n places, with gaps; build it by `from_points`, `from_plane` or `from_grid`.
 
     Of a grid the places are those with a value at some time, by latitude, then eastward from Greenwich, and a
     pole is one place; of points all places, in the order of the source.
@@ -47,7 +47,7 @@ class Observations:
     ((1, 5), 5, 6)
     """
 
-    latitude_degrees: Array  # (n,)
+    latitude_degrees: Array  # (n,), NaN of places of a plane
     longitude_degrees: Array  # (n,), in the convention of the source
     values: Array  # (T, n), in the unit of the variable, NaN where nothing was observed
     times: Times  # (T,), NaT where no date is known
@@ -65,6 +65,8 @@ class Observations:
     # epoch would cost digits
     hours: Array | None = None
     origin: np.datetime64 | None = None
+    # (n, 2): x and y of places of a plane, since a point near them, as large coordinates would cost digits
+    plane: Array | None = None
 
     @classmethod
     def from_points(
@@ -93,6 +95,12 @@ class Observations:
             dropped_missing=dropped_missing,
             names=names,
         )
+
+    @classmethod
+    def from_plane(cls, plane: Array, values: Array, **about: Any) -> Self:
+        """Take values (T, n) at n points of a plane, with what `from_points` takes beside them."""
+        nowhere = np.full(len(plane), np.nan)
+        return replace(cls.from_points(nowhere, nowhere, values, **about), plane=plane)
 
     @classmethod
     def from_grid(
@@ -145,14 +153,16 @@ class Observations:
         )
 
     @cached_property
-    def unit_vectors(self) -> Array:
-        """Unit vectors of the places, shape (n, 3)."""
+    def positions(self) -> Array:
+        """Unit vectors of the places, shape (n, 3), or x and y of places of a plane, shape (n, 2)."""
+        if self.plane is not None:
+            return self.plane
         return unit_sphere(self.latitude_degrees, self.longitude_degrees)
 
     @cached_property
     def X(self) -> Array:
-        """Unit vectors (n, 3), or of points in space and time these and hours (n, 4)."""
-        return self.unit_vectors if self.hours is None else np.column_stack([self.unit_vectors, self.hours])
+        """Positions, or of points in space and time these and hours (n, 4)."""
+        return self.positions if self.hours is None else beside_hours(self.positions, self.hours)
 
     @property
     def moments(self) -> Times:
@@ -225,6 +235,7 @@ class Observations:
             grid=None,
             source_index=self.source_index[chosen],
             names=None if self.names is None else self.names[chosen],
+            plane=None if self.plane is None else self.plane[chosen],
         )
 
     def only(self, chosen: Indices) -> Self:

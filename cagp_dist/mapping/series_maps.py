@@ -63,8 +63,7 @@ def series_map(
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
     if there.size + FEW_IN_SERIES < hours.size or hours.size < 2:
         return None
-    degrees = np.stack([observed.latitude_degrees[there], observed.longitude_degrees[there]], axis=1)
-    _, first, of_place = np.unique(degrees, axis=0, return_index=True, return_inverse=True)
+    _, first, of_place = np.unique(observed.positions[there], axis=0, return_index=True, return_inverse=True)
     n, T = first.size, hours.size
     if n > MOST_PLACES or n * T - there.size > FEW_IN_SERIES:
         return None

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, beside_hours
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.mapping.observations import Observations
@@ -31,11 +32,11 @@ SAME_HOUR = 1e-6
 class Variogram(NamedTuple):
     """Semivariances, squared unit of the values, at the mean distance of the pairs of each bin, (B,)."""
 
-    kilometres: Array
+    distance: Array  # kilometres on the ground, or the unit of a plane
     pairs: Indices
     empirical: Array
     draws: Array  # (N, B), of the fitted model
-    curve_kilometres: Array  # (C,)
+    curve_distance: Array  # (C,)
     curve: Array
     places: int  # that were taken
 
@@ -44,9 +45,9 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
     """Estimate the variogram of observations at pairs of places, and of draws of the model at them."""
     generator = np.random.default_rng(seed)
     groups = _groups(observed, generator)
-    largest = max(_chords(observed.unit_vectors[places]).max(initial=0.0) for places, _ in groups)
+    largest = max(_distances(observed, places).max(initial=0.0) for places, _ in groups)
     few = max(places.size for places, _ in groups) < FEW_PLACES
-    edges = np.linspace(0.0, (1.0 if few else FARTHEST) * kilometres(np.array(largest)), BINS + 1)
+    edges = np.linspace(0.0, (1.0 if few else FARTHEST) * largest, BINS + 1)
     totals, sums, far = np.zeros(BINS), np.zeros((1 + draws, BINS)), np.zeros(BINS)
     for places, field in groups:
         first, second, distance = _pairs(observed, places, float(edges[-1]))
@@ -97,14 +98,20 @@ def _groups(observed: Observations, generator: np.random.Generator) -> "list[tup
 
 
 def _pairs(observed: Observations, places: Indices, most: float) -> tuple[Indices, Indices, Array]:
-    """Pairs of different places at one time, up to so many kilometres, and their distances."""
+    """Pairs of different places at one time, up to a distance, and their distances."""
     first, second = np.triu_indices(places.size, 1)
-    distance = kilometres(_chords(observed.unit_vectors[places])[first, second])
+    distance = _distances(observed, places)[first, second]
     near = (distance > 0.0) & (distance <= most)
     if observed.hours is not None:
         hours = observed.hours[places]
         near &= np.abs(hours[first] - hours[second]) < SAME_HOUR
     return first[near], second[near], distance[near]
+
+
+def _distances(observed: Observations, places: Indices) -> Array:
+    """Distances between places (n,), kilometres on the ground or in the unit of a plane, shape (n, n)."""
+    X = observed.positions[places]
+    return kilometres(_chords(X)) if observed.plane is None else np.asarray(cdist(X, X))
 
 
 def _chords(X: Array) -> Array:
@@ -150,10 +157,12 @@ def _residual(
 
 def _curve(observed: Observations, learned: FittedModel, distances: Array) -> Array:
     """Variogram of kernel and mean noise at distances, from the noise on."""
-    angle = distances / EARTH_RADIUS_KILOMETRES
-    along = np.stack([np.cos(angle), np.sin(angle), np.zeros(angle.size)], axis=1)
+    along = np.stack([distances, np.zeros(distances.size)], axis=1)
+    if observed.plane is None:
+        angle = distances / EARTH_RADIUS_KILOMETRES
+        along = np.stack([np.cos(angle), np.sin(angle), np.zeros(angle.size)], axis=1)
     if observed.hours is not None:
-        along = np.column_stack([along, np.full(angle.size, observed.hours[0])])
+        along = beside_hours(along, np.full(distances.size, observed.hours[0]))
     covariance = learned.kernel(along[:1], along)[0]
     noise = np.broadcast_to(learned.noise_variance, observed.values.shape[1:])[observed.there].mean()
     return np.asarray(covariance[0] - covariance + noise)

@@ -1,4 +1,4 @@
-"""One variable of a map as GeoTIFF: north up, EPSG:4326, a band for each time.
+"""One variable of a map as GeoTIFF: north up, EPSG:4326 or that of a plane, a band for each time.
 
 The tags are those of OGC GeoTIFF 1.1; names of bands, units and attributes are in the tag in which GDAL keeps
 its metadata, which QGIS and ArcGIS read as well. They are written by hand with ``tifffile`` (0.2 MB): wheels
@@ -21,10 +21,11 @@ from cagp_dist.store.atomic_files import whole_file
 _MODEL_PIXEL_SCALE, _MODEL_TIEPOINT, _GEO_KEY_DIRECTORY = 33550, 33922, 34735
 _GDAL_METADATA, _GDAL_NODATA = 42112, 42113
 _DOUBLE, _SHORT, _ASCII = 12, 3, 2
+_AREA = (1025, 0, 1, 1)  # GTRasterType: a pixel is an area, its value that of the whole cell
 _GEO_KEYS = (
     *(1, 1, 1, 4),  # version 1.1 of the directory, four keys
     *(1024, 0, 1, 2),  # GTModelType: geographic 2D
-    *(1025, 0, 1, 1),  # GTRasterType: a pixel is an area, its value that of the whole cell
+    *_AREA,
     *(2048, 0, 1, 4326),  # GeodeticCRS: WGS 84
     *(2054, 0, 1, 9102),  # GeogAngularUnits: degree
 )
@@ -37,27 +38,33 @@ def geotiff_variables(group: xr.Dataset) -> list[str]:
     return [str(name) for name, each in found if plane <= set(each.dims) <= {"time", *plane}]
 
 
-def write_geotiff(group: xr.Dataset, name: str, path: Path) -> Path:
+def write_geotiff(group: xr.Dataset, name: str, path: Path, *, epsg: int | None = None) -> Path:
     """Write one variable of a gridded group: float32, NaN is no data, rows from north to south.
 
     Columns run eastward without a jump: a full circle from the date line on, a region across it beyond 180.
+    With an EPSG number the axes are y and x of that system.
     """
     tifffile = from_extra("geotiff", "tifffile", "writing GeoTIFF")
     variable = group[name]
-    order, longitudes = westmost_first(group["longitude"].values)
-    west, width = _equal_cells("longitude", longitudes)
-    south, height = _equal_cells("latitude", group["latitude"].values)
-    rows, columns = variable.sizes["latitude"], variable.sizes["longitude"]
+    if epsg is None:
+        (down, across), keys = ("latitude", "longitude"), [*_GEO_KEYS]
+        order, eastward = westmost_first(group[across].values)
+    else:  # GTModelType: projected 2D; ProjectedCRS
+        (down, across), keys = ("y", "x"), [1, 1, 1, 3, 1024, 0, 1, 1, *_AREA, 3072, 0, 1, epsg]
+        order, eastward = np.arange(group.sizes[across]), group[across].values
+    west, width = _equal_cells(across, eastward)
+    south, height = _equal_cells(down, group[down].values)
+    rows, columns = variable.sizes[down], variable.sizes[across]
     times = variable.sizes.get("time", 1)
     bands = np.empty((times, rows, columns), dtype=np.float32)
     for step in range(times):
         plane = variable.isel(time=step) if "time" in variable.dims else variable
-        bands[step] = plane.transpose("latitude", "longitude").values[::-1, order]
+        bands[step] = plane.transpose(down, across).values[::-1, order]
     corner = (0.0, 0.0, 0.0, west, south + rows * height, 0.0)
     tags = [
         (_MODEL_PIXEL_SCALE, _DOUBLE, 3, (width, height, 0.0), True),
         (_MODEL_TIEPOINT, _DOUBLE, 6, corner, True),
-        (_GEO_KEY_DIRECTORY, _SHORT, len(_GEO_KEYS), _GEO_KEYS, True),
+        (_GEO_KEY_DIRECTORY, _SHORT, len(keys), tuple(keys), True),
         (_GDAL_METADATA, _ASCII, 0, _metadata(group, variable), True),
         (_GDAL_NODATA, _ASCII, 0, "nan", True),
     ]
@@ -96,9 +103,10 @@ def _equal_cells(axis: str, centres: Array) -> tuple[float, float]:
         )
     ends = cell_edges(centres)
     widths = np.diff(ends)
+    unit = "degrees " if axis in ("latitude", "longitude") else ""
     if np.ptp(widths) > _SPACING_TOLERANCE * widths.mean():
         raise ConfigurationError(
-            f"the cells of the map have {axis}s {widths.min():g} to {widths.max():g} degrees apart; GeoTIFF "
+            f"the cells of the map have {axis}s {widths.min():g} to {widths.max():g} {unit}apart; GeoTIFF "
             'holds equal cells only. Export it to "netcdf".'
         )
     return float(ends[0]), float((ends[-1] - ends[0]) / centres.size)

@@ -7,6 +7,30 @@ LONGITUDE = (
     *("longitude", "lon", "long", "lng", "lon_deg", "longitude_deg", "decimal_longitude"),
     *("decimallongitude", "stn_lon"),
 )
+X_NAMES = (
+    "x",
+    "easting",
+    "east",
+    "utm_x",
+    "utm_e",
+    "utm_easting",
+    "x_coord",
+    "x_coordinate",
+    "coord_x",
+    "rd_x",
+)
+Y_NAMES = (
+    "y",
+    "northing",
+    "north",
+    "utm_y",
+    "utm_n",
+    "utm_northing",
+    "y_coord",
+    "y_coordinate",
+    "coord_y",
+    "rd_y",
+)
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
 DATE = ("year", "month", "day", "hour", "minute")  # which make a time together, the first at least
 NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
@@ -20,7 +44,7 @@ NAME = (
 NO_VALUE = re.compile(
     r"(.*_)?(id|index|number|nr|code|flags?|attributes|quality|qc)|unnamed.*|name|station.*|wmo|country|"
     r"site(_name)?|place|city|location|"
-    r".*elev.*|alt(itude)?(_.*)?|height|z|depth|x|y|year|month|day|hour|minute|second|source"
+    r".*elev.*|alt(itude)?(_.*)?|height|z|depth|x|y|easting|northing|utm_.*|year|month|day|hour|minute|second|source"
 )
 """Names of columns that say where or when something was measured, or how well, but not what."""
 

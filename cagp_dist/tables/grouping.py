@@ -1,7 +1,7 @@
 """What tables hold, as it stands in the rows and by time and place."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -16,13 +16,32 @@ Names: TypeAlias = NDArray[np.object_]  # texts; rows of one place share theirs
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Places on the globe, n of them, in the order and convention of the table."""
+class PlaneColumns:
+    """x and y of places of a plane, as a table has them."""
 
-    latitude_degrees: Array
+    xy: Array  # (n, 2)
+    names: tuple[str, str]  # of the columns, without units
+    unit: str  # of both, as it is stated; empty if it is not
+
+    def at(self, rows: Indices) -> "PlaneColumns":
+        """Take some of the places."""
+        return replace(self, xy=self.xy[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Places on the globe or a plane, n of them, in the order and convention of the table."""
+
+    latitude_degrees: Array  # NaN of places of a plane
     longitude_degrees: Array
     names: Names | None = None  # what they are called, empty where one has no name; None if nothing is said
     static: Mapping[str, Array] = field(default_factory=dict)  # columns with a number for each, if asked for
+    plane: PlaneColumns | None = None
+
+    @property
+    def keys(self) -> Array:
+        """Numbers (n, 2) that are the same where the place is."""
+        return _keys(self.latitude_degrees, self.longitude_degrees, self.plane)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +70,8 @@ class Table:
         Sentences on the rows that people should know of.
     static : mapping of str to array of float64, shape (n,)
         As in `Places`.
+    plane : PlaneColumns or None
+        x and y of places of a plane, whose latitudes and longitudes are NaN.
     """
 
     latitude_degrees: Array
@@ -64,6 +85,7 @@ class Table:
     names: Names | None = None
     notes: tuple[str, ...] = ()
     static: Mapping[str, Array] = field(default_factory=dict)
+    plane: PlaneColumns | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +99,7 @@ class MeasuredFields:
     noise_std: Array | None  # (n,)
     names: Names | None = None  # (n,); a place whose rows have several names has them all, "A; B"
     static: Mapping[str, Array] = field(default_factory=dict)  # what the first row of a place says
+    plane: PlaneColumns | None = None
 
 
 MOST_SINGLE = 10  # from so many times with hardly more rows than times on, each row has a time of its own
@@ -93,10 +116,8 @@ def by_time_and_place(table: Table) -> MeasuredFields:
         else np.unique(table.times, return_inverse=True)
     )
     # in the order in which they appear first
-    kinds = np.stack(
-        [table.latitude_degrees, np.mod(table.longitude_degrees, 360.0), noise, *table.static.values()],
-        axis=1,
-    )
+    where = _keys(table.latitude_degrees, table.longitude_degrees, table.plane)
+    kinds = np.column_stack([where, noise, *table.static.values()])
     repeats = _nth_of_its_kind(np.column_stack([kinds, when]))
     _, first, place = np.unique(
         np.column_stack([kinds, repeats]), axis=0, return_index=True, return_inverse=True
@@ -116,6 +137,7 @@ def by_time_and_place(table: Table) -> MeasuredFields:
         noise_std=None if table.noise_std is None else table.noise_std[first],
         names=None if table.names is None else _joined(table.names, place, table.names[first]),
         static={name: column[first] for name, column in table.static.items()},
+        plane=None if table.plane is None else table.plane.at(first),
     )
 
 
@@ -129,7 +151,15 @@ def row_by_row(table: Table) -> MeasuredFields:
         noise_std=table.noise_std,
         names=table.names,
         static=table.static,
+        plane=table.plane,
     )
+
+
+def _keys(latitude_degrees: Array, longitude_degrees: Array, plane: PlaneColumns | None) -> Array:
+    """Numbers (n, 2) that are the same where the place is."""
+    if plane is not None:
+        return plane.xy
+    return np.column_stack([latitude_degrees, np.mod(longitude_degrees, 360.0)])
 
 
 def _check_size(rows: int, times: int, places: int) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,9 +10,9 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.coordinates import in_degrees
 from cagp_dist.errors import DataError
 from cagp_dist.missing import Floats, Marks, observations
-from cagp_dist.tables.column_names import EMPTY, NAME, plain, units_in
+from cagp_dist.tables.column_names import EMPTY, NAME, bare, plain, units_in
 from cagp_dist.tables.columns import Columns, such
-from cagp_dist.tables.grouping import Names, Places
+from cagp_dist.tables.grouping import Names, Places, PlaneColumns
 from cagp_dist.variables.units import difference_factor
 
 _NUMBER = r"\d+(?:[.,]\d+)?"
@@ -82,14 +83,48 @@ def check_finite(values: Floats, name: str, frame: Columns) -> None:
 
 def read_row_places(
     frame: Columns,
-    latitude: str,
-    longitude: str,
+    axes: tuple[str, str],
     kept: Indices,
     *,
+    plane: bool,
     taken: Collection[str],
     named: str | None = None,
 ) -> Places:
-    """Read the places of some rows, with names of this column, or of a usual one that is not taken."""
+    """Read the places of some rows, with names of this column, or of a usual one that is not taken.
+
+    The columns are those of latitude and longitude, or of x and y of a plane.
+    """
+    found = _on_plane(frame, axes, kept) if plane else _on_globe(frame, axes, kept)
+    names = _names(frame, found.keys, kept, taken) if named is None else _written(frame, named, kept)
+    return replace(found, names=names)
+
+
+def _on_plane(frame: Columns, axes: tuple[str, str], kept: Indices) -> Places:
+    """Read x and y, in one unit."""
+    xy, units = [], [units_in(name) for name in axes]
+    if units[0] != units[1]:
+        raise DataError(
+            f"column {axes[0]!r} of {frame.title} is in {units[0] or 'no unit that is stated'} and "
+            f"{axes[1]!r} in {units[1] or 'none'}; expected x and y in one unit."
+        )
+    for name in axes:
+        numbers = frame.numbers(name)[kept]
+        if not np.isfinite(numbers).all():
+            first = int(np.isfinite(numbers).argmin())
+            found = "empty" if np.isnan(numbers[first]) else "infinite"
+            raise DataError(
+                f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
+                f"({such(~np.isfinite(numbers))}); expected a number for each place."
+            )
+        xy.append(numbers)
+    nowhere = np.full(kept.size, np.nan)
+    columns = PlaneColumns(np.column_stack(xy), (bare(axes[0]), bare(axes[1])), units[0])
+    return Places(nowhere, nowhere, plane=columns)
+
+
+def _on_globe(frame: Columns, axes: tuple[str, str], kept: Indices) -> Places:
+    """Read latitudes and longitudes."""
+    latitude, longitude = axes
     north, east = (
         in_degrees(
             read_degrees(frame, name, kept, letters=letters),
@@ -110,9 +145,7 @@ def read_row_places(
                 f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
                 f"({such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
             )
-    if named is not None:
-        return Places(north, east, _written(frame, named, kept))
-    return Places(north, east, _names(frame, np.column_stack([north, np.mod(east, 360.0)]), kept, taken))
+    return Places(north, east)
 
 
 def _names(frame: Columns, places: Array, kept: Indices, taken: Collection[str]) -> Names | None:

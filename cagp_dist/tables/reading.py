@@ -4,15 +4,32 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
-from cagp_dist.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, bare, units_in
+from cagp_dist.tables.column_names import (
+    LATITUDE,
+    LONGITUDE,
+    NOISE_STD,
+    X_NAMES,
+    Y_NAMES,
+    bare,
+    plain,
+    units_in,
+)
 from cagp_dist.tables.columns import Columns, value_column
 from cagp_dist.tables.grouping import Places, Table
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
 from cagp_dist.tables.number_cells import check_finite, read_noise, read_row_places, static_of
-from cagp_dist.tables.repeats import check_repeats, chosen_rows, far_places, repeated_rows, words_for_missing
+from cagp_dist.tables.repeats import (
+    check_repeats,
+    chosen_rows,
+    far_in_plane,
+    far_places,
+    repeated_rows,
+    words_for_missing,
+)
 from cagp_dist.tables.table_files import TableLike
 from cagp_dist.text import counted
 
@@ -30,6 +47,9 @@ def read_table(
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
+    x: str | None = None,
+    y: str | None = None,
+    plane: bool = False,
 ) -> Table:
     """Read observations from a table.
 
@@ -65,6 +85,9 @@ def read_table(
         ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
     static : collection of str, optional
         Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
+    x, y, plane : str, optional, and bool
+        Columns of the coordinates of a plane, which stand in place of latitude and longitude also where the
+        table has both; ``plane=True`` alone has them found by the usual names, such as ``easting``.
 
     Returns
     -------
@@ -88,14 +111,14 @@ def read_table(
     (array([21. , 19.5]), 'TMAX', 'degC', 1)
     """
     frame, said = chosen_rows(Columns.open(source), where)
-    latitude = str(frame.find("latitude", latitude, LATITUDE))
-    longitude = str(frame.find("longitude", longitude, LONGITUDE))
-    frame = frame.with_commas_as_in(latitude, longitude)
+    plane = plane or x is not None or y is not None
+    axes = _axes(frame, latitude, longitude, x, y, plane=plane)
+    frame = frame.with_commas_as_in(*axes)
     name = None if name is None else frame.find("name", name, ())
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
-    used = {column for column in (latitude, longitude, name, noise, *said) if column is not None}
+    used = {column for column in (*axes, *_degrees_beside(frame), name, noise, *said) if column is not None}
     used |= set(static) & set(frame.columns)
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
     column = value_column(frame, used | when) if value is None else str(frame.find("value", value, ()))
@@ -109,9 +132,9 @@ def read_table(
         raise DataError(
             f"column {column!r} of {frame.title} has no value in any of its {counted(values.size, 'row')}."
         )
-    places = read_row_places(frame, latitude, longitude, kept, taken={*used, *when, column}, named=name)
+    places = read_row_places(frame, axes, kept, plane=plane, taken={*used, *when, column}, named=name)
     moments = moments_of(frame, time, kept, apart=said)
-    keys = [places.latitude_degrees, np.mod(places.longitude_degrees, 360.0)]
+    keys: list[NDArray[np.generic]] = [*places.keys.T]
     keys += [found for found in (moments.times, places.names) if found is not None]
     check_repeats(frame, {*used, *moments.columns, column}, keys, kept)
     missed = np.isnan(values)
@@ -119,7 +142,7 @@ def read_table(
         words_for_missing(bare(column), frame.as_written(column)[missed]) if missed.any() else "",
         moments.note,
         repeated_rows([*keys, values[kept]]),
-        far_places(places.latitude_degrees, places.longitude_degrees),
+        far_in_plane(places.keys) if plane else far_places(places.latitude_degrees, places.longitude_degrees),
     )
     stated = units_in(column) if units is None else units
     return Table(
@@ -134,6 +157,7 @@ def read_table(
         names=places.names,
         notes=tuple(filter(None, notes)),
         static=static_of(frame, static, kept, missing=missing),
+        plane=places.plane,
     )
 
 
@@ -143,10 +167,22 @@ def read_places(
     latitude: str | None = None,
     longitude: str | None = None,
     static: Collection[str] = (),
+    x: str | None = None,
+    y: str | None = None,
+    plane: bool = False,
 ) -> Places:
-    """Read places from a table; arguments and errors as for `read_table`."""
+    """Read places from a table; arguments and errors as for `read_table`.
+
+    With ``plane`` latitudes and longitudes are read where there are neither x and y of these names nor usual
+    ones.
+    """
     frame = Columns.open(source)
-    names = frame.find("latitude", latitude, LATITUDE), frame.find("longitude", longitude, LONGITUDE)
+    if plane:
+        x, y = (name if name in frame.columns else None for name in (x, y))
+        plane = all(
+            frame.find("", None, usual, needed=False) or name for usual, name in ((X_NAMES, x), (Y_NAMES, y))
+        )
+    names = _axes(frame, latitude, longitude, x, y, plane=plane)
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.")
     if when := sorted(about_time(frame)):
@@ -155,5 +191,34 @@ def read_places(
             "each time of the observations. Leave the column out, and name places once."
         )
     every = np.arange(frame.rows)
-    places = read_row_places(frame, str(names[0]), str(names[1]), every, taken={*map(str, names), *static})
+    places = read_row_places(frame, names, every, plane=plane, taken={*names, *static})
     return replace(places, static=static_of(frame, static, every))
+
+
+def _axes(
+    frame: Columns, latitude: str | None, longitude: str | None, x: str | None, y: str | None, *, plane: bool
+) -> tuple[str, str]:
+    """Columns of latitude and longitude, or of x and y."""
+    if not plane:
+        found = [frame.find("", None, usual, needed=False) for usual in (LATITUDE, X_NAMES, Y_NAMES)]
+        if latitude is None and found[0] is None and all(found[1:]):
+            raise ArgumentError(
+                f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. "
+                f"Coordinates of a plane are named, cagp_dist.krige(..., x={found[1]!r}, y={found[2]!r}), "
+                "with crs=NUMBER where their system is known."
+            )
+        return str(frame.find("latitude", latitude, LATITUDE)), str(
+            frame.find("longitude", longitude, LONGITUDE)
+        )
+    if latitude is not None or longitude is not None:
+        raise ArgumentError(
+            f"latitude is {latitude!r}, longitude is {longitude!r}, and x and y of a plane are asked for; "
+            "expected one pair: leave x, y and crs out, or latitude and longitude."
+        )
+    return str(frame.find("x", x, X_NAMES)), str(frame.find("y", y, Y_NAMES))
+
+
+def _degrees_beside(frame: Columns) -> list[str | None]:
+    """Columns of latitude and longitude that may stand beside others of a plane."""
+    every = {name: plain(name) for name in frame.columns}
+    return [name for name, spelled in every.items() if spelled in (*LATITUDE, *LONGITUDE)]

@@ -15,7 +15,8 @@ from cagp_dist.text import counted
 
 FEWEST = 20  # places among which one can be far from all others
 FAR, FAR_KILOMETRES = 20.0, 500.0  # how many times farther than usual the next place is, and how far at least
-USUAL = 0.9  # part of the places that have the next within the usual distance
+FAR_IN_PLANE = 10.0
+USUAL = 0.9  # part of the places that have the next within the usual distance, or the middle
 
 _EARTH_KILOMETRES = 6371.0
 
@@ -68,6 +69,23 @@ def far_places(latitude_degrees: Array, longitude_degrees: Array) -> str:
         f"{counted(far.size, 'place')} lie{'s' if far.size == 1 else ''} far from all others: {which}"
         f"{' and others' if far.size > 3 else ''} from the next, which is within {usual:,.0f} km of most. "
         "Check the degrees."
+    )
+
+
+def far_in_plane(xy: Array) -> str:
+    """Say which places (n, 2) of a plane lie far from all others, such as 0, 0; empty if none does."""
+    places = np.unique(xy, axis=0)
+    if len(places) < FEWEST:
+        return ""
+    away = np.hypot(*(places - np.median(places, axis=0)).T)
+    far = np.flatnonzero(away > FAR_IN_PLANE * np.quantile(away, USUAL))
+    if far.size == 0:
+        return ""
+    which = "; ".join(", ".join(f"{number:.8g}" for number in places[at]) for at in far[:3])
+    return (
+        f"{counted(far.size, 'place')} lie{'s' if far.size == 1 else ''} more than {FAR_IN_PLANE:g} times as "
+        f"far from the middle as {USUAL:.0%} of all: {which}{' and others' if far.size > 3 else ''}. Check "
+        "x, y and their units."
     )
 
 

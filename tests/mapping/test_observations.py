@@ -69,7 +69,7 @@ def test_krige_takes_a_transposed_object_as_the_same_observations(field):
 
 def test_each_place_with_a_value_is_held_out_once(field):
     observed = Observations.from_grid(LATITUDE[::-1], LONGITUDE, field[:, ::-1])
-    split = Split.into_folds(observed, count=3, blocks_degrees=None, seed=0)
+    split = Split.into_folds(observed, count=3, blocks=None, seed=0)
     np.testing.assert_array_equal(observed.source_index[split.held_out], np.sort(observed.source_index))
     parts = list(split.parts())
     assert len(parts) == 3

@@ -1,0 +1,261 @@
+"""A plane of x and y: its unit, its coordinate reference system by pyproj, and where it lies on the Earth.
+
+Distances are those in the plane. A system of latitudes and longitudes has none: its places are points of the
+sphere. x is counted east and y north, whatever the order of the axes of a system.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.extras import from_extra
+from cagp_dist.text import counted
+from cagp_dist.variables.units import conversion, plain_units
+
+if TYPE_CHECKING:
+    from pyproj import CRS
+
+CRSLike: TypeAlias = "int | str | CRS | Mapping[str, object] | None"
+
+FAR_DEGREES = 20.0  # From the area of use of a system: there places are none of it, or in another unit
+SPATIAL_REF = "spatial_ref"  # As GDAL and rioxarray call the variable that holds the system
+_UDUNITS = {"metre": "m", "kilometre": "km", "US survey foot": "US_survey_foot", "foot": "ft"}
+_OF_MAPPINGS = ("grid_mapping_name", "crs_wkt", SPATIAL_REF)  # attributes, of which one is there
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """Where x and y lie, and from which point positions are counted, so that no digits are lost."""
+
+    names: tuple[str, str] = ("x", "y")
+    unit: str = ""  # of both axes, as UDUNITS writes it; empty if it is not known
+    crs: "CRS | None" = None
+    scale: float = 1.0  # by which x and y come to the unit of the system
+    mapping: Mapping[str, xr.Variable] = field(default_factory=dict)  # variable of the system, by its name
+    centre: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def per_kilometre(self) -> float | None:
+        """Units of a kilometre; None where the unit is not known."""
+        if self.crs is not None:
+            return 1000.0 / (self.scale * float(self.crs.axis_info[0].unit_conversion_factor))
+        found = conversion("km", self.unit) if self.unit else None
+        return None if found is None else found[0]
+
+    @property
+    def epsg(self) -> int:
+        """Number of the system in the EPSG registry, by which GeoTIFF has it."""
+        found = None if self.crs is None else self.crs.to_epsg()
+        if found is None:
+            which = "the plane has no system" if self.crs is None else f"{self.crs.name} has no EPSG number"
+            raise ConfigurationError(
+                f"{which}, by which GeoTIFF would say where it is; expected crs=NUMBER. NetCDF needs none: "
+                "dataset.to_netcdf(path)."
+            )
+        return int(found)
+
+    def of_kilometres(self, kilometres: float) -> float:
+        """So many kilometres in the unit of the axes."""
+        if self.per_kilometre is None:
+            raise ArgumentError(
+                f"lengthscale_km is {kilometres:g}, and the unit of {self.names[0]} and {self.names[1]} is "
+                "not known; expected lengthscale=..., in that unit, or crs=..."
+            )
+        return kilometres * self.per_kilometre
+
+    @property
+    def text(self) -> str:
+        """The plane for people."""
+        system = "" if self.crs is None else f" of {self.crs.name}"
+        unit = f" in {self.unit}" if self.unit else ""
+        return f"plane of {self.names[0]} and {self.names[1]}{unit}{system}"
+
+    def is_of(self, other: "Plane") -> bool:
+        """Whether both have the same known system."""
+        if self.crs is None or other.crs is None:
+            return False
+        return bool(self.crs.equals(other.crs, ignore_axis_order=True))
+
+    def is_same(self, other: "Plane") -> bool:
+        """Whether x and y of both are the same, as far as that is known."""
+        unknown = self.crs is None and other.crs is None
+        return self.unit == other.unit and (unknown or self.is_of(other))
+
+    def scale_of(self, unit: str, name: str) -> float:
+        """Factor that brings a coordinate from the unit that is stated for it, if one is, to this one."""
+        found = conversion(unit, self.unit) if unit and self.unit else (1.0, 0.0)
+        if found is None:
+            raise DataError(
+                f"{name!r} is in {unit!r}, and the plane in {self.unit!r}; expected one unit. Convert the "
+                "coordinates, or correct what is stated."
+            )
+        return found[0]
+
+    def positions(self, x: Array, y: Array) -> Array:
+        """Give x and y (n,) since the centre, shape (n, 2)."""
+        return np.column_stack([x - self.centre[0], y - self.centre[1]])
+
+    def back(self, positions: Array) -> tuple[Array, Array]:
+        """Give x and y (n,) of positions (n, 2)."""
+        return positions[:, 0] + self.centre[0], positions[:, 1] + self.centre[1]
+
+    def axis(self, number: int) -> dict[str, str]:
+        """CF attributes of x (0) or y (1)."""
+        letter = "xy"[number]
+        about = {"standard_name": f"projection_{letter}_coordinate", "axis": letter.upper()}
+        return {**about, "long_name": self.names[number], **({"units": self.unit} if self.unit else {})}
+
+
+def plane_of(
+    crs: CRSLike, *, names: tuple[str, str], unit: str = "", mapping: Mapping[str, xr.Variable] | None = None
+) -> Plane:
+    """Give a plane by its system, or by the unit of its axes."""
+    if unit and conversion(unit, "degree") is not None:
+        raise DataError(
+            f"{names[0]!r} and {names[1]!r} are in {unit!r}; expected lengths. Degrees are those of "
+            'latitude and longitude: leave crs, x and y out, or write latitude="COLUMN", longitude="COLUMN".'
+        )
+    if crs is None:
+        return Plane(names, plain_units(unit))
+    found = system(crs)
+    own = str(found.axis_info[0].unit_name)
+    own = _UDUNITS.get(own, own.replace(" ", "_"))
+    scale = conversion(unit, own) if unit else (1.0, 0.0)
+    if scale is None:
+        raise DataError(
+            f"{names[0]!r} and {names[1]!r} are in {unit!r}, and {found.name} is in {own!r}; expected a unit "
+            "that converts. Correct what is stated."
+        )
+    if mapping is None:
+        about = {**found.to_cf(), SPATIAL_REF: found.to_wkt()}
+        mapping = {SPATIAL_REF: xr.Variable((), np.int32(0), about)}
+    return Plane(names, own if scale[0] == 1.0 else plain_units(unit), found, scale[0], mapping)
+
+
+def system(crs: CRSLike) -> "CRS":
+    """Find a coordinate reference system whose axes are lengths in a plane."""
+    pyproj = import_pyproj()
+    try:
+        found: CRS = pyproj.CRS.from_user_input(crs)
+    except pyproj.exceptions.CRSError as error:
+        raise ArgumentError(
+            f"crs is {crs!r}, which pyproj does not know; expected an EPSG number such as 32632, "
+            '"EPSG:32632", WKT, or a string of PROJ.'
+        ) from error
+    if found.is_geographic:
+        raise ArgumentError(
+            f"crs is {found.name}, of latitudes and longitudes in degrees, whose distances are those on the "
+            'globe. Leave crs, x and y out; of a table write latitude="COLUMN", longitude="COLUMN".'
+        )
+    if not (found.is_projected or found.is_engineering):
+        raise ArgumentError(f"crs is {found.name}; expected the system of a plane, such as that of UTM.")
+    return found
+
+
+def system_in(
+    given: xr.DataArray | xr.Dataset, values: xr.DataArray | None
+) -> tuple[str, xr.Variable] | None:
+    """Find the variable with the system of an object, by the CF attribute ``grid_mapping``, and its name."""
+    every = {str(name): given[name].variable for name in (*given.coords, *getattr(given, "data_vars", ()))}
+    held = [name for name, each in every.items() if set(_OF_MAPPINGS) & set(each.attrs)]
+    asked = None if values is None else values.attrs.get("grid_mapping", values.encoding.get("grid_mapping"))
+    if asked is not None:
+        name = str(asked).split(":")[0].split()[0]
+        if name not in every:
+            raise DataError(
+                f"the grid mapping {name!r} is named and not there; expected a variable of this name. Give "
+                "the whole dataset with value=NAME, or say the system, crs=..."
+            )
+        return name, every[name]
+    return (held[0], every[held[0]]) if len(held) == 1 else None
+
+
+def system_of_cf(name: str, attributes: Mapping[Any, Any]) -> "CRS":
+    """Read the system that CF attributes describe."""
+    pyproj = import_pyproj()
+    try:
+        return cast("CRS", pyproj.CRS.from_cf(dict(attributes)))
+    except (pyproj.exceptions.CRSError, KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"the grid mapping {name!r} describes no system that pyproj knows ({error}); say it, crs=..."
+        ) from error
+
+
+def moved(
+    source: Plane | None, target: Plane | None, x: Array, y: Array, *, what: str
+) -> tuple[Array, Array]:
+    """Coordinates (n,) in another plane of a known system; None: longitudes and latitudes in degrees."""
+    east, north = _moved(source, target, x, y)
+    wrong = ~(np.isfinite(east) & np.isfinite(north))
+    if wrong.any():
+        row = int(wrong.argmax())
+        names = [
+            "latitude and longitude" if each is None else f"the {each.text}" for each in (source, target)
+        ]
+        raise DataError(
+            f"{counted(int(wrong.sum()), what)} of {wrong.size:,} cannot be brought from {names[0]} to "
+            f"{names[1]}, such as {x[row]:g}, {y[row]:g}; expected places where both are defined."
+        )
+    return east, north
+
+
+def _moved(source: Plane | None, target: Plane | None, x: Array, y: Array) -> tuple[Array, Array]:
+    """Coordinates in another plane, infinite where it has none."""
+    pyproj = import_pyproj()
+    systems = [None if each is None else each.crs for each in (source, target)]
+    first, second = (cast("CRS", pyproj.CRS.from_epsg(4326) if crs is None else crs) for crs in systems)
+    before, after = (1.0 if each is None else each.scale for each in (source, target))
+    try:
+        found = pyproj.Transformer.from_crs(first, second, always_xy=True).transform(before * x, before * y)
+    except pyproj.exceptions.ProjError as error:
+        raise ArgumentError(
+            f"nothing is known of how {first.name} lies to {second.name} ({error}); expected observations "
+            "and targets in one system."
+        ) from error
+    east, north = (np.asarray(axis, dtype=np.float64) / after for axis in found)
+    return east, north
+
+
+def check_in_use(plane: Plane, x: Array, y: Array) -> None:
+    """Refuse places far outside the area of use of a system: degrees, another unit, or swapped axes."""
+    area = None if plane.crs is None else plane.crs.area_of_use
+    if plane.crs is None or area is None:
+        return
+    east, north = _moved(plane, None, x, y)
+    width = (area.east - area.west) % 360.0 or 360.0
+    eastward = np.mod(east - area.west + FAR_DEGREES, 360.0)  # NaN of infinity
+    inside = (eastward <= width + 2.0 * FAR_DEGREES) | (width + 2.0 * FAR_DEGREES >= 360.0)
+    inside &= (north >= area.south - FAR_DEGREES) & (north <= area.north + FAR_DEGREES)
+    degrees = np.abs(x).max() <= 360.0 and np.abs(y).max() <= 90.0
+    if degrees or not inside.all():
+        row = int(np.argmin(inside))
+        hint = (
+            'They look like degrees: leave crs, x and y out, and write latitude="COLUMN", longitude="COLUMN".'
+            if degrees
+            else "Check that x (east) and y (north) were not swapped, and their units."
+        )
+        raise DataError(
+            f"{plane.names[0]} and {plane.names[1]} are {x[row]:g} and {y[row]:g}, and {plane.crs.name} is "
+            f"used at {area.south:g}..{area.north:g} N, {area.west:g}..{area.east:g} E; expected places "
+            f"there. {hint}"
+        )
+
+
+def import_pyproj() -> Any:
+    """Import pyproj, which an extra brings, with its own PROJ: eccodes may have loaded another before."""
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | getattr(os, "RTLD_DEEPBIND", 0))
+    try:
+        found = from_extra("projections", "pyproj", "a coordinate reference system, crs,")
+        import_module("pyproj.exceptions")
+    finally:
+        sys.setdlopenflags(flags)
+    return found

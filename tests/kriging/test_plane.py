@@ -1,0 +1,437 @@
+"""Maps on a plane of x and y: against the dense formula, in other units and origins, and what is refused."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.kriging.plane import import_pyproj
+
+from ..oracle import kernel_matrix
+
+pyproj = import_pyproj()
+
+EAST, NORTH, SIDE = 412_000.0, 5_331_000.0, 6_000.0  # of UTM zone 32, near Munich, in metres
+KERNEL, NOISE = cagp.Matern32(1500.0, 4.0), 0.04
+NUMBERS = {"lengthscale": 1500.0, "variance": 4.0, "noise_std": 0.2}
+IN_PLANE = {"x": "easting", "y": "northing", "crs": 32632, "value": "lead"}
+
+
+def samples(n=120, seed=3):
+    """Measurements at places in a square, with a trend in x, of which a column has a part."""
+    rng = np.random.default_rng(seed)
+    x, y = EAST + SIDE * rng.uniform(size=n), NORTH + SIDE * rng.uniform(size=n)
+    X = np.column_stack([x - EAST, y - NORTH])
+    root = np.linalg.cholesky(kernel_matrix(KERNEL, X, X) + 1e-9 * np.eye(n))
+    depth = rng.uniform(0.0, 5.0, n)
+    lead = 60.0 + 1e-3 * (x - EAST) - 2.0 * depth + root @ rng.standard_normal(n)
+    return {"easting": x, "northing": y, "depth": depth, "lead": lead + 0.2 * rng.standard_normal(n)}
+
+
+TABLE = samples()
+Y = TABLE["lead"]
+X = np.column_stack([TABLE["easting"] - EAST, TABLE["northing"] - NORTH])
+TARGETS = {"easting": EAST + np.array([900.0, 3100.0]), "northing": NORTH + np.array([2000.0, 5500.0])}
+X_NEW = np.column_stack([TARGETS["easting"] - EAST, TARGETS["northing"] - NORTH])
+
+
+def dense(H=None, H_new=None, mean=None):
+    """Mean and standard deviation by the textbook; with H those of the system with multipliers."""
+    G, V = kernel_matrix(KERNEL, X, X) + NOISE * np.eye(len(X)), kernel_matrix(KERNEL, X, X_NEW)
+    if H is None:
+        weights = np.linalg.solve(G, V)
+        return mean + weights.T @ (Y - mean), np.sqrt(KERNEL.variance - np.sum(V * weights, axis=0))
+    k = H.shape[1]
+    found = np.linalg.solve(np.block([[G, H], [H.T, np.zeros((k, k))]]), np.vstack([V, H_new.T]))
+    weights, multipliers = found[: len(X)], found[len(X) :]
+    variance = KERNEL.variance - np.sum(weights * V, axis=0) - np.sum(multipliers * H_new.T, axis=0)
+    return weights.T @ Y, np.sqrt(variance)
+
+
+def test_a_map_of_a_plane_is_the_textbook_formula_at_its_raw_coordinates():
+    found = cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS)
+    mean, std = dense(mean=Y.mean())
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-9)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-8)
+    raw, raw_new = (np.column_stack([each["easting"], each["northing"]]) for each in (TABLE, TARGETS))
+    direct = cagp.condition(cagp.Prior(KERNEL, NOISE, Y.mean()), raw, Y, raw_new, solver=cagp.Cholesky())
+    np.testing.assert_allclose(found["mean"], direct.mean, rtol=1e-8)
+    model = cagp.Kriging(crs=32632, **NUMBERS).fit(raw, Y)
+    np.testing.assert_array_equal(model.predict(raw_new), found["mean"])
+    assert found.attrs["lengthscale"] == 1500.0
+    assert found.attrs["lengthscale_units"] == "m"
+    assert found.attrs["lengthscale_km"] == 1.5
+    assert found.attrs["geometry"] == (
+        "plane of easting and northing in m of WGS 84 / UTM zone 32N; Euclidean distance"
+    )
+    assert "lengthscale  1500 m" in model.summary()
+    assert "lengthscale_chord" not in found.attrs
+
+
+def test_another_origin_direction_or_unit_changes_nothing_but_the_unit():
+    plain = cagp.krige(TABLE, to=TARGETS, kernel="matern32", hyperparameters="plug-in", **IN_PLANE)
+    length = plain.attrs["lengthscale"]
+    turn = np.deg2rad(30.0)
+
+    def moved(table, factor):
+        x, y = table["easting"] - EAST, table["northing"] - NORTH
+        turned = np.cos(turn) * x - np.sin(turn) * y, np.sin(turn) * x + np.cos(turn) * y
+        return {**table, "easting": factor * turned[0] - 7e3, "northing": factor * turned[1] + 9e3}
+
+    for factor in (1.0, 1e-3):
+        found = cagp.krige(
+            moved(TABLE, factor), to=moved(TARGETS, factor), kernel="matern32",
+            hyperparameters="plug-in", **{**IN_PLANE, "crs": None},
+        )  # fmt: skip
+        np.testing.assert_allclose(found["mean"], plain["mean"], rtol=1e-5)
+        np.testing.assert_allclose(found["std"], plain["std"], rtol=1e-4)
+        assert found.attrs["lengthscale"] == pytest.approx(factor * length, rel=1e-3)
+        assert "lengthscale_units" not in found.attrs
+        assert "lengthscale_km" not in found.attrs
+    named = {"x (km)": 1e-3 * TABLE["easting"], "y (km)": 1e-3 * TABLE["northing"], "lead": Y}
+    in_km = {"x": "x (km)", "y": "y (km)", "variance": 4.0, "noise_std": 0.2}
+    to = {"x (m)": TARGETS["easting"], "y (m)": TARGETS["northing"]}
+    known = cagp.krige(named, to=to, crs=32632, lengthscale=1.5, **in_km)
+    np.testing.assert_allclose(known["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
+    alone = cagp.krige(named, to=1.0, lengthscale_km=1.5, **in_km)
+    assert (alone.attrs["lengthscale"], alone["x"].attrs["units"]) == (1.5, "km")
+
+
+def test_the_unit_and_the_order_of_the_axes_are_those_of_the_system():
+    feet = pyproj.CRS.from_user_input(2272)
+    x, y = 2.6e6 + X[:, 0], 2.5e5 + X[:, 1]
+    found = cagp.krige(
+        {"x": x, "y": y, "lead": Y}, crs=feet, to=1000.0, lengthscale_km=0.5, variance=4.0, noise_std=0.2
+    )
+    assert found["x"].attrs["units"] == "US_survey_foot"
+    assert found.attrs["lengthscale"] == pytest.approx(500.0 / 0.3048006096)
+    northing_first = {"x": 1.6e6 + X[:, 0], "y": 5.4e6 + X[:, 1], "lead": Y}
+    new_zealand = cagp.krige(northing_first, crs=2193, to=500.0, **NUMBERS)
+    assert new_zealand["x"].values.max() < 1.7e6 < new_zealand["y"].values.min()
+
+
+DRIFTS = {
+    "constant": ("constant", lambda X, depth: []),
+    "linear": ("regional_linear", lambda X, depth: [*(X.T - 3000.0)]),
+    "column": ("depth", lambda X, depth: [depth]),
+    "both": (["regional_linear", "depth"], lambda X, depth: [*(X.T - 3000.0), depth]),
+}
+
+
+@pytest.mark.parametrize("name", DRIFTS)
+def test_a_drift_gives_the_system_with_multipliers(name):
+    drift, columns = DRIFTS[name]
+    depth = np.array([1.0, 3.0])
+    H, H_new = (
+        np.column_stack([np.ones(len(each)), *columns(each, of_each)])
+        for each, of_each in ((X, TABLE["depth"]), (X_NEW, depth))
+    )
+    scale = np.abs(H).max(axis=0)
+    mean, std = dense(H / scale, H_new / scale)
+    found = cagp.krige(TABLE, to={**TARGETS, "depth": depth}, drift=drift, **IN_PLANE, **NUMBERS)
+    np.testing.assert_allclose(found["mean"], mean, rtol=1e-8)
+    np.testing.assert_allclose(found["std"], std, rtol=1e-6)
+
+
+def test_targets_are_a_resolution_a_region_a_table_or_a_grid():
+    def shape(to):
+        found = cagp.krige(TABLE, to=to, **IN_PLANE, **NUMBERS)
+        return found["mean"].shape, float(found["x"].values.min()), float(found["y"].values.max())
+
+    assert shape(1000.0) == ((6, 6), EAST + 500.0, NORTH + 5500.0)
+    region = [NORTH + 4000.0, EAST + 1000.0, NORTH + 1000.0, EAST + 3000.0]
+    assert shape({"resolution": 500.0, "region": region}) == ((6, 4), EAST + 1250.0, NORTH + 3750.0)
+    assert shape(region)[0] == (120, 80)[:0] + shape({"region": region})[0]
+    assert shape({"resolution": 2000.0})[0] == (4, 3)
+    grid = xr.Dataset(coords={"y": NORTH + 100.0 * np.arange(4), "x": EAST + 100.0 * np.arange(3)})
+    for axis in "xy":
+        grid[axis].attrs["standard_name"] = f"projection_{axis}_coordinate"
+    assert shape(grid) == ((4, 3), EAST, NORTH + 300.0)
+    assert shape(pd.DataFrame(TARGETS))[0] == (2,)
+
+
+def test_cells_are_means_over_squares():
+    cells = cagp.krige(TABLE, to=2000.0, kind="cells", **IN_PLANE, **NUMBERS)
+    fine = cagp.Kriging(**IN_PLANE, **NUMBERS).fit(TABLE)
+    x0, y0 = cells["x_bnds"].values[0], cells["y_bnds"].values[1]
+    centres = {
+        "easting": np.tile(np.linspace(*x0, 41)[:-1] + 25.0, 40),
+        "northing": np.repeat(np.linspace(*y0, 41)[:-1] + 25.0, 40),
+    }
+    points = fine.predict(centres)
+    assert float(cells["mean"][1, 0]) == pytest.approx(float(points["mean"].mean()), abs=0.02)
+    assert float(cells["std"][1, 0]) < float(points["std"].mean())
+    assert cells["mean"].attrs["cell_methods"] == "area: mean"
+
+
+def test_the_result_says_its_system_as_cf_does(tmp_path):
+    found = cagp.krige(TABLE, to=1000.0, recalibration="local-scale", **IN_PLANE, **NUMBERS)
+    assert found["x"].attrs["standard_name"] == "projection_x_coordinate"
+    assert found["y"].attrs == {
+        "standard_name": "projection_y_coordinate", "axis": "Y", "long_name": "northing", "units": "m"
+    }  # fmt: skip
+    found.to_netcdf(tmp_path / "map.nc", engine="h5netcdf")
+    kept = xr.open_dataset(tmp_path / "map.nc", engine="h5netcdf", decode_coords="all")
+    for name in ("mean", "std", "predictive_std", "quantile"):
+        assert kept[name].encoding["grid_mapping"] == "spatial_ref"
+    assert pyproj.CRS.from_cf(kept["spatial_ref"].attrs) == pyproj.CRS.from_epsg(32632)
+    again = cagp.krige(kept, value="mean", to=TARGETS, **NUMBERS)
+    assert again.attrs["geometry"].endswith("of WGS 84 / UTM zone 32N; Euclidean distance")
+
+
+LAMBERT = {
+    "grid_mapping_name": "lambert_conformal_conic", "standard_parallel": [38.5, 38.5],
+    "latitude_of_projection_origin": 38.5, "longitude_of_central_meridian": -97.5, "earth_radius": 6371229.0,
+}  # fmt: skip
+
+
+def model_grid():
+    """A field of a regional model on x and y of a Lambert projection, in km, with a gap."""
+    x, y = 3.0 * np.arange(20), 30.0 + 3.0 * np.arange(15)
+    values = 280.0 + np.sin(x / 12.0) + np.cos(y / 9.0)[:, None]
+    values[4:7, 5:9] = np.nan
+    axes = {
+        name: (name, axis, {"standard_name": f"projection_{name}_coordinate", "units": "km"})
+        for name, axis in (("x", x), ("y", y))
+    }
+    field = xr.DataArray(values, axes, ("y", "x"), attrs={"units": "K", "grid_mapping": "lcc"})
+    return xr.Dataset({"t2m": field, "lcc": ((), 0, LAMBERT)})
+
+
+def test_a_model_grid_on_a_projection_is_mapped_on_its_own_axes():
+    given = model_grid()
+    found = cagp.krige(given, lengthscale_km=15.0, variance=1.0, noise_std=0.05)
+    assert found["mean"].dims == ("y", "x")
+    assert found["mean"].attrs["grid_mapping"] == "lcc"
+    assert found["lcc"].attrs == LAMBERT
+    whole = 280.0 + np.sin(given.x / 12.0) + np.cos(given.y / 9.0)
+    assert float(abs(found["mean"] - whole).max()) < 0.2
+    with pytest.raises(DataError, match=r"'lcc' is named and not there; .* whole dataset"):
+        cagp.krige(given["t2m"])
+    with pytest.raises(DataError, match="'lcc' describes no system that pyproj knows"):
+        cagp.krige(given.assign(lcc=((), 0, {"grid_mapping_name": "nonsense"})))
+    said = cagp.krige(
+        given["t2m"], crs=pyproj.CRS.from_cf(LAMBERT), lengthscale=15.0, variance=1.0, noise_std=0.05
+    )
+    np.testing.assert_allclose(said["mean"], found["mean"], rtol=1e-9)
+    assert said["x"].attrs["units"] == said.attrs["lengthscale_units"] == "km"
+
+
+def test_systems_that_are_known_are_brought_together():
+    given = model_grid()
+    system = pyproj.CRS.from_cf(LAMBERT)
+    to_degrees = pyproj.Transformer.from_crs(system, 4326, always_xy=True)
+    x, y = np.meshgrid(1e3 * given.x.values, 1e3 * given.y.values)
+    east, north = to_degrees.transform(x.ravel(), y.ravel())
+    fitted = cagp.Kriging(lengthscale_km=15.0, variance=1.0, noise_std=0.05)
+    sphere = {"lat": north, "lon": east, "t": given["t2m"].values.ravel()}
+    on_globe = fitted.fit(sphere).predict(given)
+    at_degrees = fitted.fit(sphere).predict({"lat": north, "lon": east})
+    np.testing.assert_allclose(on_globe["mean"].values.ravel(), at_degrees["mean"], rtol=1e-9)
+    assert on_globe["mean"].attrs["grid_mapping"] == "lcc"
+    in_plane = fitted.fit(given)
+    np.testing.assert_allclose(
+        in_plane.predict({"lat": north, "lon": east})["mean"],
+        in_plane.predict()["mean"].values.ravel(),
+        rtol=1e-7,
+    )
+    degrees = xr.Dataset(coords={"lat": [48.12, 48.14], "lon": [7.83, 7.85, 7.87]})
+    grid = cagp.krige(TABLE, to=degrees, **IN_PLANE, **NUMBERS)
+    assert grid["mean"].dims == ("lat", "lon")
+    assert float(grid["std"].min()) < 1.0
+    with pytest.raises(ArgumentError, match=r"on the plane of x and y.*, the targets on latitudes.* crs="):
+        cagp.krige(
+            {"x": X[:, 0], "y": X[:, 1], "lead": Y},
+            x="x",
+            y="y",
+            to={"lat": [48.1], "lon": [11.0]},
+            **NUMBERS,
+        )
+    with pytest.raises(DataError, match="1 target of 2 cannot be brought from latitude and longitude to"):
+        cagp.krige(TABLE, to={"lat": [48.1, 5.0], "lon": [11.0, -81.0]}, **IN_PLANE, **NUMBERS)
+
+
+def test_grids_with_latitudes_of_two_dimensions_are_points_of_the_sphere():
+    given = model_grid()
+    x, y = np.meshgrid(1e3 * given.x.values, 1e3 * given.y.values)
+    east, north = pyproj.Transformer.from_crs(pyproj.CRS.from_cf(LAMBERT), 4326, always_xy=True).transform(
+        x, y
+    )
+    curved = given.assign_coords(XLAT=(("y", "x"), north), XLONG=(("y", "x"), east))
+    found = cagp.krige(curved, value="t2m", lengthscale_km=15.0, variance=1.0, noise_std=0.05)
+    assert "earth_radius_km" in found.attrs
+    flat = cagp.krige(curved, value="t2m", x="x", y="y", lengthscale_km=15.0, variance=1.0, noise_std=0.05)
+    assert flat.attrs["geometry"].startswith("plane of x and y")
+    np.testing.assert_allclose(flat["mean"], found["mean"], atol=1e-3)
+
+
+def test_what_kriging_offers_works_on_a_plane():
+    model = cagp.Kriging(**IN_PLANE, **NUMBERS).fit(TABLE)
+    blocks = model.cross_validate(6, blocks=1500.0, seed=1)
+    side = np.floor((X - X.min(axis=0)) / 1500.0)
+    for fold in range(6):
+        mine = {tuple(cell) for cell in side[blocks["fold"].values == fold]}
+        others = {tuple(cell) for cell in side[blocks["fold"].values != fold]}
+        assert not mine & others
+    np.testing.assert_array_equal(blocks["x"], TABLE["easting"])
+    alone = model.cross_validate(None, blocks_degrees=None)
+    gram = kernel_matrix(KERNEL, X, X) + NOISE * np.eye(len(X))
+    inverse = np.linalg.inv(gram)
+    without = np.array([(Y.sum() - each) / (len(Y) - 1) for each in Y])  # the mean is fitted without it
+    left = [
+        without[i]
+        + np.delete(gram[i], i)
+        @ np.linalg.solve(np.delete(np.delete(gram, i, 0), i, 1), np.delete(Y, i) - without[i])
+        for i in range(5)
+    ]
+    np.testing.assert_allclose(alone["mean"][:5], left, rtol=1e-8)
+    np.testing.assert_allclose(alone["predictive_std"], 1.0 / np.sqrt(np.diag(inverse)), rtol=1e-8)
+    draws = model.sample(TARGETS, size=2000, seed=0)["lead"]
+    mean, std = dense(mean=Y.mean())
+    assert abs(draws.mean("sample") - mean).max() < 4.0 * std.max() / np.sqrt(2000.0)
+    np.testing.assert_allclose(draws.std("sample"), std, rtol=4.0 / np.sqrt(2.0 * 2000.0))
+    for solver in ("neighbours", cagp.Neighbours(100, drift="linear"), "block-gauss-seidel", cagp.Cholesky()):
+        near = cagp.krige(TABLE, to=TARGETS, solver=solver, **IN_PLANE, **NUMBERS)
+        np.testing.assert_allclose(near["mean"], mean, atol=0.2)
+    with pytest.raises(ArgumentError, match="no latitude-longitude grid"):
+        cagp.krige(TABLE, to=TARGETS, solver="rings", **IN_PLANE, **NUMBERS)
+
+
+def test_times_on_a_plane_are_informed_by_each_other():
+    rng = np.random.default_rng(0)
+    hours = rng.integers(0, 6, len(Y))
+    table = {**TABLE, "time": np.datetime64("2024-03-01") + hours.astype("timedelta64[h]")}
+    kernel = cagp.SpaceTime(KERNEL, cagp.Matern12(8.0))
+    found = cagp.krige(table, to=TARGETS, at=["2024-03-01T02:00"], kernel=kernel, noise_std=0.2, **IN_PLANE)
+    flat = np.zeros((len(X), 1))
+    points, wanted = np.column_stack([X, flat, hours]), np.column_stack([X_NEW, flat[:2], [2, 2]])
+    gram = kernel(points, points) + NOISE * np.eye(len(X))
+    expected = Y.mean() + kernel(wanted, points) @ np.linalg.solve(gram, Y - Y.mean())
+    np.testing.assert_allclose(found["mean"].values[0], expected, rtol=1e-8)
+
+
+REFUSED = {
+    "x without y": ({"x": "easting"}, ArgumentError, "x is 'easting' and y is None; expected both names"),
+    "no such column": ({"x": "east_m", "y": "northing"}, ArgumentError, "has no column 'east_m'"),
+    "no such system": ({"crs": 999999}, ArgumentError, "crs is 999999, which pyproj does not know"),
+    "degrees": ({"crs": 4326}, ArgumentError, 'crs is WGS 84, of latitudes.* write latitude="COLUMN"'),
+    "heights": ({"crs": 5703}, ArgumentError, "expected the system of a plane"),
+    "both pairs": ({"x": "easting", "y": "northing", "latitude": "lat"}, ArgumentError, "expected one pair"),
+    "swapped": (
+        {"x": "northing", "y": "easting", "crs": 32632},
+        DataError,
+        "were not swapped, and their units",
+    ),
+    "a trend by latitude": ({**IN_PLANE, "drift": "quadratic-latitude"}, ArgumentError, "points of a plane"),
+    "a mean by latitude": ({**IN_PLANE, "mean": "harmonic-latitude"}, ArgumentError, "points of a plane"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_meant_is_refused(name):
+    given, kind, message = REFUSED[name]
+    with pytest.raises(kind, match=message):
+        cagp.krige(TABLE, to=500.0, **{"value": "lead", **given})
+
+
+def test_bad_coordinates_are_refused_by_row_and_unit():
+    def with_(**columns):
+        return {**{name: column.copy() for name, column in TABLE.items()}, **columns}
+
+    empty = with_()
+    empty["northing"][7] = np.nan
+    with pytest.raises(DataError, match=r"'northing' of the table is empty in row .*expected a number"):
+        cagp.krige(empty, to=500.0, **IN_PLANE)
+    degrees = with_(easting=11.0 + X[:, 0] / 1e5, northing=48.0 + X[:, 1] / 1e5)
+    with pytest.raises(DataError, match=r'look like degrees: .* latitude="COLUMN"'):
+        cagp.krige(degrees, to=500.0, **IN_PLANE)
+    mixed = with_()
+    mixed["easting"][3:5] /= 1000.0
+    mixed["northing"][3:5] /= 1000.0
+    with pytest.warns(
+        UserWarning, match=r"2 places lie more than 10 .* 41\d\.\d+, 533\d\.\d+;.* their units"
+    ):
+        cagp.krige(mixed, to=TARGETS, **IN_PLANE, **NUMBERS)
+    units = {"x (m)": TABLE["easting"], "y (km)": TABLE["northing"], "lead": Y}
+    with pytest.raises(
+        DataError, match=r"'x \(m\)' of the table is in m and 'y \(km\)' in km; expected x and y"
+    ):
+        cagp.krige(units, to=500.0, x="x (m)", y="y (km)")
+    angles = {"x (deg)": X[:, 0], "y (deg)": X[:, 1], "lead": Y}
+    with pytest.raises(DataError, match="are in 'deg'; expected lengths"):
+        cagp.krige(angles, to=500.0, x="x (deg)", y="y (deg)")
+    with pytest.raises(
+        ArgumentError, match=r"no column for the latitude; it has 'easting' and 'northing'.*x='easting'"
+    ):
+        cagp.krige(TABLE, to=500.0)
+
+
+def test_x_and_y_are_taken_where_they_are_named_and_degrees_where_not():
+    east, north = pyproj.Transformer.from_crs(32632, 4326, always_xy=True).transform(
+        TABLE["easting"], TABLE["northing"]
+    )
+    both = {**TABLE, "lat": north, "lon": east}
+    del both["depth"]
+    flat = cagp.krige(both, to=TARGETS, **{**IN_PLANE, "value": None}, **NUMBERS)
+    np.testing.assert_allclose(flat["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
+    assert "geometry" in flat.attrs
+    globe = cagp.krige(
+        both, to={"lat": [48.15], "lon": [7.85]}, lengthscale_km=1.5, variance=4.0, noise_std=0.2
+    )
+    assert "geometry" not in globe.attrs
+
+
+def test_places_that_are_there_twice_count_twice():
+    twice = {name: np.concatenate([column, column[:1]]) for name, column in TABLE.items()}
+    twice["lead"][-1] += 0.5
+    found = cagp.krige(twice, to=TARGETS, **IN_PLANE, **NUMBERS)
+    prior = cagp.Prior(KERNEL, NOISE, twice["lead"].mean())
+    direct = cagp.condition(prior, np.vstack([X, X[:1]]), twice["lead"], X_NEW, solver=cagp.Cholesky())
+    np.testing.assert_allclose(found["mean"], direct.mean, rtol=1e-9)
+    np.testing.assert_allclose(found["std"] ** 2, direct.variance, rtol=1e-8)
+
+
+def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyproj", None)
+    plain = cagp.krige(TABLE, to=TARGETS, **{**IN_PLANE, "crs": None}, **NUMBERS)
+    np.testing.assert_allclose(plain["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
+    with pytest.raises(ConfigurationError, match=r"crs, needs pyproj.*\[projections\]"):
+        cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS)
+
+
+def test_maps_of_a_plane_are_drawn_and_written_in_its_system(tmp_path):
+    import matplotlib.pyplot as plt
+    import tifffile
+
+    found = cagp.krige(TABLE, to={"resolution": 1000.0}, **IN_PLANE, **NUMBERS)
+    figure = found.cagp.plot(observations={name: TABLE[name] for name in ("easting", "northing", "lead")})
+    panel, drawn = figure.axes[0], figure.axes[0].collections
+    assert panel.get_xlabel() == "easting [m]"
+    np.testing.assert_array_equal(drawn[0].get_array(), found["mean"])
+    np.testing.assert_allclose(drawn[1].get_offsets(), np.column_stack([TABLE["easting"], TABLE["northing"]]))
+    plt.close(figure)
+    places = cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS).cagp.plot("mean")
+    offsets = places.axes[0].collections[0].get_offsets()
+    np.testing.assert_allclose(offsets, np.column_stack([*TARGETS.values()]))
+    plt.close(places)
+    variogram = cagp.Kriging(**IN_PLANE, **NUMBERS).fit(TABLE).variogram(draws=20)
+    assert variogram["distance"].attrs["units"] == "m"
+    h = variogram["curve_distance"].values[:, None]
+    expected = KERNEL.variance - kernel_matrix(KERNEL, h, np.zeros((1, 1)))[:, 0] + NOISE
+    np.testing.assert_allclose(variogram["fitted"], expected)
+    assert float(variogram["distance"].max()) < SIDE
+    plt.close(
+        found.cagp.plot.variogram({name: TABLE[name] for name in ("easting", "northing", "lead")}, draws=20)
+    )
+    with tifffile.TiffFile(found.cagp.to_geotiff(tmp_path / "mean.tif")) as file:
+        page = file.pages[0]
+        np.testing.assert_array_equal(page.asarray(), found["mean"].values[::-1].astype(np.float32))
+        assert page.tags[33922].value[3:5] == (EAST, NORTH + SIDE)
+        assert page.geotiff_tags["ProjectedCSTypeGeoKey"] == 32632
+    plane = cagp.krige(TABLE, to={"resolution": 1000.0}, **{**IN_PLANE, "crs": None}, **NUMBERS)
+    with pytest.raises(ConfigurationError, match="the plane has no system, by which GeoTIFF"):
+        plane.cagp.to_geotiff(tmp_path / "none.tif")
