@@ -119,7 +119,7 @@ def fit_in_space_and_time(
         family = candidates[results.index(result)]
         summed: FitResult | None = None
         if len(candidates) > 1 and len(family) == 1:
-            result, summed = _with_sum(family, result, [some, more], fitted)
+            result, summed = _with_sum(family, candidates, result, [some, more], fitted)
         if summed is not None:
             result = summed
         elif result.points < len(X):
@@ -132,14 +132,16 @@ def fit_in_space_and_time(
 
 def _with_sum(
     family: tuple[SpaceTimeOf, ...],
+    candidates: Sequence[tuple[SpaceTimeOf, ...]],
     result: FitResult,
     selections: Sequence[Indices],
     fitted: Callable[..., FitResult],
 ) -> tuple[FitResult, FitResult | None]:
     """Fit sums as well, on few values and on more; give both fits on the most, the sum's if it is better."""
+    weather, lasting = (SpaceTimeOf(family[0].space, time) for time in (None, Matern12))
     sums = [2 * family]
-    if family[0].time is None:  # weather, and what is peculiar to places and lasts: the sum-metric model
-        sums.insert(0, (*family, SpaceTimeOf(family[0].space, Matern12)))
+    if (weather,) in candidates and (lasting,) in candidates:  # the sum-metric model
+        sums.insert(0, (weather, lasting))
     some, more = selections
     tried = [fitted(each, some) for each in sums]
     summed = _best(tried)

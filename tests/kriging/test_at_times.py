@@ -76,6 +76,27 @@ def test_a_kernel_is_chosen_and_hours_inform_each_other(drawn):
     assert found.attrs["hyperparameters"].startswith("plugged in: ")
 
 
+def test_what_lasts_at_a_place_is_told_from_weather():
+    """Drawn from a metric kernel plus a product: that sum is chosen, with numbers near the true ones."""
+    rng, times = np.random.default_rng(4), pd.date_range("2024-07-01", periods=12, freq="3h")
+    latitude, longitude = rng.uniform(45.0, 60.0, 14), rng.uniform(0.0, 25.0, 14)
+    weather = cagp.SpaceTime(cagp.Matern32(0.3, 4.0), lengthscale_time=6.0)
+    lasting = cagp.SpaceTime(cagp.Matern32(0.02, 2.0), cagp.Matern12(300.0))
+    X = np.column_stack(
+        [np.tile(cagp.unit_sphere(latitude, longitude), (12, 1)), np.repeat(3.0 * np.arange(12), 14)]
+    )
+    factor = np.linalg.cholesky((weather + lasting)(X, X) + 0.01 * np.eye(168))
+    columns = {"lat": np.tile(latitude, 12), "lon": np.tile(longitude, 12), "time": np.repeat(times, 14)}
+    table = pd.DataFrame({**columns, "temperature (degC)": factor @ rng.normal(size=168) + 15.0})
+    model = cagp.Kriging(at="observed", progress=False).fit(table)
+    changing, staying = model.prior_.kernel.parts
+    assert changing.time is None
+    assert 3.0 < changing.lengthscale[1] < 12.0
+    assert isinstance(staying.time, cagp.Matern12)
+    assert staying.time.lengthscale > 50.0  # of 33 hours that were observed
+    assert 0.5 < staying.variance < 8.0
+
+
 def test_noise_of_each_place_counts(drawn):
     table, X, _, _ = drawn
     noisy = table.assign(noise_std=np.where(table.lat > 51.0, 2.0, 0.3))
