@@ -75,8 +75,9 @@ def fit_in_space_and_time(
     """Fit kernel and noise of space and time to all values, each a point with its hour.
 
     Where the kernel is to be chosen, metric kernels (``in_time`` None) and products with kernels in time are
-    compared by the likelihood of at most 500 values, and the best of them with sums of two by that of at most
-    20,000. A kernel of space and time with its numbers keeps them.
+    compared by the likelihood of at most 500 values. The best of them is compared with sums of two by that of
+    all values, or of the 500 where there are more than 20,000. A kernel of space and time with its numbers
+    keeps them.
     """
     known, X = known_noise(observed, observed.there, noise_std), observed.X
     least = float(known.min())
@@ -119,7 +120,7 @@ def fit_in_space_and_time(
         family = candidates[results.index(result)]
         summed: FitResult | None = None
         if len(candidates) > 1 and len(family) == 1:
-            result, summed = _with_sum(family, candidates, result, [some, more], fitted)
+            result, summed = _with_sum(family, candidates, result, [some, more, everything], fitted)
         if summed is not None:
             result = summed
         elif result.points < len(X):
@@ -137,18 +138,20 @@ def _with_sum(
     selections: Sequence[Indices],
     fitted: Callable[..., FitResult],
 ) -> tuple[FitResult, FitResult | None]:
-    """Fit sums as well, on few values and on more; give both fits on the most, the sum's if it is better."""
+    """Fit sums as well, and give the two fits that were compared, that of the sum only if it is better."""
     weather, lasting = (SpaceTimeOf(family[0].space, time) for time in (None, Matern12))
     sums = [2 * family]
     if (weather,) in candidates and (lasting,) in candidates:  # the sum-metric model
         sums.insert(0, (weather, lasting))
-    some, more = selections
+    some, more, everything = selections
     tried = [fitted(each, some) for each in sums]
     summed = _best(tried)
-    if more.size > some.size:
-        result = fitted(family, more, start=start_of(result), starts=1)
-        summed = fitted(sums[tried.index(summed)], more, start=start_of(summed), starts=1)
+    on_more = partial(fitted, sums[tried.index(summed)], more, start=start_of(summed), starts=1)
+    if some.size < more.size == everything.size:
+        result, summed = fitted(family, more, start=start_of(result), starts=1), on_more()
     better = likelihood_of(summed) > likelihood_of(result) + NUMBERS_MORE * MARGIN
+    if better and summed.points < more.size:
+        summed = on_more()
     return result, summed if better and usable(summed) else None
 
 
@@ -156,8 +159,8 @@ def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
     """Say what it takes to fit a kernel of space and time to so many values."""
     size = FitSize("dense" if values <= COMPARED else "vecchia", values, 1, None, 0, deviating=deviating)
     seconds = FITS * fit_seconds(size, workers=workers)
-    if values > COMPARED:
-        seconds += EVALUATIONS_OF_SUM * evaluation_seconds(size, min(values, SUMMED), workers=workers)
+    if COMPARED < values <= SUMMED:
+        seconds += EVALUATIONS_OF_SUM * evaluation_seconds(size, values, workers=workers)
     return Outlook(
         "fit",
         f"kernel of space and time, and noise, by {values:,} observations",
