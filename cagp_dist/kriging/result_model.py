@@ -22,7 +22,7 @@ def model_of(attributes: Mapping[Hashable, Any], observations: "Source", asked: 
     """Give a `Kriging` of observations with the numbers of a result, of which nothing is fitted again."""
     from cagp_dist.kriging.kriging_model import Kriging
 
-    instead = "Expected the fitted Kriging in place of the observations."
+    instead = "Expected the fitted Kriging instead of the observations."
     if not {"kernel", "prior_mean", "noise_std"} <= set(attributes):
         raise ArgumentError(f"the result does not say its kernel, mean and noise. {instead}")
     kernel = _kernel(ast.parse(str(attributes["kernel"]), mode="eval").body)
