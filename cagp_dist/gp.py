@@ -64,9 +64,9 @@ def condition(
         Observed points, Euclidean distance; on the sphere use `unit_sphere`. Gauss-Seidel solvers
         visit them in this order; see `space_filling_order`. Or the grid on which fields were observed.
     y : array_like, shape (n,) or (n, T); on a grid (P, Q) or (T, P, Q)
-        Observations. In (n, T), and on a grid, NaN is where nothing was observed. Fields that were observed
-        at the same points share one solve; each other pattern of gaps is a solve of its own. The Q copies of
-        a pole of a grid are one observation, their mean.
+        Observations. In (n, T), and on a grid, NaN marks missing values. Fields observed at the same points
+        share one solve; each other pattern of gaps takes its own solve. The Q copies of a pole of a grid are
+        one observation, their mean.
     X_test : array_like, shape (q, p), LatLonGrid or LinearFunctionals
         Where the posterior is wanted: points, all points of a grid, or weighted sums of the field, such as
         means over regions (`area_means`) or cells (`cell_means`) and differences of two points.
@@ -82,25 +82,24 @@ def condition(
         `distributed`, dask-jobqueue, dask-gateway or another library, which stay open; "local", "serial",
         or the address or file of a scheduler; or an executor of `cagp_dist.runtime.open_executor`.
     memory_limit_bytes : int, optional
-        What the solve may allocate; by default four fifths of the free memory.
+        Memory that the solve may allocate; by default four fifths of the free memory.
     computational_bounds : bool
-        Whether `Posterior.computational_variance_bounds` will be asked for: the plan then counts what these
-        take, so that they fit.
+        Whether you will use `Posterior.computational_variance_bounds`: the plan then includes their memory.
     lanczos_steps : int
-        Steps of Lanczos quadrature that tighten `Posterior.computational_variance_bounds`, of affine solvers.
-        They are spent at targets where the bounds from neighbours differ by more than a hundredth of the
-        variance; at all of them one step costs as much as one to two sweeps. The smaller the least noise is
-        beside the variance of the field, the more it takes until they say more than neighbours do; fewer
-        change no digit. 0: none.
+        Steps of Lanczos quadrature that tighten `Posterior.computational_variance_bounds` of affine solvers.
+        They are used at targets where the bounds from neighbours differ by more than a hundredth of the
+        variance; at all targets one step costs as much as one to two sweeps. The smaller the noise compared
+        with the variance of the field, the more steps are needed to improve on the bounds from neighbours;
+        fewer steps change no digit. 0: none.
     checkpoints : Checkpoints, optional
         Where iterations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
         from there after a loss, with the same bits.
     weights : KeptWeights, optional
-        Where weights of the targets are kept (`cagp_dist.store.weights.KeptWeights`): an affine solver sweeps
-        once, without data, and from then on other observations at the same points, with the same prior,
-        targets and solver, cost one product. The trace has the prior and the last iteration alone; mean and
-        variance differ from those without it by rounding. Solves by whole rings, with full covariances, a
-        ``computational_share`` or ``lanczos_steps``, and by other solvers, are done as without it.
+        Where weights of the targets are kept (`cagp_dist.store.weights.KeptWeights`). An affine solver sweeps
+        once, without data. Other observations at the same points, with the same prior, targets and solver,
+        then cost only one product. The trace has only the prior and the last iteration, and mean and variance
+        agree with those of a solve up to rounding. Solves by whole rings, with full covariances, a
+        ``computational_share`` or ``lanczos_steps``, and by other solvers, ignore it.
     progress : callable, optional
         Called with a `Progress` after every iteration.
     on_plan : callable, optional
@@ -110,7 +109,7 @@ def condition(
     Returns
     -------
     Posterior
-        The same bits for every executor on one kind of processor, but for `Cholesky`.
+        The same bits for every executor on one kind of processor, except with `Cholesky`.
 
     Raises
     ------
@@ -126,7 +125,7 @@ def condition(
 
     Notes
     -----
-    Costs are those of the solver; the n x n Gram matrix is never stored (`Cholesky` excepted).
+    Costs are those of the solver. The n x n Gram matrix is never stored, except by `Cholesky`.
 
     Examples
     --------
@@ -200,18 +199,18 @@ def posterior_mean(
 ) -> Array:
     """Posterior mean alone, for many targets: the stages themselves instead of their adjoints.
 
-    The same mean as that of `condition` after all iterations, ``m0(X') + V v`` with ``v = A b``, up to
-    rounding (T2). The stages carry the T fields instead of the q targets, so that a fine map costs little
-    more than a coarse one.
+    The mean is that of `condition` after all iterations, ``m0(X') + V v`` with ``v = A b``, up to rounding
+    (T2). The stages carry the T fields instead of the q targets, so a fine map costs little more than a
+    coarse one.
 
     Parameters
     ----------
     prior, X, y, X_test, executor, memory_limit_bytes, on_plan
         As for `condition`.
     solver : Solver
-        Any. Of an affine one, such as BlockGaussSeidel, all iterations are done, whatever its
-        `computational_share`; this and an exact one work out no variances. The mean of others, conjugate
-        gradients among them, is made with their variances: it is that of `condition`, at its cost.
+        Any solver. An affine one, such as BlockGaussSeidel, does all iterations, whatever its
+        `computational_share`. Affine and exact solvers compute no variances. Other solvers, such as conjugate
+        gradients, compute the mean together with their variances, at the cost of `condition`.
     iterations_by_target : array_like of int, shape (q,) or (q, T), with a grid as target (P, Q) or (T, P, Q)
         Iterations of which each target has the mean, at least one, instead of those of the solver. A
         `computational_share` ends some groups of targets before others; see `Stats.iterations_by_target`. Of

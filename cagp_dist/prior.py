@@ -39,14 +39,14 @@ class Prior:
         Covariance of the latent field f.
     noise_variance : float or array_like, shape (n,), or (P, Q) for a grid
         Variance of the independent observation noise, squared unit of y, above zero: one number, or one for
-        each observed point, in the order of X. An array is kept as a read-only copy. On a grid the entries
-        at points that were not observed are not used, and a pole that is given as Q copies, one observation,
-        has the mean of the variances of the copies that were observed.
+        each observed point, in the order of X. An array is kept as a read-only copy. On a grid, entries at
+        points without an observation are not used. A pole given as Q copies is one observation; its variance
+        is the mean over the copies that were observed.
     mean : float, callable or EstimatedMean
         A number, or a function of points (n, p) that returns (n,), or (n, T) with a column per field. Or a
-        basis, such as ``cagp.mean_family("quadratic-latitude")``, whose coefficients `condition`,
-        `posterior_mean` and samples estimate by generalised least squares for each field and count in the
-        variance (universal kriging, math 1.7).
+        basis, such as ``cagp.mean_family("quadratic-latitude")``. `condition`, `posterior_mean` and samples
+        then estimate its coefficients by generalised least squares for each field, and the variance includes
+        their uncertainty (universal kriging, math 1.7).
 
     Examples
     --------

@@ -74,7 +74,7 @@ def sample_posterior(
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Array:
-    """Draw the field at all targets together, given the observations: pathwise, by Matheron's rule.
+    """Draw joint samples of the field at all targets, given the observations: by Matheron's rule.
 
     With fields and noise (f', e') drawn from the prior, ``y' = f'(X) + e'`` and A the matrix of the solver
     after its iterations, a sample is ``f'(X') + V A (y - y')``. Its distribution, given y, is exactly the
@@ -86,11 +86,11 @@ def sample_posterior(
     prior, X, y, X_test, memory_limit_bytes
         As for `cagp_dist.condition`.
     solver : Solver
-        Any. All iterations of an affine solver are done, whatever its `computational_share`. Of one that
-        follows the data, such as `ConjugateGradient`, every sample is a solve of its own; their
-        distribution is then not the stated posterior but a parametric bootstrap: with a prior that is right,
-        each observation falls below the p-quantile of its samples with probability p, averaged over data
-        sets.
+        Any solver. An affine solver does all iterations, whatever its `computational_share`. With a solver
+        that depends on the data, such as `ConjugateGradient`, every sample takes its own solve, and the
+        distribution of the samples is a parametric bootstrap instead of the stated posterior: if the prior is
+        right, each observation falls below the p-quantile of its samples with probability p, averaged over
+        data sets.
     samples : int
         Samples of each field, independent of each other and between fields.
     generator : numpy.random.Generator
@@ -113,11 +113,11 @@ def sample_posterior(
 
     Notes
     -----
-    The prior is drawn exactly where observed points and targets are at most 4,096 together, or lie on one
-    latitude-longitude grid with few points beside them. Of up to 65,536 other points the joint prior of a
-    Matern kernel up to smoothness 3/2 is drawn by conditionals on 60 neighbours, which leaves variances
-    within 0.13 %; else by 1,024 random waves, whose covariance is exact on average over frequencies, which 64
-    samples share. See `cagp_dist.posterior.prior_draws`.
+    The prior is drawn exactly if observed points and targets are at most 4,096 together, or lie on one
+    latitude-longitude grid with few other points. For up to 65,536 other points and a Matern kernel up to
+    smoothness 3/2, the joint prior is drawn by conditionals on 60 neighbours, which leaves variances within
+    0.13 %. Otherwise it is drawn by 1,024 random waves; their covariance is exact on average over
+    frequencies, and 64 samples share them. See `cagp_dist.posterior.prior_draws`.
 
     References
     ----------
@@ -169,16 +169,16 @@ def posterior_by_samples(
     progress: Callable[[Progress], None] | None = None,
     on_plan: "Callable[[Plan], None] | None" = None,
 ) -> SampledPosterior:
-    """Mean and variance at many targets, the variance from samples instead of a column for each target.
+    """Mean and variance at many targets; the variance is estimated from samples.
 
     Parameters
     ----------
     prior, X, y, X_test, solver, generator, executor, memory_limit_bytes, progress
-        As for `sample_posterior`; solvers that follow the data are refused, as their variance is not that of
-        their samples.
+        As for `sample_posterior`. Solvers that depend on the data are refused, because their variance is not
+        that of their samples.
     samples : int
         N: the variance has a relative standard error of ``sqrt(2 / N)``, 7 % for 400, and the standard
-        deviation half of that; of random waves up to 6 % more, see `SampledPosterior.relative_error`.
+        deviation half of that. With random waves it is up to 6 % more, see `SampledPosterior.relative_error`.
     checkpoints : Checkpoints, optional
         Where sums over samples are kept (`cagp_dist.store.checkpoints.Checkpoints`), after groups of 64 to
         512 of them: the same call, with a generator in the same state, continues after a loss, with

@@ -120,52 +120,52 @@ def krige_store(
         names of the axes of the map, the value and perhaps its noise. An observation whose value is NaN is
         left out.
     to : mapping of str to array_like
-        Axes of the map, by name. ``latitude`` and ``longitude`` are degrees on the sphere; others are taken
-        as they are, with Euclidean distance. With a kernel of space and time there are ``hours`` beside
-        latitude and longitude, numbers since any moment near the observations, in both stores.
+        Axes of the map, by name. ``latitude`` and ``longitude`` are degrees on the sphere; others are used
+        unchanged, with Euclidean distance. A kernel of space and time also needs ``hours``, counted from any
+        moment near the observations, in both stores.
     output : path
-        Folder of the Zarr store with the map, which must not be there yet. It is there once the map is whole.
+        Folder of the Zarr store with the map. It must not exist yet, and appears once the map is complete.
     prior : Prior
         With a mean that is known. `fit` finds one from a sample of the observations.
     value : str
         Variable that was observed.
     noise_std : str, optional
-        Variable with the standard deviation of the error of each observation, which counts instead of the
+        Variable with the standard deviation of the error of each observation, which replaces the
         ``noise_variance`` of the prior.
     solver : Neighbours, optional
         64 nearest neighbours by default. "auto" is not possible here.
     chunks : mapping of str to int, optional
-        Cells of a region along some axes, which are those of a chunk of the output. By default regions of
-        the last two axes that are as wide as high, with at most 16,384 cells.
+        Cells of a region along some axes; a region is a chunk of the output. By default regions span the last
+        two axes and are as wide as high, with at most 16,384 cells.
     executor : Executor, Dask client or cluster, or str, optional
         As for `condition`. All workers must see both stores under the same path.
     memory_limit_bytes : int, optional
-        What all tasks that run at once may allocate; by default what the executor has.
+        Memory that all concurrent tasks may allocate; by default the memory of the executor.
     progress, on_plan : callable, optional
-        As for `condition`. Without a ``progress``, a plan and how far the map is are said as `krige` does,
-        where that takes more than some seconds.
+        As for `condition`. Without ``progress``, work of more than some seconds reports its plan and progress
+        as `krige` does.
 
     Returns
     -------
     xarray.Dataset
-        The output, of which nothing is read yet: ``mean`` and ``std``, without the noise of an observation.
+        The output, not read into memory: ``mean`` and ``std``, without the noise of an observation.
 
     Raises
     ------
     ArgumentError
-        If a variable is missing or has another length, a coordinate or noise cannot be, or the output is
-        there already and has not come from the same call.
+        If a variable is missing or has another length, a coordinate or noise is impossible, or the output
+        already exists and does not come from the same call.
     StoreError
-        If the observations have changed since the map was begun, or a disk is full or fails.
+        If the observations have changed since the map was started, or a disk is full or fails.
     BudgetError
-        If a task needs more memory than it has; before any work where that can be told from the numbers.
+        If a task needs more memory than it has; before any work if the plan shows it.
 
     Notes
     -----
-    Each region is what `condition` gives for its targets and all observations, to the bit, with any executor.
-    Groups of targets that share their neighbours end at the borders of regions. Whoever asks, observations
-    are read once, and 8 (p + 3) bytes for each are on the disk beside the output until the map is there.
-    Blocks and regions that are finished are not done again by the same call, after a loss as after an error.
+    Each region equals the result of `condition` for its targets and all observations, to the bit, with any
+    executor. Groups of targets that share their neighbours end at the borders of regions. Observations are
+    read once, and 8 (p + 3) bytes for each are on the disk beside the output until the map is complete. After
+    a failure, the same call does not repeat finished blocks and regions.
 
     Examples
     --------

@@ -97,44 +97,45 @@ def fit(
 ) -> FitResult:
     """Fit lengthscales, variances and noise variance by maximum marginal likelihood.
 
-    Several starts are climbed on thinned data where there are many points (every k-th row and column of
-    a grid, evenly spread cells of neighbouring points otherwise); from the best of their optima the search
-    goes on with all points. There, on complete grids and by Vecchia's likelihood, it is Fisher scoring, three
-    or four evaluations with the expected information.
+    For many points, the search begins from several starts on thinned data (every k-th row and column of a
+    grid, otherwise evenly spread cells of neighbouring points). It continues from the best optimum with all
+    points. On complete grids, and with Vecchia's likelihood, this last part is Fisher scoring: three or four
+    evaluations with the expected information.
 
     Parameters
     ----------
     kernel : type of Kernel, tuple of them, or str
-        Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`. Several of them stand
-        for their sum, whose lengthscales and variances are all fitted: ``(Matern32, Matern32)``. Or a name as
-        in job files, such as "matern(0.8)". "auto": the one of the three Matern classes that the data ask
-        for, by the likelihood of at most 1,000 of the points (on a grid of up to 40,000 points by that of
-        all); what is held or bounded is so for all three. Matern32 is kept unless another is better by 2.
-        The class `Matern`, or "matern", has its smoothness fitted as well, by the same points.
+        Family, as a class: `Matern12`, `Matern32`, `Matern52` or `SquaredExponential`. Several classes mean
+        their sum, with all lengthscales and variances fitted: ``(Matern32, Matern32)``. Or a name as in job
+        files, such as "matern(0.8)". "auto" chooses one of the three Matern classes by the likelihood of at
+        most 1,000 of the points (of all points on a grid of up to 40,000); fixed parameters and bounds apply
+        to all three. Matern32 is kept unless another is better by 2. The class `Matern`, or "matern", also
+        fits the smoothness, to the same points.
     where : LatLonGrid or array_like, shape (n, p)
         A whole grid, or points. Pole rows of a grid, Q copies of one point each, are left out.
     y : array_like, shape (P, Q) or (T, P, Q) on a grid, (n,) or (n, T) at points
-        Observations; T fields share all numbers. On a grid NaN where no field has a value.
+        Observations; T fields share all parameters. On a grid NaN where no field has a value.
     mean : "constant", number or callable
-        "constant": the average of each field (weighted by area on a grid), plugged in. Else as in `Prior`;
-        on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated, such as
-        ``cagp.mean_family("constant")``, the likelihood is the restricted one (REML): it counts that the data
-        determine these as well; plugged in, its numbers make intervals from some tens of points narrower than
-        those of the plain likelihood, which are too narrow already. Not with the pathwise method.
+        "constant": the average of each field (weighted by area on a grid), taken as known. Otherwise as in
+        `Prior`; on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated,
+        such as ``cagp.mean_family("constant")``, the likelihood is the restricted one (REML), which allows
+        for the estimation of the coefficients. For some tens of points, its plugged-in parameters make
+        intervals narrower than those of the plain likelihood, which are already too narrow. Not with the
+        pathwise method.
     anisotropic : bool
         Fit a lengthscale for each coordinate (ARD), of every part of a sum: for points whose coordinates
         differ in unit or in kind, such as depth and distance. Not on the sphere.
     start : mapping, optional
         Some of "lengthscale", "variance", "noise_variance": a guess, tried first. For a sum the first two are
-        tuples, a number for each part. Where each coordinate has a lengthscale, a tuple with one for each may
-        stand instead of a number.
+        tuples with a number for each part. If each coordinate has a lengthscale, a tuple with one for each
+        can replace a number.
     bounds : mapping, optional
-        (lower, upper) for some of the names; equal bounds hold a parameter fixed. For a sum one pair for all
-        parts, or a tuple of pairs, one for each; where each coordinate has a lengthscale, a tuple with a pair
-        for each may stand instead of a pair. By default the lengthscale lies between a fifth of the point
-        spacing and ten times the extent (that of one coordinate a hundred times, where it ends if nothing
-        depends on this coordinate), variances within wide factors of the mean square of the residuals. A
-        noise variance that is sought is kept above 1e-8 of the variance; one that is given may be smaller.
+        (lower, upper) for some of the names; equal bounds fix a parameter. A sum takes one pair for all
+        parts, or a tuple with a pair for each part. If each coordinate has a lengthscale, a tuple with a pair
+        for each can replace a pair. By default the lengthscale lies between a fifth of the point spacing and
+        ten times the extent. The lengthscale of one coordinate may reach a hundred times its extent, where it
+        ends if nothing depends on this coordinate. Variances lie within wide factors of the mean square of
+        the residuals. A fitted noise variance stays above 1e-8 of the variance; a given one may be smaller.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
     method : {"auto", "rings", "dense", "vecchia", "pathwise", "elbo"}
@@ -148,19 +149,19 @@ def fit(
         errors. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up to 300,000 are
         missing; else dense for up to 2,000 points that fit into memory, and "vecchia" beyond.
     actions : int
-        Of "elbo": i, at most n are used.
+        For "elbo": i, at most n are used.
     executor : Executor, Dask client or cluster, or str, optional
         Where tasks run ("rings", "vecchia", "pathwise" and "elbo"); by default all cores of this process.
     memory_limit_bytes : int, optional
-        What may be allocated; by default four fifths of the free memory.
+        Memory that may be allocated; by default four fifths of the free memory.
     progress : callable, optional
-        Called with a `FitProgress` after every evaluation; of "elbo" after every step.
+        Called with a `FitProgress` after every evaluation; for "elbo" after every step.
     seed : int
-        Of the samples of the pathwise method, and of those that say how far off "elbo" is.
+        Seed of the samples of the pathwise method, and of those that measure how far off "elbo" is.
     noise_deviations : array_like, shape (n,), optional
-        By how much the noise variance of each point is known to differ from the one that is fitted, squared
-        unit of y: where the errors of measurements are known, their variances minus the least of these, with
-        bounds of "noise_variance" from that least upward. At points only, "dense" or "vecchia".
+        Known difference between the noise variance of each point and the fitted one, squared unit of y. If
+        the variances of the measurement errors are known, pass these minus the smallest of them, with bounds
+        of "noise_variance" from the smallest upward. At points only, "dense" or "vecchia".
     checkpoints : Checkpoints, optional
         Where evaluations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
         where it was cut off, with the same bits. Those of the pathwise method are not.
@@ -178,16 +179,16 @@ def fit(
     BudgetError
         If an evaluation does not fit into memory; raised before any work.
     NumericalError
-        If the likelihood leaves floating point.
+        If the likelihood is not finite.
 
     Notes
     -----
     ``L = -1/2 [b' G^-1 b + log|G| + n log 2 pi]`` with ``b = y - mean``, summed over fields ([Rasmussen &
-    Williams 2006, 5.8-5.9]). A mean that was fitted before and plugged in takes from the variance what it
-    has explained by chance, and the standard errors do not count that: where the lengthscale is a large part
-    of the extent, estimate it here. T fields count as independent draws of one prior. Consecutive hours or
-    days are not: the estimates are still right on average, and their standard errors too small, by the root
-    of T over the number of independent fields that they are worth.
+    Williams 2006, 5.8-5.9]). A mean that was fitted beforehand lowers the variance by what it explains by
+    chance, and the standard errors do not include this. If the lengthscale is a large part of the extent,
+    estimate the mean here. T fields count as independent draws of one prior. Consecutive hours or days are
+    not independent: the estimates are still right on average, but their standard errors are too small, by
+    the root of T over the effective number of independent fields.
 
     Examples
     --------

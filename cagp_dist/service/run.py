@@ -88,24 +88,24 @@ def run(
     publish_unconverged: bool = False,
     observe: Observer = silent,
 ) -> Outcome:
-    """Do a job, or find that it is done.
+    """Run a job, unless its run is already published.
 
     The name of the run is known before the solve: a digest of the job, the observations, the errors of
     earlier times that it learns from, the tiling and the versions. If a run of this name is published and
-    undamaged, nothing is computed. A job that leaves the numbers of its prior out fits them first.
+    undamaged, nothing is computed. A job without parameters of its prior fits them first.
 
     Parameters
     ----------
     job : Job, or path
         A job file, checked or not.
     observations : xarray.DataArray or xarray.Dataset, optional
-        Take the place of what the source of the job has: a grid or places with a variable of the name that
-        the job says, as a file would have them; ``times``, ``area`` and the other keys choose from them.
+        Used instead of the source of the job: a grid or places with the variable that the job names, as in a
+        file; ``times``, ``area`` and the other keys select from them.
     executor : Executor, Dask client or cluster, or str, optional
         Where tasks run, as for `cagp_dist.condition`; overrides [cluster] scheduler of the job.
     simulations : Simulations, optional
-        Also draw fields from the prior of the job and solve for them, to see what its error bars do; the run
-        then has a group ``simulation``, and a name of its own.
+        Also draw fields from the prior of the job and solve for them, to test its error bars. The run then
+        has a group ``simulation``, and its own name.
     publish_unconverged : bool
         Also publish a run whose status is not ok.
     observe : callable

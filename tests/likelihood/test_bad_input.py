@@ -26,7 +26,11 @@ POINTS = {
         r"expected the family Matern32.*start=\{\"lengthscale\": 0.2\}",
     ),
     "abstract": ((Kernel, X, Y), {}, "expected one of the classes Matern12"),
-    "no kernel": (("Matern32", X, Y), {}, "kernel is 'Matern32'; 'Matern32' is not a kernel; expected matern12"),
+    "no kernel": (
+        ("Matern32", X, Y),
+        {},
+        "kernel is 'Matern32'; 'Matern32' is not a kernel; expected matern12",
+    ),
     "no class of kernels": ((int, X, Y), {}, "expected one of the classes"),
     "length": ((cagp.Matern32, X, Y[:-1]), {}, r"y has shape \(19,\) but X has 20 points.*LatLonGrid"),
     "three axes": ((cagp.Matern32, X, Y.reshape(20, 1, 1)), {}, r"expected \(20,\), or \(20, T\)"),

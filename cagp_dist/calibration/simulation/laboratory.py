@@ -161,7 +161,7 @@ def calibrate(
     """Test the error bars of a solver on fields drawn from its own prior (math 10.2).
 
     N fields are drawn jointly at X and at the test points, observed with noise at X, and solved for. The
-    errors of the means are held against the stated covariance: along one random direction, at all points
+    errors of the means are compared with the stated covariance: along one random direction, at all points
     together, and in the null space. This tests a solver and its settings, not whether the prior suits a real
     field.
 
@@ -173,7 +173,7 @@ def calibrate(
     X : array_like, shape (n, p), or LatLonGrid
         Observed points, in the order in which the solver visits them, or the grid that is observed.
     X_test : array_like, shape (q, p)
-        Where errors are looked at.
+        Points at which errors are tested.
     solver : Solver
         Settings of the solver.
     simulations : int
@@ -182,9 +182,9 @@ def calibrate(
     generator : numpy.random.Generator, optional
         Source of the direction and the fields; by default ``numpy.random.default_rng(0)``.
     observed : array of bool, shape (P, Q), optional
-        Of a grid, which points are observed; all by default.
+        Which points of a grid are observed; all by default.
     weights : array_like, shape (q,), optional
-        Area that each test point stands for, on any positive scale.
+        Area that each test point represents, on any positive scale.
     executor : Executor, Dask client or cluster, or str, optional
         Where solves run; all cores of this process by default.
     memory_limit_bytes : int, optional

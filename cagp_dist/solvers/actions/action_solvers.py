@@ -29,10 +29,10 @@ from cagp_dist.solvers.stationary.preconditioners import PRECONDITIONERS, find_p
 class ConjugateGradient:
     """Conjugate gradients with full reorthogonalisation: CAGP-CG (math 5).
 
-    Calibrated approximately: the search directions depend on the data, which the stated variance does not
-    count (math 1.6). Error bars are usually too wide, because the directions suit the data better than chance
-    would, and sometimes too narrow, as on whole grids in the first iterations: no bound holds. Several fields
-    need one solve each.
+    Calibrated approximately: the search directions depend on the data, and the stated variance does not allow
+    for this (math 1.6). Error bars are usually too wide, because the directions suit the data better than
+    chance would. They are sometimes too narrow, as on whole grids in the first iterations: no bound holds.
+    Several fields need one solve each.
 
     With a preconditioner P the directions follow ``P^-1 r``; the mean is the iterate of preconditioned
     conjugate gradients (T23), which needs fewer iterations the nearer P is to G. P does not depend on the

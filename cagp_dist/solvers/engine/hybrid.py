@@ -67,9 +67,9 @@ EXAMPLE = "block-gauss-seidel 2, conjugate-gradient 20"  # Parts in a text, for 
 class Hybrid(MadeOfParts):
     """Solvers one after the other, each going on from the estimate of those before it.
 
-    Sweeps over blocks take out of an error what varies within a block, conjugate gradients what varies over
-    many of them. Mean and covariance are those of one matrix A (math 6). Calibrated exactly if all parts are;
-    with a part of conjugate gradients, whose directions depend on the data, approximately.
+    Sweeps over blocks remove errors that vary within a block; conjugate gradients remove those that vary over
+    many blocks. Mean and covariance are those of one matrix A (math 6). Calibrated exactly if all parts are;
+    approximately with a part of conjugate gradients, whose directions depend on the data.
 
     Parameters
     ----------

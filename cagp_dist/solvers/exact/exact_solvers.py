@@ -93,7 +93,7 @@ class Cholesky(ExactSolver):
 
 @dataclass(frozen=True)
 class Rings(ExactSolver):
-    """The exact posterior where X is a latitude-longitude grid, complete or with gaps (math 7).
+    """The exact posterior for X on a latitude-longitude grid, complete or with gaps (math 7).
 
     With up to 8,192 missing points it takes the inverse of the grid's blocks, and of a matrix of that size,
     and points of the grid itself need no solves; others take one for each latitude and offset. With more,

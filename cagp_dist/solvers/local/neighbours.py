@@ -93,10 +93,10 @@ TRIED_TARGETS, FEWEST_TRIED, TRIED_FLOPS = 256, 32, 2e10
 class Neighbours:
     """Kriging from the nearest observations, in groups of targets, with the variance of its own error.
 
-    Each target has the exact posterior given its ``neighbours`` nearest observations, and those of the
-    targets that it shares a group with. Calibrated exactly, at every target and jointly, because the weights
-    do not look at the data (math 20, T37): what the other observations would have added is counted as
-    uncertainty, not left out. Cost and memory are linear in observations and targets.
+    Each target has the exact posterior given its ``neighbours`` nearest observations, and those of the other
+    targets in its group. Calibrated exactly, at every target and jointly, because the weights do not depend
+    on the data (math 20, T37): the error bars include the effect of leaving the other observations out. Cost
+    and memory are linear in observations and targets.
 
     Parameters
     ----------
@@ -106,19 +106,19 @@ class Neighbours:
         within 1 % of that from four times as many of both, and logs what it took. More never raise the
         variance of a target that shares with no other.
     coarse : int
-        So many means of 8 observations, leaves of a k-d tree, that every target is conditioned on
-        besides: what thousands of observations say, for lengthscales that are long against their spacing
-        and much noise.
+        Number of means of 8 observations each, leaves of a k-d tree, on which every target is conditioned in
+        addition. They carry the information of thousands of observations, for much noise and lengthscales
+        that are long compared with the spacing.
     group : int, optional
-        Targets that may share their neighbours; by default up to 64, where that costs no more than going
-        alone. In a group the map has no jumps. 1: each target by itself.
+        Targets that may share their neighbours; by default up to 64, if that costs no more than separate
+        targets. Within a group the map has no jumps. 1: each target separately.
     drift : {"none", "constant", "linear"}
-        A trend beside the mean of the prior, with coefficients that every neighbourhood estimates for itself.
-        The variance counts it, whatever the coefficients are (T42).
+        A trend beside the mean of the prior; every neighbourhood estimates its own coefficients. The variance
+        includes their uncertainty, whatever the coefficients are (T42).
     causal : bool
-        Of kernels of space and time: observations after the time of a target are not used for it, as in
-        forecasts and honest hindcasts. A target before all observations keeps the prior. Each time that sees
-        other observations has a search of its own.
+        For kernels of space and time: do not use observations after the time of a target, as in forecasts and
+        honest hindcasts. A target before all observations keeps the prior. Each time with different
+        observations has its own search.
     wider : float, optional
         What "auto" found: the median of the ratio of standard deviations at the sampled targets.
 

@@ -50,9 +50,9 @@ class GaussSeidel(Ordered):
 class BlockGaussSeidel(Ordered):
     """Block Gauss-Seidel: blocks of consecutive points are solved exactly, one after the other.
 
-    Give the points in an order in which neighbours stand together (`cagp_dist.space_filling_order`):
-    compact blocks converge fastest. Calibrated exactly, in any order that does not depend on the data, since
-    its matrix then does not either (math 1.1). One block is the exact solve, blocks of one point are
+    Give the points in an order with neighbours together (`cagp_dist.space_filling_order`): compact blocks
+    converge fastest. Calibrated exactly in any order that does not depend on the data, because its matrix
+    then does not depend on them either (math 1.1). One block is the exact solve; blocks of one point are
     `GaussSeidel`.
 
     On a complete latitude-longitude grid with Q longitudes a block is a band of ``block_size // Q`` whole
