@@ -311,7 +311,7 @@ def _asked_iterations(
         asked = np.asarray(given)
     except ValueError as error:
         raise ArgumentError(
-            f"iterations_by_target is no array: {error}. Expected integers, one for each of {q} targets."
+            f"iterations_by_target is not an array: {error}. Expected integers, one for each of {q} targets."
         ) from error
     if isinstance(targets, LatLonGrid) and asked.shape[-2:] == targets.shape:
         asked = asked.reshape(*asked.shape[:-2], q).T

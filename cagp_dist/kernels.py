@@ -309,7 +309,7 @@ class Sum(Kernel):
         if of_time and len(of_time) < len(self.parts):
             other = next(part for part in self.parts if not part.of_space_and_time)
             raise ArgumentError(
-                f"{other!r} is no kernel of space and time, and {of_time[0]!r} is; expected a sum of "
+                f"{other!r} is not a kernel of space and time, and {of_time[0]!r} is; expected a sum of "
                 "SpaceTime kernels. A field that hardly changes has a long lengthscale in time."
             )
 

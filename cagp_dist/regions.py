@@ -328,7 +328,8 @@ def as_regions(regions: "str | Region | Iterable[str | Region]") -> tuple[Region
             close = nearest(region, REGIONS)
             meant = f"; did you mean {close!r}?" if close else "."
             raise ArgumentError(
-                f"{region!r} is no region; expected {alternatives(list(REGIONS))}, a Box or a Polygon{meant}"
+                f"{region!r} is not a region; expected {alternatives(list(REGIONS))}, a Box or a "
+                f"Polygon{meant}"
             )
     names = [region.name for region in found]
     for name in names:

@@ -119,7 +119,7 @@ TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
             '"file:field.nc"\nvariable = "a/b"',
             ("'a/b' cannot be the name of a field", "'t2m'"),
         ),
-        ("lengthscale = 0.3\n", "", ("variance and noise_variance came without lengthscale", "all three")),
+        ("lengthscale = 0.3\n", "", ("variance and noise_variance given without lengthscale", "all three")),
         (
             '"file:field.nc"',
             '"synthetic"\n[observations.synthetic]\nlenghtscale = 0.1',
@@ -132,7 +132,10 @@ TRAIN_AND_TEST = JOB.split("[design]\n")[1].split("\n\n")[0]
         (
             '"file:field.nc"',
             '"file:field.nc"\nsynthetic = { seed = 1 }',
-            ('[observations.synthetic] came with source "file:field.nc"', 'write source = "synthetic"'),
+            (
+                '[observations.synthetic] cannot be combined with source "file:field.nc"',
+                'write source = "synthetic"',
+            ),
         ),
         (
             '"file:field.nc"',
@@ -362,7 +365,7 @@ def test_a_job_file_that_would_keep_the_parser_busy_is_refused_before_it_is_pars
 
 
 def test_a_job_file_without_end_is_refused(folder):
-    assert_refused(run("run", "/dev/zero"), 2, "/dev/zero cannot be read", "no regular file")
+    assert_refused(run("run", "/dev/zero"), 2, "/dev/zero cannot be read", "not a regular file")
 
 
 def test_texts_with_dots_are_no_deep_keys():

@@ -311,7 +311,7 @@ def test_plan_says_how_a_job_scales(tmp_path):
     assert "fastest of 1, 2, 4 ... 1,024 workers: " in result.stdout
     refused = cagp("plan", job, "--workers", "256", "--bandwidth", "10")
     assert refused.exit_code == 2
-    assert "bandwidth '10' is no number with a unit" in refused.stderr
+    assert "bandwidth '10' is not a number with a unit" in refused.stderr
     job.write_text(
         JOB.replace('"block-gauss-seidel"', '"cholesky"').replace("iterations = 2\nblock_size = 100\n", "")
     )

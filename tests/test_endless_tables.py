@@ -89,8 +89,8 @@ BOMBS = [
     (long_cell, "csv", "field larger than field limit"),
     (rows_of_parquet, "parquet", r"unpacks to [\d.]+ MiB or more, as no measurements do"),
     (texts_of_parquet, "parquet", r"unpacks to [\d.]+ MiB or more, as no measurements do"),
-    (device, "csv", "is no regular file, but a pipe, a socket or a device"),
-    (pipe, "csv.gz", "is no regular file, but a pipe, a socket or a device"),
+    (device, "csv", "is not a regular file, but a pipe, a socket or a device"),
+    (pipe, "csv.gz", "is not a regular file, but a pipe, a socket or a device"),
 ]
 
 

@@ -75,7 +75,7 @@ def test_a_small_region_has_several_cells_and_a_narrow_one_as_well():
         (lambda: Polygon("x", ((0, 0), (10, 10), (10, 0), (0, 10))), "begin at corners 0 and 2 cross"),
         (lambda: Polygon("x", ((10.0, 100.0), (20.0, 50.0), (0.0, 0.0))), "corner at latitude 100"),
         (lambda: Polygon("x", (1.0, 2.0, 3.0)), r"the ring \(1.0, 2.0, 3.0\); expected corners \(longitude"),
-        (lambda: as_regions("tropic"), 'is no region; expected "global", .* did you mean'),
+        (lambda: as_regions("tropic"), 'is not a region; expected "global", .* did you mean'),
         (
             lambda: as_regions(None),
             "regions hold None; expected names of regions, such as 'global', a Box or",

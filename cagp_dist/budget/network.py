@@ -29,7 +29,7 @@ def _number(name: str, text: str, units: dict[str, float], example: str) -> floa
     found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]+)", text.strip())
     if found is None or found[2] not in units:
         raise ConfigurationError(
-            f"{name} {text!r} is no number with a unit; expected one of {', '.join(units)}, such as "
+            f"{name} {text!r} is not a number with a unit; expected one of {', '.join(units)}, such as "
             f"{example}."
         )
     return float(found[1]) * units[found[2]]

@@ -252,7 +252,8 @@ def _time(handle: int) -> np.datetime64:
         return np.datetime64(text, "ns")
     except ValueError as error:
         raise DataError(
-            f"a message holds at {text}, which is no time. Correct the keys dataDate, dataTime and stepRange "
+            f"a message holds at {text}, which is not a time. Correct the keys dataDate, dataTime and "
+            "stepRange "
             "of that message, with grib_set of ecCodes, or leave it out."
         ) from error
 

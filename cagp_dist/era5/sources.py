@@ -128,7 +128,8 @@ def open_source(
         )
     if synthetic is not None and source != "synthetic":
         raise ConfigurationError(
-            f"settings of a synthetic field came with source {_named(source)}; expected source 'synthetic'."
+            f"settings of a synthetic field cannot be combined with source {_named(source)}; expected "
+            "source 'synthetic'."
         )
     check_select(source, select)
     if name != "table" and not (noise_std is None and columns is None and where is None):

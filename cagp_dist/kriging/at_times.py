@@ -79,7 +79,7 @@ def _standard(at: At) -> Times:
     except (ValueError, TypeError, pd.errors.OutOfBoundsDatetime) as error:
         _refuse(at, ", in ISO 8601, from 1678 to 2262", error)
     if found.hasnans:
-        _refuse(at, "; one of them is no time")
+        _refuse(at, "; one of them is not a time")
     return np.asarray(found.tz_localize(None).unique().to_numpy("datetime64[ns]"))
 
 

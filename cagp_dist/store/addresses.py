@@ -26,7 +26,7 @@ def parse_address(address: str) -> tuple[str, str]:
     found = _ADDRESS.fullmatch(address)
     if found is None or {".", ".."} & set(found[2].split("/")):
         raise ValueError(
-            "it is no address of an object store; expected s3://BUCKET or s3://BUCKET/PATH, of letters, "
+            "it is not an address of an object store; expected s3://BUCKET or s3://BUCKET/PATH, of letters, "
             'digits and "-_.=+". Keys are taken from the environment (AWS_ACCESS_KEY_ID and so on)'
         )
     return found[1], found[2].strip("/")

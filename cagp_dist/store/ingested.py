@@ -169,7 +169,9 @@ def _create(store: Path, staging: Path) -> None:
         check_root(store)
         return
     if store.exists():
-        raise StoreError(f"{store} exists and is no observation store. Choose another place or move it away.")
+        raise StoreError(
+            f"{store} exists and is not an observation store. Choose another place or move it away."
+        )
     with disk_errors(store):
         os.rename(stage_root(staging), store)
     manifest.sync(store.parent)

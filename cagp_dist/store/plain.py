@@ -200,7 +200,8 @@ def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_byte
     except OSError as error:
         if error.errno in (errno.EINVAL, errno.ENXIO):
             raise StoreError(
-                f"{path} is no regular file, but a pipe, a socket or a device, which may never end. Copy the "
+                f"{path} is not a regular file, but a pipe, a socket or a device, which may never end. "
+                "Copy the "
                 "store again."
             ) from error
         raise

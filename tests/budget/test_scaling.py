@@ -186,11 +186,11 @@ def test_networks_are_read_with_units(bandwidth, latency, network):
 @pytest.mark.parametrize(
     ("bandwidth", "latency", "text"),
     [
-        ("10", "50us", "bandwidth '10' is no number with a unit; expected one of kb, Mb, Gb"),
-        ("-1Gb", "50us", "bandwidth '-1Gb' is no number with a unit"),
+        ("10", "50us", "bandwidth '10' is not a number with a unit; expected one of kb, Mb, Gb"),
+        ("-1Gb", "50us", "bandwidth '-1Gb' is not a number with a unit"),
         ("0Gb", "50us", "bandwidth '0Gb' is zero"),
-        ("10Gb", "50", "latency '50' is no number with a unit; expected one of ns, us, ms, s"),
-        ("10Gb", "50Gb", "latency '50Gb' is no number with a unit"),
+        ("10Gb", "50", "latency '50' is not a number with a unit; expected one of ns, us, ms, s"),
+        ("10Gb", "50Gb", "latency '50Gb' is not a number with a unit"),
     ],
 )
 def test_networks_without_sense_are_refused(bandwidth, latency, text):

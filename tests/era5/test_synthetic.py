@@ -178,5 +178,5 @@ def test_it_says_what_it_draws():
 
 
 def test_settings_are_for_the_synthetic_source_alone(tmp_path):
-    with pytest.raises(ConfigurationError, match="came with source 'sample'"):
+    with pytest.raises(ConfigurationError, match="cannot be combined with source 'sample'"):
         open_source("sample", cache_directory=tmp_path, synthetic=Synthetic())

@@ -341,7 +341,7 @@ def test_errors_of_the_objective_say_where(error):
             {"bounds": [(2.0, 3.0), (0.1, 2.0), (0.1, 1.0)]},
             r"start with lengthscale 1, outside of its bounds \(2, 3\); start within",
         ),
-        ({"checkpoints": Checkpoints("nowhere")}, "checkpoints came without a fingerprint"),
+        ({"checkpoints": Checkpoints("nowhere")}, "checkpoints given without a fingerprint"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given, text):

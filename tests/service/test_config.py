@@ -88,10 +88,14 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         (
             "lengthscale = 0.05",
             "",
-            "[prior]: variance and noise_variance came without lengthscale; give all three parameters, or "
+            "[prior]: variance and noise_variance given without lengthscale; give all three parameters, or "
             "none",
         ),
-        ("variance = 22.0\nnoise_variance = 0.5", "", "lengthscale came without variance and noise_variance"),
+        (
+            "variance = 22.0\nnoise_variance = 0.5",
+            "",
+            "lengthscale given without variance and noise_variance",
+        ),
         ('"matern32"', '"matern33"', 'nearest: "matern32"'),
         (
             '"quadratic-latitude"',
@@ -170,7 +174,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         (
             "[design]",
             "[observations.synthetic]\nseed = 3\n[design]",
-            'the table [observations.synthetic] came with source "sample"; leave it out',
+            'the table [observations.synthetic] cannot be combined with source "sample"; leave it out',
         ),
         (
             '"sample"',
@@ -474,12 +478,12 @@ def test_a_sum_of_kernels_has_lists_of_numbers(job_text):
         ),
         (
             [("matern32+matern52", "matern32 + matern25")],
-            '[prior] kernel = "matern32 + matern25": "matern25" is no kernel; nearest: "matern52"',
+            '[prior] kernel = "matern32 + matern25": "matern25" is not a kernel; nearest: "matern52"',
         ),
         ([("matern32+matern52", " + ".join(["matern12"] * 5))], "a sum of 5 kernels; expected at most 4"),
         (
             [("matern32+matern52", "matern32"), LISTS[0]],
-            'lengthscale is a list of 2, but kernel = "matern32" is no sum; expected one number',
+            'lengthscale is a list of 2, but kernel = "matern32" is not a sum; expected one number',
         ),
     ],
 )

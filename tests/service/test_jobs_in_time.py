@@ -212,7 +212,7 @@ def test_a_plan_says_how_many_values_a_time_sees(tmp_path):
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"prior": {**PRIOR, "time_kernel": "auto"}}, 'time_kernel = "auto" came with'),
+        ({"prior": {**PRIOR, "time_kernel": "auto"}}, 'time_kernel = "auto" cannot be combined with'),
         ({"prior": {**PRIOR, "mean": "climatology:normals.zarr"}}, "for each time by itself"),
         ({"prior": {**PRIOR, "fit_to": "field"}}, "fitted to observed points"),
         ({"prior": {**PRIOR, "time_lengthscale_hours": [3.0, 4.0]}}, "expected one number"),
@@ -220,12 +220,12 @@ def test_a_plan_says_how_many_values_a_time_sees(tmp_path):
         ({"prior": {"time_kernel": "metric", "hyperparameters": "integrate"}}, "are plugged in"),
         ({"prior": {"time_kernel": "metric", "time_lengthscale_hours": 3.0}}, "with which it is fitted"),
         ({"prior": {**PRIOR, "mean": "previous", "time_kernel": "metric"}}, "write one of these"),
-        ({"prior": {"mean": "constant"}, "design": {"window_hours": 24.0}}, "came without a kernel in time"),
-        ({"design": {"regions": ["global"]}}, "came with regions"),
+        ({"prior": {"mean": "constant"}, "design": {"window_hours": 24.0}}, "given without a kernel in time"),
+        ({"design": {"regions": ["global"]}}, "cannot be combined with regions"),
         ({"design": {"map": {**map_grid(3.0), "std_samples": 100}}}, "leave these out"),
         ({"solver": {"name": "rings"}}, 'write name = "auto"'),
         ({"recalibration": {"method": "sharp"}}, "use another method"),
-        ({"output": {"root": "out", "keep_weights": True}}, "keep_weights came with"),
+        ({"output": {"root": "out", "keep_weights": True}}, "keep_weights cannot be combined with"),
     ],
 )
 def test_what_does_not_go_with_a_kernel_in_time_is_refused(tmp_path, tables, said):

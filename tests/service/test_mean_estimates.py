@@ -158,7 +158,7 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static)
         task_of(parsed)
     assert parsed.canonical()["prior"]["covariates_missing"] == -9999.0
     assert "covariates_missing" not in job(covariates=[f"{static}:elevation"]).canonical()["prior"]
-    with pytest.raises(ConfigurationError, match="covariates_missing came without covariates"):
+    with pytest.raises(ConfigurationError, match="covariates_missing given without covariates"):
         job(covariates_missing=-9999)
 
 
@@ -178,7 +178,8 @@ def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, stati
     ):
         job(covariates=["static.nc"])
     with pytest.raises(
-        ConfigurationError, match='covariates came with mean = "climatology:x", which has no coeff'
+        ConfigurationError,
+        match='covariates cannot be combined with mean = "climatology:x", which has no coeff',
     ):
         job(mean="climatology:x", covariates=[f"{static}:elevation"])
     with pytest.raises(ConfigurationError, match=r'mean_estimate.*"generalised"'):

@@ -718,8 +718,11 @@ KEPT = {**DESIGN, "calibration": random_points(100, seed=3)}
 @pytest.mark.parametrize(
     ("tables", "expected"),
     [
-        ({"prior": {**NUMBERS, "mean": "previous"}}, "came without persistence"),
-        ({"prior": {**NUMBERS, "persistence": 0.5}}, 'persistence came with mean = "quadratic-latitude"'),
+        ({"prior": {**NUMBERS, "mean": "previous"}}, "given without persistence"),
+        (
+            {"prior": {**NUMBERS, "persistence": 0.5}},
+            'persistence cannot be combined with mean = "quadratic-latitude"',
+        ),
         ({"prior": {**PREVIOUS, "persistence": 1.0}}, "above 0 and below 1"),
         ({"prior": {**PREVIOUS, "mean_estimate": "ordinary"}}, "is estimated with the field"),
         ({"prior": {**PREVIOUS, "covariates": ["file:relief.nc:z"]}}, "does not tell how they vary"),

@@ -47,8 +47,8 @@ def test_a_kernel_holds_its_smoothness(kernel: str) -> None:
     ("kernel", "text"),
     [
         ("matern(20)", "smoothness is 20; expected 0.1 to 10"),
-        ("matern(rough)", '"matern(rough)" is no kernel; nearest: "matern(0.8)"'),
-        ("matern(0.8) + matern33", '"matern33" is no kernel; nearest: "matern32"'),
+        ("matern(rough)", '"matern(rough)" is not a kernel; nearest: "matern(0.8)"'),
+        ("matern(0.8) + matern33", '"matern33" is not a kernel; nearest: "matern32"'),
     ],
 )
 def test_what_is_no_smoothness_is_refused(kernel: str, text: str) -> None:

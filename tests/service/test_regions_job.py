@@ -153,7 +153,7 @@ def test_export_report_and_terminal(published, tmp_path):
     line = next(line for line in shown.output.splitlines() if line.strip().startswith("global"))
     std = float(found.t2m_std[1, 0])
     assert f"± {std:.{1 if std >= 1.0 else 2}f} K" in line
-    assert "of it ≤" in line
+    assert " ≤ " in line
     assert "the last of 2 times" in shown.output
 
 
@@ -179,7 +179,7 @@ def test_with_folds_they_are_of_all_points(tmp_path):
     [
         ([], r"\[design\] regions = \[\]: expected a list of \"global\""),
         ("global", r"\[design\] regions = \"global\": expected a list"),
-        (["europe"], "'europe' is no region; expected \"global\""),
+        (["europe"], "'europe' is not a region; expected \"global\""),
         ([{"south": 1}], 'a region lacks its name; expected one such as name = "europe"'),
         ([{"name": "x"}], 'region "x" is nowhere'),
         ([{"name": "x", "nort": 3}], 'unknown key nort of a region; nearest: "north"'),

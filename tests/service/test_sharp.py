@@ -311,7 +311,7 @@ def test_long_plans_name_what_takes_less(stores, tmp_path):
         (
             {},
             {"method": "kuleshov", "levels": [0.1, 0.9]},
-            r"levels came with method = \"kuleshov\", but only \"sharp\" has them",
+            r"levels cannot be combined with method = \"kuleshov\"; only \"sharp\" has them",
         ),
     ],
 )

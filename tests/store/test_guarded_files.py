@@ -56,15 +56,15 @@ def test_links_in_the_output_folder_are_not_written_through(tmp_path, precious):
 def test_pipes_and_devices_are_refused_and_do_not_hang(tmp_path):
     pipe = tmp_path / "CURRENT"
     os.mkfifo(pipe)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         file_sha256(pipe)
-    with pytest.raises(ConfigurationError, match="no regular file"):
+    with pytest.raises(ConfigurationError, match="not a regular file"):
         load_job(pipe)
-    with pytest.raises(ConfigurationError, match="no regular file"):
+    with pytest.raises(ConfigurationError, match="not a regular file"):
         load_job("/dev/zero")
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         open_file(pipe, scratch=tmp_path)
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         read_file(pipe)
     with pytest.raises(DataError, match="no GRIB or NetCDF file"):
         files_at(str(tmp_path), scratch=tmp_path / "scratch")

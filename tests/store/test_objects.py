@@ -57,7 +57,7 @@ def test_what_is_no_address_is_refused_without_being_repeated(address, tmp_path)
     job.write_text(job_text())
     ended = CliRunner().invoke(app, ["run", str(job), "--output", address])
     assert ended.exit_code == 2
-    assert "--output: it is no address of an object store" in ended.stderr
+    assert "--output: it is not an address of an object store" in ended.stderr
     assert "canary" not in ended.stderr
     job.write_text(job_text(output={"root": address}))
     ended = CliRunner().invoke(app, ["run", str(job)])

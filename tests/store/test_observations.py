@@ -189,7 +189,7 @@ def test_no_store_an_empty_one_and_something_else_are_told_apart(store, tmp_path
     with pytest.raises(DataError, match="holds no time yet"):
         open_observations(store)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreError, match="exists and is no observation store"):
+    with pytest.raises(StoreError, match="exists and is not an observation store"):
         append_times(tmp_path / "folder", field([0]))
 
 

@@ -109,7 +109,7 @@ def maximise(
     if checkpoints is not None:
         if not fingerprint:
             raise ArgumentError(
-                "checkpoints came without a fingerprint of the objective: what another one has left there "
+                "checkpoints given without a fingerprint of the objective: what another one has left there "
                 "could be taken for its own. Give fingerprint=objective.fingerprint, or a digest of data, "
                 "model and settings."
             )

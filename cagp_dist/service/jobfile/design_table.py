@@ -179,7 +179,8 @@ class DesignTable(JobTable):
     def _folds_have_errors_of_their_own(self) -> Self:
         if self.calibration is not None and isinstance(self.test, FoldPoints):
             raise ValueError(
-                "calibration came with a cross-validation, which has an error of every observed place to "
+                "calibration cannot be combined with a cross-validation, which has an error of every "
+                "observed place to "
                 'calibrate with; leave it out, or hold points out: test = { kind = "random", count = 1000 }'
             )
         return self

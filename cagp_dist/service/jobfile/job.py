@@ -79,7 +79,8 @@ class RecalibrationTable(JobTable):
         given = [name for name in ("levels", "split") if getattr(self, name) is not None]
         if given and self.method != SHARP:
             raise ValueError(
-                f'{" and ".join(given)} came with method = "{self.method}", but only "{SHARP}" has them; '
+                f'{" and ".join(given)} cannot be combined with method = "{self.method}"; only "{SHARP}" '
+                "has them; "
                 f'leave them out, or write method = "{SHARP}"'
             )
         if self.levels is not None and list(self.levels) != sorted(set(self.levels)):
@@ -296,7 +297,8 @@ class Job(JobTable):
                     raise ValueError(said)
         if prior is not None and prior.in_time and (built := solver.build()) is not None and built.needs_grid:
             raise ValueError(
-                f'name = "{solver.name}" came with a time_kernel of [prior], with which observations are '
+                f'name = "{solver.name}" cannot be combined with a time_kernel of [prior], with which '
+                "observations are "
                 'points in space and time; write name = "auto", "neighbours" or "cholesky"'
             )
         return solver
@@ -307,7 +309,8 @@ class Job(JobTable):
         prior = info.data.get("prior")
         if table.keep_weights and prior is not None and prior.in_time:
             raise ValueError(
-                "keep_weights came with a time_kernel of [prior], whose weights are of places and times; "
+                "keep_weights cannot be combined with a time_kernel of [prior], whose weights are of "
+                "places and times; "
                 "leave it out"
             )
         return table
@@ -378,21 +381,24 @@ def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, st
     keys, table = " and ".join(given), design.map
     yield (
         bool(given) and prior.is_previous,
-        f'{keys} of [design] came with mean = "previous", whose runs continue from earlier ones; leave it '
+        f'{keys} of [design] cannot be combined with mean = "previous", whose runs continue from earlier '
+        "ones; leave it "
         "out",
     )
     yield (
         bool(given) and not prior.in_time,
-        f"{keys} of [design] came without a kernel in time, so that each time is a field of its own; write "
+        f"{keys} of [design] given without a kernel in time, so that each time is a field of its own; write "
         'time_kernel = "auto", or leave it out',
     )
     yield (
         prior.in_time and design.regions is not None,
-        "time_kernel came with regions of [design], whose means are of one time; leave one of the two out",
+        "time_kernel cannot be combined with regions of [design], whose means are of one time; leave one "
+        "of the two out",
     )
     yield (
         prior.in_time and table is not None and bool(table.std_resolution_degrees or table.std_samples),
-        "time_kernel came with std_resolution_degrees or std_samples of [design] map; leave these out: each "
+        "time_kernel cannot be combined with std_resolution_degrees or std_samples of [design] map; leave "
+        "these out: each "
         "cell has its error bar",
     )
 

@@ -63,10 +63,10 @@ class NotifyTable(JobTable):
             )
         if self.url is None:
             if self.headers is not None:
-                raise ValueError("headers came without url; expected both")
+                raise ValueError("headers given without url; expected both")
             return self
         if not self.url.startswith("${") and urlsplit(self.url).scheme not in ("http", "https"):
-            raise ValueError('url is no web address; expected "https://...", or "${NAME}" for all of it')
+            raise ValueError('url is not a web address; expected "https://...", or "${NAME}" for all of it')
         if _address_holds_secret(self.url):
             raise ValueError(f"url seems to hold a secret, and jobs are published with their runs; {_HOW}")
         for name, value in (self.headers or {}).items():

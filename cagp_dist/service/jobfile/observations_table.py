@@ -140,7 +140,8 @@ class ObservationsTable(JobTable):
         self.check_times_of_source(self.source, self.times)
         if self.source != "synthetic" and self.synthetic is not None:
             raise ValueError(
-                f'the table [observations.synthetic] came with source "{self.source}"; leave it out, or '
+                f'the table [observations.synthetic] cannot be combined with source "{self.source}"; leave '
+                "it out, or "
                 'write source = "synthetic"'
             )
         if self.kind != "table" and not (

@@ -136,23 +136,25 @@ class PriorTable(JobTable):
         numbers, mean = "lengthscale, variance and noise_variance", f'mean = "{self.mean}"'
         yield (
             bool(stated and missing),
-            f"{' and '.join(stated)} came without {' and '.join(missing)}; give all three parameters, or "
+            f"{' and '.join(stated)} given without {' and '.join(missing)}; give all three parameters, or "
             "none of them to have them fitted (`cagp fit` prints them). Values that suit global 2 m "
             "temperature: lengthscale = 0.05 (chord on the unit sphere), variance = 22.0 (K^2), "
             "noise_variance = 0.5 (K^2)",
         )
         yield (
             chosen_by(self.kernel) is not None and known is not None,
-            f'kernel = "{self.kernel}" came with {numbers}; a kernel is chosen where these are fitted. Write '
+            f'kernel = "{self.kernel}" cannot be combined with {numbers}; a kernel is chosen where these '
+            "are fitted. Write "
             "the kernel that they belong to, or leave them out",
         )
         yield (
             self.fit_times is not None and known is not None,
-            f"fit_times came with {numbers}, which are not fitted then; leave either out",
+            f"fit_times cannot be combined with {numbers}, which are not fitted then; leave either out",
         )
         yield (
             self.hyperparameters == "integrate" and known is not None,
-            f'hyperparameters = "integrate" came with {numbers}, which are known then; leave either out',
+            f'hyperparameters = "integrate" cannot be combined with {numbers}, which are known then; leave '
+            "either out",
         )
         for name, example in (
             ("lengthscale", [0.05, 0.5]),
@@ -163,31 +165,34 @@ class PriorTable(JobTable):
         yield from self._mistakes_of_time(previous, mean)
         yield (
             previous and self.persistence is None and self.time_kernel is None,
-            f"{mean} came without persistence, the correlation of the field about its mean with itself 24 "
+            f"{mean} given without persistence, the correlation of the field about its mean with itself 24 "
             "hours later; give it, for example persistence = 0.8",
         )
         yield (
             not previous and self.persistence is not None,
-            f"persistence came with {mean}, which uses nothing of the previous run; leave it out, or write "
+            f"persistence cannot be combined with {mean}, which uses nothing of the previous run; leave it "
+            "out, or write "
             'mean = "previous"',
         )
         yield (
             previous and self.mean_estimate != "generalised",
-            f'mean_estimate = "{self.mean_estimate}" came with {mean}, whose mean by latitude is estimated '
+            f'mean_estimate = "{self.mean_estimate}" cannot be combined with {mean}, whose mean by '
+            "latitude is estimated "
             "with the field; leave it out",
         )
         yield (
             self.covariates_missing is not None and not self.covariates,
-            "covariates_missing came without covariates; leave it out",
+            "covariates_missing given without covariates; leave it out",
         )
         yield (
             bool(self.covariates) and self.reads_mean,
-            f"covariates came with {mean}, which has no coefficients; leave them out, or write "
+            f"covariates cannot be combined with {mean}, which has no coefficients; leave them out, or write "
             'mean = "constant" or a mean by latitude',
         )
         yield (
             bool(self.covariates) and previous,
-            f"covariates came with {mean}, the map of a run, which does not tell how they vary between its "
+            f"covariates cannot be combined with {mean}, the map of a run, which does not tell how they "
+            "vary between its "
             'cells; leave them out, or write mean = "quadratic-latitude"',
         )
 
@@ -196,16 +201,17 @@ class PriorTable(JobTable):
         timed, hours = self.time_kernel is not None, self.time_lengthscale_hours
         yield (
             not timed and hours is not None,
-            "time_lengthscale_hours came without time_kernel; give both, or neither",
+            "time_lengthscale_hours given without time_kernel; give both, or neither",
         )
         yield (
             timed and hours is None and self.numbers is not None,
-            "time_kernel came with lengthscale, variance and noise_variance alone; give "
+            "time_kernel cannot be combined with lengthscale, variance and noise_variance alone; give "
             "time_lengthscale_hours, too, or leave all of them out and give fit_times",
         )
         yield (
             timed and self.persistence is not None,
-            "persistence came with time_kernel, which says how the field persists; leave it out",
+            "persistence cannot be combined with time_kernel, which says how the field persists; leave it "
+            "out",
         )
         if timed and previous:
             yield from self._mistakes_of_filter()
@@ -216,22 +222,24 @@ class PriorTable(JobTable):
         """Yield what may not be of a kernel in time that carries whole grids from run to run."""
         yield (
             isinstance(self.fit_times, Newest),
-            "time_kernel came with fit_times that are the newest ones: the parameters would change each day, "
+            "time_kernel cannot be combined with fit_times that are the newest ones: the parameters would "
+            "change each day, "
             "so the state of the day before could not be continued; give fit_times from and to",
         )
         yield (
             self.time_kernel in ("auto", "metric"),
-            f'time_kernel = "{self.time_kernel}" came with mean = "previous", which continues from run to '
+            f'time_kernel = "{self.time_kernel}" cannot be combined with mean = "previous", which '
+            "continues from run to "
             "run "
             'with "matern12" or "matern32"; write one of these',
         )
         yield (
             self.parts > 1,
-            f'kernel = "{self.kernel}" came with time_kernel; expected a single kernel',
+            f'kernel = "{self.kernel}" cannot be combined with time_kernel; expected a single kernel',
         )
         yield (
             self.numbers is None and self.fit_times is None,
-            "time_kernel came without lengthscale, variance and noise_variance, and without fit_times: the "
+            "time_kernel given without lengthscale, variance and noise_variance, and without fit_times: the "
             "numbers would be others each day, and those of the day before would not go on; give either",
         )
 
@@ -239,35 +247,40 @@ class PriorTable(JobTable):
         """Yield what may not be of a kernel in time with which all times inform each other."""
         yield (
             self.reads_mean,
-            f"time_kernel came with {mean}, which is read for each time by itself; write "
+            f"time_kernel cannot be combined with {mean}, which is read for each time by itself; write "
             'mean = "constant" or a mean by latitude',
         )
         yield (
             bool(self.covariates) and self.mean_estimate != "generalised",
-            f'covariates came with time_kernel and mean_estimate = "{self.mean_estimate}"; leave '
+            f'covariates cannot be combined with time_kernel and mean_estimate = "{self.mean_estimate}"; '
+            "leave "
             "mean_estimate out, so that their coefficients are estimated with the field",
         )
         yield (
             self.hyperparameters == "integrate",
-            'hyperparameters = "integrate" came with time_kernel, whose numbers are plugged in; leave it out',
+            'hyperparameters = "integrate" cannot be combined with time_kernel, whose numbers are plugged '
+            "in; leave it out",
         )
         yield (
             self.fit_to == "field",
-            'fit_to = "field" came with time_kernel, which is fitted to observed points; leave it out',
+            'fit_to = "field" cannot be combined with time_kernel, which is fitted to observed points; '
+            "leave it out",
         )
         yield (
             chosen_by(self.kernel) == FITTED,
-            f'kernel = "{self.kernel}" came with time_kernel, and its smoothness is not fitted then; write '
+            f'kernel = "{self.kernel}" cannot be combined with time_kernel, and its smoothness is not '
+            "fitted then; write "
             'kernel = "auto", or a smoothness: "matern(0.8)"',
         )
         yield (
             self.time_kernel == "auto" and self.numbers is not None,
-            'time_kernel = "auto" came with lengthscale, variance and noise_variance; a kernel is chosen '
+            'time_kernel = "auto" cannot be combined with lengthscale, variance and noise_variance; a '
+            "kernel is chosen "
             'where these are fitted. Write the one that they belong to: "metric", "matern12" or "matern32"',
         )
         yield (
             self.numbers is None and self.time_lengthscale_hours is not None,
-            "time_lengthscale_hours came without lengthscale, variance and noise_variance, with which it is "
+            "time_lengthscale_hours given without lengthscale, variance and noise_variance, with which it is "
             "fitted; give all of them, or leave it out",
         )
 
@@ -280,7 +293,7 @@ class PriorTable(JobTable):
         came = f"{name} is " + (f"a list of {count}" if count is not None else f"one number, {numbers:g}")
         if parts == 1:
             again = f'kernel = "{self.kernel} + {self.kernel}"'
-            return True, f"{came}, but {kernel} is no sum; expected one number, or a sum such as {again}"
+            return True, f"{came}, but {kernel} is not a sum; expected one number, or a sum such as {again}"
         return True, (
             f"{came}, but {kernel} has {parts} parts; expected a list of {parts} numbers, one for each part "
             f"in the same order, for example {example} for two"

@@ -34,7 +34,7 @@ def written_regions(found: "tuple[Region, ...] | None") -> object:
 
 def _of_table(item: object) -> Region:
     if not isinstance(item, Mapping):
-        raise ValueError(f"{item!r} is no region; expected {EXPECTED}")
+        raise ValueError(f"{item!r} is not a region; expected {EXPECTED}")
     for key in item:
         if key not in KEYS:
             close = resembling(key, list(KEYS))

@@ -180,7 +180,9 @@ def _rule(table: Mapping[str, object]) -> TimeRule:
         )
     if "last" in table:
         if "from" in table or "to" in table:
-            raise ValueError("last came with from or to; give the newest times (last) or a window (from, to)")
+            raise ValueError(
+                "last cannot be combined with from or to; give the newest times (last) or a window (from, to)"
+            )
         last = _spelled(table["last"], "last")
         if every is not None or at:
             a_day = len(at) if every is None else _DAY / _length(every)
@@ -218,9 +220,9 @@ def _spelled(value: object, key: str) -> str:
     expected = f'expected a whole number of min, h, d or w, for example {key} = "6h"'
     found = re.fullmatch(r"(\d{1,7}) ?(min|h|d|w)", value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError(f"{key} = {value!r} is no length of time; {expected}")
+        raise ValueError(f"{key} = {value!r} is not a length of time; {expected}")
     if int(found[1]) == 0:
-        raise ValueError(f"{key} = {value!r} is no time at all; {expected}")
+        raise ValueError(f"{key} = {value!r} is zero; {expected}")
     if _length(found[0]) > np.timedelta64(200 * 365, "D"):
         raise ValueError(f"{key} = {value!r} is more than 200 years; {expected}")
     return found[0]
@@ -244,7 +246,7 @@ def _clocks(value: object) -> tuple[str, ...]:
         text = item.strftime("%H:%M") if isinstance(item, dt.time) else item
         if not isinstance(text, str) or not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
             raise ValueError(
-                f'at = {item!r} is no clock time; expected HH:MM in UTC, for example at = "12:00"'
+                f'at = {item!r} is not a clock time; expected HH:MM in UTC, for example at = "12:00"'
             )
         found.add(text)
     if not found:

@@ -64,7 +64,9 @@ def kernel(value: object, handler: Callable[[object], str]) -> str:
             raise ValueError(str(error)) from None
         if family is None:
             close = resembling(part, list(KERNEL_FORMS))
-            raise ValueError(f'"{part}" is no kernel{close}; expected a sum of {alternatives(KERNEL_FORMS)}')
+            raise ValueError(
+                f'"{part}" is not a kernel{close}; expected a sum of {alternatives(KERNEL_FORMS)}'
+            )
     if len(parts) > MOST_PARTS:
         raise ValueError(f"a sum of {len(parts)} kernels; expected at most {MOST_PARTS}")
     return " + ".join(parts)
