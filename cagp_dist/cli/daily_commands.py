@@ -126,17 +126,17 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
     import numpy as np
 
     from cagp_dist.service.day_records import DayRecords, written_day
-    from cagp_dist.store.series import run_in_series
+    from cagp_dist.store.series import runs_of_times
 
     for error in damaged.values():
         typer.echo(f"left out: {error}")
-    records = DayRecords.read(root)
+    records, runs = DayRecords.read(root), runs_of_times(root)
     for time in np.union1d(times, records.times()):
-        day, run = records.failed.get(written_day(time)), run_in_series(root, time)
+        day, run = records.failed.get(written_day(time)), runs.get(time)
         if day is not None:
             typer.echo(f"failed before: {day.line()}")
         else:
-            typer.echo(f"{written_day(time)}: {'new' if run is None else f'in the series, of run {run}'}")
+            typer.echo(f"{written_day(time)}: {'new' if run is None else f'in the series, of run {run.key}'}")
 
 
 def status_command(

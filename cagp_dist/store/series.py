@@ -76,7 +76,8 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
     before = current_version(root)
     number = 1 if before is None else int(before.stem) + 1
     time = new[SCORES]["time"].values[0]
-    replaced = run_in_series(root, time)
+    known = runs_of_times(root).get(time)
+    replaced = None if known is None else known.key
     if replaced == run.stem:
         return SeriesUpdate(number - 1, changed=False)
     final = root / VERSIONS / f"{number:06d}.zarr"
@@ -84,11 +85,11 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
         staged, listing = stage / final.name, stage / "manifest"
         with disk_errors(stage):
             final.parent.mkdir(exist_ok=True)
-            known = _write(stage, staged, new, before, number)
+            shared = _write(stage, staged, new, before, number)
             _check(staged, new)
-            text = manifest.build(staged, name=staged.name, known=known)
+            text = manifest.build(staged, name=staged.name, known=shared)
             manifest.write_durably(listing, text)
-            manifest.sync_tree(staged, without=known)
+            manifest.sync_tree(staged, without=shared)
         with disk_errors(final):
             shutil.rmtree(final, ignore_errors=True)  # of a process that died before the link was replaced
             os.replace(listing, manifest.manifest_path(final))
@@ -125,16 +126,6 @@ def runs_of_times(root: Path) -> dict[np.datetime64, RunOfTime]:
         time: RunOfTime(str(key), bool(early))
         for time, key, early in zip(times, keys, preliminary, strict=True)
     }
-
-
-def run_in_series(root: Path, time: np.datetime64) -> str | None:
-    """Key of the run whose result the series has for a time; None if it has none."""
-    found = current_version(root)
-    if found is None:
-        return None
-    scores = read_group(found, SCORES)
-    place = np.flatnonzero(scores["time"].values == time)
-    return str(scores[RUN_KEY].values[place[0]]) if place.size else None
 
 
 def of_run(run: Path) -> dict[str, xr.Dataset]:

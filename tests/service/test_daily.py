@@ -120,6 +120,12 @@ def opened(folder: Path, group: str) -> xr.Dataset:
         return found.load()
 
 
+def run_of(root: Path, day: str) -> str | None:
+    """Key of the run whose result the series has for a day."""
+    run = series.runs_of_times(root).get(np.datetime64(day, "ns"))
+    return None if run is None else run.key
+
+
 def rewritten(version: Path, name: str, change) -> None:
     """Give a group of a version other content, with digests that fit it."""
     group = change(read_group(version, name))
@@ -280,10 +286,10 @@ def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(
             else:
                 break
         series.verify_series(root)
-        if series.run_in_series(root, np.datetime64(DAYS[1])) is None:
+        if run_of(root, DAYS[1]) is None:
             xr.testing.assert_equal(opened(tmp_path, "map"), before)
     assert cuts > 0
-    assert series.run_in_series(root, np.datetime64(DAYS[1])) == run.stem
+    assert run_of(root, DAYS[1]) == run.stem
     assert opened(tmp_path, "map").time.size == 2
     assert done.version == 2
     series.verify_series(root)
@@ -496,9 +502,7 @@ def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monke
     (batch,) = (job.output.folder / "observations").glob(f"*/{DAYS[1].replace('-', '')}*")
     shutil.rmtree(batch)
     assert days_read(other) == [DAYS[1]]
-    shutil.rmtree(
-        job.output.folder / "runs" / f"{series.run_in_series(job.output.folder, np.datetime64(DAYS[0]))}.zarr"
-    )
+    shutil.rmtree(job.output.folder / "runs" / f"{run_of(job.output.folder, DAYS[0])}.zarr")
     assert days_read(other) == [DAYS[0]]
     assert days_read(other) == []
 
@@ -641,7 +645,7 @@ def test_runs_stay_as_the_job_says_and_days_of_others_are_not_done_again(begun, 
         assert found.exit_code == 0, found.stdout
         return found.stdout
 
-    first = series.run_in_series(tmp_path / "out", np.datetime64(DAYS[0]))
+    first = run_of(tmp_path / "out", DAYS[0])
     assert f"would be removed  {tmp_path / 'out/runs' / first}.zarr" in cagp("--dry-run")
     assert f"removed  {tmp_path / 'out/runs' / first}.zarr" in cagp()
     assert "removed" not in (again := cagp())

@@ -18,7 +18,7 @@ from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.task import SeenTimes
 from cagp_dist.service.verification import solve_again
 from cagp_dist.space_time import SpaceTimeOf
-from cagp_dist.store.series import run_in_series
+from cagp_dist.store.series import runs_of_times
 from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid, random_points
@@ -145,7 +145,7 @@ def test_a_day_sees_its_window_and_late_days_fill_later(tmp_path):
     again = list(daily(the_job(tmp_path, table, design=design)))
     assert [day.status is None for day in again] == [True, False, False, True]
     for day in again[1:3]:
-        path = tmp_path / "out" / "runs" / f"{run_in_series(tmp_path / 'out', day.time)}.zarr"
+        path = tmp_path / "out" / "runs" / f"{runs_of_times(tmp_path / 'out')[day.time].key}.zarr"
         rows = observed_by(path, table)
         rows = rows[(rows.time <= day.time) & (rows.time >= day.time - np.timedelta64(12, "h"))]
         found = cagp.krige(rows, to=targets_of(path), at=[day.time], **GIVEN)
