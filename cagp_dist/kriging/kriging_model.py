@@ -93,145 +93,148 @@ def krige(
     Parameters
     ----------
     observations : xarray.DataArray, xarray.Dataset, data frame, mapping or path
-        What was observed on the globe. Of xarray: a grid, stations along a dimension or a curvilinear grid,
-        with the dimensions in any order and at most a time (or ensemble member) beside them; latitude and
-        longitude are found by their CF attributes, then by their names; NaN is where nothing was observed.
-        Where there are none, it is x and y of a projection, with its CF ``grid_mapping``.
-        Copies of a pole are one place, the mean of them; components of vectors have no value there.
-        Else a table with a row for each measurement, see `cagp_dist.tables.read_table`: a data frame of
-        pandas or polars, a mapping of columns, or the path of a CSV or Parquet file. Or a source as jobs name
-        it: "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".
+        What was observed on the globe or in a plane.
+
+        An xarray object may be a grid, stations along a dimension or a curvilinear grid, with the dimensions
+        in any order and at most a time (or ensemble member) beside them. Latitude and longitude are found by
+        their CF attributes, then by their names. If there are none, x and y of a projection are used, with
+        its CF ``grid_mapping``. NaN marks missing values. Copies of a pole are one place, their mean;
+        components of vectors have no value there.
+
+        A table has a row for each measurement, see `cagp_dist.tables.read_table`: a pandas or polars data
+        frame, a mapping of columns, or the path of a CSV or Parquet file. A source of a job works too:
+        "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".
     to : optional
-        Where the field is wanted. A number: cells of so many degrees over the region of the observations
+        Where the field is wanted. A number gives cells of so many degrees over the region of the observations
         (whole degrees around them, or the globe). ``{"resolution": 0.25, "region": [north, west, south,
-        east]}``, of which either may be left out ("area" is the same as "region"); or the region alone.
-        An object of xarray: its grid or places, in its order and with its longitudes. A `LatLonGrid`. A table
-        of places, or its path. By default the grid of the observations: their gaps are filled.
+        east]}`` gives both; either may be left out, and "area" means the same as "region". The region alone
+        works too, and so do an xarray object (its grid or places, in its order and with its longitudes), a
+        `LatLonGrid`, and a table of places or its path. The default is the grid of the observations: their
+        gaps are filled.
     at : times or "observed", optional
-        Times of the maps, each of which is informed by the observations of all times; "observed": those of
-        the observations. With a zone they are converted, without one they are UTC. Kernels are then those of
-        space and time: "auto" compares metric kernels, products with Matern 1/2 in time, and sums of two, by
-        likelihood; `SpaceTime` with its numbers is kept. The coordinate ``evidence`` says which times have
-        observations on one side alone, and which are the prior. Observations of one time are mapped by
-        themselves, with a warning. Without ``at`` there is a map for each time of the observations, from
-        those of this time alone; the attribute ``other_times`` says where others would help, by the
-        likelihood of some values. Numbers that are integrated over do not go together with ``at`` yet.
+        Times of the maps; each map uses the observations of all times. "observed" means the times of the
+        observations. Time zones are converted; times without a zone are UTC. The kernel is then one of space
+        and time: "auto" compares metric kernels, products with Matern 1/2 in time, and sums of two, by
+        likelihood; a `SpaceTime` kernel with its parameters is kept. The coordinate ``evidence`` says which
+        times have observations on one side only, and which are the prior. If all observations have one time,
+        they are mapped without ``at``, with a warning. Without ``at`` there is a map for each time of the
+        observations, from that time alone; the attribute ``other_times`` says where other times would help,
+        by the likelihood of some values. ``at`` does not work with integrated parameters yet.
     causal : bool
-        With ``at``: each map has the observations up to its own time, as forecasts and honest hindcasts do.
-        Kernel, noise and a mean that is fitted are those of all observations; a drift is not.
+        With ``at``: each map uses only observations up to its own time, as forecasts and honest hindcasts do.
+        Kernel, noise and a fitted mean come from all observations; a drift does not.
     kind : {"grid", "cells"}
-        The field at the points of a grid, or its mean over the cell around each, which ends half way to the
-        next: error bars of cells do not go up and down with how close the next observation happens to be.
+        The field at the points of a grid, or its mean over the cell around each point, which ends half way to
+        the next. Error bars of cell means do not vary with the distance to the nearest observation.
     kernel : str, class of Kernel, or Kernel
         "matern12", "matern32", "matern52", "squared-exponential" or, with any smoothness, "matern(0.8)"; or a
-        sum such as "matern32 + matern32"; of a kernel with numbers these are kept. "auto": the one of the
-        first three whose likelihood is largest, with what is held held for all of them; Matern 3/2 unless
-        another is better by 2, and where nothing is fitted. "matern", or the class `Matern`, has its
-        smoothness fitted as well.
+        sum such as "matern32 + matern32". The parameters of a kernel object are kept. "auto" takes the one of
+        the first three with the largest likelihood, with given parameters held fixed for all of them: Matern
+        3/2 unless another is better by 2, or if nothing is fitted. "matern", or the class `Matern`, also fits
+        the smoothness.
     mean : str, number or callable
         A family of `MEANS`, fitted to each field by least squares and then taken as known, "constant" or
         "quadratic-latitude" for example; or the mean itself, as `Prior` takes it.
     drift : str, xarray.DataArray, several of them, or EstimatedMean, optional
-        In place of a mean: a trend whose coefficients are estimated with the field and counted in ``std``
-        (universal kriging, and with a field kriging with external drift). "constant" is ordinary kriging,
-        "regional_linear" is linear in latitude and longitude, or in x and y of a plane since the attribute
-        ``centre_of_plane``; "quadratic-latitude" and "harmonic-latitude" are those of `MEANS`; static fields
-        stand beside, ``drift=["regional_linear", elevation]``, as DataArrays on a grid of latitudes and
-        longitudes, which is interpolated bilinearly, as "file:PATH:VARIABLE", or as the name of a column of
-        the table, ``drift="elevation"``, which a table of targets then has too. Kernel and noise are fitted
-        by restricted maximum likelihood.
+        Instead of a mean: a trend whose coefficients are estimated with the field, with their uncertainty
+        included in ``std`` (universal kriging; with a field, kriging with external drift). "constant" is
+        ordinary kriging. "regional_linear" is linear in latitude and longitude, or in x and y of a plane,
+        counted from the attribute ``centre_of_plane``. "quadratic-latitude" and "harmonic-latitude" are those
+        of `MEANS`. Static fields can be added, ``drift=["regional_linear", elevation]``: as DataArrays on a
+        grid of latitudes and longitudes, which are interpolated bilinearly, as "file:PATH:VARIABLE", or as
+        the name of a column of the table, ``drift="elevation"``, which a table of targets then needs too.
+        Kernel and noise are fitted by restricted maximum likelihood.
     value : str, optional
-        Variable or column that was observed, where there are several.
+        Variable or column that was observed, if there are several.
     noise_std : str or number, optional
         Standard deviation of the error of an observation: a number, or a column (a variable of a Dataset)
-        with one for each. By default the column ``noise_std`` if the table has one; else it is fitted.
+        with one for each. The default is the column ``noise_std`` of the table; without one it is fitted.
     nugget_std : number or None
-        What an observation differs from the field beside a known noise, such as what a station sees that its
-        surroundings do not. None has it fitted.
+        Standard deviation of the difference between an observation and the field beyond the known noise, such
+        as what a station sees and its surroundings do not. None fits it.
     prior : Prior, optional
-        Fixes every number, noise and mean included. Without it lengthscale, variance and noise are fitted by
-        maximum likelihood, where they are not given.
+        Fixes every parameter, noise and mean included. Without it, lengthscale, variance and noise are fitted
+        by maximum likelihood unless given.
     solver : str or solver
-        "auto": exact where that is cheap (a dense factor for up to 5,000 points, the rings of a grid; with
+        "auto": exact if that is cheap (a dense factor for up to 5,000 points, the rings of a grid; with
         ``at`` and a product of kernels modes in space and time, where at most 2,048 values of up to 4,096
-        places are missing), else from neighbours, `Neighbours` ("auto"), whose error bars are exact too.
-        "cholesky", "rings",
-        "neighbours", "block-gauss-seidel" until at most 5 % of each variance are unfinished computation, or a
-        solver.
+        places are missing), otherwise `Neighbours` ("auto"), whose error bars are exact too. Or "cholesky",
+        "rings", "neighbours", "block-gauss-seidel" (until at most 5 % of each variance is unfinished
+        computation), or a solver.
     recalibration : str
         "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the
         distribution of an observation at each target by errors at places that were left out, which takes ten
         more solves. The result then also has ``predictive_std`` and ``quantile``. "none": no correction.
     hyperparameters : {"auto", "integrate", "plug-in"}
-        What is done with lengthscale, variance and noise, of which observations say only so much.
-        "integrate": the result is a mixture over a grid of them, each with its probability, in which the
-        variance is integrated out and coefficients of a mean that has some ("constant") are estimated and
-        counted; with ``field_quantile`` beside ``mean`` and ``std``. "plug-in": those of maximum likelihood
-        count as known, which makes error bars of few observations too narrow. "auto": integrated over for up
-        to 200 observations, and up to 500 places where the likelihood is flat; not for sums of kernels and
-        solvers that are not exact.
+        How to treat the uncertainty of lengthscale, variance and noise. "integrate": the result is a mixture
+        over a grid of them, weighted by probability, with the variance integrated out and the coefficients of
+        a mean ("constant") estimated and counted; it has ``field_quantile`` beside ``mean`` and ``std``.
+        "plug-in": the maximum-likelihood values count as known, which makes error bars of few observations
+        too narrow. "auto": integrate for up to 200 observations, and for up to 500 places if the likelihood
+        is flat, except with sums of kernels and with solvers that are not exact.
     lengthscale_km, lengthscale : number or sequence of numbers, optional
         Fixes the lengthscale, in kilometres on the ground (radius of the Earth 6371.0088 km), or as a chord
         of the unit sphere, at most its diameter 2. In a plane it is in the unit of x and y.
     variance : number or sequence of numbers, optional
-        Fixes the variance of the prior, squared unit of the values. Of a sum of kernels these are sequences,
+        Fixes the variance of the prior, squared unit of the values. For a sum of kernels these are sequences
         with a number for each part.
     latitude, longitude, time, units, missing, where : optional
-        Columns of a table, units of the values, what stands where one is missing, and which rows are meant,
-        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. Of a source ``where`` has "times",
-        "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
+        Columns of a table, units of the values, the mark of missing values, and which rows to use,
+        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. For a source, ``where`` takes
+        "times", "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
         ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
     x, y : str, optional
-        Coordinates of a plane, in place of latitude and longitude: columns of a table, or coordinates of an
+        Coordinates of a plane, instead of latitude and longitude: columns of a table, or coordinates of an
         object of xarray. Distances are Euclidean, lengthscales in the unit of x and y, and ``to`` is as
         above with y for latitude and x for longitude: ``to=1000.0`` for cells of 1000 m.
     crs : int, str or pyproj.CRS, optional
         Coordinate reference system of x and y: an EPSG number, WKT or whatever pyproj takes (extra
-        ``projections``), in place of what an object of xarray says. Targets in another known system, or in
-        degrees, are brought to it. With ``crs`` alone the columns have usual names, such as ``easting``.
+        ``projections``); overrides that of an xarray object. Targets in another known system, or in degrees,
+        are converted to it. With ``crs`` alone the columns have usual names, such as ``easting``.
     executor : Executor, Dask client or cluster, or str, optional
-        As for `cagp_dist.condition`. A cluster without a worker, which may be adaptive, is given work and two
-        minutes to start its first, one of dask-jobqueue four hours in its queue.
+        As for `cagp_dist.condition`. A cluster without a worker, such as an adaptive one, gets two minutes to
+        start its first, and one of dask-jobqueue gets four hours in its queue.
     memory_limit_bytes : int, optional
-        What may be allocated; by default four fifths of the free memory.
+        Memory that may be allocated; by default four fifths of the free memory.
     time_limit_seconds : float or None
-        Planned time, were there no other program, above which the work is refused before it begins; None:
-        whatever it takes.
+        Longest planned time on an otherwise idle machine; longer work is refused before it begins. None: no
+        limit.
     progress : bool
-        Work of more than five seconds says what it is going to take, seconds and bytes, and how far it is:
-        by a bar in a terminal or notebook (with ipywidgets), elsewhere by `logging`, the plan as a warning
-        and the progress, every ten seconds, as information of the logger "cagp_dist". False: nothing is said.
+        Work of more than five seconds reports its planned seconds and bytes, and its progress: by a bar in a
+        terminal or notebook (with ipywidgets), elsewhere by `logging`, with the plan as a warning and the
+        progress, every ten seconds, as information of the logger "cagp_dist". False turns this off.
 
     Returns
     -------
     xarray.Dataset
         ``mean``, ``std`` (of the field itself, without the noise of an observation) and
-        ``std_computational`` (the part of it that more computation would remove: zero for exact solvers,
-        for others of many observations an upper bound, which its attribute ``comment`` says), on the
-        coordinates of the target; units and names are those of the observations. The attributes say what was
+        ``std_computational`` (the part of it that more computation would remove: zero for exact solvers, an
+        upper bound for other solvers of many observations, as its attribute ``comment`` says), on the
+        coordinates of the target. Units and names are those of the observations. The attributes say what was
         chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended, and
-        whether its numbers were integrated over (``hyperparameters``).
-        Means over cells say so in ``cell_methods``, and the edges of the cells are there as bounds.
-        ``result.cagp.plot()`` draws it. With a drift there are ``drift_coefficient`` and its standard error
-        ``drift_coefficient_std``, of each ``drift_term``: units of the observations over those of the term.
+        whether its parameters were integrated over (``hyperparameters``).
+        Means over cells say so in ``cell_methods``, and have the edges of the cells as bounds.
+        ``result.cagp.plot()`` draws it. With a drift there are also ``drift_coefficient`` and its standard
+        error ``drift_coefficient_std`` for each ``drift_term``, in units of the observations over those of
+        the term.
 
     Raises
     ------
     ArgumentError
-        If it cannot be told what an argument means.
+        If the meaning of an argument is not clear.
     DataError
-        If observations are none, such as a latitude of 91 degrees; names the row.
+        If something cannot be an observation, such as a latitude of 91 degrees; names the row.
     BudgetError
-        If it does not fit into memory, or is planned to take longer than the limit; raised before any work,
-        but where the numbers that were fitted show that the solve takes much longer than usual.
+        If it does not fit into memory, or is planned to take longer than the limit. Raised before any work,
+        unless only the fitted parameters show that the solve takes much longer than usual.
     NumericalError
-        If the fit or the solve leaves floating point.
+        If the fit or the solve overflows or loses all digits.
 
     Warns
     -----
     UserWarning
-        If the fit did not end in an optimum inside its bounds, but for a noise that is too small to be found;
-        the text says what to do.
+        If the fit did not end in an optimum inside its bounds, except for a noise that is too small to be
+        found; the text says what to do.
 
     Notes
     -----
@@ -270,22 +273,22 @@ class _Call:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Kriging:
-    """`krige` in two steps, and what else can be asked of a fitted map; in the manner of scikit-learn.
+    """`krige` in two steps, with samples and cross-validation; follows the conventions of scikit-learn.
 
-    The constructor stores its arguments as they are, `fit` looks at the observations, and what it learns has
-    names that end in an underscore.
+    The constructor only stores its arguments. `fit` looks at the observations. Fitted attributes have names
+    that end in an underscore.
 
     Parameters
     ----------
     **settings
-        All those of `krige` but ``observations``, ``to`` and ``kind``.
+        All those of `krige` except ``observations``, ``to`` and ``kind``.
 
     Attributes
     ----------
     prior_ : Prior
         Kernel, noise and mean of the first field (of those that share its gaps).
     fit_result_ : FitResult or None
-        What `cagp_dist.fit` returned; None where every number was given.
+        What `cagp_dist.fit` returned; None if every parameter was given.
     n_features_in_ : int
         2: latitude and longitude, or x and y.
 
@@ -354,13 +357,13 @@ class Kriging:
         return f"Kriging({_changed(self)})"
 
     def fit(self, observations: "Source | ArrayLike", y: ArrayLike | None = None) -> Self:
-        """Read observations and learn what is not known of kernel and noise.
+        """Read observations and fit the unknown parameters of kernel and noise.
 
         Parameters
         ----------
         observations : as for `krige`, or array_like, shape (n, 2), or data frame
-            Latitudes and longitudes in degrees, with y: of an array in this order, of a data frame by the
-            names of its columns. With ``x``, ``y`` or ``crs`` those of a plane: x, y.
+            Latitudes and longitudes in degrees, with y: in this order in an array, found by the names of the
+            columns in a data frame. With ``x``, ``y`` or ``crs`` those of a plane: x, y.
         y : array_like, shape (n,) or (n, T), optional
             Values at the rows of an array; NaN where there is none.
 
@@ -431,7 +434,7 @@ class Kriging:
         kind : {"grid", "cells"}
             As for `krige`.
         at : times or "observed", optional
-            As for `krige`, where the model was made with ``at``: in place of those times.
+            As for `krige`, instead of the times of the model, if it was made with ``at``.
 
         Returns
         -------
@@ -602,26 +605,26 @@ class Kriging:
         blocks: float | None = None,
         seed: int = 0,
     ) -> xr.Dataset:
-        """Predict blocks of places, stations or days from all others, and score that.
+        """Predict blocks of places, stations or days from all others, and score the predictions.
 
-        Kernel and noise stay those that were fitted to all observations, or their probabilities where they
-        are integrated over; the prior mean is fitted without the places that are left out.
+        Kernel and noise stay those fitted to all observations (or their probabilities, if they are integrated
+        over). The prior mean is fitted without the places that are left out.
 
         Parameters
         ----------
         folds : int or None
-            Solves; each place is left out in one of them. None: as many as there are blocks, stations or
-            days, so that each is left out by itself.
+            Number of solves; each place is left out in one of them. None: one for each block, station or day,
+            so that each is left out separately.
         by : {"block", "station", "day"}
             What is left out together: places in one block of so many degrees; all observations of a place; or
-            those of a day (UTC), where the model was made with ``at``.
+            those of a day (UTC), if the model was made with ``at``.
         blocks_degrees : float or None
-            Of blocks; None: each place by itself.
+            Height of the blocks; None: each place separately.
         blocks : float, optional
-            In a plane, in place of degrees: the width of blocks in the unit of x and y, by default a tenth of
+            In a plane, instead of degrees: the width of blocks in the unit of x and y, by default a tenth of
             the longer side of the observations.
         seed : int
-            Decides which blocks make a fold.
+            Decides which blocks form a fold.
 
         Returns
         -------
@@ -718,7 +721,7 @@ class Kriging:
         return summary(*self._fitted())
 
     def _fitted(self, targets: Targets | None = None) -> tuple[ObservedObject, FittedModel]:
-        """Give what was learnt; a drift is told what the targets say of its columns."""
+        """Give what was learned; a drift is told what the targets say of its columns."""
         if not hasattr(self, "_learned"):
             raise ArgumentError("this Kriging is not fitted yet; call fit(observations) first.")
         check_memory_limit(self.memory_limit_bytes)  # set_params may have come after fit

@@ -55,8 +55,7 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     version = series.current_version(root)
     if version is None:
         raise ConfigurationError(
-            f"there is no time series in {root}; expected the output folder of `python -m "
-            "pipelines.daily`."
+            f"there is no time series in {root}; expected the output folder of `python -m pipelines.daily`."
         )
     scores = read_group(version, series.SCORES)
     runs = [root / "runs" / f"{key}.zarr" for key in scores[series.RUN_KEY].values]

@@ -86,7 +86,7 @@ def read_table(
     static : collection of str, optional
         Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
     x, y, plane : str, optional, and bool
-        Columns of the coordinates of a plane, which stand in place of latitude and longitude also where the
+        Columns of the coordinates of a plane, which stand instead of latitude and longitude also where the
         table has both; ``plane=True`` alone has them found by the usual names, such as ``easting``.
 
     Returns
