@@ -71,6 +71,7 @@ def tried(wheel: Path, folder: Path, *, demo: bool = False) -> tuple[int, dict[s
         "krige": (python, "-c", KRIGE),
         "job": (cagp, "run", "job.toml"),
         "verify": (cagp, "verify", "out"),
+        "view": (cagp, "view", "out", "--export", "page"),
     }
     if demo:
         steps["cagp demo"] = (cagp, "demo", "--output", "demo")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.store.publish import current_run
+from cagp_dist.store.publish import current_run, make_current, output_lock
 from cagp_dist.store.zarr_arrays import write_group
 from cagp_dist.view import export_page, serve
 
@@ -210,6 +210,88 @@ def colours_are_those_of_the_store(browser, group):
     if group.attrs.get("blank_cells"):
         assert len(blank) > 30
         assert np.ptp([pixel for _, pixel in blank], axis=0).max() == 0
+
+
+@pytest.mark.exhaustive
+def test_colours_fade_by_the_share_of_the_prior_variance_that_is_left(open_page, tmp_path):
+    axes = np.arange(30.0, 60.1, 3.0), np.arange(-20.0, 20.1, 4.0)
+    publish_viewed(tmp_path, *axes, times=DAYS[:1], points=9, attributes={"prior": {"variance": 1.0}})
+    browser = open_page(tmp_path)
+    run = xr.open_zarr(current_run(tmp_path), group="map").isel(time=0)
+    browser.run("document.getElementById('smooth').click()")
+    for layer in ("net", "halo", "coast"):
+        browser.run(f"void {MAP}.setLayoutProperty('{layer}', 'visibility', 'none')")
+    browser.settle()
+    faded = np.asarray(browser.picture(), dtype=float)
+    browser.run("document.getElementById('fade').click()")
+    browser.settle()
+    plain = np.asarray(browser.picture(), dtype=float)
+    ground = np.array([0xF3, 0xF5, 0xF7], dtype=float)
+    seen = []
+    for latitude, longitude in ((57.0, 0.0), (45.0, -16.0), (33.0, 16.0)):
+        at = tuple(round(each) for each in place_of(browser, latitude, longitude))[::-1]
+        share = float(run.t2m_std.sel(latitude=latitude, longitude=longitude)) ** 2
+        opaque = 1.0 - 0.94 * min(share, 1.0)
+        np.testing.assert_allclose(faded[at], opaque * plain[at] + (1.0 - opaque) * ground, atol=4.0)
+        seen.append(opaque)
+    assert max(seen) - min(seen) > 0.1
+
+
+@pytest.mark.exhaustive
+def test_it_works_without_a_mouse(open_page, world):
+    browser = open_page(world)
+    browser.run(f"{MAP}.getCanvas().focus()")
+    browser.press("Enter")
+    middle = browser.run(f"(c => [c.lat, c.lng])({MAP}.getCenter())")
+    latitude, longitude, _ = chosen(browser)
+    assert max(abs(latitude - middle[0]), abs(longitude - middle[1])) <= 2.5
+    browser.press("Escape")
+    browser.until("document.getElementById('inspector').hidden")
+    browser.run("document.querySelector('#layers [aria-checked=true]').focus()")
+    browser.press("ArrowRight")
+    browser.until("document.documentElement.dataset.shown === 'std 0'")
+    assert browser.run("document.activeElement.value") == "std"
+    browser.press("ArrowLeft")
+    browser.until("document.documentElement.dataset.shown === 'mean 0'")
+    reached = set()
+    for _ in range(25):
+        browser.press("Tab")
+        reached.add(browser.run("document.activeElement.id"))
+    assert reached >= {
+        "fade",
+        "dots",
+        "smooth",
+        "globe",
+        "fit",
+        "theme",
+        "play",
+        "earlier",
+        "slider",
+        "later",
+        "in",
+    }
+    has_no_name = "each => !each.ariaLabel && !each.innerText && !each.labels.length"
+    assert browser.run(f"[...document.querySelectorAll('button, input')].filter({has_no_name}).length") == 0
+
+
+@pytest.mark.exhaustive
+def test_a_newer_run_is_offered(open_page, tmp_path, world):
+    root = tmp_path / "out"
+    shutil.copytree(world, root)
+    browser = open_page(root)
+    assert browser.run("document.getElementById('newer').hidden")
+    newer = current_run(root).with_name(f"{'f' * 32}.zarr")
+    shutil.copytree(current_run(root), newer)
+    with output_lock(root):
+        make_current(root, run_key=newer.stem)
+    browser.run("void document.dispatchEvent(new Event('visibilitychange'))")
+    browser.until("!document.getElementById('newer').hidden")
+    browser.run("document.querySelector('#newer button').click()")
+    browser.until(
+        f"performance.getEntriesByType('resource').some(each => each.name.includes('{newer.name}'))"
+    )
+    browser.until("document.documentElement?.dataset.shown && document.getElementById('progress').hidden")
+    assert browser.run("document.getElementById('newer').hidden")
 
 
 @pytest.mark.exhaustive

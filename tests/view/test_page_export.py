@@ -3,7 +3,10 @@
 import hashlib
 import json
 import re
+import signal
 import subprocess
+import sys
+import urllib.request
 from importlib import resources
 from pathlib import Path
 
@@ -60,6 +63,18 @@ def test_the_command_exports_and_helps(tmp_path, world):
     refused = CliRunner().invoke(app, ["view", str(tmp_path / "page"), "--no-browser"])
     assert refused.exit_code == 2
     assert "no published run" in refused.stderr
+
+
+@pytest.mark.exhaustive
+def test_the_command_serves_until_it_is_interrupted(world):
+    command = [sys.executable, "-m", "cagp_dist", "view", str(world), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().strip()
+        with urllib.request.urlopen(f"{url}view.json") as answer:
+            assert json.load(answer)["path"] == f"data/{current_run(world).name}"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=30) == ("", "")
+        assert process.returncode == 0
 
 
 def test_libraries_are_those_of_the_lock_file():

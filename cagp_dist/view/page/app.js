@@ -215,6 +215,11 @@ function ahead() {
 
 // --- the value at a place
 
+function chooseNothing() {
+  state.chosen = null;
+  inspect().then(describe).catch(fail);
+}
+
 function choose(latitude, longitude, dot = null) {
   const group = dot ? run.points[dot.kind].group : (run.map ?? null);
   if (dot) {
@@ -487,7 +492,7 @@ function takeKey(event) {
   else if (key === "End") goTo(run.times.length - 1);
   else if (key === "+" || key === "=") map.zoomIn();
   else if (key === "-") map.zoomOut();
-  else if (key === "Escape") choose(null, null);
+  else if (key === "Escape") chooseNothing();
   else if (key === "Enter" && target === map.getCanvas()) {
     const { lat, lng } = map.getCenter();
     pick(map.project([lng, lat]), { lat, lng });
@@ -542,7 +547,7 @@ function wire() {
   };
   folded(true);
   $("fold").addEventListener("click", () => folded(!$("panel").classList.contains("folded")));
-  $("close").addEventListener("click", () => choose(null, null));
+  $("close").addEventListener("click", () => chooseNothing());
   $("slider").max = run.times.length - 1;
   $("slider").addEventListener("input", event => goTo(Number(event.target.value)));
   $("time").hidden = run.times.length < 2;
@@ -621,10 +626,12 @@ function offerSeries(told) {
 }
 
 function lookForNewer(path) {
-  setInterval(async () => {
+  const look = async () => {
     const now = await about().catch(() => null);
     $("newer").hidden = !now || asked(now).path === path;
-  }, 1000 * SECONDS_BETWEEN_LOOKS);
+  };
+  setInterval(look, 1000 * SECONDS_BETWEEN_LOOKS);
+  document.addEventListener("visibilitychange", look); // one comes back to the page
   $("newer")
     .querySelector("button")
     .addEventListener("click", () => location.reload());

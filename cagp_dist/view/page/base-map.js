@@ -15,6 +15,9 @@ export const feature = (type, coordinates, properties = {}) => ({
 });
 
 export function baseMap(container) {
+  if (!document.createElement("canvas").getContext("webgl2")) {
+    throw new Error("The map needs WebGL 2, which this browser does not have or does not allow.");
+  }
   const line = (id, source, width, colour, opacity = 1) => ({
     id,
     source,

@@ -100,13 +100,7 @@ export class FieldLayer {
   #set(kind, values, grid) {
     const before = this.#fields[kind];
     if (before?.source === values) return;
-    this.#fields[kind] = {
-      ...(before ?? {}),
-      source: values,
-      grid,
-      fresh: true,
-      sameGrid: before?.grid === grid,
-    };
+    this.#fields[kind] = { ...before, source: values, grid, fresh: true };
   }
 
   onAdd(map, gl) {
@@ -137,11 +131,12 @@ export class FieldLayer {
   #upload(field) {
     const { gl } = this;
     const { grid, source } = field;
-    if (!field.sameGrid) {
+    if (field.tabled !== grid) {
       const table = (old, low, high, axis) =>
         this.#texture(old, AXIS, 1, gl.RED, gl.FLOAT, gl.R32F, positions(low, high, axis));
       field.rows = table(field.rows, grid.south, grid.north, grid.latitude);
       field.columns = table(field.columns, grid.west, grid.east, grid.longitude);
+      field.tabled = grid;
     }
     const data = Float32Array.from(source, each => (Number.isFinite(each) ? each : MISSING));
     field.texture = this.#texture(field.texture, grid.columns, grid.rows, gl.RED, gl.FLOAT, gl.R32F, data);
