@@ -451,7 +451,7 @@ def test_ingest_is_idempotent(job, tmp_path):
     first, second = cagp("ingest", job), cagp("ingest", job)
     assert first.exit_code == second.exit_code == 0
     assert "1 time added, 0 there already" in first.stderr
-    assert "nothing to fetch, 1 time in the store already" in second.stderr
+    assert "nothing to fetch, 1 time already in the store" in second.stderr
     assert "1 x 24 x 48 values from zarr:" in second.stderr
     assert not (tmp_path / "out" / "CURRENT").exists()
 

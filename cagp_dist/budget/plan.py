@@ -163,8 +163,8 @@ class Plan:
         ]
         if self.solves > 1:
             text.append(
-                f"{self.solves} solves, one for each pattern of gaps, with up to so many observed points; "
-                "work and time are those of all, blocks and memory those of the largest"
+                f"{self.solves} solves, one for each pattern of gaps, with up to that many observed "
+                "points; work and time are totals, blocks and memory are those of the largest"
             )
         if self.rings_per_block and self.block_size == 1:
             text.append(

@@ -39,7 +39,7 @@ LIMITS = ("work", "chain", "messages", "scheduler")
 CALLER = "caller"  # What takes the time of a round without tasks
 _PHRASES = {
     "work": "the work itself",
-    CALLER: "the process that asks, which does some by itself",
+    CALLER: "the calling process, which does part of the work",
     "chain": "tasks that wait for each other",
     "messages": "the bandwidth of a worker",
     "scheduler": "the scheduler, which hands out about a thousand tasks a second",
@@ -187,9 +187,9 @@ def scaling_lines(plan: Plan, crew: Crew, network: Network, *, solves: int = 1) 
     asked, fastest = scaling(plan, crew, network), best(plan, network, threads=crew.threads)
     return [
         f"time about {rough_duration(solves * asked.seconds)} on {crew}, efficiency {asked.efficiency:.0%}, "
-        f"{asked.tasks_per_second:,.0f} tasks a second; what takes the time is {_PHRASES[asked.limit]}",
+        f"{asked.tasks_per_second:,.0f} tasks a second; limited by {_PHRASES[asked.limit]}",
         f"memory about {bytes_text(worker_bytes(plan, crew))} of a worker, program included, and "
-        f"{bytes_text(plan.caller_bytes)} of the process that asks",
+        f"{bytes_text(plan.caller_bytes)} of the calling process",
         f"fastest of 1, 2, 4 ... {MOST_WORKERS:,} workers: {fastest.crew.processes:,}, about "
         f"{rough_duration(solves * fastest.seconds)}, efficiency {fastest.efficiency:.0%}",
     ]

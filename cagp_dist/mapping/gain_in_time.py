@@ -28,9 +28,10 @@ class TimeGain(NamedTuple):
     def text(self) -> str:
         """For people."""
         return (
-            f"Each map has the observations of its own time. The log-likelihood of {self.values} values is "
-            f"higher by {self.log_likelihood:.0f} if those around it in time count as well, over about "
-            f'{self.hours:.2g} hours: at="observed" maps them so.'
+            f"Each map uses only the observations of its own time. The log-likelihood of {self.values} "
+            "values is "
+            f"higher by {self.log_likelihood:.0f} if those around it in time are used too, over about "
+            f'{self.hours:.2g} hours: at="observed" maps them this way.'
         )
 
 

@@ -398,10 +398,11 @@ def _check_encryption(address: str, insecure: bool) -> None:
     protocol = address.partition("://")[0]
     if protocol == "tcp" and not insecure and not on_loopback(address):
         raise ConfigurationError(
-            f"connections to {address} are not encrypted, and leave this machine: others may read the data, "
-            "and whoever reaches that port can run programs as its owner. Start scheduler and workers with "
-            "certificates (`cagp certificates DIR` makes them) and write tls:// here; or, on a network where "
-            "you trust everybody, say --insecure."
+            f"connections to {address} are not encrypted and leave this machine: others may read the data, "
+            "and anyone who reaches that port can run programs as its owner. Start scheduler and workers "
+            "with "
+            "certificates (`cagp certificates DIR` makes them) and write tls:// here; or, on a network "
+            "where you trust everybody, use --insecure."
         )
     if protocol == "tcp" and Security().require_encryption:
         raise ConfigurationError(

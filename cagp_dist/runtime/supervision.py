@@ -234,8 +234,8 @@ class Watch:
             )
         if now - self._ended > self._deadlines.stall_seconds:
             raise ClusterLostError(
-                f"no task ended for {self._deadlines.stall_seconds:g} s, although workers work. If tasks of "
-                "this job take so long, raise [runtime] stall_seconds."
+                f"no task ended for {self._deadlines.stall_seconds:g} s, although workers work. If tasks "
+                "of this job take that long, raise [runtime] stall_seconds."
             )
 
 

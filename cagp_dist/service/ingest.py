@@ -72,7 +72,7 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
     stored = stored_observations(job)
     field = None
     if stored is not None and (field := _with_final_fields(job, stored, report)) is None:
-        report(f"nothing to fetch, {counted(stored.sizes['time'], 'time')} in the store already")
+        report(f"nothing to fetch, {counted(stored.sizes['time'], 'time')} already in the store")
         return stored
     if field is None:
         field = _open(table, cache=root / "downloads", report=report)

@@ -94,20 +94,20 @@ class JobPlan:
         text += [*self.plan.lines(last=self.last[0]), *self.last[1:]]
         text += [self.disk] * bool(self.disk)
         if self.solves > 1:
-            why = "each sees values of its own" if self.size.apart else "the solver follows the values"
+            why = "each uses different values" if self.size.apart else "the solver follows the values"
             about = (
                 f"; about {rough_duration(self.solves * self.plan.seconds)} in all" if self.size.apart else ""
             )
             text.append(f"{self.solves} such solves, one for each time: {why}{about}")
         if self.size.left_out:
             text.append(
-                f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} come on top: "
-                "the factor of the solve once more, and the diagonal of its inverse"
+                f"leave-one-out errors of the {counted(self.size.observed, 'observed point')} are extra "
+                "work: the factor of the solve again, and the diagonal of its inverse"
             )
         if self.size.error_draws:
             text.append(
-                f"{self.size.error_draws} draws of the error of the map, for the run after this one, come on "
-                f"top: another such solve, of {counted(self.size.error_draws, 'column')} of data"
+                f"{self.size.error_draws} draws of the error of the map, for the next run, are extra work: "
+                f"another such solve, of {counted(self.size.error_draws, 'column')} of data"
             )
         if self.size.gaps is not None and self.plan.solves > 1:
             text.append(self.size.gaps.line())

@@ -399,7 +399,7 @@ def _compilation_noted(stage: JobStage) -> Iterator[None]:
     from cagp_dist.compilation import compilation_watched
 
     def say() -> None:
-        stage.note("compiling functions for this processor, which is done once and takes some seconds")
+        stage.note("compiling functions for this processor, once; this takes some seconds")
         stage.progress(None, "compiling, once")
 
     with compilation_watched(say):

@@ -139,8 +139,8 @@ def test_dropped_gaps_are_one_solve_of_the_points_with_all_values(field):
     said = "\n".join(all_values.lines())
     gaps = all_values.size.gaps
     assert (
-        "3 solves, one for each pattern of gaps, with up to so many observed points; work and time are"
-        in said
+        "3 solves, one for each pattern of gaps, with up to that many observed points; work and time are "
+        "totals" in said
     )
     assert (
         f'{gaps.values:,} values with 3 patterns of gaps, each of which is a solve; gaps = "drop" in '
@@ -213,7 +213,8 @@ def test_a_time_without_a_value_to_score_is_reported_as_such(field, tmp_path):
     page = " ".join(write_report(outcome.path, tmp_path / "report").read_text().split())
     assert "nothing to score" in page
     assert (
-        "Not every place was observed at every time, and times with different gaps were solved apart" in page
+        "Not every place was observed at every time, and times with different gaps were solved separately"
+        in page
     )
     assert "Patterns of gaps" in page
 

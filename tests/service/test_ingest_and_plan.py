@@ -57,7 +57,7 @@ def test_ingest_returns_the_field_and_asks_the_source_once(make_job, store):
     store.rename(store.parent / "away")
     said = []
     again = ingest(job, report=said.append)
-    assert said == ["nothing to fetch, 2 times in the store already"]
+    assert said == ["nothing to fetch, 2 times already in the store"]
     xr.testing.assert_equal(again, field)
     with pytest.raises(DataError):
         ingest(make_job(times=["2020-01-03"]), report=quiet)

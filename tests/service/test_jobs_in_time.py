@@ -201,7 +201,7 @@ def test_a_plan_says_how_many_values_a_time_sees(tmp_path):
     windowed = plan_job(the_job(tmp_path, table, design={**design, "window_hours": 12.0, "causal": True}))
     assert (windowed.plan.q, windowed.solves) == (4 + size.mapped, 8)
     assert windowed.plan.n < 0.4 * found.plan.n
-    assert "each sees values of its own" in "\n".join(windowed.lines())
+    assert "each uses different values" in "\n".join(windowed.lines())
     unfitted = {"kernel": "matern32", "mean": "constant", "time_kernel": "auto"}
     told = plan_job(the_job(tmp_path, table, prior=unfitted)).lines()[0]
     assert told.startswith(
