@@ -309,6 +309,7 @@ def test_a_run_without_map_says_so_and_shows_points(open_page, tmp_path):
     assert chosen(browser)[2]["Stored mean"] == f"{stored:.6f} K"
 
 
+@pytest.mark.exhaustive
 def test_the_export_works_from_a_folder_of_any_server(browser, tmp_path, world):
     index = export_page(world, tmp_path / "site" / "some" / "maps")
 

@@ -75,6 +75,7 @@ async function show() {
     shown = { layer, values, grid: layer.points ? null : run.grids[layer.group] };
     await paint(turn);
     if (turn !== wanted) return;
+    $("failure").hidden = true;
     describe();
     await Promise.all([inspect(), fadeBy(turn)]);
     if (turn === wanted) ahead();
