@@ -173,6 +173,7 @@ def _draw_plane(
     )
     panel.set(xlim=(left, right), ylim=(bottom, top), aspect="equal")
     panel.ticklabel_format(useOffset=False, style="plain")
+    panel.locator_params(axis="x", nbins=4)  # seven digits each
     panel.tick_params(labelsize=7, length=2.5, color=MUTED)
     for label, axis in ((panel.set_xlabel, where.east), (panel.set_ylabel, where.north)):
         unit = f" [{frame.unit}]" if frame.unit else ""

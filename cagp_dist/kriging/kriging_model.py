@@ -39,12 +39,12 @@ from cagp_dist.mapping.defaults import HOUR_SECONDS, OFTEN_SWEEPS, QUICK_SECONDS
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.mapping.gain_in_time import gain_of_other_times
 from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
-from cagp_dist.mapping.map_mean import MeanLike
+from cagp_dist.mapping.map_mean import MeanLike, is_estimated
 from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
-from cagp_dist.mapping.maps_at_times import outlook_in_time, predict_in_time
-from cagp_dist.mapping.narration import Narrator
+from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
+from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.split import Split
 from cagp_dist.missing import Marks
 from cagp_dist.prior import Prior
@@ -200,9 +200,10 @@ def krige(
         Longest planned time on an otherwise idle machine; longer work is refused before it begins. None: no
         limit.
     progress : bool
-        Work of more than five seconds reports its planned seconds and bytes, and its progress: by a bar in a
-        terminal or notebook (with ipywidgets), elsewhere by `logging`, with the plan as a warning and the
-        progress, every ten seconds, as information of the logger "cagp_dist". False turns this off.
+        Work of more than five seconds reports its planned seconds and bytes, changes that would save a
+        quarter of the time or more, and its progress: by a bar in a terminal or notebook (with ipywidgets),
+        elsewhere by `logging`, with the plan as a warning and the progress, every ten seconds, as information
+        of the logger "cagp_dist". False turns this off.
 
     Returns
     -------
@@ -462,13 +463,18 @@ class Kriging:
     def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> list[PlannedSolve]:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_recalibration(self.recalibration)
-        parts, times = len(families(given_kernel(self))), 1
-        settings: Any = {"solver": self.solver, "resources": call.resources, "kernel_parts": parts}
+        parts, solves = len(families(given_kernel(self))), list[PlannedSolve]()
         if observed.points.hours is None:
-            solves = plan_solves(observed.points, targets.points, **settings)
+            solves = plan_solves(
+                observed.points,
+                targets.points,
+                solver=self.solver,
+                resources=call.resources,
+                kernel_parts=parts,
+            )
+            call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
         else:
-            solves, times = outlook_in_time(observed.points, targets.points, causal=self.causal, **settings)
-        call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS, times=times))
+            call.narrator.expect(self._outlook_of_times(observed, targets, given_kernel(self), call))
         if self.recalibration != "none":
             call.narrator.expect(
                 outlook_of_folds(
@@ -481,11 +487,28 @@ class Kriging:
             )
         return solves
 
+    def _outlook_of_times(
+        self, observed: ObservedObject, targets: Targets, kernel: KernelLike, call: _Call
+    ) -> Outlook:
+        """Say what maps at times take by a kernel."""
+        mean = self.mean if self.prior is None else self.prior.mean
+        return outlook_of_times(
+            observed.points,
+            targets.points,
+            kernel=kernel,
+            estimates_mean=self.drift is not None or is_estimated(mean),
+            causal=self.causal,
+            solver=self.solver,
+            resources=call.resources,
+        )
+
     def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
         """Solve, after saying what that takes."""
         (observed, learned), narrator = self._fitted(targets), call.narrator
         points, sweeps, in_time = observed.points, None, observed.points.hours is not None
-        if not in_time:
+        if in_time:
+            narrator.expect(self._outlook_of_times(observed, targets, learned.kernel, call))
+        else:
             if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
                 sweeps = expected_sweeps(solves, points, learned, targets.points)
             narrator.expect(outlook_of(solves, iterations=sweeps))

@@ -7,6 +7,8 @@ MOST_VALUES = 5_000_000
 NO_NUGGET = 1e-6  # Nugget in units of the least known noise where none was found beside it
 LEAST_FILLED = 0.5  # Part of a grid that must be observed; with less, its points are better taken one by one
 QUICK_SECONDS = 5.0  # Work up to which nothing is said
+LONG_SECONDS, MORE_WORKERS = 60.0, 4  # Work that a cluster is proposed for, and of how many times the cores
+FEW_NEIGHBOURS = 32  # That are proposed where more take long
 HOUR_SECONDS = 3600.0  # Planned work above which a map is refused, unless another limit is given
 # Pairs of an observation and a target up to which the certificate of neighbours is worked out: seconds
 MOST_CERTIFIED = 5e7
@@ -22,6 +24,7 @@ TRIED_POINTS, TRIED_TARGETS = 1500, 16  # Points and targets of a trial of how m
 # Targets from whose full covariance samples are drawn: 130 MB, and 20 s. More are drawn pathwise.
 MOST_SAMPLED = 4_000
 JITTER = 1e-10  # Of the prior variance, added to a covariance so that rounding leaves it positive definite
+FEW_FOLDS = 5  # That are proposed where more take long
 FOLDS = 10  # Of a cross-validation: each place is predicted from nine tenths of the others
 MOST_FIELDS = 30  # Times by which numbers are integrated over, evenly spread
 # Of published quantiles: the median, and the ends of central intervals of 50, 90 and 95 %

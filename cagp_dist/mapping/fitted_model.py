@@ -1,6 +1,6 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -22,7 +22,7 @@ from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
 from cagp_dist.mapping.defaults import NO_NUGGET
 from cagp_dist.mapping.fitting import choose_sites, fit_numbers
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
-from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.mapping.split import Split
@@ -174,6 +174,13 @@ def fit_model(
             fit_seconds(size, workers=resources.executor.workers),
             0,
             "Give lengthscale_km, variance and noise_std, which are then not fitted, or fewer observations.",
+            faster_fits(
+                size,
+                bounds,
+                resources.executor.workers,
+                plane=observed.plane is not None,
+                noise="nugget_std" if least > 0.0 else "noise_std",
+            ),
         )
     )
     narrator.announce()
@@ -198,6 +205,21 @@ def fit_model(
     return FittedModel(
         result.prior.kernel, known + nugget, mean, result, fitted_to, reasons, known_noise=known
     )
+
+
+def faster_fits(
+    size: FitSize, held: Collection[str], workers: int, *, plane: bool, noise: str = "noise_std"
+) -> tuple[Way, ...]:
+    """Ways to a faster fit: numbers that are known, and one kernel in place of several."""
+    known = {"lengthscale": "lengthscale" if plane else "lengthscale_km", "variance": "variance"}
+    known["noise_variance"] = noise
+    asked = [written for name, written in known.items() if name not in held]
+    named = " and ".join(filter(None, [", ".join(asked[:-1]), asked[-1]]))
+    ways = [Way(f"{named} where you know them", 0.0)]
+    if size.kernels > 1:
+        alone = fit_seconds(size._replace(kernels=1), workers=workers)
+        ways.append(Way('kernel="matern32", not compared with others', alone))
+    return tuple(ways)
 
 
 def _held(name: str, held: Sequence[float], parts: Sequence[Family]) -> Sequence[object]:

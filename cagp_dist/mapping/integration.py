@@ -25,7 +25,7 @@ from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import DriftCoefficients, PlannedSolve, Prediction, predict
-from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.means import MEANS, LatitudePolynomial
@@ -87,6 +87,7 @@ def with_numbers_integrated(
             seconds_of(patterns),
             0,
             'Plug in what maximum likelihood finds: hyperparameters="plug-in".',
+            (Way('hyperparameters="plug-in"', 0.0),),
         )
     )
     narrator.announce()

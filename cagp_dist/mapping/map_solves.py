@@ -1,6 +1,6 @@
 """Which solver a map gets, and the solve: one for all fields that were observed at the same places."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.geometry import space_filling_order
 from cagp_dist.gp import condition
 from cagp_dist.gram.exact_variance import is_known
@@ -18,10 +18,14 @@ from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.mapping.defaults import (
     BLOCK_SIZE,
     BOUND_SECONDS,
+    FEW_NEIGHBOURS,
     FEW_SWEEPS,
     HOUR_SECONDS,
+    LONG_SECONDS,
+    MORE_WORKERS,
     MOST_CERTIFIED,
     MOST_SWEEPS,
+    QUICK_SECONDS,
     SHARE,
     TRIED_POINTS,
     TRIED_TARGETS,
@@ -30,13 +34,14 @@ from cagp_dist.mapping.defaults import (
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.narration import Outlook
+from cagp_dist.mapping.narration import Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import SerialExecutor
+from cagp_dist.runtime.threads import usable_cores
 from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
@@ -100,6 +105,11 @@ class PlannedSolve:
     def stops_early(self) -> bool:
         """Whether it ends when little is left to compute, which may take fewer iterations than planned."""
         return isinstance(self.solver, Affine) and self.solver.computational_share is not None
+
+    def changed(self, solver: Solver | None, change: Mapping[str, int]) -> "PlannedSolve":
+        """Plan it anew, by another solver or with another demand."""
+        solver, demand = solver or self.solver, replace(self.demand, **change)  # type: ignore[arg-type]
+        return replace(self, solver=solver, demand=demand, plan=solver.plan(demand))
 
     def seconds(self, iterations: int | None = None) -> float:
         """Rough time, bounds of the computational variance included; of so many iterations, or all."""
@@ -184,7 +194,47 @@ def outlook_of(
     if times * len(solves) > 1:
         text += f", {times * len(solves):,} solves"
     peak = max(solve.plan.peak_bytes for solve in solves)
-    return Outlook(stage, text, seconds, peak, way_out)
+    ways = _faster_solves(solves, iterations=iterations, times=times)
+    return Outlook(stage, text, seconds, peak, way_out, ways)
+
+
+def _faster_solves(solves: Sequence[PlannedSolve], *, iterations: int | None, times: int) -> tuple[Way, ...]:
+    """Ways to faster solves, of which each is planned for all of them."""
+
+    def seconds(planned: Sequence[PlannedSolve]) -> float:
+        return times * sum(each.seconds(iterations if each.stops_early else None) for each in planned)
+
+    whole, longest = seconds(solves), max(solves, key=PlannedSolve.seconds)
+    if whole < QUICK_SECONDS / 5.0:
+        return ()
+    ways = []
+    for text, solver, change in _changes(longest, whole):
+        try:
+            planned = [solve.changed(solver, change) for solve in solves]
+        except BudgetError:  # more memory
+            continue
+        ways.append(Way(text, seconds(planned)))
+    return tuple(ways)
+
+
+def _changes(solve: PlannedSolve, seconds: float) -> Iterator[tuple[str, Solver | None, dict[str, int]]]:
+    """Give what may make a solve faster: how it is written, another solver, and what else is demanded."""
+    solver, demand = solve.solver, solve.demand
+    yield "a quarter of the targets", None, {"q": demand.q // 4, "cell_nodes": demand.cell_nodes // 4}
+    if isinstance(solver, Neighbours):
+        few = f"solver=cagp.Neighbours({FEW_NEIGHBOURS}), with wider error bars"
+        yield few, Neighbours(FEW_NEIGHBOURS), {}
+    else:
+        yield 'solver="auto"', chosen_solver(replace(demand, grid=None), demand if demand.grid else None), {}
+    if isinstance(solver, BlockGaussSeidel):
+        few = f"solver=cagp.BlockGaussSeidel({FEW_SWEEPS}), with wider error bars"
+        yield few, BlockGaussSeidel(FEW_SWEEPS, block_size=solver.block_size), {}
+    cores = usable_cores()
+    if demand.shares_memory and demand.workers < cores:
+        yield f"executor=None, which takes all {cores} cores", None, {"workers": cores}
+    elif seconds > LONG_SECONDS:
+        more = MORE_WORKERS * demand.workers
+        yield f"executor=CLIENT, a Dask cluster of {more} cores", None, {"workers": more}
 
 
 def expected_sweeps(

@@ -7,8 +7,9 @@ Observations and targets are points in space and time here, `Observations.in_spa
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import cast
+from functools import partial, reduce
+from operator import add
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,14 +24,15 @@ from cagp_dist.likelihood.kernel_choice import CANDIDATES, MARGIN, likelihood_of
 from cagp_dist.likelihood.numbering import Families, in_extents
 from cagp_dist.likelihood.observed import NEIGHBOURS_CELL, spread_cells
 from cagp_dist.likelihood.starts import Start
+from cagp_dist.mapping.defaults import OFTEN_SWEEPS
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families, known_noise
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, plan_solves, predict
-from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, outlook_of, plan_solves, predict
+from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
-from cagp_dist.mapping.series_maps import predict_series, series_map
+from cagp_dist.mapping.series_maps import arranged, is_product, predict_series, series_map
 from cagp_dist.means import LatitudePolynomial, mean_family
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers import Solver, Status
@@ -167,6 +169,7 @@ def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
         seconds,
         0,
         "Give kernel=cagp.SpaceTime(...) with its numbers and noise_std, which are then not fitted.",
+        (Way("kernel=cagp.SpaceTime(...) with its numbers, and noise_std, where you know them", 0.0),),
     )
 
 
@@ -202,6 +205,40 @@ def outlook_in_time(
         )
     )
     return pieces[0][1], len(pieces) * len(groups)
+
+
+def outlook_of_times(
+    observed: Observations,
+    targets: MapPoints,
+    *,
+    kernel: KernelLike,
+    estimates_mean: bool,
+    causal: bool,
+    solver: "str | Solver",
+    resources: Resources,
+) -> Outlook:
+    """Say what maps at times take: by modes where the kernel is a product, or may be chosen as one."""
+    parts = len(families(kernel))
+    settings: Any = {"solver": solver, "resources": resources}
+    solves, times = outlook_in_time(observed, targets, causal=causal, kernel_parts=parts, **settings)
+    scattered = outlook_of(solves, iterations=OFTEN_SWEEPS, times=times)
+    if isinstance(kernel, Kernel):
+        products = [is_product(kernel)]
+    else:
+        own = _candidates(kernel, COMPARED_IN_TIME)
+        products = [is_product(reduce(add, [part((1.0, 1.0)) for part in each])) for each in own]
+    if causal or estimates_mean or not any(products):
+        return scattered
+    noise = np.zeros(()) if observed.noise_variance is None else observed.noise_variance
+    found = arranged(observed, noise, targets, **settings)
+    if found is None:
+        return scattered
+    plan = found.plan
+    modes = replace(scattered, text=plan.method, seconds=plan.seconds, peak_bytes=plan.peak_bytes, faster=())
+    if all(products):
+        return modes
+    text = f"{plan.method} if the kernel is a product, else {scattered.text}"
+    return replace(min(modes, scattered, key=lambda each: each.seconds), text=text, faster=())
 
 
 def predict_in_time(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError, BudgetError
@@ -25,6 +25,17 @@ SCREEN_SECONDS, LOG_SECONDS = 0.5, 10.0  # From one look at the progress to the 
 NEARLY = 0.99  # Part of a stage that is shown at most before it has ended
 
 
+WORTH = 0.25  # Part of the whole time that a way to have it faster must save to be said
+MOST_WAYS = 2
+
+
+class Way(NamedTuple):
+    """What to change, as it is written, and the seconds that the stage then takes."""
+
+    text: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Outlook:
     """What one stage of the work is going to take."""
@@ -34,6 +45,7 @@ class Outlook:
     seconds: float  # rough, by the constants of plans
     peak_bytes: int  # 0 where it is not known
     way_out: str  # what to change where it takes too long
+    faster: tuple[Way, ...] = ()  # by the same plans
 
 
 @dataclass
@@ -57,6 +69,7 @@ class Narrator:
         self._shown, self._limit, self._workers = shown, time_limit_seconds, workers
         self._outlooks: dict[str, Outlook] = {}
         self._slowness, self._said = Slowness(1.0, 1.0), 0.0
+        self._advised: set[str] = set()
         self._begun, self._now = monotonic(), _Now("")
         self._ended = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -97,7 +110,8 @@ class Narrator:
         if planned > QUICK_SECONDS and not 0.5 < planned / max(self._said, 1e-9) < 2.0:
             self._said = planned
             self._say(
-                f"this takes about {rough_duration(planned)}: {self._stages(self._slowness.now)}",
+                f"this takes about {rough_duration(planned)}: {self._stages(self._slowness.now)}"
+                f"{self._faster()}",
                 level=logging.WARNING,
             )
 
@@ -114,6 +128,21 @@ class Narrator:
         ]
         memory = max(outlook.peak_bytes for outlook in self._outlooks.values())
         return "; ".join([*said, *[f"memory about {bytes_text(memory)}"] * (memory > 0)])
+
+    def _faster(self) -> str:
+        """Say what saves most of the time, and what is left of it; each way once."""
+        whole, ways = self._nominal_seconds, []
+        for outlook in self._outlooks.values():
+            for way in outlook.faster:
+                saved = outlook.seconds - way.seconds
+                if saved >= WORTH * whole and way.text not in self._advised:
+                    ways.append((saved, way.text))
+        chosen = sorted(ways, reverse=True)[:MOST_WAYS]
+        self._advised |= {text for _, text in chosen}
+        left = [
+            f"{text}: about {rough_duration(self._slowness.now * (whole - saved))}" for saved, text in chosen
+        ]
+        return f". Faster: {'; '.join(left)}" if left else ""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[float], None]]:

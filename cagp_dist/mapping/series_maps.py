@@ -10,7 +10,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import plan_without_tiles
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES
-from cagp_dist.kernels import Elementary
+from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import is_estimated
 from cagp_dist.mapping.map_points import MapPoints
@@ -55,10 +55,29 @@ def series_map(
     resources: Resources,
 ) -> SeriesMap | None:
     """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
-    (kernel, *more), there = learned.kernel.parts, observed.there
-    product = isinstance(kernel, SpaceTime) and isinstance(kernel.time, Elementary | Periodic) and not more
+    if not is_product(learned.kernel) or is_estimated(learned.mean):
+        return None
+    return arranged(observed, learned.noise_variance, targets, solver=solver, resources=resources)
+
+
+def is_product(kernel: Kernel) -> bool:
+    """Whether a kernel of space and time is one whose modes are found: a product of two."""
+    part, *more = kernel.parts
+    return isinstance(part, SpaceTime) and isinstance(part.time, Elementary | Periodic) and not more
+
+
+def arranged(
+    observed: Observations,
+    noise: Array,
+    targets: MapPoints,
+    *,
+    solver: "str | Solver",
+    resources: Resources,
+) -> SeriesMap | None:
+    """Arrange a map by place and hour, with noise () or (n,), as far as the kernel does not decide."""
+    there = observed.there
     chosen_here = isinstance(solver, str) and solver == "auto" and there.size > MOST_DENSE
-    if not product or not chosen_here or is_estimated(learned.mean) or targets.cells is not None:
+    if not chosen_here or targets.cells is not None:
         return None
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
     if there.size + FEW_IN_SERIES < hours.size or hours.size < 2:
@@ -69,7 +88,6 @@ def series_map(
         return None
     values = np.full((T, n), np.nan)
     values[of_hour, of_place] = observed.values[0, there]
-    noise = learned.noise_variance
     own = noise if noise.ndim == 0 else noise[there][first]
     whole = np.count_nonzero(~np.isnan(values)) == there.size
     if not whole or (noise.ndim and not np.array_equal(own[of_place], noise[there])):

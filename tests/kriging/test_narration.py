@@ -13,7 +13,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.likelihood.duration import FitCourse, FitSize, evaluations, fit_seconds
 from cagp_dist.mapping import narration
-from cagp_dist.mapping.narration import Narrator, Outlook
+from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.runtime.pace import Slowness, slowness
 
 NUMBERS = {"lengthscale": 0.15, "variance": 25.0, "noise_std": 0.2, "mean": 285.0}
@@ -127,3 +127,16 @@ def test_the_limit_is_for_a_machine_without_other_programs() -> None:
         narrator.expect(replace(SOLVE, seconds=21.0))
         with pytest.raises(BudgetError, match="about 25 s, more than the 25 s of time_limit_seconds"):
             narrator.announce()
+
+
+def test_ways_that_save_most_of_long_work_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    seconds = {"a quarter of the targets": 8.0, 'solver="auto"': 19.0, "folds=5": 10.0, "numbers": 0.0}
+    ways = tuple(Way(*each) for each in seconds.items())
+    with Narrator(shown=True, time_limit_seconds=None, workers=2) as narrator:
+        narrator.expect(replace(SOLVE, faster=ways))
+        narrator.announce()
+        narrator.expect(replace(SOLVE, seconds=60.0, faster=ways))
+        narrator.announce()
+    first, second = (record.message for record in caplog.records)
+    assert first.endswith("1 GiB. Faster: numbers: about 1 s; a quarter of the targets: about 12 s")
+    assert second.endswith('1 GiB. Faster: folds=5: about 15 s; solver="auto": about 28 s')
