@@ -14,7 +14,7 @@ from sphinx.errors import ExtensionError
 from sphinx.pycode import ModuleAnalyzer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from drawn import missing_figures
+from drawn import make_thumbnail, missing_figures
 
 project = "cagp_dist"
 author = "The cagp_dist authors"
@@ -70,6 +70,7 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = "cagp_dist"
 html_static_path = ["_static"]
+html_css_files = ["gallery.css"]
 html_sidebars = {
     "**": [
         "sidebar/brand.html",
@@ -103,13 +104,18 @@ def describe_data(
 
 
 def check_figures(app: Sphinx, exception: Exception | None) -> None:
-    """End the build with an error if the tutorial lost a figure."""
-    page = Path(app.outdir) / "tutorial.html"
+    """End the build with an error if a page lost a figure; make the thumbnails of the gallery."""
     if exception is not None or app.builder.name != "html":
         return
-    missing = missing_figures(Path(app.srcdir) / "tutorial.md", page)
+    source, built = Path(app.srcdir), Path(app.outdir)
+    gallery = sorted(path.stem for path in source.glob("gallery/*.md") if path.stem != "index")
+    missing = []
+    for page in ("tutorial", *(f"gallery/{name}" for name in gallery)):
+        missing += missing_figures(source / f"{page}.md", built / f"{page}.html")
     if missing:
-        raise ExtensionError("figures of the tutorial are missing: " + "; ".join(missing))
+        raise ExtensionError("figures are missing: " + "; ".join(missing))
+    for name in gallery:
+        make_thumbnail(built / "gallery" / f"{name}.html", built / "_images" / f"gallery-{name}.png")
 
 
 def setup(app: Sphinx) -> None:

@@ -1,10 +1,12 @@
-"""The tutorial shows what it draws: every cell that calls Matplotlib has a picture on the built page."""
+"""Pages show what they draw: every cell that draws has a picture on the built page, and a thumbnail."""
 
 import re
 from pathlib import Path
 
 _CELL = re.compile(r"^```\{code-cell\}.*?\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
-_DRAWS = re.compile(r"\bplt\.(subplots|figure|plot|scatter|imshow|pcolormesh|contourf?|hist)\(")
+_DRAWS = re.compile(
+    r"\bplt\.(subplots|figure|plot|scatter|imshow|pcolormesh|contourf?|hist)\(|\.cagp\.plot(\.\w+)?\("
+)
 _IMAGE = re.compile(r'<img\b[^>]*\bsrc="([^"]+)"')
 
 
@@ -39,3 +41,12 @@ def missing_figures(source: Path, page: Path) -> list[str]:
             if not file.is_file() or not file.stat().st_size:
                 found.append(f"cell {number} of {source.name}: the picture {image} is not there")
     return found
+
+
+def make_thumbnail(page: Path, target: Path, *, width: int = 480) -> None:
+    """Write the first picture of a built page with so many pixels across."""
+    from PIL import Image
+
+    first = next(image for image in _IMAGE.findall(page.read_text(encoding="utf-8")) if "_images/" in image)
+    with Image.open(page.parent / first) as picture:
+        picture.convert("RGB").reduce(max(1, picture.width // width)).save(target, optimize=True)

@@ -92,7 +92,8 @@ def _panels(
         return figure, [ax], ax.get_window_extent().width / figure.dpi
     aspect = 1.0 / frame.height
     if fields > 1:
-        across, whole = min(fields, PANELS_ACROSS), 1.25 * WIDTH_INCHES
+        across = fields if fields <= PANELS_ACROSS else min(-(-fields // 2), PANELS_ACROSS)
+        whole = 1.25 * WIDTH_INCHES
         rows = variables * -(-fields // across)
     else:
         across = 2 if aspect < BESIDE_ASPECT and variables > 1 else 1

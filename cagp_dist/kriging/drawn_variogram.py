@@ -78,5 +78,5 @@ def draw_variogram(found: xr.Dataset, units: str, ax: "Axes | None") -> "Figure"
         panel.set_xlabel(f"distance [{found['distance'].attrs.get('units', 'unit of x and y')}]")
         unit = squared(units)
         panel.set_ylabel(f"semivariance [{unit}]" if unit else "semivariance")
-        panel.legend(frameon=False, fontsize=8, loc="lower right")
+        panel.legend(frameon=False, fontsize=8, loc="best")
     return figure
