@@ -1,8 +1,10 @@
 """``dataset.cagp``: pictures of a result, probabilities, and maps as pages and as GeoTIFF."""
 
 import os
+from importlib import import_module
 from pathlib import Path
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -18,6 +20,9 @@ from cagp_dist.kriging.plots import Plots, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
 from cagp_dist.pages import templates
 from cagp_dist.store.geotiff import write_geotiff
+
+if TYPE_CHECKING:
+    from IPython.display import IFrame
 
 ANIMATED_DPI = 150
 
@@ -83,6 +88,30 @@ class Maps:
         threshold depends on how errors go together: draw samples, `Kriging.sample`.
         """
         return distribution_of(self._dataset, of=of, noise_std=noise_std).exceedance(threshold)
+
+    def explore(self, *, height: int = 600) -> "IFrame":
+        """Show the maps of a notebook on the page of `cagp view`: zoom, layers, times, values at a click.
+
+        The page is served to this machine alone until Python ends, and needs no network.
+
+        Parameters
+        ----------
+        height : int
+            Of the frame, pixels.
+
+        Returns
+        -------
+        IPython.display.IFrame
+            What a notebook shows where it is the last line of a cell; its ``src`` is the address of the page.
+
+        Raises
+        ------
+        ArgumentError
+            If the result is not on a grid of latitudes and longitudes.
+        """
+        # a layer above this one
+        shown: IFrame = import_module("cagp_dist.view.notebook").explore_result(self._dataset, height=height)
+        return shown
 
     def animate(self, path: str | os.PathLike[str], variable: str = "mean") -> Path:
         """Write a page on which a browser plays the maps of all times, in the same colours.

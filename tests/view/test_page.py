@@ -14,7 +14,7 @@ import xarray as xr
 
 from cagp_dist.store.publish import current_run, make_current, output_lock
 from cagp_dist.store.zarr_arrays import write_group
-from cagp_dist.view import export_page, serve
+from cagp_dist.view import export_page, notebook, serve
 
 from .chromium import BINARY, MAP, Chromium
 from .viewed_runs import DAYS, publish_viewed
@@ -353,3 +353,23 @@ def flip(path):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+
+
+def test_a_result_in_memory_is_shown_without_a_date_where_it_has_none(open_page):
+    pytest.importorskip("IPython")
+    latitude, longitude = np.arange(40.0, 61.0, 5.0), np.arange(0.0, 31.0, 5.0)
+    mean = latitude[:, None] + 0.1 * longitude
+    result = xr.Dataset(
+        {
+            name: (("latitude", "longitude"), held, {"units": "degC"})
+            for name, held in (("mean", mean), ("std", 0.1 * mean))
+        },
+        {"latitude": latitude, "longitude": longitude},
+    )
+    result.cagp.explore()
+    browser = open_page(Path(notebook._open[-1][1].name) / "result.zarr")
+    assert browser.text("#stamp") == ""
+    browser.click(*place_of(browser, 50.2, 14.8))
+    latitude, longitude, facts = chosen(browser)
+    assert (latitude, longitude, facts["Stored mean"]) == (50.0, 15.0, "51.500000 degC")
+    notebook._close()

@@ -29,6 +29,7 @@ const unitOf = absolute =>
 const withUnit = (text, absolute) => `${text} ${unitOf(absolute)}`.trim();
 
 function stampOf(k) {
+  if (run.attrs.undated) return "";
   const text = new Date(run.times[k]).toISOString();
   const days = run.times.every(each => each % 864e5 === run.times[0] % 864e5);
   return days && run.times.length > 1 && run.times[0] % 864e5 === 0

@@ -1,0 +1,118 @@
+"""The page of a result that is in memory, in a notebook."""
+
+import atexit
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError
+from cagp_dist.kriging.axes import Horizontal, located
+from cagp_dist.kriging.result_distribution import stem_of
+from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
+from cagp_dist.store.schema import PublishedLaw, means_over_cells, prediction_group
+from cagp_dist.store.zarr_arrays import write_group
+from cagp_dist.variables import Variable
+from cagp_dist.view.page_server import PageServer, serve
+
+if TYPE_CHECKING:
+    from IPython.display import IFrame
+
+UNDATED = np.datetime64("1970-01-01", "s")  # of a map without a time, which the page does not show
+NAME = "field"
+SAID = ("title", "solver", "status_advice")  # attributes that the page shows
+
+_open: list[tuple[PageServer, "TemporaryDirectory[str]"]] = []
+
+
+def explore_result(dataset: xr.Dataset, *, height: int = 600) -> "IFrame":
+    """Serve the page of a result on this machine, until Python ends, and give the frame that shows it."""
+    try:
+        from IPython.display import IFrame
+    except ImportError as error:
+        raise ArgumentError(
+            "explore() shows a page in a notebook; install IPython, or write a run."
+        ) from error
+    group = published_map(dataset)
+    folder = TemporaryDirectory(prefix="cagp-explore-")
+    run = Path(folder.name) / "result.zarr"
+    said = {
+        name: dataset.attrs[name] for name in ("title", "solver", "status_advice") if name in dataset.attrs
+    }
+    undated = {"undated": 1} if (group["time"].values == UNDATED).all() else {}
+    write_group(run, "/", xr.Dataset(attrs=said | undated))
+    write_group(run, "map", group)
+    if not _open:
+        atexit.register(_close)
+    _open.append((serve(run), folder))
+    return IFrame(_open[-1][0].url, width="100%", height=height)
+
+
+def published_map(dataset: xr.Dataset) -> xr.Dataset:
+    """Give a result on a grid the names and dimensions of the group ``map`` of a run."""
+    where, stem = located(dataset), stem_of(dataset)
+    mean = dataset[f"{stem}mean"]
+    others = [dim for dim in mean.dims if str(dim) not in where.dims]
+    dated = [dim for dim in others if dim in mean.coords and mean[dim].dtype.kind == "M"]
+    if where.axes is None or where.plane is not None or len(others) > 1 or others != dated:
+        raise ArgumentError(
+            f"the result has the dimensions {', '.join(map(str, mean.dims))}; expected axes of latitude and "
+            "longitude, and times at most beside them. Choose of the others first: dataset.isel(sample=0)."
+        )
+    times = mean[dated[0]].values if dated else np.array([UNDATED])
+    latitude, longitude = where.axes
+    rows, columns = np.argsort(latitude), np.argsort(longitude)
+
+    def fields(name: str) -> Array | None:
+        """Values (T, P, Q) of a variable, ascending in both axes; None where it is not there."""
+        if name not in dataset:
+            return None
+        held = dataset[name].broadcast_like(mean).transpose(*others, *where.dims)
+        return _sorted(held, where, rows, columns).reshape(len(times), len(rows), len(columns))
+
+    law, noise = None, dataset.attrs.get("noise_std")
+    if f"{stem}quantile" in dataset:
+        each = (dataset[f"{stem}quantile"].sel({QUANTILE_LEVEL: level}) for level in QUANTILE_LEVELS)
+        stacked = [_sorted(level.transpose(*others, *where.dims), where, rows, columns) for level in each]
+        shape = len(times), len(rows), len(columns)
+        quantiles = np.stack([level.reshape(shape) for level in stacked], axis=1)
+        predictive = fields(f"{stem}predictive_std")
+        assert predictive is not None
+        law = PublishedLaw(predictive, quantiles)
+    what = str(mean.attrs.get("long_name", NAME)).removeprefix("posterior ").removeprefix("mean of ")
+    known = noise if isinstance(noise, (int, float)) else None
+    group = prediction_group(
+        "map",
+        times=times,
+        latitude_degrees=latitude[rows],
+        longitude_degrees=longitude[columns],
+        mean=np.asarray(fields(f"{stem}mean")),
+        std=fields(f"{stem}std"),
+        noise_variance=0.0 if known is None else known**2,
+        computational_std=fields(f"{stem}std_computational"),
+        law=law,
+        variable=Variable(NAME, what, units=str(mean.attrs.get("units", ""))),
+    )
+    if NODES_PER_CELL in dataset.attrs:
+        return means_over_cells(group, Variable(NAME, what), int(dataset.attrs[NODES_PER_CELL]))
+    return group if law is not None or known is not None else group.drop_vars(f"{NAME}_predictive_std")
+
+
+def _sorted(values: xr.DataArray, where: Horizontal, rows: Indices, columns: Indices) -> Array:
+    """Values (..., P, Q), ascending in both axes."""
+    numbers = np.asarray(values.values, dtype=np.float64)
+    if where.dims[0] not in where.north.dims:
+        numbers = np.swapaxes(numbers, -1, -2)
+    return numbers[..., rows, :][..., columns]
+
+
+def _close() -> None:
+    """Stop what serves the pages, and remove their files."""
+    while _open:
+        server, folder = _open.pop()
+        server.close()
+        folder.cleanup()
