@@ -13,7 +13,10 @@ ACCENT, BAND = "#3478b5", "#b9d3ea"
 
 @contextmanager
 def drawing_style() -> Iterator[None]:
-    """Matplotlib settings of all figures, restored on leaving; figures are saved inside as well."""
+    """Matplotlib settings of all figures, restored on leaving; figures are saved inside as well.
+
+    A notebook becomes interactive with its first figure, and stays so.
+    """
     import matplotlib as mpl
 
     with mpl.rc_context(
@@ -37,7 +40,11 @@ def drawing_style() -> Iterator[None]:
             "text.parse_math": False,  # units and names may hold dollar signs
         }
     ):
-        yield
+        try:
+            yield
+        finally:
+            interactive = mpl.is_interactive()
+    mpl.interactive(interactive)
 
 
 def quiet_grid(axes: "Axes", heading: str = "") -> None:

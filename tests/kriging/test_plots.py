@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
+from cagp_dist.cartography.chart_style import drawing_style
 from cagp_dist.errors import ArgumentError
 
 NUMBERS = {"kernel": "matern32", "lengthscale": 0.1, "variance": 4.0, "noise_std": 0.5, "mean": 10.0}
@@ -63,6 +64,17 @@ def test_observations_lie_where_they_are_in_the_colours_of_the_map(field):
         np.testing.assert_allclose(dots_of(std).get_offsets(), drawn.get_offsets())
     with pytest.raises(ArgumentError, match="the observations are in 'degC' and the result in 'K'"):
         field.cagp.plot(observations=pd.DataFrame(TABLE).rename(columns={"value [K]": "value [degC]"}))
+
+
+def test_a_notebook_stays_interactive_after_its_first_figure(monkeypatch):
+    """Its backend says so when it is loaded, which may be inside."""
+    monkeypatch.setitem(plt.rcParams, "interactive", False)
+    with drawing_style():
+        plt.ion()
+    assert plt.isinteractive()
+    with drawing_style():
+        pass
+    assert plt.isinteractive()
 
 
 def test_a_map_of_a_region_is_as_wide_as_it_is_on_the_ground(field):
