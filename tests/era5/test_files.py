@@ -215,8 +215,8 @@ def test_a_cache_folder_that_cannot_be_made_is_a_configuration_error(write, tmp_
 @pytest.mark.parametrize(
     ("script", "seconds", "message"),
     [
-        ("kill -SEGV $$", 60.0, "was ended by SIGSEGV. The file is damaged .* It said: nothing"),
-        ("echo one >&2; echo two >&2; exit 7", 60.0, "ended with exit code 7.* It said: two"),
+        ("kill -SEGV $$", 60.0, "was ended by SIGSEGV. The file is damaged .* Its message: nothing"),
+        ("echo one >&2; echo two >&2; exit 7", 60.0, "ended with exit code 7.* Its message: two"),
         ("exec sleep 600", 0.5, r"took longer than 0\.5 s and was stopped"),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_job_waits_but_briefly_to_hear_of_final_fields(answer, tmp_path, monke
     wait = {
         "queued": "the request waits",
         "still preliminary": "2 times still preliminary",
-        "final": "set as",
+        "final": "are moved to",
     }
     assert any(wait[answer] in line for line in said)
     xr.testing.assert_identical(open_observations(path), found)
