@@ -14,7 +14,7 @@ step. Each time is there once: with the result of the run that came last, whose 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -201,15 +201,14 @@ def _write(
             (staged / name / array).mkdir()
             ours["shape"][0] = times.size
             (staged / name / array / "zarr.json").write_text(json.dumps(ours))
-            new_at = int(np.searchsorted(times, time))
-            for here, there in zip(_files_of(ours, new_at), _files_of(ours, 0), strict=True):
+            of_ours, of_theirs = _files_of(ours), _files_of(theirs)
+            for here, there in zip(of_ours(int(np.searchsorted(times, time))), of_ours(0), strict=True):
                 os.rename(written / array / there, staged / name / array / here)
             if before is None:
                 continue
-            there_at = np.searchsorted(old_times, times)
+            at_before = np.searchsorted(old_times, times).tolist()
             for index in np.flatnonzero(times != time).tolist():
-                of_both = _files_of(ours, index), _files_of(theirs, int(there_at[index]))
-                for here, there in zip(*of_both, strict=True):
+                for here, there in zip(of_ours(index), of_theirs(at_before[index]), strict=True):
                     digest = listed.get(f"{name}/{array}/{there}")
                     if digest is not None and _linked(
                         f"{before}/{name}/{array}/{there}", f"{staged}/{name}/{array}/{here}"
@@ -314,14 +313,13 @@ def _described(array: Path) -> dict[str, Any]:
     return found
 
 
-def _files_of(described: dict[str, Any], index: int) -> list[str]:
-    """Name the files of a time; of series that are older than these names there are folders between."""
-    separator, lengths = (
-        described[_NAMES]["configuration"]["separator"],
-        described["chunk_grid"]["configuration"]["chunk_shape"],
-    )
+def _files_of(described: dict[str, Any]) -> Callable[[int], list[str]]:
+    """Give what names the files of a time; of series that are older than these names in folders."""
+    separator = described[_NAMES]["configuration"]["separator"]
+    lengths = described["chunk_grid"]["configuration"]["chunk_shape"]
     counts = (-(-size // length) for size, length in zip(described["shape"][1:], lengths[1:], strict=True))
-    return [separator.join(map(str, ("c", index, *rest))) for rest in product(*map(range, counts))]
+    places = ["".join(f"{separator}{at}" for at in place) for place in product(*map(range, counts))]
+    return lambda index: [f"c{separator}{index}{place}" for place in places]
 
 
 def _other(name: str, reason: str) -> ConfigurationError:

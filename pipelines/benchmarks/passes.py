@@ -104,8 +104,12 @@ def _fill(count: int) -> None:
         if (before / name).is_dir():
             group = read_group(before, name)
             which = np.minimum(np.arange(count), 1)
-            chunks = None if name == series.SCORES else {"time": 1}
-            write_group(final, name, group.isel(time=which).assign_coords(time=times), chunks=chunks)
+            whole = group.isel(time=which).assign_coords(time=times)
+            write_group(final, name, whole, chunks=None if name == series.SCORES else {"time": 1})
+            if name != series.SCORES:  # axes are not in pieces
+                write_group("axes.zarr", name, whole[["time"]])
+                shutil.rmtree(final / name / "time")
+                shutil.move(f"axes.zarr/{name}/time", final / name)
     consolidate(final)
     manifest.manifest_path(final).write_text(manifest.build(final, name=final.name))
     (root / series.NAME).unlink()
