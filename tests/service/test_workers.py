@@ -88,7 +88,7 @@ def test_a_job_that_is_done_asks_for_no_workers(tmp_path, asked):
 @pytest.mark.parametrize("do", [run, fit_job])
 def test_a_batch_system_without_its_extra_is_found_out_first(do, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask_jobqueue", None)
-    with pytest.raises(ConfigurationError, match="needs dask-jobqueue"):
+    with pytest.raises(ConfigurationError, match=r"needs dask_jobqueue .*pip install 'cagp-dist\[hpc\]'"):
         do(job(tmp_path / "out", scheduler="slurm"))
     assert not (tmp_path / "out").exists()
 
