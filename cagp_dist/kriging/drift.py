@@ -16,12 +16,14 @@ from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
+from scipy.interpolate import RegularGridInterpolator
 from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.era5.covariates import covariate, open_covariate
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees, is_pole, widest_gap
+from cagp_dist.kriging.axes import on_plane
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.plane import Plane
@@ -106,12 +108,37 @@ class StaticColumn:
         return self.values[first]
 
 
+@dataclass(frozen=True, eq=False)
+class PlaneField:
+    """A field on a grid of x and y of a plane, interpolated bilinearly."""
+
+    name: str
+    x: Array  # (Q,), ascending
+    y: Array  # (P,), ascending
+    values: Array  # (P, Q)
+    plane: Plane
+
+    def at(self, X: Array) -> Array:
+        """Values at positions X (n, 2), or (n, 4) beside hours."""
+        x, y = self.plane.back(X[:, :2])
+        field = RegularGridInterpolator((self.y, self.x), self.values, bounds_error=False)
+        found = np.asarray(field(np.stack([y, x], axis=1)))
+        unknown = np.isnan(found)
+        if unknown.any():
+            raise ArgumentError(
+                f"drift has the field {self.name!r}, which is not known at {int(unknown.sum()):,} of "
+                f"{len(X):,} places, such as {_place(X[unknown.argmax(), :2], self.plane)}; expected a grid "
+                "around all of them, without NaN."
+            )
+        return found
+
+
 @dataclass(frozen=True)
 class Drift:
     """A trend and multiples of static fields, an `EstimatedMean`."""
 
     trend: LatitudePolynomial | RegionalLinear | PlaneLinear  # with a constant
-    fields: tuple[CovariateField | StaticColumn, ...] = ()
+    fields: tuple[CovariateField | StaticColumn | PlaneField, ...] = ()
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
@@ -148,13 +175,15 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     single = isinstance(drift, str | xr.DataArray) or _is_field(drift)
     terms = [drift] if single else list(drift) if isinstance(drift, Iterable) else []
     trends: list[str] = []
-    fields: list[CovariateField | StaticColumn] = []
+    fields: list[CovariateField | StaticColumn | PlaneField] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
             column = observed.static[term]
             fields.append(StaticColumn(term, observed.points.positions, column, observed.plane))
         elif isinstance(term, str) and ":" not in term:
             trends.append(term)
+        elif observed.plane is not None and isinstance(term, xr.DataArray):
+            fields.append(_plane_field(term, observed.plane))
         else:
             fields.append(_field(term))
     names = [field.name for field in fields]
@@ -174,15 +203,15 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
 
 
 def _in_plane(
-    trend: str, fields: Iterable[CovariateField | StaticColumn]
+    trend: str, fields: Iterable[CovariateField | StaticColumn | PlaneField]
 ) -> LatitudePolynomial | PlaneLinear:
-    """Give the trend of a plane, beside columns of its table."""
-    others = [field.name for field in fields if not isinstance(field, StaticColumn)]
+    """Give the trend of a plane, beside columns of its table and fields on its x and y."""
+    others = [field.name for field in fields if not isinstance(field, StaticColumn | PlaneField)]
     if others or trend not in ("constant", REGIONAL_LINEAR):
         raise ArgumentError(
             f"drift has the term {[*others, trend][0]!r}, which is one of latitude and longitude, and the "
-            f'places are points of a plane; expected "constant", "{REGIONAL_LINEAR}", or the name of a '
-            "column of the table, which the table (or dataset) of targets has as well."
+            f'places are points of a plane; expected "constant", "{REGIONAL_LINEAR}", a DataArray on a grid '
+            "of x and y, or the name of a column of the table, which that of the targets has as well."
         )
     return PlaneLinear() if trend == REGIONAL_LINEAR else LatitudePolynomial("power", 0)
 
@@ -196,6 +225,30 @@ _EXPECTED = alternatives(
 
 def _is_field(term: object) -> bool:
     return callable(getattr(term, "at", None)) and isinstance(getattr(term, "name", None), str)
+
+
+def _plane_field(term: xr.DataArray, plane: Plane) -> PlaneField:
+    """Take a field on a grid of x and y in the system and unit of the observations."""
+    name = str(term.name or "field")
+    where = on_plane(term)
+    own = None if where is None else where.plane
+    if where is None or own is None or where.axes is None or term.squeeze().ndim != 2:
+        raise ArgumentError(
+            f"drift has the field {name!r} with the dimensions {tuple(term.dims)}, and the places are points "
+            "of a plane; expected one on a grid with axes x and y."
+        )
+    if own.crs is not None and not own.is_of(plane):
+        raise ArgumentError(
+            f"drift has the field {name!r} on the {own.text}, and the observations lie on the {plane.text}; "
+            "expected one system. Bring the field to it, with rioxarray for example, or give its values at "
+            "the places as a column."
+        )
+    y, x = (plane.scale_of(own.unit, name) * axis for axis in where.axes)
+    down, across = np.argsort(y), np.argsort(x)
+    values = np.asarray(term.squeeze().transpose(*where.dims).values, dtype=np.float64)
+    if where.dims[0] not in where.north.dims:
+        values = values.T
+    return PlaneField(name, x[across], y[down], values[np.ix_(down, across)], plane)
 
 
 def _field(term: object) -> CovariateField:

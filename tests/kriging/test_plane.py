@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
@@ -135,6 +136,38 @@ def test_a_drift_gives_the_system_with_multipliers(name):
     found = cagp.krige(TABLE, to={**TARGETS, "depth": depth}, drift=drift, **IN_PLANE, **NUMBERS)
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-8)
     np.testing.assert_allclose(found["std"], std, rtol=1e-6)
+
+
+def test_a_field_on_x_and_y_is_an_external_drift():
+    y, x = NORTH - 500.0 + 700.0 * np.arange(11)[::-1], EAST - 500.0 + 700.0 * np.arange(11)
+    values = np.sin(x / 900.0) + np.cos(y / 700.0)[:, None]
+    axes = {
+        name: (name, axis, {"standard_name": f"projection_{name}_coordinate"})
+        for name, axis in (("x", x), ("y", y))
+    }
+    dem = xr.DataArray(values, axes, ("y", "x"), name="dem")
+    interpolated = RegularGridInterpolator((y[::-1], x), values[::-1])
+    H, H_new = (
+        np.column_stack([np.ones(len(each)), interpolated(each[:, ::-1] + [NORTH, EAST])])
+        for each in (X, X_NEW)
+    )
+    mean, std = dense(H, H_new)
+    for drift in (dem, dem.T):
+        found = cagp.krige(TABLE, to=TARGETS, drift=drift, **IN_PLANE, **NUMBERS)
+        np.testing.assert_allclose(found["mean"], mean, rtol=1e-8)
+        np.testing.assert_allclose(found["std"], std, rtol=1e-6)
+    assert found["drift_term"].values.tolist() == ["constant", "dem"]
+    with pytest.raises(ArgumentError, match=r"'dem', which is not known at \d+ of 120 places, such as x 41"):
+        cagp.krige(TABLE, to=TARGETS, drift=dem[:6], **IN_PLANE, **NUMBERS)
+    elsewhere = dem.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32633).to_wkt()}))
+    with pytest.raises(ArgumentError, match=r"on the plane of x and y.*33N, and the observations lie on"):
+        cagp.krige(TABLE, to=TARGETS, drift=elsewhere, **IN_PLANE, **NUMBERS)
+    with pytest.raises(
+        ArgumentError, match=r"dimensions \('lat', 'lon'\), and the places are points of a plane"
+    ):
+        cagp.krige(
+            TABLE, to=TARGETS, drift=dem.drop_vars(["x", "y"]).rename(y="lat", x="lon"), **IN_PLANE, **NUMBERS
+        )
 
 
 def test_targets_are_a_resolution_a_region_a_table_or_a_grid():
