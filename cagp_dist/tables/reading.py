@@ -204,9 +204,8 @@ def _axes(
         if latitude is None and found[0] is None and all(found[1:]):
             raise ArgumentError(
                 f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. "
-                "For coordinates of a plane call "
-                f"cagp_dist.krige(..., x={found[1]!r}, y={found[2]!r}), with crs=NUMBER where their system is "
-                "known."
+                f"For coordinates of a plane call cagp_dist.krige(..., x={found[1]!r}, "
+                f"y={found[2]!r}), with crs=NUMBER where their system is known."
             )
         return str(frame.find("latitude", latitude, LATITUDE)), str(
             frame.find("longitude", longitude, LONGITUDE)

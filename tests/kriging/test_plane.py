@@ -438,10 +438,10 @@ def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypa
 
 
 def test_a_system_is_read_beside_the_proj_that_eccodes_loads():
-    code = "import eccodes; from cagp_dist.kriging.plane import system; print(system(32632).name, system(2193).name)"
+    code = "import eccodes; from cagp_dist.kriging.plane import system; print(system(32632).name)"
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.startswith("WGS 84 / UTM zone 32N NZGD2000")
+    assert run.stdout.startswith("WGS 84 / UTM zone 32N")
 
 
 def test_maps_of_a_plane_are_drawn_and_written_in_its_system(tmp_path):
