@@ -12,6 +12,7 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kriging.axes import Horizontal
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, own_figure
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.plane import moved
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.kriging.shown_observations import seen_in
 from cagp_dist.store.published_variables import STATION_NAME
@@ -87,6 +88,7 @@ def draw_series(
 def _at_place(observed: ObservedObject, where: Horizontal, place: int) -> ObservedObject:
     """Keep the observations of one place of a result."""
     north, east = (each[place : place + 1] for each in where.points)
+    east, north = moved(where.plane, observed.plane, east, north, what="target")
     if observed.plane is not None:
         apart = np.linalg.norm(observed.points.positions - observed.plane.positions(east, north), axis=1)
         per_kilometre = observed.plane.per_kilometre or np.inf  # in a unit that is not known the very place

@@ -220,6 +220,7 @@ def _lengthscales(learned: FittedModel, plane: Plane | None) -> dict[str, str | 
         }
     said: dict[str, str | float | list[float]] = {
         "geometry": f"{plane.text}; Euclidean distance",
+        **plane.said,
         "lengthscale": _one_or_all(found),
     }
     if plane.unit:
@@ -293,7 +294,8 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
     return xr.Dataset(
         {observed.name: (dims, values, dict(observed.attributes))},
         coords={**target_coordinates(observed, targets), "sample": np.arange(len(rows))},
-        attrs={"status": draws.status.value, "solver": "; ".join(draws.solvers), "seed": seed},
+        attrs={"status": draws.status.value, "solver": "; ".join(draws.solvers), "seed": seed}
+        | ({"earth_radius_km": EARTH_RADIUS_KILOMETRES} if observed.plane is None else observed.plane.said),
     ).pipe(with_system, targets)
 
 

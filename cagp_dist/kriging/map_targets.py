@@ -302,15 +302,7 @@ def _of_object(where: Horizontal, plane: Plane | None) -> Targets:
 
 def _brought(targets: Targets, plane: Plane | None) -> Targets:
     """Bring targets of globe or plane to where the observations are, where they are no grid."""
-    own = targets.plane
-    unknown = [each for each in (own, plane) if each is not None and each.crs is None]
-    if unknown:
-        where = ["latitudes and longitudes" if each is None else f"the {each.text}" for each in (plane, own)]
-        raise ArgumentError(
-            f"the observations lie on {where[0]}, the targets on {where[1]}, and it is not known how one "
-            "lies to the other; expected both in one system, or crs=... beside x and y."
-        )
-    east, north = moved(own, plane, targets.east, targets.north, what="target")
+    east, north = moved(targets.plane, plane, targets.east, targets.north, what="target")
     return replace(targets, north=north, east=east, plane=plane, grid=None, axes=None)
 
 

@@ -78,6 +78,12 @@ class Plane:
         unit = f" in {self.unit}" if self.unit else ""
         return f"plane of {self.names[0]} and {self.names[1]}{unit}{system}"
 
+    @property
+    def said(self) -> dict[str, str]:
+        """Attributes of a result by which observations are read as those were that it was made from."""
+        crs = {} if self.crs is None else {"observations_crs": self.crs.to_string()}
+        return {"observations_x": self.names[0], "observations_y": self.names[1], **crs}
+
     def is_of(self, other: "Plane") -> bool:
         """Whether both have the same known system."""
         if self.crs is None or other.crs is None:
@@ -160,11 +166,16 @@ def system(crs: CRSLike) -> "CRS":
     return found
 
 
+def has_system(given: xr.DataArray | xr.Dataset) -> bool:
+    """Whether a variable of an object describes a system."""
+    return any(set(_OF_MAPPINGS) & set(each.attrs) for each in _variables_of(given).values())
+
+
 def system_in(
     given: xr.DataArray | xr.Dataset, values: xr.DataArray | None
 ) -> tuple[str, xr.Variable] | None:
     """Find the variable with the system of an object, by the CF attribute ``grid_mapping``, and its name."""
-    every = {str(name): given[name].variable for name in (*given.coords, *getattr(given, "data_vars", ()))}
+    every = _variables_of(given)
     held = [name for name, each in every.items() if set(_OF_MAPPINGS) & set(each.attrs)]
     asked = None if values is None else values.attrs.get("grid_mapping", values.encoding.get("grid_mapping"))
     if asked is not None:
@@ -176,6 +187,11 @@ def system_in(
             )
         return name, every[name]
     return (held[0], every[held[0]]) if len(held) == 1 else None
+
+
+def _variables_of(given: xr.DataArray | xr.Dataset) -> dict[str, xr.Variable]:
+    """Coordinates of an object, and variables of a dataset."""
+    return {str(name): given[name].variable for name in (*given.coords, *getattr(given, "data_vars", ()))}
 
 
 def system_of_cf(name: str, attributes: Mapping[Any, Any]) -> "CRS":
@@ -192,7 +208,20 @@ def system_of_cf(name: str, attributes: Mapping[Any, Any]) -> "CRS":
 def moved(
     source: Plane | None, target: Plane | None, x: Array, y: Array, *, what: str
 ) -> tuple[Array, Array]:
-    """Coordinates (n,) in another plane of a known system; None: longitudes and latitudes in degrees."""
+    """Coordinates (n,) in another plane, of which nothing is guessed; None: longitudes and latitudes."""
+    if source is target or (source and target and source.is_same(target)):
+        return x, y
+    unknown = [each is not None and each.crs is None for each in (source, target)]
+    if source and target and all(unknown):
+        factors = [target.scale_of(source.unit, name) for name in source.names]
+        return factors[0] * x, factors[1] * y
+    if any(unknown):
+        ends = (source, target) if what == "observation" else (target, source)
+        where = ["latitudes and longitudes" if each is None else f"the {each.text}" for each in ends]
+        raise ArgumentError(
+            f"the observations lie on {where[0]}, the targets on {where[1]}, and it is not known how one "
+            "lies to the other; expected both in one system, or crs=... beside x and y."
+        )
     east, north = _moved(source, target, x, y)
     wrong = ~(np.isfinite(east) & np.isfinite(north))
     if wrong.any():

@@ -79,7 +79,11 @@ class Plots:
         names = [variables] if isinstance(variables, str) else list(variables or _mean_and_std(self._dataset))
         check_there(self._dataset, names, "draw")
         where = located(self._dataset)
-        observed = None if observations is None else observed_beside(observations, self._dataset[names[0]])
+        observed = (
+            None
+            if observations is None
+            else observed_beside(observations, self._dataset[names[0]], self._dataset)
+        )
         axis = time_axis_of(self._dataset[names[0]], where)
         if variables is None and field is None and time is None and axis is not None:
             return draw_series(self._dataset, where, axis, observed, ax)
@@ -110,7 +114,7 @@ class Plots:
             names.append("computational_share")
             scales["computational_share"] = ColourScale("magma_r", 0.0, 1.0, "neither", "")
         where = located(dataset)
-        observed = None if observations is None else observed_beside(observations, std)
+        observed = None if observations is None else observed_beside(observations, std, dataset)
         fields = fields_of(std, where, field=field, time=time)
         return maps_of(dataset, where, names, fields, observed=observed, ax=ax, scales=scales)
 
@@ -129,7 +133,7 @@ class Plots:
         found = distribution_of(self._dataset, of=of, noise_std=noise_std)
         dataset = self._dataset.assign(exceedance=found.exceedance(threshold))
         where = located(dataset)
-        observed = None if observations is None else observed_beside(observations, found.like)
+        observed = None if observations is None else observed_beside(observations, found.like, dataset)
         fields = fields_of(found.like, where, field=field, time=time)
         scale = ColourScale("YlOrRd", 0.0, 1.0, "neither", "")
         return maps_of(
@@ -163,7 +167,7 @@ class Plots:
         model = (
             observations
             if isinstance(observations, Kriging)
-            else model_of(self._dataset.attrs, observations, asked_of(located(self._dataset), observations))
+            else model_of(self._dataset.attrs, observations, asked_of(self._dataset, observations))
         )
         found = model.variogram(draws=draws, seed=seed)
         return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)

@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import ANYWHERE, Asked, Horizontal, located
 from cagp_dist.kriging.observed_objects import ObservedObject, Source, observe
-from cagp_dist.kriging.plane import moved
+from cagp_dist.kriging.plane import has_system, moved, plane_of
 from cagp_dist.variables.units import plain_units
 
 if TYPE_CHECKING:
@@ -28,14 +28,16 @@ class Shown(NamedTuple):
         return Shown(*(each[chosen] for each in self))
 
 
-def observed_beside(observations: "Source | Kriging", field: xr.DataArray) -> ObservedObject:
+def observed_beside(
+    observations: "Source | Kriging", field: xr.DataArray, result: xr.Dataset
+) -> ObservedObject:
     """Read observations as `krige` does, or take those of a fitted `Kriging`, in the units of a field."""
     from cagp_dist.kriging.kriging_model import Kriging
 
     if isinstance(observations, Kriging):
         observed = observations._fitted()[0]
     else:
-        observed = observe(observations, asked=asked_of(located(field), observations))
+        observed = observe(observations, asked=asked_of(result, observations))
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(
@@ -44,12 +46,27 @@ def observed_beside(observations: "Source | Kriging", field: xr.DataArray) -> Ob
     return observed
 
 
-def asked_of(where: Horizontal, observations: "Source") -> Asked:
-    """Say of a table that it has the x and y of a result; nothing of what says it itself, or of the globe."""
-    if where.plane is None or isinstance(observations, xr.DataArray | xr.Dataset):
-        return ANYWHERE
-    x, y = (str(axis.attrs.get("long_name", name)) for axis, name in ((where.east, "x"), (where.north, "y")))
-    return Asked(x, y, where.plane.crs)
+def asked_of(result: xr.Dataset, observations: "Source") -> Asked:
+    """Say what a result says of its observations: the names of their x and y, and their system."""
+    asked = Asked(*(result.attrs.get(f"observations_{what}") for what in ("x", "y", "crs")))
+    if isinstance(observations, xr.DataArray | xr.Dataset):
+        if not {asked.x, asked.y} <= set(observations.coords):
+            return ANYWHERE
+        if not has_system(observations):
+            return asked
+        own = located(observations).plane
+        if own is None or asked.crs is None or own.is_of(plane_of(asked.crs, names=own.names)):
+            return ANYWHERE
+        raise ArgumentError(
+            f"the observations lie on the {own.text}, and those of the result were read with "
+            f"crs={asked.crs!r}; expected the fitted Kriging instead of the observations."
+        )
+    if not asked.any and "earth_radius_km" not in result.attrs and located(result).plane is not None:
+        raise ArgumentError(
+            "the result does not say the names of x and y of its observations, nor their system; expected "
+            "the fitted Kriging instead of the observations."
+        )
+    return asked
 
 
 def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, field: int) -> Shown:
@@ -78,8 +95,7 @@ def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, f
     north, east = points.latitude_degrees, points.longitude_degrees
     if (plane := observed.plane) is not None:
         east, north = plane.back(points.positions)
-    if plane is not where.plane and not (plane and where.plane and plane.is_same(where.plane)):
-        east, north = moved(plane, where.plane, east, north, what="observation")
+    east, north = moved(plane, where.plane, east, north, what="observation")
     return Shown(north, east, row).only(~np.isnan(row))
 
 

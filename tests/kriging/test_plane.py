@@ -179,7 +179,7 @@ def test_targets_are_a_resolution_a_region_a_table_or_a_grid():
     assert shape(1000.0) == ((6, 6), EAST + 500.0, NORTH + 5500.0)
     region = [NORTH + 4000.0, EAST + 1000.0, NORTH + 1000.0, EAST + 3000.0]
     assert shape({"resolution": 500.0, "region": region}) == ((6, 4), EAST + 1250.0, NORTH + 3750.0)
-    assert shape(region)[0] == (120, 80)[:0] + shape({"region": region})[0]
+    assert shape(region)[0] == shape({"region": region})[0] == (120, 80)
     assert shape({"resolution": 2000.0})[0] == (4, 3)
     grid = xr.Dataset(coords={"y": NORTH + 100.0 * np.arange(4), "x": EAST + 100.0 * np.arange(3)})
     for axis in "xy":
@@ -476,3 +476,100 @@ def test_maps_of_a_plane_are_drawn_and_written_in_its_system(tmp_path):
     plane = cagp.krige(TABLE, to={"resolution": 1000.0}, **{**IN_PLANE, "crs": None}, **NUMBERS)
     with pytest.raises(ConfigurationError, match="the plane has no system, by which GeoTIFF"):
         plane.cagp.to_geotiff(tmp_path / "none.tif")
+
+
+def _places(system, unit):
+    """Places that were observed, on another system, in another unit, or as latitudes and longitudes."""
+    east, north = (TABLE[name] for name in ("easting", "northing"))
+    if system is not None:
+        east, north = pyproj.Transformer.from_crs(32632, system, always_xy=True).transform(east, north)
+    if system == 4326:
+        return {"lat": ("place", north), "lon": ("place", east)}
+    factor = {"m": 1.0, "km": 1e-3}[unit]
+    return {
+        letter: (
+            "place",
+            factor * axis,
+            {"standard_name": f"projection_{letter}_coordinate", "units": unit},
+        )
+        for letter, axis in (("x", east), ("y", north))
+    }
+
+
+ELSEWHERE = {"system": (32633, "m"), "unit": (None, "km"), "globe": (4326, ""), "unit alone": (None, "km")}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_observations_are_read_as_they_were_beside_targets_elsewhere(name):
+    import matplotlib.pyplot as plt
+
+    system, unit = ELSEWHERE[name]
+    coordinates, own = _places(system, unit), {**IN_PLANE, "crs": None if name == "unit alone" else 32632}
+    if name == "unit alone":
+        table = {"easting (m)": TABLE["easting"], "northing (m)": TABLE["northing"], "lead": Y}
+        own |= {"x": "easting (m)", "y": "northing (m)"}
+    else:
+        table = {each: TABLE[each] for each in ("easting", "northing", "lead")}
+    to = xr.Dataset(coords=coordinates)
+    if own["crs"] is not None and system != 4326:
+        to = to.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_user_input(system or 32632).to_wkt()}))
+    model = cagp.Kriging(**own, **NUMBERS).fit(table)
+    found = model.predict(to)
+    wanted = np.column_stack([coordinates[each][1] for each in (("lon", "lat") if system == 4326 else "xy")])
+    for observations in (table, model):
+        figure = found.cagp.plot("mean", observations=observations)
+        seen = figure.axes[0].collections[1].get_offsets()
+        np.testing.assert_allclose(seen, wanted, rtol=1e-8)
+        plt.close(figure)
+        figure = found.cagp.plot.variogram(observations, draws=20)
+        plt.close(figure)
+    days = np.datetime64("2024-03-01") + np.arange(3)
+    timed = {each: np.tile(column, 3) for each, column in table.items()} | {"time": np.repeat(days, len(Y))}
+    timed["lead"] = timed["lead"] + np.repeat([0.0, 1.0, 2.0], len(Y))
+    model = cagp.Kriging(**own, **NUMBERS).fit(timed)
+    found = model.predict(to)
+    for observations in (timed, model):
+        figure = found.cagp.plot(observations=observations)
+        for place, panel in enumerate(figure.axes):
+            near = np.linalg.norm(X - X[place], axis=1) < 100.0  # of which one place has two
+            expected = Y[near] + np.arange(3.0)[:, None]
+            np.testing.assert_allclose(panel.lines[1].get_ydata(), expected.ravel())
+        plt.close(figure)
+
+
+def test_observations_whose_place_beside_a_result_is_not_known_are_refused():
+    import matplotlib.pyplot as plt
+
+    grid = xr.DataArray(
+        np.sin(np.arange(12.0)).reshape(3, 4),
+        {
+            letter: (
+                letter,
+                start + 500.0 * np.arange(n),
+                {"standard_name": f"projection_{letter}_coordinate"},
+            )
+            for letter, start, n in (("y", NORTH + 2000.0, 3), ("x", EAST + 2000.0, 4))
+        },
+        ("y", "x"),
+        name="lead",
+    )
+    system = ((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32633).to_wkt()})
+    to = xr.Dataset(coords=_places(32633, "m") | {"crs": system})
+    found = cagp.krige(grid, crs=32632, to=to, **NUMBERS)
+    plt.close(figure := found.cagp.plot("mean", observations=grid))
+    seen = figure.axes[0].collections[1].get_offsets()
+    corner = pyproj.Transformer.from_crs(32632, 32633, always_xy=True).transform(
+        EAST + 2000.0, NORTH + 2000.0
+    )
+    np.testing.assert_allclose(seen[0], corner, rtol=1e-9)
+    says = grid.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32631).to_wkt()}))
+    with pytest.raises(ArgumentError, match=r"31N, and those of the result were read with crs='EPSG:32632'"):
+        found.cagp.plot("mean", observations=says)
+    table = {each: TABLE[each] for each in ("easting", "northing", "lead")}
+    with pytest.raises(ArgumentError, match="does not say the names of x and y of its observations"):
+        found.drop_attrs(deep=False).cagp.plot("mean", observations=table)
+    flat = cagp.Kriging(**{**IN_PLANE, "crs": None}, **NUMBERS).fit(table)
+    with pytest.raises(
+        ArgumentError, match="observations lie on the plane of easting and northing, the targ"
+    ):
+        found.cagp.plot("mean", observations=flat)
