@@ -103,7 +103,7 @@ def small_fields(tmp_path_factory):
     return folder
 
 
-QUICK = ("neighbours", "previous", "recalibrated")
+QUICK = ("neighbours", "recalibrated")
 
 
 @pytest.mark.parametrize(

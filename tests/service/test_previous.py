@@ -419,6 +419,7 @@ def test_the_numbers_are_fitted_to_the_field_and_printed_as_a_table_of_a_job(aft
     assert (again.prior.mean, again.prior.persistence) == ("previous", 0.25)
 
 
+@pytest.mark.exhaustive
 def test_days_whose_run_before_was_removed_are_not_done_again_as_first_ones(tmp_path):
     root = tmp_path / "out"
     days = days_of(write_source(tmp_path / "field.zarr", 3), root)

@@ -355,6 +355,7 @@ def flip(path):
     path.write_bytes(content)
 
 
+@pytest.mark.exhaustive
 def test_a_result_in_memory_is_shown_without_a_date_where_it_has_none(open_page):
     pytest.importorskip("IPython")
     latitude, longitude = np.arange(40.0, 61.0, 5.0), np.arange(0.0, 31.0, 5.0)
