@@ -25,7 +25,7 @@ from cagp_dist.geometry import (
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_per_side, rectangle_means
 from cagp_dist.kriging.axes import Horizontal, located, on_plane
 from cagp_dist.kriging.observed_objects import ObservedObject, check_pairs
-from cagp_dist.kriging.plane import Plane, moved
+from cagp_dist.kriging.plane import Plane, check_in_use, moved
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.mapping import Observations
 from cagp_dist.mapping.map_points import MapPoints
@@ -167,6 +167,8 @@ def of_array(X: ArrayLike, plane: Plane | None) -> Targets:
     points = as_numbers("X", X)
     check_pairs(points, plane)
     north, east = (points if plane is None else points[:, ::-1]).T
+    if plane is not None:
+        check_in_use(plane, east, north)
     return of_places(north, east, plane)
 
 
@@ -185,6 +187,7 @@ def of_table(
     )
     if (held := places.plane) is not None and plane is not None:
         east, north = (held.xy * [plane.scale_of(held.unit, name) for name in held.names]).T
+        check_in_use(plane, east, north)
         found = of_places(north, east, plane, names=places.names)
     else:
         found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
@@ -434,6 +437,8 @@ def _region(given: object, plane: Plane | None) -> tuple[float, float, float, fl
                 f"the region is {given!r}; expected [north, west, south, east] in the plane: the largest y, "
                 "the smallest x, the smallest y and the largest x."
             )
+        x, y = (np.array([low, 0.5 * (low + high), high]) for low, high in ((west, east), (south, north)))
+        check_in_use(plane, x, y, some=True)
         return north, west, south, east
     if east <= west and np.isfinite([west, east]).all():
         east += 360.0  # across the date line

@@ -24,7 +24,7 @@ from cagp_dist.kriging.axes import (
     time_coordinate,
 )
 from cagp_dist.kriging.named_sources import is_source, open_named
-from cagp_dist.kriging.plane import Plane, check_in_use, plane_of
+from cagp_dist.kriging.plane import Plane, check_in_use, describes_system, plane_of
 from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
 from cagp_dist.tables import Table, TableLike, by_time_and_place, noise_in, read_table, row_by_row
@@ -248,7 +248,8 @@ def _placed(
         return Observations.from_points(north, east, values, **about), None
     check_in_use(plane, east, north)
     x, y = (0.5 * float(axis.min() + axis.max()) for axis in (east, north))
-    plane = replace(plane, centre=(x, y))
+    reach = 0.5 * float(np.ptp(east)), 0.5 * float(np.ptp(north))
+    plane = replace(plane, centre=(x, y), reach=reach)
     return Observations.from_plane(plane.positions(east, north), values, **about), plane
 
 
@@ -322,6 +323,8 @@ def _from_xarray(
         str(name): coordinate.variable
         for name, coordinate in field.coords.items()
         if str(name) not in where.coordinates and set(coordinate.dims) <= {dimension}
+        # the result says the system of its targets
+        if where.plane is None or not describes_system(coordinate.variable)
     }
     lost = int(np.count_nonzero(~np.isnan(values[:, where.nowhere]).all(axis=0)))
     if lost:

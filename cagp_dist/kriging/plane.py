@@ -41,6 +41,7 @@ class Plane:
     scale: float = 1.0  # by which x and y come to the unit of the system
     mapping: Mapping[str, xr.Variable] = field(default_factory=dict)  # variable of the system, by its name
     centre: tuple[float, float] = (0.0, 0.0)
+    reach: tuple[float, float] = (-1.0, -1.0)  # of the observations from the centre, where these are known
 
     @property
     def per_kilometre(self) -> float | None:
@@ -166,9 +167,14 @@ def system(crs: CRSLike) -> "CRS":
     return found
 
 
+def describes_system(variable: xr.Variable) -> bool:
+    """Whether this is a grid mapping, as CF has it."""
+    return bool(set(_OF_MAPPINGS) & set(variable.attrs))
+
+
 def has_system(given: xr.DataArray | xr.Dataset) -> bool:
     """Whether a variable of an object describes a system."""
-    return any(set(_OF_MAPPINGS) & set(each.attrs) for each in _variables_of(given).values())
+    return any(describes_system(each) for each in _variables_of(given).values())
 
 
 def system_in(
@@ -176,10 +182,14 @@ def system_in(
 ) -> tuple[str, xr.Variable] | None:
     """Find the variable with the system of an object, by the CF attribute ``grid_mapping``, and its name."""
     every = _variables_of(given)
-    held = [name for name, each in every.items() if set(_OF_MAPPINGS) & set(each.attrs)]
-    asked = None if values is None else values.attrs.get("grid_mapping", values.encoding.get("grid_mapping"))
-    if asked is not None:
-        name = str(asked).split(":")[0].split()[0]
+    held = [name for name, each in every.items() if describes_system(each)]
+    fields = [values] if values is not None else [*getattr(given, "data_vars", {}).values()]
+    said = [str(each.attrs.get("grid_mapping", each.encoding.get("grid_mapping", ""))) for each in fields]
+    named = {text.split(":")[0].split()[0] for text in said if text}
+    if values is None:  # none is read
+        named &= set(every)
+    if len(named) == 1:
+        name = named.pop()
         if name not in every:
             raise DataError(
                 f"the grid mapping {name!r} is named and not there; expected a variable of this name. Give "
@@ -253,18 +263,24 @@ def _moved(source: Plane | None, target: Plane | None, x: Array, y: Array) -> tu
     return east, north
 
 
-def check_in_use(plane: Plane, x: Array, y: Array) -> None:
-    """Refuse places far outside the area of use of a system: degrees, another unit, or swapped axes."""
+def check_in_use(plane: Plane, x: Array, y: Array, *, some: bool = False) -> None:
+    """Refuse places, all of them or some, far outside the area of use of a system, and degrees.
+
+    Small numbers are no degrees where the unit is another one, and where the observations lie around zero.
+    """
     area = None if plane.crs is None else plane.crs.area_of_use
-    if plane.crs is None or area is None:
+    if plane.crs is None or area is None or x.size == 0:
         return
     east, north = _moved(plane, None, x, y)
     width = (area.east - area.west) % 360.0 or 360.0
     eastward = np.mod(east - area.west + FAR_DEGREES, 360.0)  # NaN of infinity
     inside = (eastward <= width + 2.0 * FAR_DEGREES) | (width + 2.0 * FAR_DEGREES >= 360.0)
     inside &= (north >= area.south - FAR_DEGREES) & (north <= area.north + FAR_DEGREES)
-    degrees = np.abs(x).max() <= 360.0 and np.abs(y).max() <= 90.0
-    if degrees or not inside.all():
+    wrong = not (inside.any() if some else inside.all())
+    around = all(abs(middle) <= half for middle, half in zip(plane.centre, plane.reach, strict=True))
+    small = plane.scale * np.abs(x).max() <= 360.0 and plane.scale * np.abs(y).max() <= 90.0
+    degrees = small and not around and (wrong or plane.scale == 1.0)
+    if degrees or wrong:
         row = int(np.argmin(inside))
         hint = (
             'They look like degrees: leave crs, x and y out, and write latitude="COLUMN", longitude="COLUMN".'
@@ -280,11 +296,19 @@ def check_in_use(plane: Plane, x: Array, y: Array) -> None:
 
 def import_pyproj() -> Any:
     """Import pyproj, which an extra brings, with its own PROJ: eccodes may have loaded another before."""
+    deep: int = getattr(os, "RTLD_DEEPBIND", 0)  # of Linux
+    if not deep:
+        return _pyproj()
     flags = sys.getdlopenflags()
-    sys.setdlopenflags(flags | getattr(os, "RTLD_DEEPBIND", 0))
+    sys.setdlopenflags(flags | deep)
     try:
-        found = from_extra("projections", "pyproj", "a coordinate reference system, crs,")
-        import_module("pyproj.exceptions")
+        return _pyproj()
     finally:
         sys.setdlopenflags(flags)
+
+
+def _pyproj() -> Any:
+    """Import pyproj and its exceptions."""
+    found = from_extra("projections", "pyproj", "a coordinate reference system, crs,")
+    import_module("pyproj.exceptions")
     return found

@@ -573,3 +573,64 @@ def test_observations_whose_place_beside_a_result_is_not_known_are_refused():
         ArgumentError, match="observations lie on the plane of easting and northing, the targ"
     ):
         found.cagp.plot("mean", observations=flat)
+
+
+def test_crs_replaces_the_system_of_a_grid(tmp_path):
+    import tifffile
+
+    wrong = ((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32631).to_wkt()})
+    axes = {
+        letter: (letter, start + 500.0 * np.arange(3), {"standard_name": f"projection_{letter}_coordinate"})
+        for letter, start in (("y", NORTH), ("x", EAST))
+    }
+    grid = xr.DataArray(np.arange(9.0).reshape(3, 3), axes | {"utm": wrong}, ("y", "x"), name="lead")
+    found = cagp.krige(grid, crs=32632, **NUMBERS)
+    assert "utm" not in found.variables
+    for result in (found, found.assign_coords(utm=wrong)):  # the map names its own
+        with tifffile.TiffFile(result.cagp.to_geotiff(tmp_path / "map.tif")) as file:
+            assert file.pages[0].geotiff_tags["ProjectedCSTypeGeoKey"] == 32632
+
+
+def test_small_numbers_are_no_degrees_in_kilometres_or_around_the_origin():
+    x, y = (X - 3000.0).T / 50.0  # within 60 km of the pole
+    polar = {"crs": 3413, "noise_std": 0.2, "variance": 4.0}
+    in_km = cagp.krige(
+        {"x (km)": x, "y (km)": y, "lead": Y},
+        to={"x (km)": [0.0], "y (km)": [1.0]},
+        lengthscale=30.0,
+        **polar,
+    )
+    in_m = cagp.krige(
+        {"x": 1e3 * x, "y": 1e3 * y, "lead": Y}, to={"x": [0.0], "y": [1000.0]}, lengthscale=3e4, **polar
+    )
+    np.testing.assert_allclose(in_km["mean"], in_m["mean"], rtol=1e-9)
+    at_pole = cagp.krige(
+        {"x": 1e3 * x, "y": 1e3 * y, "lead": Y}, to={"x": [0.0], "y": [0.0]}, lengthscale=3e4, **polar
+    )
+    assert float(at_pole["std"][0]) < 2.0
+
+
+AWAY = {
+    "degrees": ({"easting": [11.0], "northing": [48.0]}, "look like degrees"),
+    "swapped": ({"easting": TARGETS["northing"], "northing": TARGETS["easting"]}, "were not swapped"),
+    "a region of degrees": ([49.0, 10.0, 47.0, 12.0], "look like degrees"),
+    "a swapped region": ([EAST + SIDE, NORTH, EAST, NORTH + SIDE], "were not swapped"),
+    "an array of degrees": (np.array([[11.0, 48.0]]), "look like degrees"),
+}
+
+
+@pytest.mark.parametrize("name", AWAY)
+def test_targets_outside_the_area_of_use_are_refused_as_observations_are(name):
+    to, message = AWAY[name]
+    raw = np.column_stack([TABLE["easting"], TABLE["northing"]])
+    arrays = isinstance(to, np.ndarray)
+    model = cagp.Kriging(**({"crs": 32632} if arrays else IN_PLANE), **NUMBERS)
+    model.fit(*((raw, Y) if arrays else (TABLE,)))
+    with pytest.raises(DataError, match=message):
+        model.predict(to)
+
+
+def test_pyproj_is_imported_where_the_flags_of_linux_are_not_there(monkeypatch):
+    monkeypatch.delattr("os.RTLD_DEEPBIND", raising=False)
+    monkeypatch.delattr("sys.getdlopenflags", raising=False)
+    assert import_pyproj().CRS.from_epsg(32632).to_epsg() == 32632
