@@ -197,9 +197,14 @@ def view(
     Of an output folder it shows the current run; when a newer one is published, it says so.
     """
     with reported_errors(debug=debug):
+        from cagp_dist.errors import ArgumentError
         from cagp_dist.view import export_page, serve
 
         if export_to is not None:
+            if port or not browser:
+                raise ArgumentError(
+                    "--export writes files and serves no page; expected it without --port and --no-browser."
+                )
             typer.echo(export_page(output, export_to))
             return
         with serve(output, port=port) as page:

@@ -29,6 +29,7 @@ from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping import Observations
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
+from cagp_dist.missing import observations
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.text import alternatives
 
@@ -245,7 +246,9 @@ def _plane_field(term: xr.DataArray, plane: Plane) -> PlaneField:
         )
     y, x = (plane.scale_of(own.unit, name) * axis for axis in where.axes)
     down, across = np.argsort(y), np.argsort(x)
-    values = np.asarray(term.squeeze().transpose(*where.dims).values, dtype=np.float64)
+    held = term.squeeze().transpose(*where.dims).values
+    told = observations(held, term.attrs, what=f"the field {name!r} of drift", encoding=term.encoding)
+    values = np.asarray(told, dtype=np.float64)
     if where.dims[0] not in where.north.dims:
         values = values.T
     return PlaneField(name, x[across], y[down], values[np.ix_(down, across)], plane)

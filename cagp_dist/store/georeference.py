@@ -22,12 +22,14 @@ def georeferenced(group: xr.Dataset) -> xr.Dataset:
     if not set(_AXES) <= set(group.dims) or min(group.sizes[axis] for axis in _AXES) < 2:
         return group
     y, x = (np.asarray(group[axis].values, dtype=np.float64) for axis in _AXES)
+    x = np.unwrap(x, period=360.0)  # across Greenwich without a jump
     (south, north), (west, east) = _edges(y), _edges(x)
+    least, most = np.clip([min(south, north), max(south, north)], -90.0, 90.0).tolist()
     attributes: dict[str, object] = {
         "proj:code": "EPSG:4326",
         "spatial:dimensions": _AXES,
         "spatial:shape": [y.size, x.size],
-        "spatial:bbox": [min(west, east), min(south, north), max(west, east), max(south, north)],
+        "spatial:bbox": [min(west, east), least, max(west, east), most],
         "spatial:registration": "pixel",
     }
     if _even(y) and _even(x):

@@ -109,7 +109,7 @@ class PublishedObjects:
     def _publish(self, run: Path, root: Path, notes: Path, *, anew: bool) -> bool:
         """Send a run if it is not there whole, make it current; False if it may have been removed meanwhile.
 
-        ``again``, it is sent in any case: who removed it may not be done with it.
+        ``anew``: it is sent in any case: who removed it may not be done with it.
         """
         key, token = run.stem, secrets.token_hex(4)
         upload = f"{key}-{token}.zarr"

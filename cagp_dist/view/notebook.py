@@ -40,9 +40,7 @@ def explore_result(dataset: xr.Dataset, *, height: int = 600) -> "IFrame":
     group = published_map(dataset)
     folder = TemporaryDirectory(prefix="cagp-explore-")
     run = Path(folder.name) / "result.zarr"
-    said = {
-        name: dataset.attrs[name] for name in ("title", "solver", "status_advice") if name in dataset.attrs
-    }
+    said = {name: dataset.attrs[name] for name in SAID if name in dataset.attrs}
     undated = {"undated": 1} if (group["time"].values == UNDATED).all() else {}
     write_group(run, "/", xr.Dataset(attrs=said | undated))
     write_group(run, "map", group)
@@ -65,7 +63,8 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         )
     times = mean[dated[0]].values if dated else np.array([UNDATED])
     latitude, longitude = where.axes
-    rows, columns = np.argsort(latitude), np.argsort(longitude)
+    eastward = np.unwrap(longitude, period=360.0)  # across Greenwich without a jump
+    rows, columns = np.argsort(latitude), np.argsort(eastward)
 
     def fields(name: str) -> Array | None:
         """Values (T, P, Q) of a variable, ascending in both axes; None where it is not there."""
@@ -75,12 +74,14 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         return _sorted(held, where, rows, columns).reshape(len(times), len(rows), len(columns))
 
     law, noise = None, dataset.attrs.get("noise_std")
-    if f"{stem}quantile" in dataset:
-        each = (dataset[f"{stem}quantile"].sel({QUANTILE_LEVEL: level}) for level in QUANTILE_LEVELS)
+    of_observations = f"{stem}quantile" in dataset
+    if of_observations or "field_quantile" in dataset:
+        table = dataset[f"{stem}quantile" if of_observations else "field_quantile"]
+        each = (table.sel({QUANTILE_LEVEL: level}) for level in QUANTILE_LEVELS)
         stacked = [_sorted(level.transpose(*others, *where.dims), where, rows, columns) for level in each]
         shape = len(times), len(rows), len(columns)
         quantiles = np.stack([level.reshape(shape) for level in stacked], axis=1)
-        predictive = fields(f"{stem}predictive_std")
+        predictive = fields(f"{stem}predictive_std" if of_observations else f"{stem}std")
         assert predictive is not None
         law = PublishedLaw(predictive, quantiles)
     what = str(mean.attrs.get("long_name", NAME)).removeprefix("posterior ").removeprefix("mean of ")
@@ -89,7 +90,7 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         "map",
         times=times,
         latitude_degrees=latitude[rows],
-        longitude_degrees=longitude[columns],
+        longitude_degrees=eastward[columns],
         mean=np.asarray(fields(f"{stem}mean")),
         std=fields(f"{stem}std"),
         noise_variance=0.0 if known is None else known**2,
@@ -99,7 +100,8 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
     )
     if NODES_PER_CELL in dataset.attrs:
         return means_over_cells(group, Variable(NAME, what), int(dataset.attrs[NODES_PER_CELL]))
-    return group if law is not None or known is not None else group.drop_vars(f"{NAME}_predictive_std")
+    noisy = of_observations or (law is None and known is not None)
+    return group if noisy else group.drop_vars(f"{NAME}_predictive_std")
 
 
 def _sorted(values: xr.DataArray, where: Horizontal, rows: Indices, columns: Indices) -> Array:

@@ -225,7 +225,7 @@ def byte_span(asked: str | None, size: int) -> tuple[int, int] | None:
 
     All of them where there is no such header, or one of several ranges, which a server need not follow.
     """
-    found = re.fullmatch(r"bytes=(\d*)-(\d*)", asked or "")
+    found = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", asked or "")
     if found is None or not (found[1] or found[2]):
         return 0, size
     if not found[1]:

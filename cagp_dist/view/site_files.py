@@ -74,4 +74,7 @@ def _file_within(folder: Path, parts: list[str]) -> Path | None:
     if any(not part or part.startswith(".") or set(part) & {"/", "\\", "\0"} for part in parts):
         return None
     path = folder.joinpath(*parts)
-    return path if os.path.realpath(path) == os.fspath(path) and path.is_file() else None
+    try:
+        return path if os.path.realpath(path) == os.fspath(path) and path.is_file() else None
+    except OSError:  # a name that is too long
+        return None

@@ -160,6 +160,9 @@ def test_a_field_on_x_and_y_is_an_external_drift():
     assert found["drift_term"].values.tolist() == ["constant", "dem"]
     with pytest.raises(ArgumentError, match=r"'dem', which is not known at \d+ of 120 places, such as x 41"):
         cagp.krige(TABLE, to=TARGETS, drift=dem[:6], **IN_PLANE, **NUMBERS)
+    holes = dem.where((x < EAST + 2000.0) | (y < NORTH + 2000.0)[:, None], -9999.0)
+    with pytest.raises(ArgumentError, match=r"'dem', which is not known at \d+ of 120 places"):
+        cagp.krige(TABLE, to=TARGETS, drift=holes.assign_attrs(_FillValue=-9999.0), **IN_PLANE, **NUMBERS)
     elsewhere = dem.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32633).to_wkt()}))
     with pytest.raises(ArgumentError, match=r"on the plane of x and y.*33N, and the observations lie on"):
         cagp.krige(TABLE, to=TARGETS, drift=elsewhere, **IN_PLANE, **NUMBERS)

@@ -46,6 +46,15 @@ def test_uneven_rows_have_no_transform():
     assert said["spatial:bbox"] == [-0.5, 5.0, 1.5, 50.0]
 
 
+def test_the_extent_stays_on_the_earth_and_goes_on_across_greenwich():
+    globe = georeferenced(a_map(np.arange(-90.0, 91.0, 1.0), np.arange(0.0, 360.0, 1.0))).attrs
+    assert globe["spatial:bbox"] == [-0.5, -90.0, 359.5, 90.0]
+    assert globe["spatial:transform"] == [1.0, 0.0, -0.5, 0.0, 1.0, -90.5]
+    seam = georeferenced(a_map([0.0, 5.0], [350.0, 355.0, 0.0, 5.0])).attrs
+    assert seam["spatial:bbox"] == [347.5, -2.5, 367.5, 7.5]
+    assert seam["spatial:transform_type"] == "affine"
+
+
 def test_a_published_map_says_it_and_exports_have_their_own(tmp_path):
     group = a_map(np.arange(0.0, 5.0), np.arange(0.0, 5.0))
     with output_lock(tmp_path):

@@ -44,3 +44,23 @@ def test_times_and_noises_that_are_not_known(field):
     assert "field_predictive_std" not in group
     with pytest.raises(ArgumentError, match="expected axes of latitude and longitude"):
         published_map(field.stack(place=("latitude", "longitude")).reset_index("place"))
+
+
+def test_columns_across_greenwich_stay_beside_each_other(field):
+    there = field.assign_coords(longitude=[350.0, 355.0, 0.0, 5.0])
+    group = published_map(there)
+    np.testing.assert_array_equal(group.longitude, [350.0, 355.0, 360.0, 365.0])
+    np.testing.assert_allclose(group["field_mean"].isel(time=0), field["mean"])
+
+
+def test_a_result_that_says_nothing_of_observations_shows_the_range_of_the_field():
+    """Numbers that are integrated over: quantiles of the field, and no error bar with the one noise."""
+    rng = np.random.default_rng(0)
+    latitude, longitude = rng.uniform(0.0, 10.0, 12), rng.uniform(0.0, 10.0, 12)
+    table = {"lat": latitude, "lon": longitude, "temperature [degC]": rng.normal(10.0, 2.0, 12)}
+    found = cagp.krige(table, to={"resolution": 5.0, "region": [10.0, 0.0, 0.0, 10.0]}, progress=False)
+    group = published_map(found)
+    assert "field_predictive_std" not in group
+    np.testing.assert_allclose(
+        group["field_quantile"].isel(time=0).transpose("quantile_level", ...), found["field_quantile"]
+    )

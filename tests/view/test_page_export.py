@@ -60,6 +60,8 @@ def test_the_command_exports_and_helps(tmp_path, world):
     assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'page' / 'index.html'}\n")
     shown = CliRunner().invoke(app, ["view", "--help"]).stdout
     assert "cagp view out --export public/maps" in shown
+    both = ["view", str(world), "--export", str(tmp_path / "other"), "--port", "8000"]
+    assert "without --port" in " ".join(CliRunner().invoke(app, both).output.split())
     refused = CliRunner().invoke(app, ["view", str(tmp_path / "page"), "--no-browser"])
     assert refused.exit_code == 2
     assert "no published run" in refused.stderr

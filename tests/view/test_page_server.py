@@ -85,6 +85,7 @@ def test_a_policy_keeps_the_page_to_this_machine(page):
         "/vendor",
         "/vendor/../index.html",
         "/__init__.py",
+        f"/data/{{run}}/{'n' * 300}",
     ],
 )
 def test_nothing_else_is_there(page, world, path):
@@ -145,7 +146,7 @@ def test_ranges(page, world):
         assert headers["Content-Range"] == f"bytes {start}-{stop - 1}/{size}"
     status, headers, body = ask(page, path, Range=f"bytes={size}-")
     assert (status, headers["Content-Range"], body) == (416, f"bytes */{size}", b"")
-    for asked in ("bytes=0-1,4-5", "lines=0-1", "bytes=-"):
+    for asked in ("bytes=0-1,4-5", "lines=0-1", "bytes=-", f"bytes={'9' * 5000}-"):
         assert ask(page, path, Range=asked)[::2] == (200, content)
     assert byte_span("bytes=5-4", 10) is None
     assert byte_span("bytes=-0", 10) is None

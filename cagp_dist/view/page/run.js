@@ -269,7 +269,8 @@ export async function openRun(address, contents) {
   }
   // where quantiles are published, the error bars that were verified are those of an observation
   const group = errors ?? "posterior";
-  const ofObservation = arrays.has(group, `${variable}_quantile`);
+  const ofObservation =
+    arrays.has(group, `${variable}_quantile`) && arrays.has(group, `${variable}_predictive_std`);
   const errorBar = `${variable}_${ofObservation ? "predictive_std" : "std"}`;
   const units = field.attrs.units ?? "";
   const longName = String(field.attrs.long_name ?? variable).replace(/^posterior mean of /, "");
@@ -339,12 +340,12 @@ async function readPoints(arrays, contents, variable) {
 export async function rangeOf(run, group) {
   const { arrays, variable } = run;
   const quantiles = `${variable}_quantile`;
+  const noisy = arrays.has(group, `${variable}_predictive_std`); // else the range is that of the field
   if (arrays.has(group, quantiles)) {
     const levels = Array.from(await arrays.all(group, "quantile_level"));
     const [low, high] = [0.05, 0.95].map(level => levels.findIndex(each => Math.abs(each - level) < 1e-9));
-    if (low >= 0 && high >= 0) return { quantiles, low, high, noisy: true };
+    if (low >= 0 && high >= 0) return { quantiles, low, high, noisy };
   }
-  const noisy = arrays.has(group, `${variable}_predictive_std`);
   const std = `${variable}_${noisy ? "predictive_std" : "std"}`;
   return { mean: `${variable}_mean`, std: arrays.has(group, std) ? std : null, noisy };
 }
