@@ -47,6 +47,7 @@ def open_page(browser):
         return browser
 
     yield opened
+    browser("Page.navigate", url="about:blank")  # which asks for no newer run during the next test
     for server in servers:
         server.close()
     assert browser.console == []
@@ -96,6 +97,30 @@ def test_a_click_tells_the_value_of_the_store_and_the_series(open_page, world):
     points = browser.run("document.querySelector('#series .mean').getAttribute('points').split(' ').length")
     assert points == run.sizes["time"]
     assert browser.run("document.querySelector('#series .band').points.length") == 2 * points
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("coarse", [None, 2])
+def test_recalibrated_error_bars_are_the_quantiles_of_the_run(open_page, tmp_path, coarse):
+    axes = np.arange(-90.0, 90.1, 5.0), np.arange(0.0, 360.0, 5.0)
+    publish_viewed(tmp_path, *axes, skewed=True, coarse=coarse)
+    browser = open_page(tmp_path)
+    browser.click(*place_of(browser, 20.0, 10.0))
+    latitude, longitude, facts = chosen(browser)
+    run = xr.open_zarr(current_run(tmp_path), group="map" if coarse is None else "map_std")
+    cell = run.sel(latitude=latitude, longitude=longitude).isel(time=0)
+    ends = [float(cell["t2m_quantile"].sel(quantile_level=level)) - 273.15 for level in (0.05, 0.95)]
+    found = numbers(facts["90 % range of an observation"])[-2:]
+    np.testing.assert_allclose(found, ends, rtol=0.0, atol=0.051)
+    assert ends[1] - ends[0] > 1.0  # which is seen
+    (noisy,) = numbers(facts["Standard deviation, noise included"])
+    assert noisy == pytest.approx(float(cell["t2m_predictive_std"]), abs=0.051)
+    for layer, end in zip(("lower", "upper"), ends, strict=True):
+        browser.run(f"document.querySelector('#layers button[value={layer}]').click()")
+        browser.until(f"document.documentElement.dataset.shown === '{layer} 0'")
+        browser.click(*place_of(browser, 20.0, 10.0))
+        browser.until("!document.getElementById('readout').hidden")
+        assert numbers(browser.text("#readout"))[-1] == pytest.approx(end, abs=0.051)
 
 
 @pytest.mark.exhaustive

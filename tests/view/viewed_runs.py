@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.schema import prediction_group, values_group
+from cagp_dist.store.schema import PublishedLaw, prediction_group, values_group
 
 NOISE = 0.4
+LEVEL_STEPS = (-2.0, -1.6, -0.7, 0.0, 0.7, 1.6, 2.0)  # standard deviations to the quantiles
 DAYS = tuple(f"2020-01-{day:02d}T12:00" for day in range(1, 31))
 
 
@@ -40,9 +41,13 @@ def publish_viewed(
     blank: np.ndarray | None = None,
     points: int = 200,
     coarse: int | None = None,
+    skewed: bool = False,
     attributes: dict[str, object] | None = None,
 ) -> Path:
-    """Publish a run; cells where ``blank`` is true have no value, ``coarse`` thins the map of error bars."""
+    """Publish a run; cells where ``blank`` is true have no value, ``coarse`` thins the map of error bars.
+
+    ``skewed``: recalibrated, with quantiles further above the mean than below.
+    """
     rng, stamps = np.random.default_rng(3), np.array(times, dtype="datetime64[s]")
     y = rng.uniform(latitude.min(), latitude.max(), points)
     x = rng.uniform(longitude.min(), longitude.max(), points)
@@ -59,16 +64,16 @@ def publish_viewed(
         "observations": values_group("observations", **place, values=observed),
     }
     if with_map:
-        groups["map"] = _map(stamps, latitude, longitude, blank, with_errors=coarse is None)
+        groups["map"] = _map(stamps, latitude, longitude, blank, with_errors=coarse is None, skewed=skewed)
     if with_map and coarse is not None:
-        groups["map_std"] = _map(stamps, latitude[::coarse], longitude[::coarse], None)
+        groups["map_std"] = _map(stamps, latitude[::coarse], longitude[::coarse], None, skewed=skewed)
     said = {"prior": {"kernel": "matern32", "variance": 22.0}, "noise_variance": NOISE, "train_count": points}
     said["calibration_statement"] = "Error bars hold at the held-out observations."
     with output_lock(root):
         return publish(root, groups, run_key=key, attributes={**said, **(attributes or {})})
 
 
-def _map(stamps, latitude, longitude, blank, *, with_errors=True):
+def _map(stamps, latitude, longitude, blank, *, with_errors=True, skewed=False):
     """A group on a grid, with computational error bars."""
     rows, columns = np.meshgrid(latitude, longitude, indexing="ij")
     mean = np.stack([temperature(rows, columns, step) for step in range(len(stamps))])
@@ -76,6 +81,10 @@ def _map(stamps, latitude, longitude, blank, *, with_errors=True):
     if blank is not None:
         mean, std = np.where(blank, np.nan, mean), np.where(blank, np.nan, std)
     errors = {"std": std, "noise_variance": NOISE, "computational_std": 0.2 * std} if with_errors else {}
+    if skewed and with_errors:
+        scaled = 1.3 * np.broadcast_to(std, mean.shape)
+        steps = [mean + (step if step < 0.0 else 2.0 * step) * scaled for step in LEVEL_STEPS]
+        errors["law"] = PublishedLaw(scaled, np.stack(steps, axis=1))
     group = prediction_group(
         "map", times=stamps, latitude_degrees=latitude, longitude_degrees=longitude, mean=mean, **errors
     )
