@@ -98,6 +98,10 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         law=law,
         variable=Variable(NAME, what, units=str(mean.attrs.get("units", ""))),
     )
+    if law is not None and not of_observations:
+        about = group[f"{NAME}_quantile"].attrs
+        about["long_name"] = f"quantile of {what}, without noise"
+        about.pop("comment", None)
     if NODES_PER_CELL in dataset.attrs:
         return means_over_cells(group, Variable(NAME, what), int(dataset.attrs[NODES_PER_CELL]))
     noisy = of_observations or (law is None and known is not None)

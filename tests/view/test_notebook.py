@@ -61,6 +61,8 @@ def test_a_result_that_says_nothing_of_observations_shows_the_range_of_the_field
     found = cagp.krige(table, to={"resolution": 5.0, "region": [10.0, 0.0, 0.0, 10.0]}, progress=False)
     group = published_map(found)
     assert "field_predictive_std" not in group
+    assert group["field_quantile"].attrs["long_name"].endswith("without noise")
+    assert "comment" not in group["field_quantile"].attrs
     np.testing.assert_allclose(
         group["field_quantile"].isel(time=0).transpose("quantile_level", ...), found["field_quantile"]
     )
