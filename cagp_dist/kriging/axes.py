@@ -15,7 +15,7 @@ import xarray as xr
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.coordinates import find_axis, in_degrees, is_length, planes_among
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kriging.plane import CRSLike, Plane, plane_of, system_in, system_of_cf
+from cagp_dist.kriging.plane import CRSLike, Plane, plane_of, system_in, system_of_cf, variables_of
 from cagp_dist.tables.column_names import X_NAMES, Y_NAMES, plain
 
 XarrayObject = xr.DataArray | xr.Dataset
@@ -95,7 +95,7 @@ class Horizontal:
 
 def located(given: XarrayObject, values: xr.DataArray | None = None, asked: Asked = ANYWHERE) -> Horizontal:
     """Find where an object lies: on a plane that is asked for or alone there, else on the globe."""
-    on_globe = all(find_axis(_pool(given), what) is not None for what in ("latitude", "longitude"))
+    on_globe = all(find_axis(variables_of(given), what) is not None for what in ("latitude", "longitude"))
     flat = None if on_globe and not asked.any else on_plane(given, values, asked)
     return horizontal(given) if flat is None else flat
 
@@ -105,7 +105,9 @@ def on_plane(
 ) -> Horizontal | None:
     """Find x and y, and the system that is said or written; None where there are none and none are said."""
     written = system_in(given, values) if asked.crs is None else None
-    pool = {name: axis for name, axis in _pool(given).items() if axis.ndim > 0 and axis.dtype.kind in "fiu"}
+    pool = {
+        name: axis for name, axis in variables_of(given).items() if axis.ndim > 0 and axis.dtype.kind in "fiu"
+    }
     known = written is not None or asked.crs is not None
     found = [
         _plane_axis(pool, letter, name, known=known) for letter, name in (("x", asked.x), ("y", asked.y))
@@ -255,7 +257,7 @@ def choose_variable(given: xr.Dataset, value: str | None, asked: Asked = ANYWHER
 
 def _find(given: XarrayObject, what: str) -> str:
     """Name of the coordinate (or variable) that is a latitude or longitude."""
-    pool = _pool(given)
+    pool = variables_of(given)
     found = find_axis(pool, what)
     if found is not None:
         return found
@@ -285,11 +287,6 @@ def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
     kept = {key: value for key, value in axis.attrs.items() if key in ("standard_name", "long_name", "axis")}
     direction = "north" if what == "latitude" else "east"
     return xr.Variable(axis.dims, values, {**kept, "units": f"degrees_{direction}"})
-
-
-def _pool(given: XarrayObject) -> dict[str, xr.DataArray]:
-    """Coordinates of an object, and variables of a dataset."""
-    return {str(name): given[name] for name in (*given.coords, *getattr(given, "data_vars", ()))}
 
 
 def _numbers(axis: xr.Variable) -> Array:

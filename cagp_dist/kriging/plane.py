@@ -167,21 +167,21 @@ def system(crs: CRSLike) -> "CRS":
     return found
 
 
-def describes_system(variable: xr.Variable) -> bool:
+def describes_system(variable: xr.DataArray | xr.Variable) -> bool:
     """Whether this is a grid mapping, as CF has it."""
     return bool(set(_OF_MAPPINGS) & set(variable.attrs))
 
 
 def has_system(given: xr.DataArray | xr.Dataset) -> bool:
     """Whether a variable of an object describes a system."""
-    return any(describes_system(each) for each in _variables_of(given).values())
+    return any(describes_system(each) for each in variables_of(given).values())
 
 
 def system_in(
     given: xr.DataArray | xr.Dataset, values: xr.DataArray | None
 ) -> tuple[str, xr.Variable] | None:
     """Find the variable with the system of an object, by the CF attribute ``grid_mapping``, and its name."""
-    every = _variables_of(given)
+    every = variables_of(given)
     held = [name for name, each in every.items() if describes_system(each)]
     fields = [values] if values is not None else [*getattr(given, "data_vars", {}).values()]
     said = [str(each.attrs.get("grid_mapping", each.encoding.get("grid_mapping", ""))) for each in fields]
@@ -195,13 +195,13 @@ def system_in(
                 f"the grid mapping {name!r} is named and not there; expected a variable of this name. Give "
                 "the whole dataset with value=NAME, or say the system, crs=..."
             )
-        return name, every[name]
-    return (held[0], every[held[0]]) if len(held) == 1 else None
+        return name, every[name].variable
+    return (held[0], every[held[0]].variable) if len(held) == 1 else None
 
 
-def _variables_of(given: xr.DataArray | xr.Dataset) -> dict[str, xr.Variable]:
+def variables_of(given: xr.DataArray | xr.Dataset) -> dict[str, xr.DataArray]:
     """Coordinates of an object, and variables of a dataset."""
-    return {str(name): given[name].variable for name in (*given.coords, *getattr(given, "data_vars", ()))}
+    return {str(name): given[name] for name in (*given.coords, *getattr(given, "data_vars", ()))}
 
 
 def system_of_cf(name: str, attributes: Mapping[Any, Any]) -> "CRS":

@@ -17,6 +17,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, beside_hours
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import mean_of
+from cagp_dist.mapping.maps_at_times import SAME_HOUR
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.prior import Prior
 
@@ -26,7 +27,6 @@ BINS, FEWEST_PAIRS = 15, 20
 FARTHEST = 0.5  # of the largest distance; beyond, few pairs of the rim decide
 FEW_PLACES = 10  # fewer have all their pairs
 CURVE = 200  # distances of the curve
-SAME_HOUR = 1e-6
 
 
 class Variogram(NamedTuple):

@@ -322,7 +322,7 @@ function factLines({ mean, predicted, std, noisy, part, observed, range }, digit
     if (bar !== undefined) lines.push([term, withUnit(written(bar, digits), false)]);
   if (part !== undefined)
     lines.push([
-      "… of it computation, at most",
+      "… from unfinished computation, at most",
       withUnit(written(part, Math.max(digits, digitsFor(part))), false),
     ]);
   if (observed !== undefined && predicted) {
