@@ -141,11 +141,11 @@ def _with_sum(
     fitted: Callable[..., FitResult],
 ) -> tuple[FitResult, FitResult | None]:
     """Fit sums as well, and give the two fits that were compared, that of the sum only if it is better."""
-    weather, lasting = (SpaceTimeOf(family[0].space, time) for time in (None, Matern12))
-    sums = [2 * family]
-    if (weather,) in candidates and (lasting,) in candidates:  # the sum-metric model
-        sums.insert(0, (weather, lasting))
     some, more, everything = selections
+    weather, lasting = (SpaceTimeOf(family[0].space, time) for time in (None, Matern12))
+    sums, compared = [2 * family], (weather,) in candidates and (lasting,) in candidates
+    if compared and more.size == everything.size:  # the sum-metric model, whose maps of more take too long
+        sums.insert(0, (weather, lasting))
     tried = [fitted(each, some) for each in sums]
     summed = _best(tried)
     on_more = partial(fitted, sums[tried.index(summed)], more, start=start_of(summed), starts=1)
