@@ -159,7 +159,13 @@ def test_fits_find_both_lengthscales(seed):
     assert np.all(spread[:3] < 0.2)
 
 
-@pytest.mark.parametrize(("kernel", "n", "hours"), [(STRETCHED, 400, 40.0), (CYCLE + PRODUCT, 250, 120.0)])
+@pytest.mark.parametrize(
+    ("kernel", "n", "hours"),
+    [
+        pytest.param(STRETCHED, 400, 40.0, marks=pytest.mark.exhaustive),
+        (CYCLE + PRODUCT, 250, 120.0),
+    ],
+)
 def test_cycles_and_gneitings_class_are_fitted(kernel, n, hours):
     """Every number within four standard errors of the truth, which are finite."""
     X = points(n, hours=hours)

@@ -12,7 +12,7 @@ from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.store import series
-from cagp_dist.store.zarr_arrays import read_group
+from cagp_dist.store.zarr_arrays import open_group, read_group
 from cagp_dist.text import counted
 
 FEWEST_TIMES = 12  # Two in each batch of `cagp_dist.calibration.verification.calibration_drift`
@@ -71,9 +71,9 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
 
 def _pits(run: Path) -> tuple[Array, Array]:
     """PIT values of a run, shape (N,), and latitude and longitude of each in degrees, shape (N, 2)."""
-    calibration = read_group(run, "calibration")
-    pit = calibration["pit"].values[0]
-    places = np.stack([calibration["latitude"].values, calibration["longitude"].values], axis=1)
+    with open_group(run, "calibration") as calibration:
+        pit = calibration["pit"].values[0]
+        places = np.stack([calibration["latitude"].values, calibration["longitude"].values], axis=1)
     return pit[~np.isnan(pit)], places[~np.isnan(pit)]
 
 

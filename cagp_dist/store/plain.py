@@ -55,13 +55,14 @@ _INNER_CODECS = ("codecs", "index_codecs")
 class PlainStore(Store):
     """A store that can only be read, and hands on only metadata that passed the check, fetched once.
 
-    ``text`` allows variable-length UTF-8. A `zarr.storage.WrapperStore` would hand on what Zarr adds later.
+    ``text`` allows variable-length UTF-8. ``whole``: every chunk was written, and one that is not there is an
+    error, where it would read as the fill value. A `zarr.storage.WrapperStore` would hand on what Zarr adds later.
     """
 
-    def __init__(self, inner: Store, *, text: bool = False) -> None:
+    def __init__(self, inner: Store, *, text: bool = False, whole: bool = False) -> None:
         super().__init__(read_only=True)
         self._inner = inner
-        self._text = text
+        self._text, self._whole = text, whole
         self._checked: dict[str, Buffer | None] = {}
         self._sizes: dict[str, int] = {}
 
@@ -76,8 +77,15 @@ class PlainStore(Store):
     async def get(
         self, key: str, prototype: "BufferPrototype", byte_range: "ByteRequest | None" = None
     ) -> "Buffer | None":
-        if key.rpartition("/")[2] not in _METADATA:
-            return await self._read(key, prototype, byte_range, self._most_bytes(key))
+        name = key.rpartition("/")[2]
+        if name not in _METADATA:
+            found = await self._read(key, prototype, byte_range, self._most_bytes(key))
+            if found is None and self._whole and name[0] != ".":  # .zattrs of Zarr 2 are looked for everywhere
+                raise StoreError(
+                    f"chunk {key} of {self} is missing; it would read as the fill value. Restore the store "
+                    "from a copy or write it again."
+                )
+            return found
         if key not in self._checked:
             found = await self._read(key, prototype, None, MOST_METADATA_BYTES)
             if found is not None:
@@ -156,11 +164,13 @@ class PlainStore(Store):
         raise StoreError(f"{self} was opened for reading; {key} cannot be deleted.")
 
 
-def plain_store(address: str, *, options: Mapping[str, str] | None = None, text: bool = False) -> PlainStore:
+def plain_store(
+    address: str, *, options: Mapping[str, str] | None = None, text: bool = False, whole: bool = False
+) -> PlainStore:
     """Open the store at an address for reading plain numbers."""
     path = address.removeprefix("file://")
     if "://" not in path and "::" not in path:
-        return PlainStore(LocalStore(path, read_only=True), text=text)
+        return PlainStore(LocalStore(path, read_only=True), text=text, whole=whole)
     if any(part.partition(":")[0] == "reference" for part in address.split("::")):
         raise ConfigurationError(
             f"{without_secrets(address, address)} names a reference file; expected a Zarr store. The "
@@ -169,7 +179,7 @@ def plain_store(address: str, *, options: Mapping[str, str] | None = None, text:
         )
     settings = {**(options or {}), **web.settings(address)}
     inner = FsspecStore.from_url(address, storage_options=settings, read_only=True)
-    return PlainStore(inner, text=text)
+    return PlainStore(inner, text=text, whole=whole)
 
 
 def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
@@ -180,11 +190,10 @@ def check_all_arrays(store: PlainStore) -> dict[str, zarr.Array[Any]]:
 
 def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_bytes: int) -> bytes | None:
     """Read a file of a folder, or a range of it; links are refused, which may lead anywhere."""
-    folder = os.path.realpath(root)
-    path = os.path.join(folder, key)
+    path, parts = os.path.join(root, key), os.path.normpath(key).split("/")
     try:
         with open_regular(Path(path)) as stream:
-            if os.path.realpath(path) != os.path.normpath(path):
+            if any(os.path.islink(os.path.join(root, *parts[:end])) for end in range(1, len(parts) + 1)):
                 raise StoreError(
                     f"{path} is a link, or lies behind one; expected files of the store itself, because a "
                     "link may lead to any file there is. Copy the store with what its links lead to: cp -rL."

@@ -70,14 +70,20 @@ def write_group(
 
 
 def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
-    """Read a whole group into memory, checking the checksum of every chunk."""
+    """Read a whole group into memory, checking that every chunk is there, and its checksum."""
     with open_group(path, group) as found:
-        verify_chunks(path, group)
-        return found.load()
+        try:
+            return found.load()
+        except Exception:  # codecs raise whatever their library raises on damaged bytes
+            verify_chunks(path, group)  # names the chunk
+            raise
 
 
 def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
-    """Open a group without reading its values; chunks are read, and checked, as they are asked for."""
+    """Open a group without reading its values; chunks are read, and checked, as they are asked for.
+
+    One that is missing is an error.
+    """
     name = group.strip("/")
     if not (Path(path) / name / "zarr.json").exists():
         raise StoreError(
@@ -91,7 +97,7 @@ def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
 
 def opened(path: str | os.PathLike[str], group: str) -> xr.Dataset:
     """Open a group as `open_group`, with the errors of the libraries."""
-    store = plain_store(os.fspath(path), text=True)
+    store = plain_store(os.fspath(path), text=True, whole=True)
     found: xr.Dataset = xr.open_zarr(
         store, group=group or None, chunks=None, consolidated=False, decode_timedelta=False
     )

@@ -2,12 +2,20 @@
 
 import numpy as np
 import pytest
-import scoringrules
 
 from cagp_dist.calibration.verification.scores import scores_of
 from cagp_dist.predictive import Gaussian, Mixture, QuantileTable, StudentT
 
+pytestmark = pytest.mark.exhaustive  # definitions are tested elsewhere; the package compiles when imported
+
 N = 300
+
+
+@pytest.fixture(scope="module")
+def scoringrules():
+    import scoringrules
+
+    return scoringrules
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +26,7 @@ def drawn():
     return centre, scale, 2.1 + 10.0 * rng.random(N), centre + scale * rng.uniform(-30.0, 30.0, N)
 
 
-def test_scores_of_gaussian_and_student_distributions(drawn):
+def test_scores_of_gaussian_and_student_distributions(scoringrules, drawn):
     centre, scale, degrees, y = drawn
     gaussian, student = Gaussian(centre, scale), StudentT(centre, scale, degrees)
     np.testing.assert_allclose(gaussian.crps(y), scoringrules.crps_normal(y, centre, scale), rtol=1e-12)
@@ -35,7 +43,7 @@ def test_the_log_score_is_finite_where_that_of_scoringrules_underflows():
     assert Gaussian([0.0], 1.0).log_density(50.0)[0] == pytest.approx(-0.5 * (50.0**2 + np.log(2.0 * np.pi)))
 
 
-def test_scores_of_mixtures(drawn):
+def test_scores_of_mixtures(scoringrules, drawn):
     """Components whose scales differ by a factor of ten at most."""
     rng = np.random.default_rng(1)
     weights, (centre, scale, _, y) = np.array([0.2, 0.3, 0.5]), drawn
@@ -48,7 +56,7 @@ def test_scores_of_mixtures(drawn):
     np.testing.assert_allclose(-law.log_density(near), scoringrules.logs_mixnorm(near, *given), rtol=1e-12)
 
 
-def test_scores_of_tables_of_quantiles(drawn):
+def test_scores_of_tables_of_quantiles(scoringrules, drawn):
     """The score by quantiles alone is within the distance of their levels of the integral."""
     centre, scale, degrees, _ = drawn
     nodes, levels = np.linspace(0.05, 0.95, 19), np.arange(0.5, 4000.0) / 4000.0

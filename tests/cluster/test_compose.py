@@ -138,7 +138,15 @@ def test_health_check_fails_while_nobody_listens(
     ).is_healthy()
 
 
-@pytest.mark.parametrize(("code", "healthy"), [("0", True), ("75", True), ("1", False), ("175", False)])
+@pytest.mark.parametrize(
+    ("code", "healthy"),
+    [
+        pytest.param("0", True, marks=pytest.mark.exhaustive),
+        ("75", True),
+        pytest.param("1", False, marks=pytest.mark.exhaustive),
+        ("175", False),
+    ],
+)
 def test_schedule_is_healthy_after_a_run_that_ended_well_or_has_no_data_yet(
     compose: dict[str, Any], environment: dict[str, str], tmp_path: Path, code: str, healthy: bool
 ) -> None:

@@ -272,6 +272,7 @@ def test_tiles_of_any_size_and_points_far_apart_change_nothing(objective, monkey
     assert np.isfinite(gradient).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.cluster
 @every_objective
 def test_every_executor_gives_the_same_bits(objective, monkeypatch, two_dask_workers):

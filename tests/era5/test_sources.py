@@ -28,6 +28,7 @@ def test_the_sample_is_a_global_field(tmp_path):
     assert (points.merged_pole_copies, points.dropped_missing) == (958, 0)
 
 
+@pytest.mark.exhaustive
 def test_the_sample_has_the_values_of_its_origin(tmp_path):
     assert file_sha256(WORLD) == SAMPLE_SHA256
     field, origin = (open_source(name, cache_directory=tmp_path) for name in ("sample", f"file:{WORLD}"))

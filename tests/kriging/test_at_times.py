@@ -76,6 +76,7 @@ def test_a_kernel_is_chosen_and_hours_inform_each_other(drawn):
     assert found.attrs["hyperparameters"].startswith("plugged in: ")
 
 
+@pytest.mark.exhaustive
 def test_what_lasts_at_a_place_is_told_from_weather():
     """Drawn from a metric kernel plus a product: that sum is chosen, with numbers near the true ones."""
     rng, times = np.random.default_rng(4), pd.date_range("2024-07-01", periods=12, freq="3h")

@@ -310,6 +310,7 @@ def test_points_on_one_grid_are_drawn_on_it_others_by_a_factor_or_waves():
     assert np.abs((values @ values.T / 600 - K) / error).max() < norm.isf(RARE / (60 * 61))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.cluster
 def test_samples_do_not_depend_on_the_executor(two_workers):
     """Serial, threads and Dask give the same bits, whichever way the prior is drawn."""

@@ -55,7 +55,7 @@ def server():
     found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     found.posted, found.answer, found.with_code = [], answer, answer
     found.url = f"http://127.0.0.1:{found.server_port}"
-    thread = threading.Thread(target=found.serve_forever, daemon=True)
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     yield found
     found.shutdown()

@@ -438,10 +438,14 @@ def test_days_whose_run_before_was_removed_are_not_done_again_as_first_ones(tmp_
     assert set(runs_by_day(root).values()) == {first, second, third}, "without a rule they are made again"
 
 
-def test_days_that_have_not_changed_are_not_read_and_corrections_that_are_not_taken_up_are_named(
-    tmp_path, decoder_in_this_process, monkeypatch
-):
-    read = []
+@pytest.fixture
+def corrected_files(tmp_path, decoder_in_this_process, monkeypatch):
+    """A function that changes the file of a day, and one that does a pass.
+
+    It gives the days of the pass that were read, and solved; and those that are outdated after it.
+    """
+    read, root, (_, observed) = [], tmp_path / "out", fields(np.random.default_rng(3), 4)
+    (tmp_path / "files").mkdir()
 
     def ingest(job, report, original=ingestion._ingest):
         read.append(job.observations.listed_times[0][:10])
@@ -453,7 +457,6 @@ def test_days_that_have_not_changed_are_not_read_and_corrections_that_are_not_ta
         draft.replace(tmp_path / f"files/{DAYS[day]}.nc")
 
     def done(times="2020-01", **output):
-        """Days of a pass that were read, and solved; and those that are outdated after it."""
         read.clear()
         job = days_of("", root)(
             1,
@@ -469,16 +472,27 @@ def test_days_that_have_not_changed_are_not_read_and_corrections_that_are_not_ta
         return sorted({*read}), solved, [str(time)[:10] for time in status_of(root).outdated]
 
     monkeypatch.setattr(ingestion, "_ingest", ingest)
-    root, (_, observed) = tmp_path / "out", fields(np.random.default_rng(3), 4)
-    (tmp_path / "files").mkdir()
-    for day in range(4):
+    return correct, done
+
+
+def test_days_that_have_not_changed_are_not_read(corrected_files):
+    correct, done = corrected_files
+    for day in range(3):
         correct(day, 0.0)
-    second, third, fourth = DAYS[1:4]
-    assert done() == (DAYS[:4], DAYS[:4], [])
+    assert done() == (DAYS[:3], DAYS[:3], [])
     assert done() == ([], [], [])
     correct(1, 1.0)
-    assert done([second]) == ([second], [second], [third])
-    assert done() == ([third, fourth], [third, fourth], [])
+    assert done(DAYS[1:2]) == (DAYS[1:2], DAYS[1:2], DAYS[2:3])
+    assert done() == (DAYS[2:3], DAYS[2:3], [])
+
+
+@pytest.mark.exhaustive
+def test_corrections_that_are_not_taken_up_are_named(corrected_files, tmp_path):
+    (correct, done), root = corrected_files, tmp_path / "out"
+    second, third, fourth = DAYS[1:4]
+    for day in range(4):
+        correct(day, 0.0)
+    assert done() == (DAYS[:4], DAYS[:4], [])
     assert done([fourth], keep=1) == ([], [], [])
     assert {*runs_by_day(root)} == {third, fourth}
     correct(1, 2.0)

@@ -73,23 +73,6 @@ CASES = [
     for question in QUESTIONS
     if name in SOME_SOLVERS.get(question, SOLVERS)
 ]
-WIDE = {
-    "gauss-seidel",
-    "blocks",
-    "share",
-    "there-and-back",
-    "block-jacobi",
-    "chebyshev",
-    "two-level",
-    "hybrid",
-    "conjugate-gradient",
-    "random-actions",
-    "unit-vectors",
-    "cholesky",
-    "neighbours",
-}
-"""Solvers that have two groups of columns in every run: one for each way of theirs to go through tiles."""
-MOST_CASES = [(name, question) for name, question in CASES if question != "wide" or name in WIDE]
 FEW_CASES = [(name, "narrow") for name in SOLVERS if name != "eigenvectors"]
 FEW_CASES += [
     ("gauss-seidel", "wide"),
@@ -214,7 +197,7 @@ def test_the_problem_exercises_panels_groups_and_kept_tiles(points, reference):
     assert reference("blocks", "narrow").stats.plan.panels == 1
 
 
-@by_workers(2, MOST_CASES)
+@by_workers(2, FEW_CASES)
 def test_threads(points, reference, bounds, workers, cases):
     with ThreadExecutor(workers) as executor:
         for case in cases:
