@@ -196,6 +196,7 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
         assert ("\x1b[33m" in line) is yellow
 
 
+@pytest.mark.exhaustive
 def test_calibrate_prints_what_error_bars_do_on_fields_of_the_prior(tmp_path, field):
     path = tmp_path / "job.toml"
     path.write_text(f'{small(field)}[output]\nroot = "{tmp_path}/out"\n')

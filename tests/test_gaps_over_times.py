@@ -115,6 +115,7 @@ def test_error_bars_of_many_gaps_come_from_draws(monkeypatch):
         cagp.log_likelihood_over_times(prior, grid, HOURS, y, solver=cagp.Rings())
 
 
+@pytest.mark.exhaustive
 def test_samples_over_times_have_the_joint_law_of_all_hours(monkeypatch):
     """Whitened by the dense posterior, squares have mean 1 and variance 2; with many gaps, at other hours."""
     grid, y, noise, observed, values = grid_with_gaps(np.linspace(-90.0, 50.0, 4))

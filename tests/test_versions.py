@@ -144,6 +144,7 @@ def test_saved_results_are_those_of_the_numerical_version():
         assert hashlib.sha256((DATA / name).read_bytes()).hexdigest() == digest, NEXT
 
 
+@pytest.mark.exhaustive
 def test_a_run_of_the_same_numerical_version_has_the_same_numbers(old):
     again = run(with_times(with_output(old, "anew"), "2020-01-02")).path
     before = current_run(old.output.folder)

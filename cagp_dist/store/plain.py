@@ -56,7 +56,8 @@ class PlainStore(Store):
     """A store that can only be read, and hands on only metadata that passed the check, fetched once.
 
     ``text`` allows variable-length UTF-8. ``whole``: every chunk was written, and one that is not there is an
-    error, where it would read as the fill value. A `zarr.storage.WrapperStore` would hand on what Zarr adds later.
+    error, where it would read as the fill value. A `zarr.storage.WrapperStore` would hand on what Zarr adds
+    later.
     """
 
     def __init__(self, inner: Store, *, text: bool = False, whole: bool = False) -> None:
@@ -80,7 +81,8 @@ class PlainStore(Store):
         name = key.rpartition("/")[2]
         if name not in _METADATA:
             found = await self._read(key, prototype, byte_range, self._most_bytes(key))
-            if found is None and self._whole and name[0] != ".":  # .zattrs of Zarr 2 are looked for everywhere
+            # xarray looks for .zattrs of Zarr 2 everywhere
+            if found is None and self._whole and name != ".zattrs":
                 raise StoreError(
                     f"chunk {key} of {self} is missing; it would read as the fill value. Restore the store "
                     "from a copy or write it again."

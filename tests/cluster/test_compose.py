@@ -144,7 +144,7 @@ def test_health_check_fails_while_nobody_listens(
         pytest.param("0", True, marks=pytest.mark.exhaustive),
         ("75", True),
         pytest.param("1", False, marks=pytest.mark.exhaustive),
-        ("175", False),
+        pytest.param("175", False, marks=pytest.mark.exhaustive),
     ],
 )
 def test_schedule_is_healthy_after_a_run_that_ended_well_or_has_no_data_yet(

@@ -440,6 +440,7 @@ def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypa
         cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS)
 
 
+@pytest.mark.exhaustive
 def test_a_system_is_read_beside_the_proj_that_eccodes_loads():
     code = "import eccodes; from cagp_dist.kriging.plane import system; print(system(32632).name)"
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

@@ -65,7 +65,7 @@ def test_is_the_optimum_in_all_three_parameters(kernel_class, method):
     assert result.gradient_norm == pytest.approx(np.linalg.norm(gradient), abs=1e-4)
 
 
-@pytest.mark.parametrize("method", ["rings", "dense"])
+@pytest.mark.parametrize("method", ["rings", pytest.param("dense", marks=pytest.mark.exhaustive)])
 def test_standard_errors_are_those_of_the_curvature(method):
     fields = grid_fields(fields=3)
     result = cagp.fit(cagp.Matern32, GRID, fields, mean=0.0, method=method)
@@ -198,6 +198,7 @@ def test_bounds_hold_and_are_named():
             assert result.log_likelihood < free.log_likelihood
 
 
+@pytest.mark.exhaustive
 def test_what_is_left_free_is_optimal_within_bounds():
     """The others against the textbook likelihood with one parameter held."""
     fields = grid_fields()

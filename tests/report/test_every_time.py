@@ -58,6 +58,7 @@ def daily(tmp_path_factory) -> tuple[Path, str]:
         return path, write_report(path).read_text(encoding="utf-8")
 
 
+@pytest.mark.exhaustive
 def test_every_time_has_its_map_in_the_colours_of_the_large_ones(daily, monkeypatch) -> None:
     path, page = daily
     pictures, data = parts(page)

@@ -178,6 +178,7 @@ def test_every_day_one_time_is_solved_and_put_into_the_series(tmp_path, solves, 
     assert series.verify_series(tmp_path / "out").name == "000003.zarr"
 
 
+@pytest.mark.exhaustive
 def test_runs_are_put_where_their_times_are(two_days, tmp_path):
     """The second day, the first one late, the second again, and another result of the first."""
     root = tmp_path / "out"
@@ -481,6 +482,7 @@ def test_a_day_with_too_few_stations_for_the_job_ends_no_other(tmp_path):
     assert found.stdout.count("removed  ") == 1, "retention has its turn"
 
 
+@pytest.mark.exhaustive
 def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monkeypatch):
     read = set()
 

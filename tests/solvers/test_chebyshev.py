@@ -11,6 +11,7 @@ from cagp_dist.runtime.counting import counted_work
 from cagp_dist.solvers.stationary.preconditioners import find_preconditioner
 
 from ..oracle import assert_close, compose, downdate
+from ..pairwise import by_turns
 from ..problems import RegressionProblem, regression_problem
 from .engine import SERIAL, opened, states_of, tiled
 from .stages import chebyshev_matrix
@@ -36,9 +37,9 @@ def preconditioned(problem, solver):
     return P, stage
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rank", [1, 40])
-@pytest.mark.parametrize("iterations", [1, 2, 6])
+@pytest.mark.parametrize(
+    ("kind", "rank", "iterations"), by_turns({"kind": list(KINDS), "rank": [1, 40], "iterations": [1, 2, 6]})
+)
 def test_preconditioned_chebyshev_is_the_polynomial(problem, kind, rank, iterations):
     """``Dt = Wt' (V' + Y)`` for all i from one pass (T5), and the mean by the forward pass (T2)."""
     dense = problem.dense
