@@ -10,8 +10,6 @@ from cagp_dist.errors import NumericalError
 from cagp_dist.kernels import MaternOf
 from cagp_dist.likelihood import kernel_choice as choice
 
-MATERNS = [cagp.Matern12, cagp.Matern32, cagp.Matern52]
-
 
 def field(kernel, n=300, noise=1e-4, seed=0):
     rng = np.random.default_rng(seed)
