@@ -24,56 +24,25 @@ TABLE_ENTRIES = 200_000
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked for and what there is to do it with.
+    """What is asked for and what there is to do it with."""
 
-    Attributes
-    ----------
-    n, q, fields : int
-        Observed points, test points, fields that share the points.
-    full_covariance : bool
-        Whether the (q, q) covariance is wanted.
-    workers : int
-        Tasks that run at once.
-    shares_memory : bool
-        Whether the workers share this process's memory.
-    memory_limit_bytes : int
-        What the solve may allocate.
-    p : int
-        Coordinates of a point.
-    kernel_parts : int
-        Terms of the sum that a kernel value is.
-    grid : GridSize or None
-        The grid that was observed, where it is one.
-    mean_targets : int
-        Points at which the mean alone is wanted, beside the q.
-    cell_nodes : int
-        Where targets are means over cells, nodes of all of them; 0 where they are points.
-    wide : tuple of (int, int)
-        Of each target that is spread over more than its neighbours: its nodes, and observations around them.
-    bounds : bool
-        Whether bounds of the computational variance are wanted beside the posterior.
-    lanczos_steps : int
-        Steps of quadrature that tighten these bounds.
-    keeps_weights : bool
-        Whether sweeps keep what they add up: one more tall matrix.
-    """
-
-    n: int
-    q: int
-    fields: int
-    full_covariance: bool
-    workers: int
-    shares_memory: bool
-    memory_limit_bytes: int
-    p: int = 3
-    kernel_parts: int = 1
-    grid: "GridSize | None" = None
-    mean_targets: int = 0
-    cell_nodes: int = 0
+    n: int  # observed points
+    q: int  # test points
+    fields: int  # that share the points
+    full_covariance: bool  # whether the (q, q) covariance is wanted
+    workers: int  # tasks that run at once
+    shares_memory: bool  # whether the workers share this process's memory
+    memory_limit_bytes: int  # what the solve may allocate
+    p: int = 3  # coordinates of a point
+    kernel_parts: int = 1  # terms of the sum that a kernel value is
+    grid: "GridSize | None" = None  # the grid that was observed, where it is one
+    mean_targets: int = 0  # points at which the mean alone is wanted, beside the q
+    cell_nodes: int = 0  # where targets are means over cells, nodes of all of them; 0 where they are points
+    # of each target that is spread over more than its neighbours: its nodes, and observations around them
     wide: tuple[tuple[int, int], ...] = ()
-    bounds: bool = False
-    lanczos_steps: int = 0
-    keeps_weights: bool = False
+    bounds: bool = False  # whether bounds of the computational variance are wanted beside the posterior
+    lanczos_steps: int = 0  # of the quadrature that tightens these bounds
+    keeps_weights: bool = False  # whether sweeps keep what they add up: one more tall matrix
 
     @property
     def target_points(self) -> int:
@@ -83,42 +52,22 @@ class Demand:
 
 @dataclass(frozen=True)
 class GridSize:
-    """A latitude-longitude grid of observed points.
+    """A latitude-longitude grid of observed points."""
 
-    Attributes
-    ----------
-    latitudes, longitudes : int
-        P and Q.
-    missing : int
-        Points that were not observed; copies of an observed pole are not missing.
-    mirrored : bool
-        Whether the grid is its own mirror image, which halves the blocks of its Gram matrix.
-    targets_are_grid : bool
-        Whether the targets are the points of the same grid.
-    target_views : int or None
-        Of targets that are a grid, or cells: how many of them see this one differently, up to rotation. None
-        where the targets are points, of which no two may see it alike.
-    target_places : int
-        Targets that are points of the grid, given one by one; their variances follow from its inverse.
-    noise_spread : float
-        Largest noise of a point over the smallest, both in units of that of their latitudes, or one: 1 only
-        where every point has the noise of its latitude.
-    window : int
-        Columns of the smallest part of the circle with all observed points; 0 where it is not known.
-    missing_in_window : int
-        Points of that part that were not observed.
-    """
-
-    latitudes: int
-    longitudes: int
-    missing: int = 0
-    mirrored: bool = False
-    targets_are_grid: bool = False
+    latitudes: int  # P
+    longitudes: int  # Q
+    missing: int = 0  # points that were not observed; copies of an observed pole are not missing
+    mirrored: bool = False  # whether it is its own mirror image, which halves the blocks of its Gram matrix
+    targets_are_grid: bool = False  # whether the targets are the points of the same grid
+    # of targets that are a grid, or cells: how many of them see this one differently, up to rotation; None
+    # where the targets are points, of which no two may see it alike
     target_views: int | None = None
-    target_places: int = 0
+    target_places: int = 0  # targets that are points of it, one by one: its inverse gives their variances
+    # largest noise of a point over the smallest, both in units of that of their latitudes, or one: 1 only
+    # where every point has the noise of its latitude
     noise_spread: float = 1.0
-    window: int = 0
-    missing_in_window: int = 0
+    window: int = 0  # columns of the smallest part of the circle with all observed points; 0: not known
+    missing_in_window: int = 0  # points of that part that were not observed
 
     @property
     def solves_window(self) -> bool:

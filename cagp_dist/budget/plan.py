@@ -44,80 +44,40 @@ class Cycle:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a solve is going to do.
+    """What a solve is going to do."""
 
-    Attributes
-    ----------
-    method : str
-        The solver, for people.
-    n, q, fields, iterations : int
-        Observed points, test points, fields, sweeps or actions.
-    block_size : int
-        Points of a block (or of a tile side).
-    batches : tuple of tuples of (start, stop)
-        Column groups of each batch; batches run one after the other to stay within memory.
-    panels : int
-        Row panels of a column group.
-    keep_factors : bool
-        Whether the factors of the diagonal blocks stay in memory between sweeps.
-    stored_rows : tuple of int
-        Rows of tiles, left of the diagonal and on it, that are kept between sweeps (only where workers
-        share memory).
-    rings_per_block : int
-        Latitudes of a block where blocks are bands of rings of a whole grid, 1 where all points of a ring are
-        solved alike; 0 where blocks are points.
-    tasks, gram_entries, flops, peak_bytes, workers : int
-        Tasks submitted; kernel evaluations; floating-point operations; memory; tasks that run at once.
-    seconds : float
-        Rough time on the given workers.
-    solves : int
-        Solves that follow each other, one for each pattern of gaps. Work and time are the sum of all; n is
-        that of the pattern with the most observed points, blocks and memory those of the largest solve.
-    direct : bool
-        Whether the solve is no iteration; ``iterations`` is then 1.
-    cycle : Cycle or None
-        How its tasks wait for each other, where that is modelled.
-    full_covariance : bool
-        Whether the solve is asked for the whole covariance of the test points.
-    kernel_parts : int
-        Terms of the sum that a kernel value is.
-    sum_parts : int
-        Parts of the sums over observed points: one for each task of a sweep where blocks are bands of rings.
-    sums : int
-        Columns of sums over draws, where its checkpoints have these alone.
-    kept_columns : int
-        Columns of values at the targets that checkpoints of a direct solver have.
-    caller_bytes, task_bytes : int
-        Of ``peak_bytes``, what the process that asks holds, and a task while it runs; the rest is shared out.
-    """
-
-    method: str
-    n: int
-    q: int
+    method: str  # the solver, for people
+    n: int  # observed points
+    q: int  # test points
     fields: int
-    iterations: int
-    block_size: int
-    batches: tuple[tuple[Range, ...], ...]
-    panels: int
-    keep_factors: bool
+    iterations: int  # sweeps or actions
+    block_size: int  # points of a block (or of a tile side)
+    batches: tuple[tuple[Range, ...], ...]  # column groups of each; one after the other, to fit into memory
+    panels: int  # row panels of a column group
+    keep_factors: bool  # whether the factors of the diagonal blocks stay in memory between sweeps
+    # rows of tiles, left of the diagonal and on it, that are kept between sweeps, where workers share memory
     stored_rows: tuple[int, ...]
-    tasks: int
-    gram_entries: int
+    tasks: int  # submitted
+    gram_entries: int  # kernel evaluations
     flops: int
     peak_bytes: int
-    workers: int
-    seconds: float
+    workers: int  # tasks that run at once
+    seconds: float  # rough time on the given workers
+    # latitudes of a block where blocks are bands of rings of a whole grid, 1 where all points of a ring are
+    # solved alike; 0 where blocks are points
     rings_per_block: int = 0
+    # solves that follow each other, one for each pattern of gaps: work and time are the sum of all; n is that
+    # of the pattern with the most observed points, blocks and memory those of the largest solve
     solves: int = 1
-    direct: bool = False
-    cycle: Cycle | None = None
-    full_covariance: bool = False
-    kernel_parts: int = 1
-    sum_parts: int = 1
-    sums: int = 0
-    kept_columns: int = 0
-    caller_bytes: int = 0
-    task_bytes: int = 0
+    direct: bool = False  # whether the solve is no iteration; ``iterations`` is then 1
+    cycle: Cycle | None = None  # how its tasks wait for each other, where that is modelled
+    full_covariance: bool = False  # whether the whole covariance of the test points is asked for
+    kernel_parts: int = 1  # terms of the sum that a kernel value is
+    sum_parts: int = 1  # of the sums over observed points: one for each task of a sweep over bands of rings
+    sums: int = 0  # columns of sums over draws, where its checkpoints have these alone
+    kept_columns: int = 0  # columns of values at the targets that checkpoints of a direct solver have
+    caller_bytes: int = 0  # of the peak, what the process that asks holds; beside tasks, the rest is shared
+    task_bytes: int = 0  # of the peak, what a task holds while it runs
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""
@@ -180,9 +140,8 @@ class Plan:
         elif groups:
             blocks = len(block_ranges(self.n, self.block_size))
             text.append(
-                f"{counted(blocks, 'block')} of {self.block_size} points, "
-                f"{counted(groups, 'column group')} in {len(self.batches)} "
-                f"batch{'es' if len(self.batches) > 1 else ''}, "
+                f"{counted(blocks, 'block')} of {self.block_size} points, {counted(groups, 'column group')} "
+                f"in {len(self.batches)} batch{'es' if len(self.batches) > 1 else ''}, "
                 f"{counted(self.panels, 'row panel')}, {self.tasks:,} tasks"
             )
         if self.cached_tiles:

@@ -162,9 +162,9 @@ def scaling(
     )
 
 
-def best(plan: Plan, network: Network, *, threads: int = 1, most: int = MOST_WORKERS) -> Scaling:
-    """Find the power of two of workers, at most ``most``, with the least time; the smallest of equals."""
-    powers = [1 << power for power in range(most.bit_length()) if 1 << power <= most]
+def best(plan: Plan, network: Network, *, threads: int = 1) -> Scaling:
+    """Find the power of two of workers, up to `MOST_WORKERS`, with the least time; the smallest of equals."""
+    powers = (1 << power for power in range(MOST_WORKERS.bit_length()))
     found = (scaling(plan, Crew(processes, threads), network) for processes in powers)
     return min(found, key=lambda each: each.seconds)
 
