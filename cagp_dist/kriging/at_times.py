@@ -13,6 +13,7 @@ from cagp_dist.arrays import Array, Times
 from cagp_dist.era5.calendars import calendar_of_dates, evenly_counted
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping.observations import hours_since
+from cagp_dist.store.published_variables import COORDINATES
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.observed_objects import ObservedObject
@@ -22,7 +23,7 @@ At: TypeAlias = "str | Sequence[object] | Times | None"
 
 _WRITTEN = re.compile(r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d)(?::(\d\d)(?::(\d\d))?)?)?Z?")
 
-ABOUT = {"standard_name": "time", "long_name": "time", "axis": "T"}
+ABOUT = COORDINATES["time"]
 
 AMONG, BEYOND, ALONE = 0, 1, 2
 """What observations there are around a time: before and after, on one side alone, or none near any target."""
@@ -68,7 +69,9 @@ def _standard(at: At) -> Times:
 
     given = np.atleast_1d(np.asarray(at))
     if given.dtype.kind == "O" and not any(isinstance(each, str) for each in given):
-        given = np.array([pd.Timestamp(each) if _is_moment(each) else each for each in given], dtype=object)
+        dates = (dt.date, np.datetime64)  # of the standard library and pandas, and of NumPy
+        read = [pd.Timestamp(each) if isinstance(each, dates) else each for each in given]
+        given = np.array(read, dtype=object)
     numbers = given.dtype.kind in "biuf" or any(isinstance(each, (int, float)) for each in given)
     if numbers or not given.size:
         _refuse(at, "")
@@ -114,8 +117,3 @@ def _refuse(at: At, said: str, error: Exception | None = None) -> NoReturn:
     raise ArgumentError(
         f'at is {at!r}; expected "observed", or times such as "2024-07-01T12:00"{said}.'
     ) from error
-
-
-def _is_moment(value: object) -> bool:
-    """Whether it is a date of the standard library, of NumPy or of pandas."""
-    return isinstance(value, (dt.datetime, dt.date, np.datetime64))

@@ -18,7 +18,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.plane import Plane
-from cagp_dist.kriging.shown_observations import seen_in
+from cagp_dist.kriging.result_model import seen_in
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:

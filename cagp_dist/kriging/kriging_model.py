@@ -1,10 +1,9 @@
 """`krige`, and its object form `Kriging`: fitted once, asked many times."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -16,7 +15,7 @@ from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
-from cagp_dist.kriging.drawn_variogram import variogram_dataset
+from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets
 from cagp_dist.kriging.given_observations import given_kernel, places_of_rows, read
 from cagp_dist.kriging.learning import learn
@@ -33,14 +32,18 @@ from cagp_dist.kriging.map_targets import Kind, Targets, To, are_rows, find_targ
 from cagp_dist.kriging.observed_objects import ObservedObject, Source
 from cagp_dist.kriging.plane import CRSLike
 from cagp_dist.kriging.summary import summary, why_uninformed
-from cagp_dist.mapping import Hyperparameters, Resources, Solver
-from cagp_dist.mapping.cross_validation import cross_validate, outlook_of_folds
+from cagp_dist.mapping import Hyperparameters, Solver, SolveSettings
+from cagp_dist.mapping.cross_validation import (
+    check_recalibration,
+    cross_validate,
+    outlook_of_folds,
+    recalibrate_map,
+)
 from cagp_dist.mapping.defaults import HOUR_SECONDS, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.mapping.gain_in_time import gain_of_other_times
 from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated
-from cagp_dist.mapping.map_recalibration import check_recalibration, recalibrate_map
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
 from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
@@ -268,7 +271,7 @@ def krige(
 class _Call:
     """What one call works with, and what says how far it is."""
 
-    resources: Resources
+    settings: SolveSettings
     narrator: Narrator
 
 
@@ -388,7 +391,8 @@ class Kriging:
                 workers=executor.workers if executor.shares_memory else 1,
             )
             with narrator:
-                yield _Call(Resources(executor, self.memory_limit_bytes), narrator)
+                lead = 0.0 if self.causal else None
+                yield _Call(SolveSettings(executor, self.memory_limit_bytes, self.solver, lead), narrator)
 
     def _at_times(self, targets: Targets, observed: ObservedObject, at: At) -> Targets:
         """Give targets at times, by default those of the settings, where the observations have theirs."""
@@ -403,7 +407,7 @@ class Kriging:
 
     def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
         """Learn kernel and noise."""
-        learned = learn(self, observed, call.resources, call.narrator)
+        learned = learn(self, observed, call.settings, call.narrator)
         learned = with_numbers_integrated(
             learned,
             observed.points,
@@ -465,26 +469,13 @@ class Kriging:
         check_recalibration(self.recalibration)
         parts, solves = len(families(given_kernel(self))), list[PlannedSolve]()
         if observed.points.hours is None:
-            solves = plan_solves(
-                observed.points,
-                targets.points,
-                solver=self.solver,
-                resources=call.resources,
-                kernel_parts=parts,
-            )
+            solves = plan_solves(observed.points, targets.points, call.settings, kernel_parts=parts)
             call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
         else:
             call.narrator.expect(self._outlook_of_times(observed, targets, given_kernel(self), call))
         if self.recalibration != "none":
-            call.narrator.expect(
-                outlook_of_folds(
-                    observed.points,
-                    stage="recalibration",
-                    solver=self.solver,
-                    resources=call.resources,
-                    kernel_parts=parts,
-                )
-            )
+            stage, points = "recalibration", observed.points
+            call.narrator.expect(outlook_of_folds(points, call.settings, stage=stage, kernel_parts=parts))
         return solves
 
     def _outlook_of_times(
@@ -495,11 +486,9 @@ class Kriging:
         return outlook_of_times(
             observed.points,
             targets.points,
+            call.settings,
             kernel=kernel,
             estimates_mean=self.drift is not None or is_estimated(mean),
-            causal=self.causal,
-            solver=self.solver,
-            resources=call.resources,
         )
 
     def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
@@ -514,12 +503,18 @@ class Kriging:
             narrator.expect(outlook_of(solves, iterations=sweeps))
         narrator.announce()
         with narrator.stage("solve") as report:
-            predicted: Callable[..., Prediction] = (
-                partial(predict_in_time, causal=self.causal, solver=self.solver)
-                if in_time
-                else partial(predict_fields, solves=solves, iterations=sweeps)
-            )
-            prediction = predicted(points, learned, targets.points, resources=call.resources, report=report)
+            if in_time:
+                prediction = predict_in_time(points, learned, targets.points, call.settings, report=report)
+            else:
+                prediction = predict_fields(
+                    points,
+                    learned,
+                    targets.points,
+                    solves=solves,
+                    resources=call.settings,
+                    iterations=sweeps,
+                    report=report,
+                )
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
@@ -551,10 +546,8 @@ class Kriging:
                 observed.points,
                 learned,
                 targets.points,
+                call.settings,
                 method=self.recalibration,
-                causal=self.causal,
-                solver=self.solver,
-                resources=call.resources,
                 report=report,
             )
         corrected = with_recalibration(result, found, observed, targets, method=self.recalibration)
@@ -611,10 +604,9 @@ class Kriging:
                 observed.points,
                 self._fitted(targets)[1],
                 targets.points,
+                call.settings,
                 size=size,
                 seed=seed,
-                solver=self.solver,
-                resources=call.resources,
                 narrator=call.narrator,
             )
         return dataset_of_samples(draws, observed, targets, seed=seed)
@@ -663,8 +655,7 @@ class Kriging:
         if by == "day" and observed.points.hours is None:
             raise ArgumentError(
                 'by is "day", and each field was fitted separately: other days give no information on one '
-                "that is "
-                'left out. Expected a model of all times, cagp.Kriging(at="observed").'
+                'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
             )
         split = Split.into_folds(
             observed.points,
@@ -677,24 +668,15 @@ class Kriging:
             call.narrator.expect(
                 outlook_of_folds(
                     observed.points,
+                    call.settings,
                     stage="cross-validation",
                     folds=int(cast("Indices", split.folds).max()) + 1,
-                    solver=self.solver,
-                    resources=call.resources,
                     kernel_parts=len(learned.kernel.parts),
                 )
             )
             call.narrator.announce()
             with call.narrator.stage("cross-validation") as report:
-                found = cross_validate(
-                    observed.points,
-                    learned,
-                    split=split,
-                    causal=self.causal,
-                    solver=self.solver,
-                    resources=call.resources,
-                    report=report,
-                )
+                found = cross_validate(observed.points, learned, call.settings, split=split, report=report)
         integrated = learned.integrated is not None
         return dataset_of_folds(found, observed, integrated=integrated, left_out=by)
 

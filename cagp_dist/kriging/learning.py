@@ -1,15 +1,19 @@
-"""What is learned of kernel and noise, by the settings of a `Kriging`."""
+"""What is learned of kernel and noise, by the settings of a `Kriging`: numbers that are given, or fitted."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import drift_of
-from cagp_dist.kriging.given_numbers import check_chords, fixed_numbers, numbers_of
 from cagp_dist.kriging.given_observations import given_kernel
+from cagp_dist.kriging.map_dataset import LONGEST_CHORD
 from cagp_dist.kriging.observed_objects import ObservedObject
+from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping import Resources
 from cagp_dist.mapping.fitted_model import FittedModel, fit_model
 from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
@@ -18,6 +22,7 @@ from cagp_dist.mapping.split import Split
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
+
 
 OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
 
@@ -83,3 +88,78 @@ def _check_alone(model: "Kriging") -> None:
     others += ["drift"] if model.drift is not None else []
     if others:
         raise ArgumentError(f"prior and {' and '.join(others)} were both given; a prior fixes every number.")
+
+
+LONGEST_OF_A_FIT = 35.0  # Ten times the diagonal of a cube around the sphere, where every fit ends
+
+Numbers: TypeAlias = float | Sequence[float] | None
+
+
+def fixed_numbers(
+    *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers, plane: Plane | None
+) -> dict[str, list[float]]:
+    """Lengthscales, as chords or in the unit of a plane, and variances of each part; None is left out."""
+    if lengthscale is not None and lengthscale_km is not None:
+        raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
+    chords = _each("lengthscale", lengthscale)
+    for chord in chords:
+        if chord > LONGEST_CHORD and plane is None:
+            raise ArgumentError(
+                f"lengthscale is {chord:g}, a chord of the unit sphere, whose diameter is 2; expected a "
+                f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a trend, "
+                "comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
+            )
+    of_kilometres = chord_of_kilometres if plane is None else plane.of_kilometres
+    chords += [of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
+    found = {"lengthscale": chords, "variance": _each("variance", variance)}
+    return {name: numbers for name, numbers in found.items() if numbers}
+
+
+def check_chords(what: str, kernel: Kernel, plane: Plane | None) -> None:
+    """Refuse a kernel of the sphere whose lengthscales no fit finds, such as those in kilometres."""
+    longest = max(part.common_lengthscale for part in kernel.parts)
+    if longest > LONGEST_OF_A_FIT and plane is None:
+        meant = (
+            f" {longest:g} km are the chord {chord_of_kilometres(longest):.4g}."
+            if _is_on_earth(longest)
+            else ""
+        )
+        raise ArgumentError(
+            f"the {what} has the lengthscale {longest:g}; a lengthscale is a chord of the unit sphere, whose "
+            f"diameter is 2, and {LONGEST_OF_A_FIT:g} is longer than any that a fit finds.{meant}"
+        )
+
+
+def numbers_of(kernel: Kernel, given: Mapping[str, object], plane: Plane | None) -> dict[str, list[float]]:
+    """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
+    if given:
+        raise ArgumentError(
+            f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it."
+        )
+    check_chords("kernel", kernel, plane)
+    return {
+        "lengthscale": [part.common_lengthscale for part in kernel.parts],
+        "variance": [part.variance for part in kernel.parts],
+    }
+
+
+def _each(name: str, given: Numbers) -> list[float]:
+    """Give the numbers of all parts, each above zero; none where nothing is given."""
+    if given is None:
+        return []
+    numbers = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+    for number in numbers:
+        check_positive(name, number)
+    return numbers
+
+
+def _asking_for_kilometres(numbers: Sequence[float]) -> str:
+    """Write the lengthscales as they would be given in kilometres, if all can be such."""
+    if not all(_is_on_earth(number) for number in numbers):
+        return ""
+    written = ", ".join(f"{number:g}" for number in numbers)
+    return f" For kilometres write lengthscale_km={written if len(numbers) == 1 else f'[{written}]'}."
+
+
+def _is_on_earth(kilometres: float) -> bool:
+    return kilometres <= np.pi * EARTH_RADIUS_KILOMETRES

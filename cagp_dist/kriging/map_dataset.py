@@ -12,16 +12,14 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.at_times import ABOUT
-from cagp_dist.kriging.given_numbers import LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.plane import Plane
 from cagp_dist.kriging.result_distribution import UNCORRECTED
 from cagp_dist.mapping import FitResult
-from cagp_dist.mapping.cross_validation import LeftOutFolds
+from cagp_dist.mapping.cross_validation import LeftOutFolds, RecalibratedMap
 from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_recalibration import RecalibratedMap
 from cagp_dist.mapping.map_samples import Draws
 from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
@@ -120,6 +118,7 @@ def target_coordinates(observed: ObservedObject, targets: Targets) -> dict[str, 
     return {**fields, **targets.coordinates}
 
 
+LONGEST_CHORD = 2.0  # That of two antipodes
 BEYOND = (
     "A chord above 2 is longer than the diameter of the Earth and has no length in kilometres: the field "
     "varies like a trend, which the prior mean may describe better, for example mean='quadratic-latitude'."

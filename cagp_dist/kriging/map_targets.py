@@ -88,25 +88,23 @@ class Targets:
 def find_targets(to: To, observed: ObservedObject) -> Targets:
     """Read what a map is wanted on."""
     if to is None:
-        if observed.where is None and observed.plane is not None:
-            raise ArgumentError(
-                "the observations are a table, so say where you want a map: to=1000.0 (in the unit of "
-                'x and y, over the region of the observations), to={"resolution": 1000.0, "region": [north, '
-                "west, south, east]}, a grid of xarray, or a table of places."
-            )
         if observed.where is None:
+            step, unit = "0.25", "degrees"
+            if observed.plane is not None:
+                step, unit = "1000.0", "in the unit of x and y"
             raise ArgumentError(
-                "the observations are a table, so say where you want a map: to=0.25 (degrees, "
-                'over the region of the observations), to={"resolution": 0.25, "region": [north, west, '
-                "south, east]}, a grid of xarray, or a table of places."
+                f"the observations are a table, so say where you want a map: to={step} ({unit}, over the "
+                f'region of the observations), to={{"resolution": {step}, "region": [north, west, south, '
+                "east]}, a grid of xarray, or a table of places."
             )
         return _of_object(observed.where, observed.plane)
     if isinstance(to, (xr.DataArray, xr.Dataset)):
-        found = _of_object(_located(to, observed.plane), observed.plane)
+        flat = None if observed.plane is None else on_plane(to)  # in a plane, where both have x and y
+        found = _of_object(located(to) if flat is None else flat, observed.plane)
         return replace(found, static=_static_of_object(to, found, observed.static))
     plane = observed.plane
     if isinstance(to, LatLonGrid):
-        return of_axes(to.latitude_degrees, to.longitude_degrees, plane)
+        return _of_object(_grid(to.latitude_degrees, to.longitude_degrees, None), plane)
     if isinstance(to, (int, float, np.integer, np.floating)) and not isinstance(to, bool):
         return of_grid(float(to), region_of(observed, float(to)), plane)
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
@@ -195,11 +193,6 @@ def of_table(
     return replace(found, static=places.static)
 
 
-def of_axes(north: ArrayLike, east: ArrayLike, plane: Plane | None = None) -> Targets:
-    """Points of a grid by its axes of latitude and longitude, which are brought to a plane."""
-    return _of_object(_grid(north, east, None), plane)
-
-
 def _grid(north: ArrayLike, east: ArrayLike, plane: Plane | None) -> Horizontal:
     """Give a grid by its axes, of degrees or of a plane."""
     axes = {
@@ -259,12 +252,6 @@ def region_of(observed: ObservedObject, step: float | None = None) -> tuple[floa
     west = float(floor(start if eastern else (start + 180.0) % 360.0 - 180.0))
     extent = max(1.0, float(ceil(np.max((longitude - west) % 360.0))))
     return float(max(north, south + 1)), west, float(south), west + extent
-
-
-def _located(to: xr.DataArray | xr.Dataset, plane: Plane | None) -> Horizontal:
-    """Find where targets lie: in a plane, where the observations do and the object has x and y."""
-    flat = None if plane is None else on_plane(to)
-    return located(to) if flat is None else flat
 
 
 def _of_object(where: Horizontal, plane: Plane | None) -> Targets:
@@ -470,14 +457,9 @@ def _centres(start: float, stop: float, resolution: float) -> Array:
     return np.asarray(np.round(start + (np.arange(count) + 0.5) * step, 9))
 
 
-def _axes_of(plane: Plane | None) -> dict[str, dict[str, str]]:
+def _axes_of(plane: Plane | None) -> Mapping[str, Mapping[str, object]]:
     """Names and CF attributes of the axes of a grid: latitude and longitude, or y and x."""
     if plane is not None:
         return {"y": plane.axis(1), "x": plane.axis(0)}
     letters = {"latitude": "Y", "longitude": "X"}
-    return {what: {**_attributes(what), "axis": letter} for what, letter in letters.items()}
-
-
-def _attributes(what: str) -> dict[str, str]:
-    direction = {"latitude": "north", "longitude": "east"}[what]
-    return {"standard_name": what, "long_name": what, "units": f"degrees_{direction}"}
+    return {what: {**COORDINATES[what], "axis": letter} for what, letter in letters.items()}

@@ -27,6 +27,7 @@ from cagp_dist.kriging.named_sources import is_source, open_named
 from cagp_dist.kriging.plane import Plane, check_in_use, describes_system, plane_of
 from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
+from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.tables import Table, TableLike, by_time_and_place, noise_in, read_table, row_by_row
 from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
@@ -156,8 +157,7 @@ def _from_table(table: Table, *, noise: Noise, in_time: bool, asked: Asked) -> O
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
     if fields.times is not None and not in_time:
-        attributes = {"standard_name": "time", "long_name": "time", "axis": "T"}
-        coordinates["time"] = xr.Variable("time", fields.times, attributes)
+        coordinates["time"] = xr.Variable("time", fields.times, dict(COORDINATES["time"]))
     own = cf_units(table.units) if table.units else ""
     plane, north, east = None, fields.latitude_degrees, fields.longitude_degrees
     if (held := fields.plane) is not None:

@@ -1,6 +1,6 @@
 """``dataset.cagp.plot``: pictures of a result, as Matplotlib figures that one can go on with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,13 +9,11 @@ import xarray as xr
 from cagp_dist.cartography.colour_scale import ColourScale
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.axes import Horizontal, located
+from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axis_of
 from cagp_dist.kriging.drawn_maps import maps_of, stamp_of
-from cagp_dist.kriging.drawn_series import draw_series, time_axis_of
-from cagp_dist.kriging.drawn_variogram import draw_variogram
 from cagp_dist.kriging.observed_objects import Source
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
-from cagp_dist.kriging.result_model import model_of
-from cagp_dist.kriging.shown_observations import asked_of, observed_beside
+from cagp_dist.kriging.result_model import model_of, observed_beside
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,17 +76,12 @@ class Plots:
         """
         names = [variables] if isinstance(variables, str) else list(variables or _mean_and_std(self._dataset))
         check_there(self._dataset, names, "draw")
-        where = located(self._dataset)
-        observed = (
-            None
-            if observations is None
-            else observed_beside(observations, self._dataset[names[0]], self._dataset)
-        )
-        axis = time_axis_of(self._dataset[names[0]], where)
+        first, where = self._dataset[names[0]], located(self._dataset)
+        axis = time_axis_of(first, where)
         if variables is None and field is None and time is None and axis is not None:
+            observed = None if observations is None else observed_beside(observations, first, self._dataset)
             return draw_series(self._dataset, where, axis, observed, ax)
-        fields = fields_of(self._dataset[names[0]], where, field=field, time=time)
-        return maps_of(self._dataset, where, names, fields, observed=observed, ax=ax)
+        return _maps(self._dataset, names, first, field, time, observations, ax)
 
     def error(
         self,
@@ -113,10 +106,7 @@ class Plots:
             dataset = dataset.assign(computational_share=share.transpose(*std.dims))
             names.append("computational_share")
             scales["computational_share"] = ColourScale("magma_r", 0.0, 1.0, "neither", "")
-        where = located(dataset)
-        observed = None if observations is None else observed_beside(observations, std, dataset)
-        fields = fields_of(std, where, field=field, time=time)
-        return maps_of(dataset, where, names, fields, observed=observed, ax=ax, scales=scales)
+        return _maps(dataset, names, std, field, time, observations, ax, scales)
 
     def probability(
         self,
@@ -132,13 +122,8 @@ class Plots:
         """Draw the probability of a value above a threshold, in the unit of the field: `Maps.exceedance`."""
         found = distribution_of(self._dataset, of=of, noise_std=noise_std)
         dataset = self._dataset.assign(exceedance=found.exceedance(threshold))
-        where = located(dataset)
-        observed = None if observations is None else observed_beside(observations, found.like, dataset)
-        fields = fields_of(found.like, where, field=field, time=time)
-        scale = ColourScale("YlOrRd", 0.0, 1.0, "neither", "")
-        return maps_of(
-            dataset, where, ["exceedance"], fields, observed=observed, ax=ax, scales={"exceedance": scale}
-        )
+        scales = {"exceedance": ColourScale("YlOrRd", 0.0, 1.0, "neither", "")}
+        return _maps(dataset, ["exceedance"], found.like, field, time, observations, ax, scales)
 
     def variogram(
         self,
@@ -164,13 +149,28 @@ class Plots:
         """
         from cagp_dist.kriging.kriging_model import Kriging
 
-        model = (
-            observations
-            if isinstance(observations, Kriging)
-            else model_of(self._dataset.attrs, observations, asked_of(self._dataset, observations))
-        )
+        model = observations
+        if not isinstance(model, Kriging):
+            model = model_of(self._dataset, model)
         found = model.variogram(draws=draws, seed=seed)
         return draw_variogram(found, model._fitted()[0].attributes.get("units", ""), ax)
+
+
+def _maps(
+    dataset: xr.Dataset,
+    names: Sequence[str],
+    like: xr.DataArray,
+    field: int | None,
+    time: object,
+    observations: "Source | Kriging | None",
+    ax: "Axes | None",
+    scales: Mapping[str, ColourScale] | None = None,
+) -> "Figure":
+    """Draw variables at the fields that are chosen of one like them, with observations in its units."""
+    where = located(dataset)
+    observed = None if observations is None else observed_beside(observations, like, dataset)
+    fields = fields_of(like, where, field=field, time=time)
+    return maps_of(dataset, where, names, fields, observed=observed, ax=ax, scales=scales)
 
 
 def check_there(dataset: xr.Dataset, names: Sequence[str], what: str) -> None:

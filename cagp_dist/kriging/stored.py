@@ -212,7 +212,7 @@ def krige_store(
             work.mkdir(parents=True, exist_ok=True)
         threads = workers.workers if workers.shares_memory else 1
         narrator = Narrator(shown=progress is None, time_limit_seconds=None, workers=threads)
-        narrator.expect(Outlook("map", plan.lines()[0], plan.seconds, plan.peak_bytes, ""))
+        narrator.expect(Outlook("map", plan.lines()[0], plan.seconds, plan.peak_bytes))
         narrator.announce()
         with held(work / ".lock", where=work), narrator, narrator.stage("map") as report:
 

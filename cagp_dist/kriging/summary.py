@@ -8,8 +8,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
-from cagp_dist.kriging.given_numbers import LONGEST_CHORD
-from cagp_dist.kriging.map_dataset import BEYOND
+from cagp_dist.kriging.map_dataset import BEYOND, LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, region_of
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.plane import Plane

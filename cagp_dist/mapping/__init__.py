@@ -10,7 +10,7 @@
   distributions whose parameters are integrated over. `maps_at_times`, `gain_in_time`: all times together.
 - `field_solves`, `solve_plans`: solves of all times at once, as jobs have them, and plans of solves to come.
 - `map_solves`, `map_samples`: a planned solve for each pattern of gaps, what it predicts, and draws.
-- `cross_validation`, `map_recalibration`: places predicted from other folds; errors correct error bars.
+- `cross_validation`: places predicted from other folds, whose errors correct error bars.
 - `resources`, `narration`, `defaults`: workers and memory; what is said meanwhile; numbers that decide.
 
 Nothing here knows of job files, tables, xarray or published runs: `cagp_dist.kriging` and `cagp_dist.service`
@@ -36,6 +36,7 @@ from cagp_dist.likelihood.numbering import Numbering as Numbering
 from cagp_dist.mapping.grid_places import GridPlaces as GridPlaces
 from cagp_dist.mapping.observations import Observations as Observations
 from cagp_dist.mapping.resources import Resources as Resources
+from cagp_dist.mapping.resources import SolveSettings as SolveSettings
 from cagp_dist.mapping.split import Split as Split
 from cagp_dist.posterior.coefficients import check_estimable as check_estimable
 from cagp_dist.posterior.kept_solves import bytes_of_weights as bytes_of_weights

@@ -1,4 +1,4 @@
-"""Cross-validation of a map: blocks of places left out together, predicted from all others."""
+"""Places of a map predicted from those of other folds: how well, and error bars corrected by these errors."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,20 +7,23 @@ from typing import NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.calibration.recalibration.corrected import corrected_laws
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, Recalibration
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, OFTEN_SWEEPS
+from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, OFTEN_SWEEPS, QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.integration import law_of_observations, predict_fields
+from cagp_dist.mapping.integration import law_of_observations, predict_fields, usual_noise_variance
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import outlook_of, plan_solves
+from cagp_dist.mapping.map_solves import Prediction, outlook_of, plan_solves
 from cagp_dist.mapping.maps_at_times import predict_in_time
 from cagp_dist.mapping.narration import Outlook, Way
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.resources import SolveSettings
 from cagp_dist.mapping.split import Split
-from cagp_dist.solvers import Solver
+from cagp_dist.predictive import Gaussian
 from cagp_dist.solvers.interface import no_op
+from cagp_dist.text import alternatives
 
 
 class LeftOutFolds(NamedTuple):
@@ -36,11 +39,9 @@ class LeftOutFolds(NamedTuple):
 def cross_validate(
     observed: Observations,
     learned: FittedModel,
+    settings: SolveSettings,
     *,
     split: Split,
-    causal: bool = False,
-    solver: "str | Solver",
-    resources: Resources,
     report: Callable[[float], None] = no_op,
 ) -> LeftOutFolds:
     """Predict each place from the places of all other folds."""
@@ -59,12 +60,10 @@ def cross_validate(
             )
         targets, parts = MapPoints(observed.X[part.held_out]), len(learned.kernel.parts)
         if observed.hours is None:
-            solves = plan_solves(kept, targets, solver=solver, resources=resources, kernel_parts=parts)
-            prediction = predict_fields(kept, learned, targets, solves=solves, resources=resources)
+            solves = plan_solves(kept, targets, settings, kernel_parts=parts)
+            prediction = predict_fields(kept, learned, targets, solves=solves, resources=settings)
         else:
-            prediction = predict_in_time(
-                kept, learned, targets, causal=causal, solver=solver, resources=resources
-            )
+            prediction = predict_in_time(kept, learned, targets, settings)
         mean[:, left], std[:, left] = prediction.mean, prediction.std
         noise = learned.noise_variance
         noise = noise if noise.ndim == 0 else noise[part.held_out]
@@ -79,18 +78,82 @@ def cross_validate(
 
 def outlook_of_folds(
     observed: Observations,
+    settings: SolveSettings,
     *,
     stage: str,
     folds: int = FOLDS,
-    solver: "str | Solver",
-    resources: Resources,
     kernel_parts: int,
 ) -> Outlook:
     """Say what a cross-validation is going to take: each fold is a solve with all other places."""
     targets = MapPoints(observed.X[: -(-observed.latitude_degrees.size // folds)])
-    solves = plan_solves(observed, targets, solver=solver, resources=resources, kernel_parts=kernel_parts)
+    solves = plan_solves(observed, targets, settings, kernel_parts=kernel_parts)
     found = outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)
     way = Way('recalibration="none"', 0.0)
     if stage != "recalibration":
         way = Way(f"folds={FEW_FOLDS}", found.seconds * min(1.0, FEW_FOLDS / folds))
     return replace(found, faster=(way,))
+
+
+class RecalibratedMap(NamedTuple):
+    """Distributions of observations with the usual noise at the targets of a map."""
+
+    std: Array  # (T, q)
+    quantiles: Array  # (T, L, q), at `QUANTILE_LEVELS`
+    noise_variance: float  # the median of all places
+    places: int  # whose errors correct them
+    local_scale: Array | None = None  # (T, q): of Student t distributions, over the Gaussian std
+
+
+def check_recalibration(method: str) -> None:
+    """Raise `ArgumentError` if there is no such recalibration."""
+    if method == SHARP:
+        raise ArgumentError(
+            f'recalibration is "{SHARP}", which needs one model behind all errors, and here each tenth of '
+            f"the places is predicted by its own; expected {alternatives(RECALIBRATIONS)}. Jobs with "
+            "calibration points have it, and cagp_dist.calibration.recalibration.sharp.Sharp."
+        )
+    if method in REMOVED:
+        raise ArgumentError(f"recalibration is {method!r}, which was removed; {REMOVED[method]}.")
+    if method not in RECALIBRATIONS:
+        raise ArgumentError(f"recalibration is {method!r}; expected {alternatives(RECALIBRATIONS)}.")
+
+
+def recalibrate_map(
+    prediction: Prediction,
+    observed: Observations,
+    learned: FittedModel,
+    targets: MapPoints,
+    settings: SolveSettings,
+    *,
+    method: str,
+    report: Callable[[float], None],
+) -> RecalibratedMap:
+    """Correct the distribution of an observation at each target."""
+    if targets.cells is not None:
+        raise ArgumentError(
+            f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
+            "over a cell errs. Leave one of the two out."
+        )
+    sites = len(np.unique(observed.positions[observed.there], axis=0))
+    split = Split.into_folds(observed, count=max(2, min(FOLDS, sites)), seed=0)
+    errors = cross_validate(observed, learned, settings, split=split, report=report)
+    places, law = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
+    try:
+        fitted = _method(method, observed).fit(law, observed.values[:, places], observed.positions[places])
+    except ArgumentError as error:
+        raise ArgumentError(f"recalibration {method!r}: {error}") from error
+    noise = usual_noise_variance(learned, places)
+    plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
+    found = corrected_laws(fitted, plain, targets.X[:, : observed.positions.shape[1]], levels=QUANTILE_LEVELS)
+    scale = found.scale if method == "local-scale" else None
+    return RecalibratedMap(found.std, found.quantiles, noise, places.size, scale)
+
+
+def _method(name: str, observed: Observations) -> Recalibration:
+    """Give a method; in a plane nothing is known of land and coast."""
+    method = RECALIBRATIONS[name]()
+    if observed.plane is None:
+        return method
+    from cagp_dist.calibration.recalibration.local_scale import LocalScale
+
+    return replace(method, terms=None) if isinstance(method, LocalScale) else method

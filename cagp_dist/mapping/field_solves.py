@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -130,6 +129,12 @@ def solve(
     bounds, times = bounds_are_cheap(solver, observed=most), columns_of_solves(solver, fields)
     for number, columns in enumerate(times):
         clock, own = {0: 0.0}, execution.within(f"times-{number}")
+
+        def report(state: Progress, number: int = number, clock: dict[int, float] = clock) -> None:
+            clock[state.iteration] = state.seconds  # when an iteration was done
+            done = (number + state.fraction) / len(times)
+            progress(share + (1.0 - share) * done, _said(state, time=(number + 1, len(times))))
+
         posteriors.append(
             condition(
                 prior_of_times(prior, columns),
@@ -143,7 +148,7 @@ def solve(
                 checkpoints=own.checkpoints,
                 weights=execution.weights,
                 on_plan=execution.on_plan if number == 0 else None,
-                progress=partial(_report, progress, clock, share, (number + 1, len(times))),
+                progress=report,
             )
         )
         seconds.append(clock)
@@ -194,19 +199,6 @@ def columns_of_solves(solver: Solver, fields: int) -> list[slice]:
 def values_at(X: Array | LatLonGrid, y: Array, times: slice) -> Array:
     """Take some times of values (n, T) at points, or (T, P, Q) on a grid."""
     return y[times] if isinstance(X, LatLonGrid) else y[:, times]
-
-
-def _report(
-    progress: Callable[[float | None, str], None],
-    clock: dict[int, float],
-    share: float,
-    time: tuple[int, int],
-    state: Progress,
-) -> None:
-    """Note when an iteration was done, and say how far the solve is behind a share that others had."""
-    clock[state.iteration] = state.seconds
-    done = (time[0] - 1 + state.fraction) / time[1]
-    progress(share + (1.0 - share) * done, _said(state, time=time))
 
 
 def _said(state: Progress, **counts: tuple[int, int]) -> str:

@@ -173,7 +173,6 @@ def fit_model(
             f"kernel and noise by {size.points:,} observations",
             fit_seconds(size, workers=resources.executor.workers),
             0,
-            "Give lengthscale_km, variance and noise_std, which are then not fitted, or fewer observations.",
             faster_fits(
                 size,
                 bounds,

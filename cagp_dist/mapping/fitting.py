@@ -7,7 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.geometry import is_pole
-from cagp_dist.kernels import Kernel, Matern32
+from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.fit import Method, few_gaps, fit
@@ -18,10 +18,11 @@ from cagp_dist.likelihood.replicates import effective_fields
 from cagp_dist.likelihood.vecchia.conditionals import MOST_CONDITIONALS, conditionals_text
 from cagp_dist.mapping.defaults import MOST_DENSE, MOST_VALUES, NO_NUGGET
 from cagp_dist.mapping.grid_places import grid_if_any
+from cagp_dist.mapping.map_mean import residuals_about
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
-from cagp_dist.prior import EstimatedMean, Mean, Prior
+from cagp_dist.prior import EstimatedMean, Mean
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
@@ -104,12 +105,9 @@ def grid_of_most(
 
 
 def residuals_at(sites: Sites, observed: Observations, mean: Mean) -> Array:
-    """Values (T, n) at sites without their mean; with coefficients by least squares where it has some."""
-    X, values = observed.X[sites.chosen], observed.values[np.ix_(sites.times, sites.chosen)]
-    if not isinstance(mean, EstimatedMean) or callable(mean):
-        return np.asarray(values - Prior(Matern32(1.0), 1.0, mean).mean_at(X).T)
-    basis = np.asarray(mean.basis_at(X))
-    return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
+    """Values (T, n) at sites without their mean."""
+    values = observed.values[np.ix_(sites.times, sites.chosen)]
+    return residuals_about(mean, observed.X[sites.chosen], values)
 
 
 def effective_times(kernel: Kernel, noise: Array, sites: Sites, observed: Observations, mean: Mean) -> float:

@@ -8,7 +8,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.kernels import Matern12
 from cagp_dist.likelihood.kernel_choice import MARGIN
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_mean import is_estimated
+from cagp_dist.mapping.map_mean import mean_of, residuals_about
 from cagp_dist.mapping.observations import Observations, hours_since
 
 # Times that follow each other, and places, of the values that decide: some milliseconds
@@ -29,9 +29,8 @@ class TimeGain(NamedTuple):
         """For people."""
         return (
             f"Each map uses only the observations of its own time. The log-likelihood of {self.values} "
-            "values is "
-            f"higher by {self.log_likelihood:.0f} if those around it in time are used too, over about "
-            f'{self.hours:.2g} hours: at="observed" maps them this way.'
+            f"values is higher by {self.log_likelihood:.0f} if those around it in time are used too, over "
+            f'about {self.hours:.2g} hours: at="observed" maps them this way.'
         )
 
 
@@ -79,9 +78,7 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGai
 
 
 def _residuals(observed: Observations, learned: FittedModel, field: int, places: Indices) -> Array:
-    """Values (n,) of a field at places without their mean; with coefficients by least squares."""
-    prior, values = learned.prior(observed, places, np.array([field])), observed.values[field, places]
-    if not is_estimated(prior.mean):
-        return np.asarray(values - prior.mean_at(observed.X[places])[:, 0])
-    basis = prior.basis_at(observed.X[places])
-    return np.asarray(values - basis @ np.linalg.lstsq(basis, values, rcond=None)[0])
+    """Values (n,) of a field at places without their mean."""
+    mean = mean_of(learned.mean, observed, places, np.array([field]))
+    found = residuals_about(mean, observed.X[places], observed.values[field, places][None])
+    return found.ravel()

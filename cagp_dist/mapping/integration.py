@@ -86,7 +86,6 @@ def with_numbers_integrated(
             f"lengthscale, variance and noise by {observed.there.size:,} places",
             seconds_of(patterns),
             0,
-            'Plug in what maximum likelihood finds: hyperparameters="plug-in".',
             (Way('hyperparameters="plug-in"', 0.0),),
         )
     )
@@ -144,8 +143,6 @@ def predict_fields(
         mean=mean,
         variance=variance,
         computational_variance=np.zeros((T, q)),
-        computational_variance_known=True,
-        covariance=None,
         status=Status.EXACT,
         solvers=(f"{counted(len(found.nodes), 'dense factor')}, integrated over",),
         plans=tuple(solve.plan for solve in solves),

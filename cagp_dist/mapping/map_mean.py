@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
+from cagp_dist.kernels import Matern32
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.means import MEANS, FieldMean, MeanFamily, mean_family
-from cagp_dist.prior import EstimatedMean, Mean
+from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
 
@@ -21,6 +22,14 @@ MeanLike: TypeAlias = "str | Mean"
 def is_estimated(mean: MeanLike) -> bool:
     """Whether the coefficients of a mean are estimated with the field."""
     return isinstance(mean, EstimatedMean) and not callable(mean)
+
+
+def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
+    """Values (T, n) at X without their mean; with coefficients by least squares where it has some."""
+    if not isinstance(mean, EstimatedMean) or callable(mean):
+        return np.asarray(values - Prior(Matern32(1.0), 1.0, mean).mean_at(X).T)
+    basis = np.asarray(mean.basis_at(X))
+    return np.asarray(values - (basis @ np.linalg.lstsq(basis, values.T, rcond=None)[0]).T)
 
 
 def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:

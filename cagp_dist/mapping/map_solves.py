@@ -20,7 +20,6 @@ from cagp_dist.mapping.defaults import (
     BOUND_SECONDS,
     FEW_NEIGHBOURS,
     FEW_SWEEPS,
-    HOUR_SECONDS,
     LONG_SECONDS,
     MORE_WORKERS,
     MOST_CERTIFIED,
@@ -29,20 +28,18 @@ from cagp_dist.mapping.defaults import (
     SHARE,
     TRIED_POINTS,
     TRIED_TARGETS,
-    USUAL_SWEEPS,
 )
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.narration import Outlook, Way
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.runtime.threads import usable_cores
-from cagp_dist.samples import sample_posterior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.interface import check_solver, no_op
@@ -75,12 +72,12 @@ class Prediction:
     # (T, q): the part of the variance that more computation would remove, or an upper bound of it; None
     # where neighbours were used and there are many
     computational_variance: Array | None
-    computational_variance_known: bool  # whether it is that part and no bound
-    covariance: Array | None  # (T, q, q), if it was asked for
     status: Status  # the worst of all solves
     solvers: tuple[str, ...]  # different ones that were used
     plans: tuple[Plan, ...]  # one for each solve
     executor: str  # where it ran
+    computational_variance_known: bool = True  # whether it is that part and no bound
+    covariance: Array | None = None  # (T, q, q), if it was asked for
     drift: DriftCoefficients | None = None  # None where the mean was known
     # (T, L, q): of the field at `QUANTILE_LEVELS`, where the numbers of the prior were integrated over
     quantiles: Array | None = None
@@ -122,14 +119,14 @@ class PlannedSolve:
 def plan_solves(
     observed: Observations,
     targets: MapPoints,
+    settings: SolveSettings,
     *,
-    solver: "str | Solver",
-    resources: Resources,
     kernel_parts: int,
     full_covariance: bool = False,
     samples: int = 1,
 ) -> list[PlannedSolve]:
     """Choose the solver of each pattern of gaps, and plan it for so many right-hand sides of each field."""
+    solver = settings.solver
     if isinstance(solver, str) and solver != "auto" and solver not in NAMED_SOLVERS:
         raise ArgumentError(
             f"solver is {solver!r}; expected {alternatives(['auto', *NAMED_SOLVERS])}, or a solver such as "
@@ -138,7 +135,7 @@ def plan_solves(
     named = NAMED_SOLVERS.get(solver) if isinstance(solver, str) else solver
     if not isinstance(solver, str):
         check_solver(solver)
-    grid, executor = _grid(observed), resources.executor
+    grid, executor = _grid(observed), settings.executor
     if named is not None and named.needs_grid and grid is None:
         raise ArgumentError(
             f'the observations form no latitude-longitude grid, which {named!r} needs; use solver="auto".'
@@ -152,7 +149,7 @@ def plan_solves(
             full_covariance=full_covariance,
             workers=executor.workers,
             shares_memory=executor.shares_memory,
-            memory_limit_bytes=resources.memory_bytes,
+            memory_limit_bytes=settings.memory_bytes,
             kernel_parts=kernel_parts,
             cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
             bounds=True,
@@ -180,22 +177,15 @@ def outlook_of(
     longest = max(solves, key=lambda solve: solve.seconds())
     plan = longest.plan
     text = f"{plan.method}, {plan.n:,} observed points, {plan.q:,} targets"
-    way_out = "Ask for fewer targets, or give fewer observations: evenly thinned ones, or a smaller region."
     if not plan.direct:
         fewer = iterations is not None and iterations < plan.iterations
         about = f"about {iterations:,} of at most " if fewer else "up to "
         text += f", {about}{plan.iterations:,} sweeps"
-    few = times * sum(solve.seconds(FEW_SWEEPS) for solve in solves)
-    if isinstance(longest.solver, BlockGaussSeidel) and few < 0.5 * min(seconds, HOUR_SECONDS):
-        way_out += (
-            f" Or give a solver that ends after a few sweeps, cagp.BlockGaussSeidel({FEW_SWEEPS}): they take "
-            f"about {few / seconds:.0%} of that time, and the error bars count what is left to compute."
-        )
     if times * len(solves) > 1:
         text += f", {times * len(solves):,} solves"
     peak = max(solve.plan.peak_bytes for solve in solves)
     ways = _faster_solves(solves, iterations=iterations, times=times)
-    return Outlook(stage, text, seconds, peak, way_out, ways)
+    return Outlook(stage, text, seconds, peak, ways)
 
 
 def _faster_solves(solves: Sequence[PlannedSolve], *, iterations: int | None, times: int) -> tuple[Way, ...]:
@@ -301,7 +291,7 @@ def predict(
             report(done + share * min(1.0, few * state.fraction))
 
         posterior = condition(
-            *_arguments(observed, learned, targets, solve),
+            *arguments_of(observed, learned, targets, solve),
             solver=chosen,
             covariance="full" if full_covariance else "diagonal",
             executor=resources.executor,
@@ -344,41 +334,7 @@ def predict(
     )
 
 
-def sample_fields(
-    observed: Observations,
-    learned: FittedModel,
-    targets: MapPoints,
-    *,
-    size: int,
-    generator: np.random.Generator,
-    solves: Sequence[PlannedSolve],
-    resources: Resources,
-) -> tuple[Array, Status, tuple[str, ...]]:
-    """Draw each field at the targets, pathwise (math 1.5): draws (size, T, q), status, and solvers.
-
-    Block Gauss-Seidel that was asked for by its name does `USUAL_SWEEPS`: no variances say where to stop.
-    """
-    T, q, names = observed.fields, len(targets.X), []
-    draws = np.empty((size, T, q))
-    for solve in solves:
-        fields, chosen = solve.fields, solve.solver
-        if chosen is NAMED_SOLVERS["block-gauss-seidel"]:
-            chosen = BlockGaussSeidel(USUAL_SWEEPS, block_size=BLOCK_SIZE)
-        found = sample_posterior(
-            *_arguments(observed, learned, targets, solve),
-            solver=chosen,
-            samples=size,
-            generator=generator,
-            executor=resources.executor,
-            memory_limit_bytes=resources.memory_limit_bytes,
-        )
-        on_grid = chosen.needs_grid and targets.grid is not None  # (size, T, P, Q), of points (size, q, T)
-        draws[:, fields] = found.reshape(size, fields.size, q) if on_grid else found.transpose(0, 2, 1)
-        names.append(repr(chosen))
-    return draws, Status.COMPLETED, tuple(dict.fromkeys(names))
-
-
-def _arguments(
+def arguments_of(
     observed: Observations, learned: FittedModel, targets: MapPoints, solve: PlannedSolve
 ) -> "tuple[Prior, Array | LatLonGrid, Array, Array | LinearFunctionals | LatLonGrid]":
     """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""

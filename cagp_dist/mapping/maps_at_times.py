@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -31,11 +31,11 @@ from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, outlook_of, plan_solves, predict
 from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.mapping.series_maps import arranged, is_product, predict_series, series_map
 from cagp_dist.means import LatitudePolynomial, mean_family
 from cagp_dist.prior import Mean, Prior
-from cagp_dist.solvers import Solver, Status
+from cagp_dist.solvers import Status
 from cagp_dist.solvers.interface import no_op
 from cagp_dist.space_time import AXES, SpaceTime, SpaceTimeOf
 
@@ -98,15 +98,24 @@ def fit_in_space_and_time(
     candidates = _candidates(kernel, in_time)
     narrator.expect(outlook_of_fit(len(X), deviating=known.ndim > 0, workers=resources.executor.workers))
     narrator.announce()
-    fitted = partial(
-        _fit,
-        X=X,
-        y=y,
-        mean=centre,
-        bounds=bounds or None,
-        resources=resources,
-        deviations=None if known.ndim == 0 else known - least,
-    )
+
+    def fitted(
+        family: tuple[SpaceTimeOf, ...], some: Indices, *, start: Start | None = None, starts: int = 3
+    ) -> FitResult:
+        return fit(
+            cast("Families", family),
+            X[some],
+            y[some],
+            mean=centre,
+            bounds=bounds or None,
+            method="dense" if some.size <= COMPARED + NEIGHBOURS_CELL else "auto",
+            executor=resources.executor,
+            memory_limit_bytes=resources.memory_limit_bytes,
+            noise_deviations=None if known.ndim == 0 else known[some] - least,
+            start=start,
+            starts=starts,
+        )
+
     everything = np.arange(len(X))
     some, more = (
         everything if len(X) <= most else spread_cells(in_extents(X, AXES), most, cell_size=NEIGHBOURS_CELL)
@@ -168,7 +177,6 @@ def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
         f"kernel of space and time, and noise, by {values:,} observations",
         seconds,
         0,
-        "Give kernel=cagp.SpaceTime(...) with its numbers and noise_std, which are then not fitted.",
         (Way("kernel=cagp.SpaceTime(...) with its numbers, and noise_std, where you know them", 0.0),),
     )
 
@@ -184,53 +192,38 @@ def model_of_prior(observed: Observations, prior: Prior) -> FittedModel:
 def outlook_in_time(
     observed: Observations,
     targets: MapPoints,
+    settings: SolveSettings,
     *,
-    causal: bool,
-    solver: "str | Solver",
-    resources: Resources,
     kernel_parts: int,
-    window_hours: float | None = None,
-    lead_hours: float = 0.0,
 ) -> tuple[list[PlannedSolve], int]:
     """Plan the largest solve, and count how many there are of it."""
-    groups = _groups(observed, targets, lead=lead_hours if causal else None, window_hours=window_hours)
+    groups = _groups(observed, targets, settings)
     group, seen = groups[-1]
-    pieces = list(
-        _pieces(
-            observed if seen is None or not seen.size else observed.only(seen),
-            targets.part(group),
-            solver=solver,
-            resources=resources,
-            kernel_parts=kernel_parts,
-        )
-    )
+    largest = observed if seen is None or not seen.size else observed.only(seen)
+    pieces = list(_pieces(largest, targets.part(group), settings, kernel_parts=kernel_parts))
     return pieces[0][1], len(pieces) * len(groups)
 
 
 def outlook_of_times(
     observed: Observations,
     targets: MapPoints,
+    settings: SolveSettings,
     *,
     kernel: KernelLike,
     estimates_mean: bool,
-    causal: bool,
-    solver: "str | Solver",
-    resources: Resources,
 ) -> Outlook:
     """Say what maps at times take: by modes where the kernel is a product, or may be chosen as one."""
-    parts = len(families(kernel))
-    settings: Any = {"solver": solver, "resources": resources}
-    solves, times = outlook_in_time(observed, targets, causal=causal, kernel_parts=parts, **settings)
+    solves, times = outlook_in_time(observed, targets, settings, kernel_parts=len(families(kernel)))
     scattered = outlook_of(solves, iterations=OFTEN_SWEEPS, times=times)
     if isinstance(kernel, Kernel):
         products = [is_product(kernel)]
     else:
         own = _candidates(kernel, COMPARED_IN_TIME)
         products = [is_product(reduce(add, [part((1.0, 1.0)) for part in each])) for each in own]
-    if causal or estimates_mean or not any(products):
+    if settings.lead_hours is not None or estimates_mean or not any(products):
         return scattered
     noise = np.zeros(()) if observed.noise_variance is None else observed.noise_variance
-    found = arranged(observed, noise, targets, **settings)
+    found = arranged(observed, noise, targets, settings)
     if found is None:
         return scattered
     plan = found.plan
@@ -245,66 +238,54 @@ def predict_in_time(
     observed: Observations,
     learned: FittedModel,
     targets: MapPoints,
+    settings: SolveSettings,
     *,
-    causal: bool,
-    solver: "str | Solver",
-    resources: Resources,
-    window_hours: float | None = None,
-    lead_hours: float = 0.0,
     report: Callable[[float], None] = no_op,
 ) -> Prediction:
     """Predict the field at points in space and time, in as many parts as memory asks for.
 
-    Causal: each from the observations up to its own time, or so long before; with a window from those within
-    so many hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
+    With a lead each from the observations that end so long before it, with a window from those within so many
+    hours of it. A mean that is fitted is then that of all of them. Without any it is the prior.
     """
     q, parts = len(targets.X), len(learned.kernel.parts)
-    if (causal or window_hours is not None) and not is_estimated(learned.mean):
+    groups = _groups(observed, targets, settings)
+    if groups[0][1] is None:
+        if (series := series_map(observed, learned, targets, settings)) is not None:
+            prior = learned.prior(observed, observed.there, np.arange(1))
+            with suppress(NumericalError):  # other solves go further where noise is small
+                return predict_series(series, prior, settings, report)
+    elif not is_estimated(learned.mean):
         learned = replace(learned, mean=mean_of(learned.mean, observed, observed.there, np.arange(1)))
     found: list[tuple[Indices, Prediction]] = []
     done = 0
-    lead = lead_hours if causal else None
-    for group, chosen in _groups(observed, targets, lead=lead, window_hours=window_hours):
+    for group, chosen in groups:
         seen = observed if chosen is None else observed.only(chosen)
         if not seen.count:
-            found.append((group, _prior(learned, targets.part(group), resources)))
+            found.append((group, _prior(learned, targets.part(group), settings)))
             done += group.size
             continue
-        series = None
-        if chosen is None:
-            series = series_map(seen, learned, targets, solver=solver, resources=resources)
-        if series is not None:
-            prior = learned.prior(seen, seen.there, np.arange(1))
-            with suppress(NumericalError):  # other solves go further where noise is small
-                return predict_series(series, prior, resources=resources, report=report)
-        pieces = _pieces(seen, targets.part(group), solver=solver, resources=resources, kernel_parts=parts)
-        for some, solves in pieces:
+        for some, solves in _pieces(seen, targets.part(group), settings, kernel_parts=parts):
 
             def said(fraction: float, done: int = done, size: int = some.size) -> None:
                 report((done + fraction * size) / q)
 
-            prediction = predict(
-                seen,
-                learned,
-                targets.part(group[some]),
-                solves=solves,
-                resources=resources,
-                report=said,
-            )
+            part = targets.part(group[some])
+            prediction = predict(seen, learned, part, solves=solves, resources=settings, report=said)
             found.append((group[some], prediction))
             done += some.size
     return _joined(found, q)
 
 
 def _groups(
-    observed: Observations, targets: MapPoints, *, lead: float | None, window_hours: float | None
+    observed: Observations, targets: MapPoints, settings: SolveSettings
 ) -> list[tuple[Indices, Indices | None]]:
     """Targets that see the same observations, and these (None: all); those that see most last."""
-    if lead is None and window_hours is None:
+    lead, window = settings.lead_hours, settings.window_hours
+    if lead is None and window is None:
         return [(np.arange(len(targets.X)), None)]
     hours, there = targets.X[:, -1], observed.there
     there = there[np.argsort(observed.X[there, -1], kind="stable")]
-    known, reach = observed.X[there, -1], np.inf if window_hours is None else window_hours + SAME_HOUR
+    known, reach = observed.X[there, -1], np.inf if window is None else window + SAME_HOUR
     first = np.searchsorted(known, hours - reach)
     last = np.searchsorted(known, hours + reach if lead is None else hours - lead + SAME_HOUR, side="right")
     last = np.maximum(first, last)
@@ -316,25 +297,14 @@ def _groups(
 
 
 def _pieces(
-    observed: Observations,
-    targets: MapPoints,
-    *,
-    solver: "str | Solver",
-    resources: Resources,
-    kernel_parts: int,
+    observed: Observations, targets: MapPoints, settings: SolveSettings, *, kernel_parts: int
 ) -> Iterator[tuple[Indices, list[PlannedSolve]]]:
     """Plan the solve for all targets, or for as many after others as fit into memory."""
     q = together = len(targets.X)
     while True:
         some = np.arange(min(together, q))
         try:
-            solves = plan_solves(
-                observed,
-                targets.part(some),
-                solver=solver,
-                resources=resources,
-                kernel_parts=kernel_parts,
-            )
+            solves = plan_solves(observed, targets.part(some), settings, kernel_parts=kernel_parts)
         except BudgetError:
             if together <= FEWEST_TOGETHER:
                 raise
@@ -359,8 +329,6 @@ def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Pr
         mean=mean,
         variance=variance,
         computational_variance=np.zeros_like(variance),
-        computational_variance_known=True,
-        covariance=None,
         status=Status.EXACT,
         solvers=(),
         plans=(),
@@ -386,7 +354,6 @@ def _joined(parts: Sequence[tuple[Indices, Prediction]], q: int) -> Prediction:
         variance=variance,
         computational_variance=whole([each.computational_variance for each in predictions]),
         computational_variance_known=all(each.computational_variance_known for each in predictions),
-        covariance=None,
         status=Status.worst(each.status for each in predictions),
         solvers=tuple(dict.fromkeys(name for each in predictions for name in each.solvers)),
         plans=tuple(plan for each in predictions for plan in each.plans),
@@ -444,32 +411,3 @@ def _best(results: Sequence[FitResult]) -> FitResult:
         if likelihood_of(result) > likelihood_of(best) + MARGIN:
             best = result
     return best
-
-
-def _fit(
-    family: tuple[SpaceTimeOf, ...],
-    some: Indices,
-    *,
-    X: Array,
-    y: Array,
-    bounds: "dict[str, Sequence[object]] | None",
-    mean: Mean,
-    resources: Resources,
-    deviations: Array | None,
-    start: Start | None = None,
-    starts: int = 3,
-) -> FitResult:
-    """Fit to some of the values; exactly to few of them."""
-    return fit(
-        cast("Families", family),
-        X[some],
-        y[some],
-        mean=mean,
-        bounds=bounds,
-        method="dense" if some.size <= COMPARED + NEIGHBOURS_CELL else "auto",
-        executor=resources.executor,
-        memory_limit_bytes=resources.memory_limit_bytes,
-        noise_deviations=None if deviations is None else deviations[some],
-        start=start,
-        starts=starts,
-    )

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from cagp_dist.checks import check_positive
@@ -44,7 +43,6 @@ class Outlook:
     text: str  # what is done, for people
     seconds: float  # rough, by the constants of plans
     peak_bytes: int  # 0 where it is not known
-    way_out: str  # what to change where it takes too long
     faster: tuple[Way, ...] = ()  # by the same plans
 
 
@@ -78,9 +76,7 @@ class Narrator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._watcher is not None:
             self._watcher.join()
@@ -100,18 +96,18 @@ class Narrator:
             self._slowness = slowness(self._workers)
         alone = self._slowness.alone * self._nominal_seconds  # another program may end
         if self._limit is not None and alone > self._limit:
-            longest = max(self._outlooks.values(), key=lambda outlook: outlook.seconds)
+            less = self._faster(self._slowness.alone) or ". Ask for fewer targets, or give fewer observations"
             raise BudgetError(
                 f"this would take about {rough_duration(alone)}, more than the "
-                f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages(self._slowness.alone)}. "
-                f"{longest.way_out} To run it nevertheless, give time_limit_seconds=None."
+                f"{rough_duration(self._limit)} of time_limit_seconds: {self._stages(self._slowness.alone)}"
+                f"{less}. To run it nevertheless, give time_limit_seconds=None."
             )
         planned = self.planned_seconds
         if planned > QUICK_SECONDS and not 0.5 < planned / max(self._said, 1e-9) < 2.0:
             self._said = planned
             self._say(
                 f"this takes about {rough_duration(planned)}: {self._stages(self._slowness.now)}"
-                f"{self._faster()}",
+                f"{self._faster(self._slowness.now)}",
                 level=logging.WARNING,
             )
 
@@ -129,7 +125,7 @@ class Narrator:
         memory = max(outlook.peak_bytes for outlook in self._outlooks.values())
         return "; ".join([*said, *[f"memory about {bytes_text(memory)}"] * (memory > 0)])
 
-    def _faster(self) -> str:
+    def _faster(self, slowness: float) -> str:
         """Say what saves most of the time, and what is left of it; each way once."""
         whole, ways = self._nominal_seconds, []
         for outlook in self._outlooks.values():
@@ -139,9 +135,7 @@ class Narrator:
                     ways.append((saved, way.text))
         chosen = sorted(ways, reverse=True)[:MOST_WAYS]
         self._advised |= {text for _, text in chosen}
-        left = [
-            f"{text}: about {rough_duration(self._slowness.now * (whole - saved))}" for saved, text in chosen
-        ]
+        left = [f"{text}: about {rough_duration(slowness * (whole - saved))}" for saved, text in chosen]
         return f". Faster: {'; '.join(left)}" if left else ""
 
     @contextmanager

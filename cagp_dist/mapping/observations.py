@@ -7,15 +7,16 @@ from typing import Any, Self
 
 import numpy as np
 
+from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import beside_hours, is_pole, space_filling_order, unit_sphere
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.mapping.grid_places import GridPlaces
-from cagp_dist.mapping.solver_order import block_size
 from cagp_dist.posterior.patterns import fields_by_pattern
-from cagp_dist.solvers import Solver
+from cagp_dist.solvers import Hybrid, Solver
+from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space_time import AXES
 from cagp_dist.tables import Names
 from cagp_dist.variables import T2M, Variable
@@ -282,6 +283,12 @@ class Observations:
             dropped_missing=self.dropped_missing + len(left),
             missing_degrees=np.concatenate([self.missing_degrees, left[~is_pole(left[:, 0])]]),
         )
+
+
+def block_size(solver: Solver | None) -> int:
+    """Points of a block in solver order."""
+    size = solver.points_per_block if isinstance(solver, Affine | Hybrid) else None
+    return size or tiling.POINT_TILE
 
 
 def hours_since(times: Times, origin: np.datetime64) -> Array:

@@ -16,11 +16,11 @@ from cagp_dist.mapping.map_mean import is_estimated
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.mapping.resources import Resources
+from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.over_times import posterior_by_modes
 from cagp_dist.prior import Prior
 from cagp_dist.series_solves import series_of
-from cagp_dist.solvers import Cholesky, Solver
+from cagp_dist.solvers import Cholesky
 from cagp_dist.solvers.interface import no_op
 from cagp_dist.solvers.solver_choice import MOST_DENSE
 from cagp_dist.space_time import SpaceTime
@@ -47,17 +47,12 @@ class SeriesMap(NamedTuple):
 
 
 def series_map(
-    observed: Observations,
-    learned: FittedModel,
-    targets: MapPoints,
-    *,
-    solver: "str | Solver",
-    resources: Resources,
+    observed: Observations, learned: FittedModel, targets: MapPoints, settings: SolveSettings
 ) -> SeriesMap | None:
     """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
     if not is_product(learned.kernel) or is_estimated(learned.mean):
         return None
-    return arranged(observed, learned.noise_variance, targets, solver=solver, resources=resources)
+    return arranged(observed, learned.noise_variance, targets, settings)
 
 
 def is_product(kernel: Kernel) -> bool:
@@ -67,16 +62,11 @@ def is_product(kernel: Kernel) -> bool:
 
 
 def arranged(
-    observed: Observations,
-    noise: Array,
-    targets: MapPoints,
-    *,
-    solver: "str | Solver",
-    resources: Resources,
+    observed: Observations, noise: Array, targets: MapPoints, settings: SolveSettings
 ) -> SeriesMap | None:
     """Arrange a map by place and hour, with noise () or (n,), as far as the kernel does not decide."""
     there = observed.there
-    chosen_here = isinstance(solver, str) and solver == "auto" and there.size > MOST_DENSE
+    chosen_here = settings.solver == "auto" and there.size > MOST_DENSE
     if not chosen_here or targets.cells is not None:
         return None
     hours, of_hour = np.unique(observed.X[there, -1], return_inverse=True)
@@ -96,18 +86,14 @@ def arranged(
     if found is None:
         return None
     wanted, at = found
-    plan = _plan((T, n), n * T - there.size, (at.size, len(wanted)), resources)
-    if plan.seconds > MOST_SERIES_SECONDS or plan.peak_bytes > resources.memory_bytes:
+    plan = _plan((T, n), n * T - there.size, (at.size, len(wanted)), settings)
+    if plan.seconds > MOST_SERIES_SECONDS or plan.peak_bytes > settings.memory_bytes:
         return None
     return SeriesMap(observed.X[there[first], :3], hours, values, own, wanted, at, plan)
 
 
 def predict_series(
-    found: SeriesMap,
-    prior: Prior,
-    *,
-    resources: Resources,
-    report: Callable[[float], None] = no_op,
+    found: SeriesMap, prior: Prior, resources: Resources, report: Callable[[float], None] = no_op
 ) -> Prediction:
     """Predict places at hours, exactly."""
     prior = replace(prior, noise_variance=found.noise if found.noise.ndim else float(found.noise))
@@ -126,8 +112,6 @@ def predict_series(
         mean=posterior.mean.reshape(1, -1),
         variance=variance,
         computational_variance=np.zeros_like(variance),
-        computational_variance_known=True,
-        covariance=None,
         status=posterior.status,
         solvers=(found.plan.method,),
         plans=(found.plan,),

@@ -16,10 +16,9 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, beside_hours
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_mean import mean_of
+from cagp_dist.mapping.map_mean import mean_of, residuals_about
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.prior import Prior
 
 MOST_PLACES = 800  # whose pairs are taken, drawn at random: 320,000 pairs; rows of whole hours, about
 MOST_TIMES = 8  # fields, evenly spread
@@ -111,14 +110,8 @@ def _pairs(observed: Observations, places: Indices, most: float) -> tuple[Indice
 def _distances(observed: Observations, places: Indices) -> Array:
     """Distances between places (n,), kilometres on the ground or in the unit of a plane, shape (n, n)."""
     X = observed.positions[places]
-    return kilometres(_chords(X)) if observed.plane is None else np.asarray(cdist(X, X))
-
-
-def _chords(X: Array) -> Array:
-    """Chords between unit vectors X (n, 3)."""
-    squares = np.maximum(2.0 - 2.0 * (X @ X.T), 0.0)
-    np.fill_diagonal(squares, 0.0)
-    return np.sqrt(squares)
+    apart = np.asarray(cdist(X, X))
+    return kilometres(apart) if observed.plane is None else apart
 
 
 def _with_draws(
@@ -144,15 +137,10 @@ def _residual(
     """Subtract the mean from values (n,), fitted to them where the model fits one."""
     every = np.full_like(observed.values[field : field + 1], np.nan)
     every[0, places] = values
-    times = observed.times[field : field + 1]
-    here = replace(observed, values=every, times=times)
+    here = replace(observed, values=every, times=observed.times[field : field + 1])
     own = np.array([field]) if callable(learned.mean) else np.array([0])
-    prior = Prior(learned.kernel, 1.0, mean_of(learned.mean, here, places, own))
-    X = observed.X[places]
-    if prior.estimates_mean:
-        H = prior.basis_at(X)
-        return np.asarray(values - H @ np.linalg.lstsq(H, values, rcond=None)[0])
-    return np.asarray(values - prior.mean_at(X)[:, 0])
+    mean = mean_of(learned.mean, here, places, own)
+    return residuals_about(mean, observed.X[places], values[None]).ravel()
 
 
 def _curve(observed: Observations, learned: FittedModel, distances: Array) -> Array:

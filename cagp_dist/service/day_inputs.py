@@ -16,7 +16,6 @@ from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.era5.file_catalogue import file_version
 from cagp_dist.era5.local_files import versions_by_time
 from cagp_dist.errors import DataError, StoreError
-from cagp_dist.means import mean_family
 from cagp_dist.service.ingest import is_remote, store_path
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.job import Job
@@ -114,11 +113,5 @@ def _runs_before(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Callable[
 
 def _others(job: Job) -> list[str]:
     """Digests of what is read beside the observations."""
-    family = mean_family(
-        job.prior.family,
-        variable=job.observations.variable,
-        covariates=job.prior.covariates,
-        covariates_missing=job.prior.covariates_missing,
-    )
-    targets = job.design.targets
+    family, targets = job.prior.mean_family(job.observations.variable), job.design.targets
     return [family.content_sha256 or "", "" if targets is None else file_sha256(targets_path(targets))]

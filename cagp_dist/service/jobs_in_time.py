@@ -3,7 +3,7 @@
 from functools import partial, reduce
 from operator import add
 from time import perf_counter
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import DataError
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, name_of
-from cagp_dist.mapping import Observations
+from cagp_dist.mapping import Observations, SolveSettings
 from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel, known_noise
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
@@ -77,22 +77,20 @@ def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> So
     cells = None if isinstance(wanted, np.ndarray) else wanted
     targets = MapPoints(averaged(wanted, places), cells=cells).at_hours(hours)
     _check_informed(task, learned.mean)
-    settings: Any = {
-        "causal": design.lead is not None,
-        "lead_hours": design.lead or 0.0,
-        "window_hours": design.window_hours,
-        "solver": task.job.solver.build() or "auto",
-        "resources": execution,
-    }
-    solves, count = outlook_in_time(observed, targets, kernel_parts=len(prior.kernel.parts), **settings)
-    execution.on_plan(solves[0].plan)
-    found = predict_in_time(
-        observed,
-        learned,
-        targets,
-        report=lambda part: execution.progress(part, "all times together"),
-        **settings,
+    settings = SolveSettings(
+        execution.executor,
+        execution.memory_limit_bytes,
+        solver=task.job.solver.build() or "auto",
+        lead_hours=design.lead,
+        window_hours=design.window_hours,
     )
+    solves, count = outlook_in_time(observed, targets, settings, kernel_parts=len(prior.kernel.parts))
+    execution.on_plan(solves[0].plan)
+
+    def report(part: float) -> None:
+        execution.progress(part, "all times together")
+
+    found = predict_in_time(observed, learned, targets, settings, report=report)
     shape = hours.size, len(wanted)
     before = _before(learned, observed, targets), prior_variance(prior.kernel, targets.wanted)
     own = found.computational_variance

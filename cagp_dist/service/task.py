@@ -36,10 +36,9 @@ from cagp_dist.mapping import (
     solver_name,
 )
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
-from cagp_dist.mapping.observations import hours_since
+from cagp_dist.mapping.observations import block_size, hours_since
 from cagp_dist.mapping.solve_plans import choose_solver, solver_of_scattered
-from cagp_dist.mapping.solver_order import block_size
-from cagp_dist.means import FieldMean, MeanFamily, mean_family
+from cagp_dist.means import FieldMean, MeanFamily
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
@@ -251,14 +250,10 @@ class PreparedJob(ChosenPoints):
     fit_points: Observations | None = None  # the field at the times of the fit, if not its own
 
     def problem(self, prior: Prior, columns: Array) -> tuple[Prior, Array | LatLonGrid, Array]:
-        """Prior, X and y of `cagp_dist.condition` for columns (n, T)."""
-        return self.conditioned(prior), *self.observations_of(columns)
-
-    def observations_of(self, columns: Array) -> tuple[Array | LatLonGrid, Array]:
-        """X and y of `cagp_dist.condition` for columns (n, T): points, or a grid and (T, P, Q) with gaps."""
+        """Prior, X and y of `cagp_dist.condition` for columns (n, T): points, or a grid with gaps."""
         if self.places is None:
-            return self.inputs, columns
-        return self.places.grid, self.places.fields(columns.T)
+            return self.conditioned(prior), self.inputs, columns
+        return self.conditioned(prior), self.places.grid, self.places.fields(columns.T)
 
     def conditioned(self, prior: Prior) -> Prior:
         """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
@@ -328,12 +323,7 @@ def prepare_job(
     """Choose points, fit the prior mean and build the solver."""
     chosen = choose_points(job, field)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted
-    family = mean_family(
-        job.prior.family,
-        variable=job.observations.variable,
-        covariates=job.prior.covariates,
-        covariates_missing=job.prior.covariates_missing,
-    )
+    family = job.prior.mean_family(job.observations.variable)
     for cells in (design.cells, design.mean_cells):
         if cells is not None:
             family.check_covers(*cells.covered())

@@ -1,12 +1,14 @@
 """What is said of work before it begins: how it is done, and planned ways to have it faster."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import cagp_dist as cagp
 from cagp_dist.budget import Demand
 from cagp_dist.likelihood.duration import FitSize, fit_seconds
-from cagp_dist.mapping import Observations, Resources
+from cagp_dist.mapping import Observations, SolveSettings
 from cagp_dist.mapping.fitted_model import FittedModel, faster_fits
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import outlook_of, plan_solves
@@ -24,8 +26,8 @@ TARGETS = MapPoints(cagp.unit_sphere(np.linspace(-60.0, 60.0, 200_000), np.linsp
 
 def seconds_of(solver):
     """Seconds of a solve as it is planned, and by each way that is proposed."""
-    resources = Resources(ThreadExecutor(2), BYTES)
-    solves = plan_solves(SCATTER, TARGETS, solver=solver, resources=resources, kernel_parts=1)
+    settings = SolveSettings(ThreadExecutor(2), BYTES, solver=solver)
+    solves = plan_solves(SCATTER, TARGETS, settings, kernel_parts=1)
     found = outlook_of(solves, iterations=50)
     return found.seconds, {way.text: way.seconds for way in found.faster}
 
@@ -70,16 +72,16 @@ def test_the_outlook_of_maps_at_times_says_how_they_are_solved(name):
     observed = Observations.from_points(north, east, RNG.standard_normal((1, 6600)))
     observed = observed.in_space_and_time(moments)
     targets = MapPoints(cagp.unit_sphere(north[:50], east[:50])).at_hours(np.arange(60.0))
-    where = {"solver": "auto", "resources": Resources(SerialExecutor())}
+    settings = SolveSettings(SerialExecutor())
 
-    def text(**changed):
-        settings = {"kernel": kernel, "estimates_mean": False, "causal": False, **where, **changed}
-        return outlook_of_times(observed, targets, **settings).text
+    def text(*, estimates_mean=False, **changed):
+        own = replace(settings, **changed)
+        return outlook_of_times(observed, targets, own, kernel=kernel, estimates_mean=estimates_mean).text
 
     assert expected in text()
     assert ("modes" in text()) == (name in ("product", "to be chosen"))
-    for changed in ({"causal": True}, {"estimates_mean": True}, {"solver": cagp.Neighbours(32)}):
+    for changed in ({"lead_hours": 0.0}, {"estimates_mean": True}, {"solver": cagp.Neighbours(32)}):
         assert "modes" not in text(**changed)
     if name == "product":
         learned = FittedModel(kernel, np.asarray(0.25), 0.0)
-        assert predict_in_time(observed, learned, targets, causal=False, **where).solvers == (text(),)
+        assert predict_in_time(observed, learned, targets, settings).solvers == (text(),)

@@ -9,7 +9,8 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import NumericalError
-from cagp_dist.mapping import maps_at_times, series_maps
+from cagp_dist.mapping import SolveSettings, maps_at_times, series_maps
+from cagp_dist.runtime import SerialExecutor
 
 PRODUCT = cagp.SpaceTime(cagp.Matern32(0.08, 9.0), cagp.Matern12(12.0))
 SETTINGS = {"noise_std": 0.5, "mean": 10.0, "progress": False}
@@ -91,9 +92,10 @@ def test_what_cannot_be_solved_by_modes_is_left_to_other_solvers(small, monkeypa
 def test_an_observation_exactly_at_the_lead_counts_whatever_the_minute():
     hours, lead = np.arange(0, 2000) / 60.0, 24.0
     observed = SimpleNamespace(X=np.stack([hours], axis=1), there=np.arange(hours.size))
+    settings = SolveSettings(SerialExecutor(), lead_hours=lead)
     for number in range(1440, 2000, 7):
         targets = SimpleNamespace(X=np.array([[number / 60.0]]))
-        ((_, seen),) = maps_at_times._groups(observed, targets, lead=lead, window_hours=None)
+        ((_, seen),) = maps_at_times._groups(observed, targets, settings)
         assert seen[-1] == number - 1440
 
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wr
 
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
 from cagp_dist.mapping import NAMES, Hyperparameters, way_of
-from cagp_dist.means import MEANS
+from cagp_dist.means import MEANS, MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import NOISE_VARIANCE, JobTable, Times, key
@@ -143,9 +143,8 @@ class PriorTable(JobTable):
         )
         yield (
             chosen_by(self.kernel) is not None and known is not None,
-            f'kernel = "{self.kernel}" cannot be combined with {numbers}; a kernel is chosen where these '
-            "are fitted. Write "
-            "the kernel that they belong to, or leave them out",
+            f'kernel = "{self.kernel}" cannot be combined with {numbers}; a kernel is chosen where these are '
+            "fitted. Write the kernel that they belong to, or leave them out",
         )
         yield (
             self.fit_times is not None and known is not None,
@@ -171,14 +170,12 @@ class PriorTable(JobTable):
         yield (
             not previous and self.persistence is not None,
             f"persistence cannot be combined with {mean}, which uses nothing of the previous run; leave it "
-            "out, or write "
-            'mean = "previous"',
+            'out, or write mean = "previous"',
         )
         yield (
             previous and self.mean_estimate != "generalised",
-            f'mean_estimate = "{self.mean_estimate}" cannot be combined with {mean}, whose mean by '
-            "latitude is estimated "
-            "with the field; leave it out",
+            f'mean_estimate = "{self.mean_estimate}" cannot be combined with {mean}, whose mean by latitude '
+            "is estimated with the field; leave it out",
         )
         yield (
             self.covariates_missing is not None and not self.covariates,
@@ -191,9 +188,8 @@ class PriorTable(JobTable):
         )
         yield (
             bool(self.covariates) and previous,
-            f"covariates cannot be combined with {mean}, the map of a run, which does not tell how they "
-            "vary between its "
-            'cells; leave them out, or write mean = "quadratic-latitude"',
+            f"covariates cannot be combined with {mean}, the map of a run, which does not tell how they vary "
+            'between its cells; leave them out, or write mean = "quadratic-latitude"',
         )
 
     def _mistakes_of_time(self, previous: bool, mean: str) -> Iterator[tuple[bool, str]]:
@@ -228,10 +224,8 @@ class PriorTable(JobTable):
         )
         yield (
             self.time_kernel in ("auto", "metric"),
-            f'time_kernel = "{self.time_kernel}" cannot be combined with mean = "previous", which '
-            "continues from run to "
-            "run "
-            'with "matern12" or "matern32"; write one of these',
+            f'time_kernel = "{self.time_kernel}" cannot be combined with mean = "previous", which continues '
+            'from run to run with "matern12" or "matern32"; write one of these',
         )
         yield (
             self.parts > 1,
@@ -253,8 +247,7 @@ class PriorTable(JobTable):
         yield (
             bool(self.covariates) and self.mean_estimate != "generalised",
             f'covariates cannot be combined with time_kernel and mean_estimate = "{self.mean_estimate}"; '
-            "leave "
-            "mean_estimate out, so that their coefficients are estimated with the field",
+            "leave mean_estimate out, so that their coefficients are estimated with the field",
         )
         yield (
             self.hyperparameters == "integrate",
@@ -268,9 +261,8 @@ class PriorTable(JobTable):
         )
         yield (
             chosen_by(self.kernel) == FITTED,
-            f'kernel = "{self.kernel}" cannot be combined with time_kernel, and its smoothness is not '
-            "fitted then; write "
-            'kernel = "auto", or a smoothness: "matern(0.8)"',
+            f'kernel = "{self.kernel}" cannot be combined with time_kernel, and its smoothness is not fitted '
+            'then; write kernel = "auto", or a smoothness: "matern(0.8)"',
         )
         yield (
             self.time_kernel == "auto" and self.numbers is not None,
@@ -323,6 +315,15 @@ class PriorTable(JobTable):
     def family(self) -> str:
         """Name of what is fitted or read: beside the previous run, a mean by latitude."""
         return "quadratic-latitude" if self.is_previous else self.mean
+
+    def mean_family(self, variable: str) -> MeanFamily:
+        """Give what the mean is fitted from, with its covariates; some are read."""
+        return mean_family(
+            self.family,
+            variable=variable,
+            covariates=self.covariates,
+            covariates_missing=self.covariates_missing,
+        )
 
     @property
     def reads_mean(self) -> bool:

@@ -1,4 +1,4 @@
-"""Series of a result at places: the mean over time, with its band and what was observed there."""
+"""Charts of a result: series at places, and the variogram of the observations beside the fitted one."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,14 +14,17 @@ from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, own_figure
 from cagp_dist.kriging.observed_objects import ObservedObject
 from cagp_dist.kriging.plane import moved
 from cagp_dist.kriging.result_distribution import distribution_of
-from cagp_dist.kriging.shown_observations import seen_in
+from cagp_dist.kriging.result_model import seen_in
+from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.mapping.variogram import fitted_variogram
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import degrees_label
-from cagp_dist.variables.units import symbol
+from cagp_dist.variables.units import square_of, squared, symbol
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 MOST_PLACES = 6  # that have a series
 BAND_LEVEL = 0.9
@@ -108,3 +111,69 @@ def _place_name(dataset: xr.Dataset, where: Horizontal, place: int) -> str:
     if where.plane is not None:
         return f"x {longitude:.10g}, y {latitude:.10g}"
     return f"{degrees_label(latitude, axis='latitude')} {degrees_label(longitude, axis='longitude')}"
+
+
+LEVEL = 0.9  # of the band
+
+
+def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: int, seed: int) -> xr.Dataset:
+    """Estimate the variogram, and the band that draws of the model have."""
+    found = fitted_variogram(observed.points, learned, draws=draws, seed=seed)
+    low, high = np.quantile(found.draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
+    units = {name: square_of(text) for name, text in observed.units.items()}
+    about = {"units": "km", "long_name": "distance on the ground"}
+    if observed.plane is not None:
+        unit = {"units": observed.plane.unit} if observed.plane.unit else {}
+        about = {"long_name": "distance in the plane", **unit}
+
+    def semivariance(values: object, name: str, dim: str = "bin") -> tuple[object, ...]:
+        return dim, values, {"long_name": name, **units}
+
+    return xr.Dataset(
+        {
+            "empirical": semivariance(found.empirical, "semivariance of the observations about their mean"),
+            "fitted": semivariance(found.curve, "semivariance of the fitted kernel and noise", "curve"),
+            "low": semivariance(low, "lower end of the band of fields drawn from the fitted model"),
+            "high": semivariance(high, "upper end of it"),
+            "pairs": ("bin", found.pairs, {"long_name": "pairs of observations"}),
+        },
+        {
+            "distance": ("bin", found.distance, about),
+            "curve_distance": ("curve", found.curve_distance, about),
+        },
+        {
+            "level": LEVEL,
+            "places": found.places,
+            "comment": f"low and high are the band of {LEVEL:.0%} of {draws} fields drawn from the fitted "
+            "model at the places of the observations, about a mean that is fitted as theirs is.",
+        },
+    )
+
+
+def draw_variogram(found: xr.Dataset, units: str, ax: "Axes | None") -> "Figure":
+    """Draw the estimate as points, the fitted curve, and the band of draws."""
+    import matplotlib.pyplot as plt
+
+    with drawing_style():
+        figure = own_figure(ax) if ax else plt.figure(figsize=(WIDTH_INCHES, 3.4), layout="constrained")
+        panel = ax or figure.add_subplot()
+        quiet_grid(panel, f"variogram at {found.attrs['places']:,} places")
+        distance = found["distance"].values
+        band = f"{LEVEL:.0%} of fields drawn from the fit"
+        panel.fill_between(
+            distance, found["low"].values, found["high"].values, color=BAND, linewidth=0, label=band
+        )
+        panel.plot(
+            found["curve_distance"].values,
+            found["fitted"].values,
+            color=ACCENT,
+            linewidth=1.4,
+            label="fitted",
+        )
+        panel.plot(distance, found["empirical"].values, "o", color=INK, markersize=4, label="observations")
+        panel.set(xlim=(0.0, None), ylim=(0.0, None))
+        panel.set_xlabel(f"distance [{found['distance'].attrs.get('units', 'unit of x and y')}]")
+        unit = squared(units)
+        panel.set_ylabel(f"semivariance [{unit}]" if unit else "semivariance")
+        panel.legend(frameon=False, fontsize=8, loc="best")
+    return figure
