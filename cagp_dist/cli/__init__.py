@@ -27,6 +27,9 @@ from cagp_dist.cli.options import (
     Scheduler,
     TimeLimit,
     Times,
+    argument,
+    loaded_job,
+    option,
 )
 from cagp_dist.cli.options import examples as _examples
 
@@ -128,10 +131,8 @@ def run_command(
     time_limit: TimeLimit = None,
     output: Annotated[
         str | None,
-        typer.Option(
-            metavar="OUT",
-            help="Output folder, or s3://BUCKET/PATH; overrides \\[output] root of the job.",
-            show_default=False,
+        option(
+            metavar="OUT", help="Output folder, or s3://BUCKET/PATH; overrides \\[output] root of the job."
         ),
     ] = None,
     publish_unconverged: PublishUnconverged = False,
@@ -144,7 +145,7 @@ def run_command(
     A finished job is not run again. `cagp example` prints a job file to start from.
     """
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
-        changed = _loaded(job, times, scheduler, insecure, attempts, time_limit, output)
+        changed = loaded_job(job, times, scheduler, insecure, attempts, time_limit, output)
         _run(changed, publish_unconverged=publish_unconverged, log_format=log_format, metrics=gathered)
 
 
@@ -180,7 +181,7 @@ def calibrate_command(
     with reported_errors(debug=debug):
         from cagp_dist.service.task import Simulations
 
-        changed = _loaded(job, times, scheduler, insecure, attempts, time_limit)
+        changed = loaded_job(job, times, scheduler, insecure, attempts, time_limit)
         drawn = Simulations(simulations, seed)
         _run(changed, publish_unconverged=publish_unconverged, simulations=drawn)
 
@@ -200,21 +201,19 @@ def plan(
     insecure: Insecure = False,
     workers: Annotated[
         int | None,
-        typer.Option(
+        option(
             metavar="N",
             min=1,
             help="Plan for N Dask workers, which need not exist, and show how time scales with them.",
-            show_default=False,
         ),
     ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(
+        option(
             metavar="N",
             min=1,
             help="Threads of each such worker, which share its memory. Default: \\[cluster] threads of the "
             "job, or 1.",
-            show_default=False,
         ),
     ] = None,
     bandwidth: Annotated[
@@ -239,7 +238,7 @@ def plan(
             typer.echo("\n".join([found.size.line(), *found.lines()]))
 
         network = Network.parsed(bandwidth, latency)
-        checked = _loaded(job, times, scheduler, insecure)
+        checked = loaded_job(job, times, scheduler, insecure)
         if threads is not None and workers is None:
             raise ConfigurationError("--threads needs --workers: it is the number of threads of each worker.")
         crew = None if workers is None else Crew(workers, threads or checked.cluster.threads)
@@ -263,7 +262,7 @@ def fit_command(
     with reported_errors(debug=debug):
         from cagp_dist.service.run import fit_job
 
-        placed = _loaded(job, times, scheduler, insecure)
+        placed = loaded_job(job, times, scheduler, insecure)
         with Display() as display:
             fitted = fit_job(placed, observe=display)
         show_fit(placed, fitted)
@@ -277,7 +276,7 @@ def ingest_command(job: JobFile, times: Times = None, debug: Debug = False) -> N
     with reported_errors(debug=debug), Display() as display:
         from cagp_dist.service.run import ingest_only
 
-        ingest_only(_loaded(job, times), observe=display)
+        ingest_only(loaded_job(job, times), observe=display)
 
 
 @app.command(
@@ -304,10 +303,9 @@ def report(
 def verify_command(
     output: Annotated[
         Path,
-        typer.Argument(
+        argument(
             metavar="OUT",
             help="Output folder or s3://BUCKET/PATH for all its runs, or OUT/KEY for one of them.",
-            show_default=False,
         ),
     ],
     points: Annotated[
@@ -392,11 +390,7 @@ app.command(epilog=_examples("cagp certificates ~/cagp-cluster"))(runs.certifica
 def example(
     stations: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write a job for a table of stations, with its tables, to this folder.",
-            show_default=False,
-        ),
+        option(metavar="DIR", help="Write a job for a table of stations, with its tables, to this folder."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -424,8 +418,8 @@ def _run(
     """Run a job, show its progress and its outcome, and exit with its code."""
     from cagp_dist.report import report_page, write_report
     from cagp_dist.service.events import Clock, Event
-    from cagp_dist.service.kept_runs import keep_runs
     from cagp_dist.service.notify import notifying
+    from cagp_dist.service.published_runs import keep_runs
     from cagp_dist.service.run import run as run_job
 
     with log_of(log_format) as display, notifying(job) as notes:
@@ -453,28 +447,3 @@ def _run(
         typer.echo(line)
     if not outcome.status.ok:
         raise typer.Exit(NOT_CONVERGED)
-
-
-def _loaded(
-    path: Path,
-    times: str | None,
-    scheduler: str | None = None,
-    insecure: bool = False,
-    attempts: int | None = None,
-    time_limit: float | None = None,
-    output: str | None = None,
-) -> "Job":
-    """Read a job file; the options override it."""
-    from cagp_dist.service.jobfile.config import (
-        load_job,
-        with_output,
-        with_runtime,
-        with_scheduler,
-        with_times,
-    )
-
-    job = load_job(path)
-    job = with_runtime(
-        job if times is None else with_times(job, times), attempts=attempts, total_seconds=time_limit
-    )
-    return with_scheduler(job if output is None else with_output(job, output), scheduler, insecure=insecure)

@@ -10,7 +10,16 @@ import typer
 
 from cagp_dist.cli.display import reported_errors
 from cagp_dist.cli.logs import LogFormat, LogFormatOption, MetricsOption, log_of, reported
-from cagp_dist.cli.options import Debug, Insecure, JobFile, Scheduler, examples
+from cagp_dist.cli.options import (
+    Debug,
+    Insecure,
+    JobFile,
+    OutputFolder,
+    Scheduler,
+    examples,
+    loaded_job,
+    option,
+)
 from cagp_dist.cli.options import Times as TimesOption
 
 if TYPE_CHECKING:
@@ -28,8 +37,6 @@ DAILY_EXAMPLES = examples(
 )
 STATUS_EXAMPLES = examples("cagp status out", "cagp status out --json", "cagp status out --metrics out.prom")
 HEALTH_EXAMPLES = examples("cagp health out", "cagp health out --max-age 36h --max-failed 0 --min-free 10GiB")
-
-OutputFolder = Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)]
 
 SOME_FAILED = 6
 
@@ -58,15 +65,11 @@ def daily_command(
     """
     from cagp_dist.service.daily import daily, planned_times
     from cagp_dist.service.events import Event
-    from cagp_dist.service.jobfile.config import load_job, with_scheduler, with_times
-    from cagp_dist.service.kept_runs import keep_runs
     from cagp_dist.service.notify import notifying
+    from cagp_dist.service.published_runs import keep_runs
 
     with reported(job=job, metrics=metrics, log_format=log_format, debug=debug) as gathered:
-        loaded = load_job(job)
-        loaded = with_scheduler(
-            loaded if times is None else with_times(loaded, times), scheduler, insecure=insecure
-        )
+        loaded = loaded_job(job, times, scheduler, insecure)
         failed: list[FailedDay] = []
         seen: list[np.datetime64 | None] = []
         with (
@@ -144,11 +147,10 @@ def status_command(
     as_json: Annotated[bool, typer.Option("--json", help="Write one object of JSON.")] = False,
     metrics: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--metrics",
             metavar="FILE",
             help="Also write the state to this file, in the format of Prometheus.",
-            show_default=False,
         ),
     ] = None,
     debug: Debug = False,
@@ -176,25 +178,19 @@ def health_command(
     root: OutputFolder,
     max_age: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME", help="Largest age of the newest time, such as 36h or 7d.", show_default=False
-        ),
+        option(metavar="TIME", help="Largest age of the newest time, such as 36h or 7d."),
     ] = None,
     max_failed: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, help="Most failed days, not counting days without data.", show_default=False
-        ),
+        option(metavar="N", min=0, help="Most failed days, not counting days without data."),
     ] = None,
     max_missing: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=0, help="Most missing days, which no pass has reached.", show_default=False
-        ),
+        option(metavar="N", min=0, help="Most missing days, which no pass has reached."),
     ] = None,
     min_free: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Least free disk space, such as 10GiB.", show_default=False),
+        option(metavar="SIZE", help="Least free disk space, such as 10GiB."),
     ] = None,
     drift: Annotated[
         bool, typer.Option("--drift", help="Count a drift of the error bars as a fault.")

@@ -6,7 +6,6 @@ from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import typer
@@ -116,9 +115,7 @@ class Display:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
     def __call__(self, event: "Event") -> None:

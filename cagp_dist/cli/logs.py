@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from cagp_dist.cli.display import Display, reported_errors
+from cagp_dist.cli.options import option
 from cagp_dist.cli.records import timestamp
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ LogFormatOption = Annotated[
 ]
 MetricsOption = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--metrics",
         metavar="FILE",
         help="Write seconds, scores and exit code to this file at the end, in the format of Prometheus.",
-        show_default=False,
     ),
 ]
 

@@ -2,27 +2,30 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-# Takes precedence over the job file, which has the default
-_setting = partial(typer.Option, show_default=False)
+if TYPE_CHECKING:
+    from cagp_dist.service.jobfile.job import Job
 
-JobFile = Annotated[Path, typer.Argument(metavar="JOB.toml", help="Job file.", show_default=False)]
+# Where there is no default, or the job file has it
+option = partial(typer.Option, show_default=False)
+argument = partial(typer.Argument, show_default=False)
+
+JobFile = Annotated[Path, argument(metavar="JOB.toml", help="Job file.")]
 Times = Annotated[
     str | None,
-    _setting(
+    option(
         "--times",
         metavar="TIMES",
-        help="Times; overrides the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), "
-        "'from 2017-01-01 to 2017-01-31 every 6h', 2017-01-01..2017-01-31, 'last 5d at 12:00', "
-        "latest, or all.",
+        help="Times; overrides the job: 2017-04-27T12:00,2017-04-28T12:00, 2017-04 (a month), 'from "
+        "2017-01-01 to 2017-01-31 every 6h', 2017-01-01..2017-01-31, 'last 5d at 12:00', latest, or all.",
     ),
 ]
 Scheduler = Annotated[
     str | None,
-    _setting(
+    option(
         metavar="NAME",
         help="Where to compute, as in \\[cluster] scheduler of a job (`cagp run --help` lists the names); "
         "overrides the job file and DASK_SCHEDULER_ADDRESS.",
@@ -34,7 +37,7 @@ Insecure = Annotated[
 ]
 Attempts = Annotated[
     int | None,
-    _setting(
+    option(
         metavar="N",
         min=1,
         max=100,
@@ -44,7 +47,7 @@ Attempts = Annotated[
 ]
 TimeLimit = Annotated[
     float | None,
-    _setting(
+    option(
         metavar="SECONDS",
         min=1.0,
         help="Time limit, after which the job ends with exit code 75; overrides \\[runtime] total_seconds of "
@@ -54,15 +57,13 @@ TimeLimit = Annotated[
 
 Output = Annotated[
     str,
-    typer.Argument(
+    argument(
         metavar="OUT",
         help="Output folder or s3://BUCKET/PATH for its current run, or OUT/KEY for another run.",
-        show_default=False,
     ),
 ]
-Root = Annotated[
-    str, typer.Argument(metavar="OUT", help="Output folder or s3://BUCKET/PATH.", show_default=False)
-]
+OutputFolder = Annotated[Path, argument(metavar="OUT", help="Output folder.")]
+Root = Annotated[str, argument(metavar="OUT", help="Output folder or s3://BUCKET/PATH.")]
 PublishUnconverged = Annotated[
     bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
 ]
@@ -72,3 +73,28 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 def examples(*lines: str) -> str:
     """Format examples for the end of a help text."""
     return "\n\n".join(["Examples:", *(f"  [cyan]{line}[/cyan]" for line in lines)])
+
+
+def loaded_job(
+    path: Path,
+    times: str | None,
+    scheduler: str | None = None,
+    insecure: bool = False,
+    attempts: int | None = None,
+    time_limit: float | None = None,
+    output: str | None = None,
+) -> "Job":
+    """Read a job file; the options override it."""
+    from cagp_dist.service.jobfile.config import (
+        load_job,
+        with_output,
+        with_runtime,
+        with_scheduler,
+        with_times,
+    )
+
+    job = load_job(path)
+    job = with_runtime(
+        job if times is None else with_times(job, times), attempts=attempts, total_seconds=time_limit
+    )
+    return with_scheduler(job if output is None else with_output(job, output), scheduler, insecure=insecure)

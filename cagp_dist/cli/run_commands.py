@@ -10,15 +10,11 @@ from typing import Annotated
 import typer
 
 from cagp_dist.cli.display import reported_errors, show_runs
-from cagp_dist.cli.options import Debug, Output, Root
+from cagp_dist.cli.options import Debug, Output, OutputFolder, Root, argument, option
 
 Certificates = Annotated[
     Path,
-    typer.Argument(
-        metavar="DIR",
-        help="Folder for the certificate; all machines of the cluster must see it.",
-        show_default=False,
-    ),
+    argument(metavar="DIR", help="Folder for the certificate; all machines of the cluster must see it."),
 ]
 
 DRIFTED = 4
@@ -65,10 +61,9 @@ def prune_command(
     root: Root,
     keep: Annotated[
         str,
-        typer.Option(
+        option(
             metavar="RULE",
             help='Which runs stay: 30 (the newest), "90d", "50GiB", "finals", or several, with commas.',
-            show_default=False,
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and stop.")] = False,
@@ -83,7 +78,7 @@ def prune_command(
     """
     with reported_errors(debug=debug):
         from cagp_dist.service.jobfile.config import parse_keep
-        from cagp_dist.service.kept_runs import pruned
+        from cagp_dist.service.published_runs import pruned
 
         for line in pruned(root, parse_keep(keep), dry=dry_run):
             typer.echo(line)
@@ -92,9 +87,7 @@ def prune_command(
 def unpack_command(
     run: Annotated[
         Path,
-        typer.Argument(
-            metavar="OUT/KEY", help="A packed run; the first digits are enough.", show_default=False
-        ),
+        argument(metavar="OUT/KEY", help="A packed run; the first digits are enough."),
     ],
     debug: Debug = False,
 ) -> None:
@@ -106,7 +99,7 @@ def unpack_command(
 
 
 def drift_command(
-    root: Annotated[Path, typer.Argument(metavar="OUT", help="Output folder.", show_default=False)],
+    root: OutputFolder,
     last: Annotated[
         int, typer.Option(metavar="N", help="How many of the newest times to check, at least 12.")
     ] = 30,
@@ -142,7 +135,7 @@ def _has_display() -> bool:
 
 def export(
     output: Output,
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="netcdf, csv or geotiff.", show_default=False)],
+    to: Annotated[str, option(metavar="FORMAT", help="netcdf, csv or geotiff.")],
     group: Annotated[
         list[str] | None,
         typer.Option(
@@ -182,11 +175,10 @@ def view(
     ] = True,
     export_to: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--export",
             metavar="FOLDER",
             help="Write the page and the run as files for any web server instead, and end.",
-            show_default=False,
         ),
     ] = None,
     debug: Debug = False,

@@ -1,7 +1,6 @@
 """``mean = "previous"`` with a kernel in time: what the previous run knew of the field, exactly."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -70,7 +69,7 @@ def carried_of(earlier: EarlierRuns, job: Job, points: Observations) -> Carried:
 
 def check_filter(job: Job, points: Observations, design: Design) -> None:
     """Raise `ConfigurationError` unless a job has a whole grid, and asks for what the filter gives."""
-    drawn = job.design
+    drawn, cells = job.design, job.design.map
     held_out = design.test.size + (0 if design.calibration is None else design.calibration.size)
     wrong: dict[str, bool] = {
         "the source has no full circle of longitudes, or gaps": not points.is_whole_grid,
@@ -78,9 +77,8 @@ def check_filter(job: Job, points: Observations, design: Design) -> None:
         '[design] train is not { kind = "all" }': not isinstance(drawn.train, AllPoints),
         "[design] test is a cross-validation": isinstance(drawn.test, FoldPoints),
         "[design] has regions": drawn.regions is not None,
-        '[design] map is of kind = "cells", or has std_resolution_degrees or std_samples': _of_samples(
-            drawn.map
-        ),
+        '[design] map is of kind = "cells", or has std_resolution_degrees or std_samples': cells is not None
+        and (cells.kind != "grid" or cells.std_resolution_degrees is not None or bool(cells.std_samples)),
         f"more than {FEW_MISSING:,} points are held out": held_out > FEW_MISSING,
         f'[solver] name is "{job.solver.name}"': job.solver.name not in ("auto", "rings"),
     }
@@ -93,10 +91,3 @@ def check_filter(job: Job, points: Observations, design: Design) -> None:
                 'and fields with gaps write another mean, such as "constant", and window_hours = 72 into '
                 "[design]; or leave time_kernel out and give persistence."
             )
-
-
-def _of_samples(table: Any) -> bool:
-    """Whether a map has error bars of another kind than the filter gives."""
-    return table is not None and (
-        table.kind != "grid" or table.std_resolution_degrees is not None or bool(table.std_samples)
-    )

@@ -235,20 +235,16 @@ def _failed(time: np.datetime64, kind: str, reason: str) -> FailedDay:
     return FailedDay(written_day(time), kind, reason, 1, "", "")
 
 
-def _check_folder(job: Job) -> None:
-    if in_object_store(job.output.root):
-        raise ConfigurationError(
-            f"[output] root is {job.output.root}, and a time series is changed in place: expected the path "
-            "of a folder. `cagp run` publishes the runs of several days in an object store."
-        )
-
-
 @in_words_of_the_job()
 def planned_times(
     job: Job, *, observe: Observer = silent, locked: bool = True
 ) -> tuple[Job, Times, dict[str, DataError]]:
     """Work out times, ascending, and what the prior is fitted to; and which files were left out."""
-    _check_folder(job)
+    if in_object_store(job.output.root):
+        raise ConfigurationError(
+            f"[output] root is {job.output.root}, and a time series is changed in place: expected the path "
+            "of a folder. `cagp run` publishes the runs of several days in an object store."
+        )
     damaged: dict[str, DataError] = {}
     newest = isinstance(job.prior.fit_times, Newest)
     with output_lock(job.output.folder) if locked else nullcontext(), Clock(observe).stage("Times") as stage:

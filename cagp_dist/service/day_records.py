@@ -5,7 +5,8 @@ They lie in ``OUT/days.json``. A file whose times cannot be read stands there by
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -140,6 +141,16 @@ class DayRecords:
         return np.array(sorted(self.planned | failed), dtype="datetime64[ns]")
 
 
+@contextmanager
+def _changing(root: Path) -> Iterator[DayRecords]:
+    """Read the records, and write what becomes of them, if anything does."""
+    with output_lock(root, wait_seconds=WAIT_SECONDS):
+        records, before = DayRecords.read(root), DayRecords.read(root)
+        yield records
+        if records != before:
+            records.write(root)
+
+
 def note_planned(
     root: Path, times: Iterable[np.datetime64], damaged: Sequence[FailedDay], *, retry: bool = False
 ) -> list[tuple[FailedDay, bool]]:
@@ -147,11 +158,10 @@ def note_planned(
 
     Gives what is recorded of each file, and whether it waits: it has failed like this before, and is not due.
     """
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records, before = DayRecords.read(root), DayRecords.read(root)
-        found = []
+    found = []
+    with _changing(root) as records:
         for day in damaged:
-            known = before.failed.get(day.what)
+            known = records.failed.get(day.what)
             now = dt.datetime.fromisoformat(day.again)
             if known is None or known.reason != day.reason or retry or known.due(now, day.job):
                 found.append((_once_more(known, day), False))
@@ -160,38 +170,28 @@ def note_planned(
         kept = {what: day for what, day in records.failed.items() if not day.is_file}
         records.failed = kept | {day.what: day for day, _ in found}
         records.planned |= set(map(written_day, times))
-        if records != before:
-            records.write(root)
     return found
 
 
 def note_failed(root: Path, day: FailedDay) -> FailedDay:
     """Record that a day has failed, once more perhaps; its ``again`` is now, and is put off."""
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records = DayRecords.read(root)
-        found = _once_more(records.failed.get(day.what), day)
-        records.failed[day.what] = found
-        records.write(root)
-    return found
+    with _changing(root) as records:
+        records.failed[day.what] = _once_more(records.failed.get(day.what), day)
+    return records.failed[day.what]
 
 
 def note_done(root: Path, time: np.datetime64, day: DoneDay) -> None:
     """Record that a time is done."""
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records = DayRecords.read(root)
+    with _changing(root) as records:
         records.planned.discard(written_day(time))
         records.failed.pop(written_day(time), None)
         records.done[written_day(time)] = day
-        records.write(root)
 
 
 def note_outdated(root: Path, times: Iterable[np.datetime64]) -> None:
     """Record which times are done of other data, or by another job, than those of today."""
-    with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records, outdated = DayRecords.read(root), set(map(written_day, times))
-        if records.outdated != outdated:
-            records.outdated = outdated
-            records.write(root)
+    with _changing(root) as records:
+        records.outdated = set(map(written_day, times))
 
 
 def _once_more(before: FailedDay | None, day: FailedDay) -> FailedDay:

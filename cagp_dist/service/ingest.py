@@ -5,7 +5,6 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,7 +83,9 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
         return field
     path = store_path(root, table, content=str(field.attrs["source_sha256"]))
     wanted = field["time"].values
-    field = _with_times_beside(path, field)
+    # stored times that share a batch with a preliminary field that is replaced come with it
+    beside = np.setdiff1d(times_set_aside(path, field), wanted)
+    field = _joined(open_observations(path, times=beside), field) if beside.size else field
     if (aside := set_aside_preliminary(path, field)) is not None:
         report(f"preliminary fields that now have final ones are moved to {aside}")
     added = append_times(path, field)
@@ -122,14 +123,6 @@ def _with_final_fields(job: Job, stored: xr.Dataset, report: Report) -> xr.Datas
     return _joined(stored, found, times=final)
 
 
-def _with_times_beside(store: Path, field: xr.Dataset) -> xr.Dataset:
-    """Add the stored times that share a batch with a preliminary field that is replaced."""
-    times = np.setdiff1d(times_set_aside(store, field), field["time"].values)
-    if not times.size:
-        return field
-    return _joined(open_observations(store, times=times), field)
-
-
 def _joined(stored: xr.Dataset, field: xr.Dataset, times: Mask | slice = slice(None)) -> xr.Dataset:
     """Put some of the times of a field, whose source is said, beside or instead of those that are stored."""
     found = joined_times([stored, field.isel(time=times)])
@@ -154,8 +147,12 @@ def _healed(read: Callable[[], T], report: Report) -> T:
             raise
 
 
-def peek(job: Job, *, report: Report) -> xr.Dataset | None:
-    """Look at the observations of a job without writing anything: None if they are far away."""
+def peek(job: Job) -> xr.Dataset | None:
+    """Look at the observations of a job without writing or saying anything: None if they are far away."""
+
+    def report(text: str) -> None:
+        pass
+
     job = _with_window(job, report=report, offline=True)
     stored = stored_observations(job)
     if stored is not None or is_remote(job.observations):
@@ -341,55 +338,44 @@ def resolved(
     damaged: Damaged | None = None,
 ) -> Job:
     """Work out which times a job takes, and which its prior is fitted to (``damaged``: `source_times`)."""
-    look = partial(_available, job, report=report, offline=offline, now=now, damaged=damaged)
-    if isinstance(rule := job.observations.times, TimeRule):
-        found = _times_of(rule, look, key="[observations] times")
+    table = job.observations
+
+    def look(rule: TimeRule) -> Times:
+        """Give the times that the source has; of one without an end, the last that is sure to be there."""
+        if table.source == "cds":
+            if not (isinstance(rule, Newest) and (rule.every or rule.at)):
+                raise ConfigurationError(
+                    'source "cds" has every hour since 1940; say which, with every or at: times = { from = '
+                    '"2017-04-01", to = "2017-04-30", every = "6h" } or { last = "5d", at = "12:00" }.'
+                )
+            day = np.datetime64((now or dt.datetime.now(dt.UTC)).date(), "D") - CDS_DELAY_DAYS
+            return np.array([day + np.timedelta64(23, "h")], dtype="datetime64[ns]")
+        if not (offline and is_remote(table)):
+            return available_times(job, report=report, damaged=damaged)
+        if (stored := ingested_times(job)) is None:
+            raise ConfigurationError(
+                f"which times these are depends on {without_secrets(table.source)}, which was not read yet. "
+                "Run `cagp ingest` with the same job first, or list them, or say every: times = { from = "
+                '"2017-01-01", to = "2017-01-31", every = "6h" }.'
+            )
+        return stored
+
+    def times_of(rule: TimeRule, key: str) -> Times:
+        available = look(rule) if rule.needs_source else np.empty(0, dtype="datetime64[ns]")
+        try:
+            return rule.times(available)
+        except ValueError as error:
+            raise DataError(f"{key}: {error}.") from error
+
+    if isinstance(rule := table.times, TimeRule):
+        found = times_of(rule, "[observations] times")
         job = with_listed_times(job, found)
         report(f"{counted(found.size, 'time')}: {_extent(found)}")
     if isinstance(rule := job.prior.fit_times, TimeRule):
-        found = _times_of(rule, look, key="[prior] fit_times")
+        found = times_of(rule, "[prior] fit_times")
         job = with_fit_times(job, found)
         report(f"{counted(found.size, 'time')} of the fit: {_extent(found)}")
     return job
-
-
-def _times_of(rule: TimeRule, look: Callable[[TimeRule], Times], *, key: str) -> Times:
-    """Work out a rule, from the times of the source if it needs them."""
-    available = look(rule) if rule.needs_source else np.empty(0, dtype="datetime64[ns]")
-    try:
-        return rule.times(available)
-    except ValueError as error:
-        raise DataError(f"{key}: {error}.") from error
-
-
-def _available(
-    job: Job,
-    rule: TimeRule,
-    *,
-    report: Report,
-    offline: bool,
-    now: dt.datetime | None,
-    damaged: Damaged | None,
-) -> Times:
-    table = job.observations
-    if table.source == "cds":
-        if not (isinstance(rule, Newest) and (rule.every or rule.at)):
-            raise ConfigurationError(
-                'source "cds" has every hour since 1940; say which, with every or at: times = '
-                '{ from = "2017-04-01", to = "2017-04-30", every = "6h" } or { last = "5d", at = "12:00" }.'
-            )
-        day = np.datetime64((now or dt.datetime.now(dt.UTC)).date(), "D") - CDS_DELAY_DAYS
-        return np.array([day + np.timedelta64(23, "h")], dtype="datetime64[ns]")
-    if not (offline and is_remote(table)):
-        return available_times(job, report=report, damaged=damaged)
-    stored = ingested_times(job)
-    if stored is None:
-        raise ConfigurationError(
-            f"which times these are depends on {without_secrets(table.source)}, which was not read "
-            "yet. Run `cagp ingest` with the same job first, or list them, or say every: times = "
-            '{ from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
-        )
-    return stored
 
 
 def _extent(found: Times) -> str:

@@ -36,7 +36,7 @@ from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.folds import parts_of, without_test
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
-from cagp_dist.service.job_solution import JobSolution, MixedLaws
+from cagp_dist.service.laws import JobSolution, MixedLaws
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.store.schema import PublishedLaw
 

@@ -101,10 +101,6 @@ class FittedPrior:
             )
         return f"{status.meaning} {advice(status.remedies, in_job=True)}".rstrip()
 
-    def by_name(self, numbers: Sequence[T]) -> dict[str, T | list[T]]:
-        """Numbers in the order of `estimates` under the keys of the job file."""
-        return by_name(numbers, in_time=self.prior.kernel.coordinates is not None)
-
     def line(self) -> str:
         """Sum it up in one line."""
         numbers = ", ".join(
@@ -134,8 +130,8 @@ class FittedPrior:
             "status": result.status.value,
             "status_advice": self.advice,
             "log_likelihood": _finite(result.log_likelihood),
-            "standard_errors": self.by_name([_finite(error) for _, _, error in self.estimates()]),
-            "intervals": self.by_name([[_finite(end) for end in ends] for ends in self.intervals()]),
+            "standard_errors": by_name(self.prior, [_finite(error) for _, _, error in self.estimates()]),
+            "intervals": by_name(self.prior, [[_finite(end) for end in ends] for ends in self.intervals()]),
             "intervals_level": LEVEL,
             **({} if result.choice is None else {"kernel_choice": result.choice.line()}),
             "gradient_norm": _finite(result.gradient_norm),
@@ -150,22 +146,14 @@ def prior_numbers(prior: Prior) -> list[float]:
     return [*lengthscales, *(part.variance for part in parts), prior.noise_number]
 
 
-def numbers_by_name(prior: Prior) -> "dict[str, float | list[float]]":
-    """All numbers of a prior under the keys of the job file."""
-    return by_name(prior_numbers(prior), in_time=prior.kernel.coordinates is not None)
-
-
-def by_name(numbers: Sequence[T], *, in_time: bool = False) -> dict[str, T | list[T]]:
-    """All numbers of a prior under the keys of the job file: of a sum, lists with one for each part."""
-    own = 2 if in_time else 1  # lengthscales of a part, of which the second is in time
-    parts = len(numbers) // (own + 1)
-    lengthscales, variances = list(numbers[: own * parts]), list(numbers[own * parts : -1])
-    found = {NAMES[0]: lengthscales[::own], NAMES[1]: variances}
-    if in_time:
-        found[HOURS] = lengthscales[1::own]
-    named: dict[str, T | list[T]] = {
-        key: all_parts[0] if parts == 1 else all_parts for key, all_parts in found.items()
-    }
+def by_name(prior: Prior, numbers: Sequence[T]) -> dict[str, T | list[T]]:
+    """Numbers in the order of `prior_numbers` by the keys of the job file: of a sum, lists of all parts."""
+    own = 1 if prior.kernel.coordinates is None else 2  # lengthscales of a part: one may be in time
+    ends = own * len(prior.kernel.parts)
+    found = {NAMES[0]: list(numbers[:ends:own]), NAMES[1]: list(numbers[ends:-1])}
+    if own == 2:
+        found[HOURS] = list(numbers[1:ends:own])
+    named: dict[str, T | list[T]] = {key: of[0] if len(of) == 1 else of for key, of in found.items()}
     return {**named, NAMES[2]: numbers[-1]}
 
 
@@ -321,9 +309,10 @@ def check_fit(table: PriorTable, fitted: FittedPrior) -> None:
 
 def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
     """``[prior]`` of a job file with the fitted numbers, ready to paste."""
+    written = by_name(fitted.prior, [f"{number:.6g}" for number in prior_numbers(fitted.prior)])
     numbers = [
         f"{name} = [{', '.join(value)}]" if isinstance(value, list) else f"{name} = {value}"
-        for name, value in fitted.by_name([f"{value:.6g}" for _, value, _ in fitted.estimates()]).items()
+        for name, value in written.items()
     ]
     mean = [f"mean = {_quoted(table.mean)}"]
     if table.mean_estimate != "generalised":

@@ -136,7 +136,8 @@ def plan_job(
 ) -> JobPlan:
     """Plan a job without writing anything; a crew takes the place of its workers."""
     job = resolved(job, report=lambda text: None, offline=True)
-    seen = _seen(job)
+    # points of a field that can be looked at without a download
+    seen = None if (field := peek(job)) is None else choose_points(job, field)
     size = _size(job, seen)
     if job.prior.is_filtered and seen is not None:
         check_filter(job, seen.points, seen.design)
@@ -184,8 +185,8 @@ def _own_checkpoints(job: Job) -> Path | None:
         return None  # most jobs: the observations are not read again for their digest
     with suppress(CagpError):  # the run says what is wrong, and until then has kept nothing
         other = job_of_fit_times(job)
-        field = peek(job, report=lambda text: None)
-        fit_field = None if other is None else peek(other, report=lambda text: None)
+        field = peek(job)
+        fit_field = None if other is None else peek(other)
         if field is not None and (other is None or fit_field is not None):
             return checkpoints / prepare_job(job, field, fit_field).run_key
     return None
@@ -320,12 +321,6 @@ def _unseen_solver(table: AnySolverTable, observed: int) -> Solver:
 def kept_bytes(table: OutputTable, solver: Solver, found: JobPlan) -> int:
     """Count the bytes of the weights that a job keeps, about."""
     return found.size.solves * bytes_of_weights(solver, found.plan) if table.keep_weights else 0
-
-
-def _seen(job: Job) -> ChosenPoints | None:
-    """Points of a job whose field can be looked at without a download."""
-    field = peek(job, report=lambda text: None)
-    return None if field is None else choose_points(job, field)
 
 
 def _errors_unseen(job: Job, *, observed: int, solver: Solver) -> tuple[int, bool]:

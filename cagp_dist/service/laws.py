@@ -1,4 +1,4 @@
-"""The predictive distributions that a run publishes: those of its prior, recalibrated by held-out errors."""
+"""What a job has found, and the distributions that it publishes: recalibrated by held-out errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,12 +14,43 @@ from cagp_dist.calibration.recalibration.sharp import FittedSharp
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
+from cagp_dist.mapping.field_solves import Solution
 from cagp_dist.predictive import Gaussian, Predictive
-from cagp_dist.service.job_solution import JobSolution
 from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating
 from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.text import counted
+
+
+@dataclass(frozen=True, eq=False)
+class Sharpened:
+    """A sharp GP that was fitted, and its latent standard deviations for each stretch of its kernel."""
+
+    fitted: FittedSharp
+    # (S, 1, q) or (S, T, q) at test points, points of a map and places of a table, in the unit of the
+    # observations, without noise
+    test: Array
+    cells: Array  # (S, 1, q) or (S, T, q)
+    places: Array  # (S, 1, q) or (S, T, q)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedLaws:
+    """What is said of observations where the numbers of the prior are integrated over."""
+
+    scores: PointScores  # of the observations (T, q) at test points; NaN where there is none
+    of_test: PublishedLaw  # distributions at test points
+    of_cells: PublishedLaw | None  # with the usual noise, at points of a map and places of a table
+    of_places: PublishedLaw | None
+    nugget: float  # mean of the noise variance, or of the nugget beside a known noise
+
+
+@dataclass(frozen=True, eq=False)
+class JobSolution(Solution):
+    """The end of the solves of a job."""
+
+    sharp: Sharpened | None = None  # quantiles with lengthscales of their own, where the job asks for them
+    mixed: MixedLaws | None = None  # where the numbers of the prior are integrated over
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,16 +1,19 @@
-"""The published runs of an output folder, each in a line."""
+"""The published runs of an output folder, each in a line, and the end of those that a job does not keep."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from cagp_dist.arrays import Times
-from cagp_dist.errors import ConfigurationError, StoreError
-from cagp_dist.store.outputs import readable
+from cagp_dist.errors import CagpError, ConfigurationError, StoreError
+from cagp_dist.service.jobfile.job import Job
+from cagp_dist.store.outputs import output_at, readable
 from cagp_dist.store.publish import current_run
+from cagp_dist.store.retention import Retention
 from cagp_dist.store.zarr_arrays import open_group
 
 SHOWN_SCORES = ("rmse", "crps", "nll")
@@ -19,43 +22,20 @@ COVERAGE_LEVEL = 0.9
 
 @dataclass(frozen=True, eq=False)
 class RunEntry:
-    """What a list says of a run.
+    """What a list says of a run, as it records it; empty where it does not, or cannot be read."""
 
-    Attributes
-    ----------
-    path : Path
-        ``OUT/runs/<run_key>.zarr``.
-    current : bool
-        Whether ``CURRENT`` names it.
-    times : array of datetime64[s], shape (T,)
-        Empty if the run could not be read.
-    created : str
-        ISO 8601, UTC.
-    source, solver, status, calibration_status : str
-        As the run records them, empty where it does not.
-    observations : int or None
-        Number of observed points.
-    scores : mapping of str to float
-        ``rmse``, ``crps``, ``nll`` and ``coverage``, of central intervals of level 0.9; empty if nothing was
-        scored.
-    units : str
-        Of rmse and crps.
-    fault : str
-        Why the run could not be read; empty if it could.
-    """
-
-    path: Path
-    current: bool
-    times: Times = field(default_factory=lambda: np.empty(0, dtype="datetime64[s]"))
-    created: str = ""
+    path: Path  # ``OUT/runs/<run_key>.zarr``
+    current: bool  # whether ``CURRENT`` names it
+    times: Times = field(default_factory=lambda: np.empty(0, dtype="datetime64[s]"))  # (T,)
+    created: str = ""  # ISO 8601, UTC
     source: str = ""
     solver: str = ""
     status: str = ""
     calibration_status: str = ""
-    observations: int | None = None
-    scores: Mapping[str, float] = field(default_factory=dict)
-    units: str = ""
-    fault: str = ""
+    observations: int | None = None  # observed points
+    scores: Mapping[str, float] = field(default_factory=dict)  # rmse, crps, nll, and coverage of 90 %
+    units: str = ""  # of rmse and crps
+    fault: str = ""  # why the run could not be read
 
     @property
     def key(self) -> str:
@@ -141,3 +121,28 @@ def _scores(path: Path) -> tuple[dict[str, float], str]:
         if level.size:
             scores["coverage"] = float(group["coverage"].values[level[0]])
         return scores, str(group["rmse"].attrs.get("units", ""))
+
+
+_log = logging.getLogger(__name__)
+
+
+def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = False) -> list[str]:
+    """Remove the runs that a job does not keep, and say so; what goes wrong is logged, and ends no pass.
+
+    If the mean is the previous run, the runs of the times of the pass stay, and what they continue from.
+    """
+    if job.output.keep is None or not len(times):
+        return []
+    since = f"{min(times).astype('datetime64[s]')}Z" if job.prior.is_previous else None
+    try:
+        return pruned(job.output.root, job.output.keep.rule(), since=since, dry=dry)
+    except CagpError as error:
+        _log.warning("old runs were not removed: %s", error)
+        return []
+
+
+def pruned(root: str, rule: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
+    """Remove the runs that a rule does not keep, or only say which; a line for each."""
+    done = "packed" if rule.pack else "removed"
+    word = f"would be {done}" if dry else done
+    return [f"{word}  {run}" for run in output_at(root).prune(rule, since=since, dry=dry)]

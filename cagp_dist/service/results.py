@@ -26,11 +26,17 @@ from cagp_dist.prior import Prior
 from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.folds import FEW_PLACES
-from cagp_dist.service.job_fit import FittedPrior, numbers_by_name
-from cagp_dist.service.job_solution import JobSolution
+from cagp_dist.service.job_fit import FittedPrior, by_name, prior_numbers
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.jobs_in_time import kernel_keys
-from cagp_dist.service.laws import JobDistributions, known_errors, learnt, predictive_std, unchanged
+from cagp_dist.service.laws import (
+    JobDistributions,
+    JobSolution,
+    known_errors,
+    learnt,
+    predictive_std,
+    unchanged,
+)
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.point_roles import Design, blocks_of_folds
 from cagp_dist.service.previous import describe_errors
@@ -437,7 +443,7 @@ def attributes_of(
             **kernel_keys(prior.kernel),
             "mean": job.prior.mean,
             **estimate,
-            **numbers_by_name(prior),
+            **by_name(prior, prior_numbers(prior)),
         },
         **({} if task.previous is None else {"previous": task.previous.attributes()}),
         **({} if task.carried is None else {"previous": task.carried.attributes()}),

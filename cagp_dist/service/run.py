@@ -1,14 +1,14 @@
 """A job from beginning to end: observations, points, prior, solve, scores, published run."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from glob import escape
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -21,7 +21,6 @@ from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.preload import evaluate_every_way
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import Executor, ExecutorLike
-from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.service.disk import (
     DiskNeed,
     bytes_of_errors,
@@ -44,9 +43,9 @@ from cagp_dist.service.integrated_jobs import (
 )
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
 from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold
-from cagp_dist.service.job_solution import JobSolution, Sharpened
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
+from cagp_dist.service.laws import JobSolution, Sharpened
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task
@@ -63,6 +62,8 @@ from cagp_dist.store.weights import KeptWeights
 from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.termination import check_termination
 from cagp_dist.text import counted
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,26 +162,21 @@ def run(
         if (done := output.published(task.run_key)) is not None:
             checkpoints.remove()  # left where the process was killed as soon as it had published
             return _already_done(output, done, task)
-        found = _numbers_of(task, clock, workers, checkpoints.within("fit"))
+        work = _Stages(job.cluster, clock, workers)
+        found = _numbers_of(task, work, checkpoints.within("fit"))
         prior = found.prior
-        with clock.stage("Solve") as stage:
-            solve = partial(_solve, task, found, stage, workers.deadlines, checkpoints)
-            solution = workers.attempt(solve, stage.note)
-            if found.integrated is not None:
-                solution = with_mixtures(task, found.integrated, solution)
+        solution = work.done("Solve", partial(_solve, task, found, checkpoints.folder), checkpoints)
         if task.recalibration.method == SHARP:
-            with clock.stage("Sharp quantiles") as stage:
-                sharpen = partial(_sharpened, task, prior, solution, stage, workers.deadlines)
-                solution = replace(solution, sharp=workers.attempt(sharpen, stage.note))
+            sharp = work.done("Sharp quantiles", partial(_sharpened, task, prior, solution))
+            solution = replace(solution, sharp=sharp)
         with clock.stage("Scores"):
             groups = groups_of(task, prior, solution)
         if not (solution.status.ok or publish_unconverged):
             return Outcome(None, solution.status, groups["calibration"], already_done=False)
         if simulations is not None:
             kept = checkpoints.within("simulation")
-            with clock.stage("Simulation") as stage:
-                simulate = partial(_simulated, task, prior, simulations, stage, kept)
-                groups["simulation"] = workers.attempt(simulate, stage.note)
+            simulate = partial(_simulated, task, prior, simulations, kept.folder)
+            groups["simulation"] = work.done("Simulation", simulate, kept)
         attributes = attributes_of(
             task,
             prior,
@@ -228,6 +224,33 @@ def _outcome(
     )
 
 
+@dataclass(frozen=True)
+class _Stages:
+    """What the stages of a job have in common: each is announced, and done by its workers."""
+
+    table: ClusterTable
+    clock: Clock
+    workers: Workers
+
+    def done(
+        self, name: str, do: Callable[[JobStage, Execution], T], checkpoints: Checkpoints | None = None
+    ) -> T:
+        """Do a stage, again where its cluster is lost; it ends where time is over, or it is asked to end."""
+        with self.clock.stage(name) as stage:
+
+            def report(fraction: float | None, text: str) -> None:
+                stage.progress(fraction, text)
+                self.workers.deadlines.check()
+                check_termination()
+
+            def attempt(executor: Executor) -> T:
+                limit = memory_limit(self.table, executor)
+                with _compilation_noted(stage):
+                    return do(stage, Execution(executor, limit, checkpoints, progress=report))
+
+            return self.workers.attempt(attempt, stage.note)
+
+
 class _Numbers(NamedTuple):
     """Numbers of the prior: given, fitted or integrated over, and those of each fold where it has its own."""
 
@@ -238,24 +261,31 @@ class _Numbers(NamedTuple):
     of_folds: tuple[Prior, ...] = ()
 
 
-def _numbers_of(task: PreparedJob, clock: Clock, workers: Workers, checkpoints: Checkpoints) -> _Numbers:
+def _numbers_of(task: PreparedJob, work: _Stages, checkpoints: Checkpoints) -> _Numbers:
     """Fit the numbers of a job that leaves them out, and those of each fold without its values."""
     if task.prior is not None:
         return _Numbers(task.prior)
-    with clock.stage("Fit") as stage:
-        fitted = workers.attempt(partial(_fit, task, stage, checkpoints), stage.note)
-        progress = _execution(task.job.cluster, stage, workers()).progress
-        integrated, said = integrate_numbers(task, fitted, progress=progress)
+
+    def fit(stage: JobStage, execution: Execution) -> tuple[FittedPrior, IntegratedNumbers | None, str]:
+        fitted = _fit(task, stage, execution)
+        integrated, said = integrate_numbers(task, fitted, progress=execution.progress)
         stage.note(f"its numbers are {said}")
+        return fitted, integrated, said
+
+    def fit_without(stage: JobStage, execution: Execution) -> tuple[Prior, ...]:
+        priors = fit_folds(task, execution)
+        fits = counted(len(set(map(id, priors))), "fit")
+        stage.summary = f"{fits}, each without the folds that it predicts"
+        return priors
+
+    fitted, integrated, said = work.done("Fit", fit, checkpoints)
+    found = _Numbers(fitted.prior, fitted, integrated, said)
     if integrated is not None:
-        return _Numbers(fitted.prior, fitted, integrated, said)
+        return found
     check_fit(task.job.prior, fitted)
-    found = _Numbers(fitted.prior, fitted, None, said)
     if task.design.folds is None or task.job.prior.fit_to != "observed" or task.fit_points is not None:
         return found
-    with clock.stage("Fits of folds") as stage:
-        of_folds = workers.attempt(partial(_fit_folds, task, stage, checkpoints), stage.note)
-    return found._replace(of_folds=of_folds)
+    return found._replace(of_folds=work.done("Fits of folds", fit_without, checkpoints))
 
 
 @in_words_of_the_job()
@@ -271,60 +301,21 @@ def fit_job(job: Job, *, observe: Observer = silent) -> FittedPrior:
                 # the previous run has no part in fits
                 task = prepare_job(job, field, fit_field, earlier=lambda *_, **__: iter(()))
                 stage.summary = task.size.line()
-        with clock.stage("Fit") as stage:
-            return workers.attempt(partial(_fit, task, stage, None), stage.note)
+        return _Stages(job.cluster, clock, workers).done("Fit", partial(_fit, task))
 
 
-def _execution(
-    table: ClusterTable,
-    stage: JobStage,
-    executor: Executor,
-    *,
-    checkpoints: Checkpoints | None = None,
-    deadlines: Deadlines | None = None,
-) -> Execution:
-    """Let a stage hear of the progress; the work ends there where time is over, or it is asked to end."""
-
-    def report(fraction: float | None, text: str) -> None:
-        stage.progress(fraction, text)
-        if deadlines is not None:
-            deadlines.check()
-        check_termination()
-
-    return Execution(executor, memory_limit(table, executor), checkpoints, progress=report)
-
-
-def _fit(
-    task: PreparedJob, stage: JobStage, checkpoints: Checkpoints | None, executor: Executor
-) -> FittedPrior:
+def _fit(task: PreparedJob, stage: JobStage, execution: Execution) -> FittedPrior:
     """Say what is fitted to what, fit it, and sum it up."""
-    execution = _execution(task.job.cluster, stage, executor, checkpoints=checkpoints)
-    with _compilation_noted(stage):
-        fitted = fit_prior(task, execution, note=stage.note)
+    fitted = fit_prior(task, execution, note=stage.note)
     stage.summary = fitted.line()
     return fitted
 
 
-def _fit_folds(
-    task: PreparedJob, stage: JobStage, checkpoints: Checkpoints, executor: Executor
-) -> tuple[Prior, ...]:
-    """Fit the numbers of each fold without its values."""
-    with _compilation_noted(stage):
-        priors = fit_folds(task, _execution(task.job.cluster, stage, executor, checkpoints=checkpoints))
-    stage.summary = f"{counted(len(set(map(id, priors))), 'fit')}, each without the folds that it predicts"
-    return priors
-
-
 def _solve(
-    task: PreparedJob,
-    numbers: _Numbers,
-    stage: JobStage,
-    deadlines: Deadlines,
-    checkpoints: Checkpoints,
-    executor: Executor,
+    task: PreparedJob, numbers: _Numbers, kept: Path, stage: JobStage, execution: Execution
 ) -> JobSolution:
-    """Solve; show where and how before it begins."""
-    job, root = task.job, task.job.output.folder
+    """Solve; show where and how before it begins. Checkpoints are in the folder ``kept``."""
+    job, root, executor = task.job, task.job.output.folder, execution.executor
     stage.note(f"on {executor.description}")
     if executor.dashboard is not None:
         stage.note(f"Dask dashboard: {executor.dashboard}")
@@ -340,39 +331,29 @@ def _solve(
         sampled.extend([plan] * bool(plan.sums))
         for line in replace(found, disk=need.line()).lines():
             stage.note(line)
-        check_disk(root, need, there=checkpoints.folder)
+        check_disk(root, need, there=kept)
         check_spilling(plan, executor)
         stage.progress(None, f"first of {plan.iterations} iterations" if plan.iterations > 1 else "")
 
-    execution = replace(
-        _execution(job.cluster, stage, executor, checkpoints=checkpoints, deadlines=deadlines),
-        on_plan=show,
-        # by an absolute path: workers may have been started in other folders
-        weights=KeptWeights(weights_folder(root)) if job.output.keep_weights else None,
-    )
-    with _compilation_noted(stage):
-        days = None if numbers.fitted is None else numbers.fitted.days
-        solution = solve_task(task, numbers.prior, execution, fold_priors=numbers.of_folds, days=days)
+    # by an absolute path: workers may have been started in other folders
+    weights = KeptWeights(weights_folder(root)) if job.output.keep_weights else None
+    own = replace(execution, on_plan=show, weights=weights)
+    days = None if numbers.fitted is None else numbers.fitted.days
+    solution = solve_task(task, numbers.prior, own, fold_priors=numbers.of_folds, days=days)
     done = f"after {counted(solution.steps[-1].iteration, 'iteration')}"
     direct = solution.status in (Status.EXACT, Status.SOLVED)
     stage.summary = solution.status.value if direct else f"{solution.status.value} {done}"
-    return solution
+    return solution if numbers.integrated is None else with_mixtures(task, numbers.integrated, solution)
 
 
 def _sharpened(
-    task: PreparedJob,
-    prior: Prior,
-    solution: JobSolution,
-    stage: JobStage,
-    deadlines: Deadlines,
-    executor: Executor,
+    task: PreparedJob, prior: Prior, solution: JobSolution, stage: JobStage, execution: Execution
 ) -> Sharpened:
     """Find lengthscales for the quantiles; say how many solves that takes before it begins."""
     most = min(FACTORS, len(task.recalibration.levels))
     stage.note(
         f"{FACTORS + 1} solves like that of the job for calibration points, then up to {most} for all others"
     )
-    execution = _execution(task.job.cluster, stage, executor, deadlines=deadlines)
     found = sharpened(task, prior, solution, execution)
     factors = np.exp(-found.fitted.stretches[:, 0])
     stage.summary = f"lengthscales {factors.min():.2g} to {factors.max():.2g} times that of the prior"
@@ -419,29 +400,23 @@ def _described(field: xr.Dataset) -> str:
 
 
 def _simulated(
-    task: PreparedJob,
-    prior: Prior,
-    asked: Simulations,
-    stage: JobStage,
-    checkpoints: Checkpoints,
-    executor: Executor,
+    task: PreparedJob, prior: Prior, asked: Simulations, kept: Path, stage: JobStage, execution: Execution
 ) -> xr.Dataset:
     """Group ``simulation``: the job on fields of its prior."""
     size, seconds = task.size, task.job.runtime.checkpoint_seconds
     of_run = run_bytes(observed=size.observed, predicted=size.predicted, times=size.times)
 
-    def check(kept: int) -> None:
-        check_disk(task.job.output.folder, DiskNeed(of_run, kept), there=checkpoints.folder)
+    def check(of_checkpoints: int) -> None:
+        check_disk(task.job.output.folder, DiskNeed(of_run, of_checkpoints), there=kept)
 
     if not task.solver.many_fields:
         check(bytes_of_errors(targets=min(task.design.test.size, MOST_POINTS), fields=asked.count))
     stage.note("fields are drawn from the prior of the job, observed at its points and solved as it says")
-    execution = replace(
-        _execution(task.job.cluster, stage, executor, checkpoints=checkpoints),
-        on_plan=lambda plan: check(checkpoint_bytes(plan, solves=1, checkpoint_seconds=seconds)),
-    )
-    with _compilation_noted(stage):
-        found = simulate_task(task, prior, asked, execution, note=stage.note)
+
+    def planned(plan: Plan) -> None:
+        check(checkpoint_bytes(plan, solves=1, checkpoint_seconds=seconds))
+
+    found = simulate_task(task, prior, asked, replace(execution, on_plan=planned), note=stage.note)
     stage.summary = f"{asked.count:,} fields: {found.calibration.verdict.kind}"
     return simulation_group_of(task.points, found)
 

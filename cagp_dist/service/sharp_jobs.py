@@ -26,9 +26,8 @@ from cagp_dist.mapping.field_solves import (
     values_at,
 )
 from cagp_dist.prior import Prior
-from cagp_dist.service.job_solution import JobSolution, Sharpened
 from cagp_dist.service.jobfile.job import RecalibrationTable
-from cagp_dist.service.laws import known_errors
+from cagp_dist.service.laws import JobSolution, Sharpened, known_errors
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.text import bytes_text, counted, rough_duration
 

@@ -18,6 +18,7 @@ from cagp_dist.service.ingest import peek
 from cagp_dist.service.job_fit import HOURS
 from cagp_dist.service.jobfile.config import changed, parse_job, with_listed_times
 from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.point_roles import Design
 from cagp_dist.service.recalibration_plan import NOT_ASKED
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
@@ -107,7 +108,7 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
 
 def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     try:
-        field = peek(job, report=lambda text: None)
+        field = peek(job)
     except (ConfigurationError, DataError) as error:
         raise NotSolvedAgainError(run, error) from error
     if field is None:
@@ -139,17 +140,6 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
 
 def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:
     """Give the task of some of the test points alone."""
-    design = replace(
-        part.design,
-        test=part.design.test[drawn],
-        test_weights=np.ones(drawn.size),
-        folds=None,
-        cells=None,
-        mean_cells=None,
-        regions=(),
-        region_means=None,
-        calibration=None,
-        calibration_blocks=None,
-        samples=0,
-    )
+    train, test = part.design.train, part.design.test[drawn]
+    design = Design(train=train, test=test, test_weights=np.ones(drawn.size), cells=None)
     return replace(part, design=design, wanted=None, recalibration=NOT_ASKED)

@@ -4,8 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import TracebackType
-from typing import Self, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from cagp_dist.budget.scaling import Crew
 from cagp_dist.errors import ClusterError, ClusterLostError
@@ -21,20 +20,12 @@ T = TypeVar("T")
 
 
 class Workers:
-    """The workers of a job, which are asked for when there is work for them. Use as a context manager."""
+    """The workers of a job, which are asked for when there is work for them."""
 
     def __init__(self, table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = None) -> None:
         self._table, self._given, self._stack = table, given, ExitStack()
         self._executor: Executor | None = None
         self.deadlines = deadlines
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.leave()
 
     def __call__(self) -> Executor:
         """Return the executor, always the same until it is left."""
@@ -85,12 +76,17 @@ class Workers:
                 time.sleep(1.0)
 
 
-def workers_of(table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = None) -> Workers:
+@contextmanager
+def workers_of(table: ClusterTable, deadlines: Deadlines, given: ExecutorLike = None) -> Iterator[Workers]:
     """Give the workers of a job, or those given; a scheduler that does not answer is found out at once."""
     if given is None:
         scheduler = scheduler_of(table)
         find_scheduler(scheduler).check(scheduler, table.insecure)
-    return Workers(table, deadlines, given)
+    workers = Workers(table, deadlines, given)
+    try:
+        yield workers
+    finally:
+        workers.leave()
 
 
 @contextmanager

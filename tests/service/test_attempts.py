@@ -72,14 +72,14 @@ def test_new_workers_do_the_job_when_all_old_ones_are_lost(tmp_path, monkeypatch
 
 
 def test_attempts_are_bounded_and_the_last_error_says_how_many_there_were(tmp_path):
-    workers, tried, said = workers_for(job(tmp_path, attempts=2)), [], []
+    tried, said = [], []
 
     def lose(executor):
         tried.append(type(executor))
         raise ClusterLostError("the cluster fell over. Stand it up.")
 
     with (
-        workers,
+        workers_for(job(tmp_path, attempts=2)) as workers,
         pytest.raises(ClusterError, match=r"^Tried 2 times, at last: the cluster fell over\. "),
     ):
         workers.attempt(lose, said.append)
@@ -89,8 +89,6 @@ def test_attempts_are_bounded_and_the_last_error_says_how_many_there_were(tmp_pa
 
 @pytest.mark.exhaustive
 def test_a_cluster_that_does_not_come_back_is_given_up(tmp_path, monkeypatch):
-    workers = workers_for(job(tmp_path, rejoin_seconds=0.1))
-
     def lose(executor):
         monkeypatch.setattr("cagp_dist.service.workers._opened", refuse)
         raise ClusterLostError("lost.")
@@ -98,7 +96,10 @@ def test_a_cluster_that_does_not_come_back_is_given_up(tmp_path, monkeypatch):
     def refuse(*_):
         raise ClusterError("no Dask scheduler answers.")
 
-    with workers, pytest.raises(ClusterError, match=r"was lost, and 0\.1 s later: no Dask scheduler answers"):
+    with (
+        workers_for(job(tmp_path, rejoin_seconds=0.1)) as workers,
+        pytest.raises(ClusterError, match=r"was lost, and 0\.1 s later: no Dask scheduler answers"),
+    ):
         workers.attempt(lose, [].append)
 
 

@@ -80,7 +80,7 @@ def test_a_damaged_store_is_an_error_where_nothing_is_written(make_job, tmp_path
     )
     chunk.write_bytes(chunk.read_bytes()[:-2])
     with pytest.raises(StoreError, match=r"damaged.*`cagp ingest` set what is damaged aside"):
-        peek(job, report=quiet)
+        peek(job)
     assert chunk.exists()
 
 
@@ -149,9 +149,9 @@ def test_the_digest_of_a_file_is_compared_with_that_of_the_last_time(tmp_path):
 
 def test_peek_never_asks_a_remote_source(make_job, tmp_path):
     job = make_job()
-    assert peek(job, report=quiet) is None
+    assert peek(job) is None
     ingest(job, report=quiet)
-    assert peek(job, report=quiet).sizes["time"] == 2
+    assert peek(job).sizes["time"] == 2
     assert stored_observations(make_job(times=["2020-01-03"])) is None
 
 

@@ -26,8 +26,8 @@ from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import prior_table
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
-from cagp_dist.service.kept_runs import keep_runs, pruned
 from cagp_dist.service.previous import DRAWS, Earlier, Previous, previous_of
+from cagp_dist.service.published_runs import keep_runs, pruned
 from cagp_dist.service.run import fit_job, run
 from cagp_dist.service.series_status import status_of
 from cagp_dist.service.task import Simulations, prepare_job

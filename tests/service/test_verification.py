@@ -106,7 +106,7 @@ def test_a_run_whose_values_are_not_those_of_its_job_is_found(copied):
 
 
 def test_a_run_without_its_observations_or_with_others_is_not_solved_again(copied, monkeypatch):
-    monkeypatch.setattr("cagp_dist.service.verification.peek", lambda job, report: None)
+    monkeypatch.setattr("cagp_dist.service.verification.peek", lambda job: None)
     with pytest.raises(ConfigurationError, match=r"its observations are not in .*observations"):
         solve_again(copied, points=1)
     monkeypatch.undo()

@@ -20,7 +20,7 @@ from cagp_dist import versions
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import load_job, with_times
-from cagp_dist.service.kept_runs import keep_runs
+from cagp_dist.service.published_runs import keep_runs
 from cagp_dist.store import series
 from cagp_dist.store.series_check import check_series
 from cagp_dist.store.zarr_arrays import read_group

@@ -1,6 +1,6 @@
 """A job file as strict, frozen tables, and what its tables say of each other."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -79,9 +79,8 @@ class RecalibrationTable(JobTable):
         given = [name for name in ("levels", "split") if getattr(self, name) is not None]
         if given and self.method != SHARP:
             raise ValueError(
-                f'{" and ".join(given)} cannot be combined with method = "{self.method}"; only "{SHARP}" '
-                "has them; "
-                f'leave them out, or write method = "{SHARP}"'
+                f'{" and ".join(given)} cannot be combined with method = "{self.method}"; only "{SHARP}" has '
+                f'them; leave them out, or write method = "{SHARP}"'
             )
         if self.levels is not None and list(self.levels) != sorted(set(self.levels)):
             raise ValueError(f"levels = {list(self.levels)} do not ascend; sort them, and give none twice")
@@ -244,75 +243,15 @@ class Job(JobTable):
             return {**tables, "design": {"train": {"kind": "all"}, **design}}
         return tables
 
-    @field_validator("prior", mode="after")
+    @field_validator("prior", "recalibration", "solver", "output", mode="after")
     @classmethod
-    def _suits_the_design(cls, prior: PriorTable, info: ValidationInfo) -> PriorTable:
-        if (design := info.data.get("design")) is not None:
-            for wrong, said in _untimely(design, prior):
-                if wrong:
-                    raise ValueError(said)
-        return prior
-
-    @field_validator("recalibration", mode="after")
-    @classmethod
-    def _a_sharp_gp_has_points_of_its_own(
-        cls, table: RecalibrationTable, info: ValidationInfo
-    ) -> RecalibrationTable:
-        design, prior = info.data.get("design"), info.data.get("prior")
-        if table.method == SHARP and prior is not None and prior.is_previous:
-            raise ValueError(
-                f'method = "{SHARP}" tries other lengthscales, for which the errors of the previous run, '
-                "whose posterior is the mean, are not known; use another method, or another [prior] mean"
-            )
-        if table.method == SHARP and prior is not None and prior.in_time:
-            raise ValueError(
-                f'method = "{SHARP}" tries other lengthscales for each time by itself; use another method, '
-                "or leave time_kernel of [prior] out"
-            )
-        if table.method != SHARP or design is None:
-            return table
-        if design.calibration is not None:
-            table.check_points(design.calibration.count)
-            return table
-        folds = ""
-        if isinstance(design.test, FoldPoints):
-            folds = ', and test = { kind = "random", count = 1000, seed = 1 } instead of a cross-validation'
-        raise ValueError(
-            f'method = "{SHARP}" learns from errors at points that are kept for it, and [design] keeps none; '
-            f'add calibration = {{ kind = "random", count = 1000, seed = 2 }} to it{folds}. For the levels '
-            f"asked for it takes at least {table.fewest_points} calibration points"
-        )
-
-    @field_validator("solver", mode="after")
-    @classmethod
-    def _gives_what_is_asked_for(cls, solver: AnySolverTable, info: ValidationInfo) -> AnySolverTable:
-        prior, design = info.data.get("prior"), info.data.get("design")
-        if design is not None:
-            for wrong, said in _unsuited(
-                solver,
-                design.map,
-                previous=prior is not None and prior.is_previous and not prior.is_filtered,
-            ):
-                if wrong:
-                    raise ValueError(said)
-        if prior is not None and prior.in_time and (built := solver.build()) is not None and built.needs_grid:
-            raise ValueError(
-                f'name = "{solver.name}" cannot be combined with a time_kernel of [prior], with which '
-                "observations are "
-                'points in space and time; write name = "auto", "neighbours" or "cholesky"'
-            )
-        return solver
-
-    @field_validator("output", mode="after")
-    @classmethod
-    def _weights_are_kept_of_places(cls, table: OutputTable, info: ValidationInfo) -> OutputTable:
-        prior = info.data.get("prior")
-        if table.keep_weights and prior is not None and prior.in_time:
-            raise ValueError(
-                "keep_weights cannot be combined with a time_kernel of [prior], whose weights are of "
-                "places and times; "
-                "leave it out"
-            )
+    def _suits_those_before_it(cls, table: Any, info: ValidationInfo) -> Any:
+        """Refuse a table that contradicts one that stands before it; one with mistakes of its own is None."""
+        assert info.field_name is not None
+        before = info.data.get("design"), info.data.get("prior")
+        for wrong, said in _CONTRADICTIONS[info.field_name](table, *before):
+            if wrong:
+                raise ValueError(said)
         return table
 
     @property
@@ -375,15 +314,19 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
 }
 
 
-def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, str]]:
+Mistakes = Iterator[tuple[bool, str]]
+
+
+def _untimely(prior: PriorTable, design: DesignTable | None, _: None) -> Mistakes:
     """Yield what of a design does not go with how its times inform each other."""
+    if design is None:
+        return
     given = [name for name in ("window_hours", "causal", "lead_hours") if getattr(design, name)]
     keys, table = " and ".join(given), design.map
     yield (
         bool(given) and prior.is_previous,
         f'{keys} of [design] cannot be combined with mean = "previous", whose runs continue from earlier '
-        "ones; leave it "
-        "out",
+        "ones; leave it out",
     )
     yield (
         bool(given) and not prior.in_time,
@@ -398,14 +341,60 @@ def _untimely(design: DesignTable, prior: PriorTable) -> Iterator[tuple[bool, st
     yield (
         prior.in_time and table is not None and bool(table.std_resolution_degrees or table.std_samples),
         "time_kernel cannot be combined with std_resolution_degrees or std_samples of [design] map; leave "
-        "these out: each "
-        "cell has its error bar",
+        "these out: each cell has its error bar",
     )
 
 
-def _unsuited(solver: AnySolverTable, table: MapGrid | None, *, previous: bool) -> Iterator[tuple[bool, str]]:
-    """Yield why a solver does not suit the map of a job, or a mean that is the previous run."""
+def _unsharp(table: RecalibrationTable, design: DesignTable | None, prior: PriorTable | None) -> Mistakes:
+    """Yield why a sharp GP cannot be had: its calibration points are kept for it."""
+    if table.method != SHARP:
+        return
+    yield (
+        prior is not None and prior.is_previous,
+        f'method = "{SHARP}" tries other lengthscales, for which the errors of the previous run, whose '
+        "posterior is the mean, are not known; use another method, or another [prior] mean",
+    )
+    yield (
+        prior is not None and prior.in_time,
+        f'method = "{SHARP}" tries other lengthscales for each time by itself; use another method, or leave '
+        "time_kernel of [prior] out",
+    )
+    if design is None:
+        return
+    if design.calibration is not None:
+        table.check_points(design.calibration.count)
+        return
+    folds = ""
+    if isinstance(design.test, FoldPoints):
+        folds = ', and test = { kind = "random", count = 1000, seed = 1 } instead of a cross-validation'
+    yield (
+        True,
+        f'method = "{SHARP}" learns from errors at points that are kept for it, and [design] keeps none; '
+        f'add calibration = {{ kind = "random", count = 1000, seed = 2 }} to it{folds}. For the levels '
+        f"asked for it takes at least {table.fewest_points} calibration points",
+    )
+
+
+def _unkept(output: OutputTable, _: DesignTable | None, prior: PriorTable | None) -> Mistakes:
+    """Yield why weights cannot be kept."""
+    yield (
+        output.keep_weights and prior is not None and prior.in_time,
+        "keep_weights cannot be combined with a time_kernel of [prior], whose weights are of places and "
+        "times; leave it out",
+    )
+
+
+def _unsuited(solver: AnySolverTable, design: DesignTable | None, prior: PriorTable | None) -> Mistakes:
+    """Yield why a solver does not suit the map of a job, its times, or a mean that is the previous run."""
     built, of_previous = solver.build(), 'of [prior] mean = "previous"'
+    yield (
+        prior is not None and prior.in_time and built is not None and built.needs_grid,
+        f'name = "{solver.name}" cannot be combined with a time_kernel of [prior], with which observations '
+        'are points in space and time; write name = "auto", "neighbours" or "cholesky"',
+    )
+    if design is None:
+        return
+    table, previous = design.map, prior is not None and prior.is_previous and not prior.is_filtered
     coarser = table is not None and table.std_resolution_degrees is not None
     sampled = table is not None and bool(table.std_samples)
     # any solver that may be chosen is exactly calibrated, and gives its mean by itself
@@ -438,3 +427,11 @@ def _unsuited(solver: AnySolverTable, table: MapGrid | None, *, previous: bool) 
         "computational_share stops a solve by variances that samples, which std_samples of [design] map asks "
         "for, do not have; leave one of the two out",
     )
+
+
+_CONTRADICTIONS: dict[str, Callable[[Any, DesignTable | None, Any], Mistakes]] = {
+    "prior": _untimely,
+    "recalibration": _unsharp,
+    "solver": _unsuited,
+    "output": _unkept,
+}

@@ -141,8 +141,7 @@ class ObservationsTable(JobTable):
         if self.source != "synthetic" and self.synthetic is not None:
             raise ValueError(
                 f'the table [observations.synthetic] cannot be combined with source "{self.source}"; leave '
-                "it out, or "
-                'write source = "synthetic"'
+                'it out, or write source = "synthetic"'
             )
         if self.kind != "table" and not (
             self.noise_std is None and self.columns is None and self.where is None
