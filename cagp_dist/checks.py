@@ -88,6 +88,14 @@ def check_memory_limit(memory_limit_bytes: int | None) -> None:
         )
 
 
+def check_generator(generator: object) -> None:
+    """Raise `ArgumentError` unless it is a generator of NumPy."""
+    if not isinstance(generator, np.random.Generator):
+        raise ArgumentError(
+            f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
+        )
+
+
 def check_word(name: str, value: object, words: Sequence[str]) -> None:
     """Raise `ArgumentError` unless ``value`` is one of a few words."""
     if value not in words:

@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import check_count
+from cagp_dist.checks import check_count, check_generator
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gp import condition
 from cagp_dist.gram.ring_filter import MARKOV, RingFilter
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES, SeriesWithGaps
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.posterior.sampling import check_generator
 from cagp_dist.prior import Prior
 from cagp_dist.series_solves import Series, gappy_series, in_hours, mean_at_hour, series_of, unit_vectors
 from cagp_dist.solvers.interface import no_op

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import check_count
+from cagp_dist.checks import check_count, check_generator
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError
 from cagp_dist.posterior.result import Progress, shaped_as_targets
@@ -264,7 +264,6 @@ class _SamplerWork:
     ) -> None:
         from cagp_dist.gram.targets import target_count
         from cagp_dist.posterior.problem import as_targets, patterns
-        from cagp_dist.posterior.sampling import check_generator
         from cagp_dist.solvers.engine.affine import Affine
         from cagp_dist.solvers.interface import check_one_field, check_solver
 

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import check_count
+from cagp_dist.checks import check_count, check_generator
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.leave_one_out import LeaveOneOut
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.posterior.sampling import check_generator
 from cagp_dist.prior import Prior
 from cagp_dist.series_solves import gappy_series, in_hours, mean_at_hour, series_of
 

@@ -88,13 +88,6 @@ class DenseGram:
         """Diagonal of ``G^-1``, shape (n,); n^3 / 3 flops, and up to 8 n^2 bytes while it is made."""
         return np.asarray(inverse_diagonals(np.ascontiguousarray(self.factor)[None])[0])
 
-    def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
-        """Draws of ``N(0, K)`` as columns, shape (n, draws); by eigenvectors of K, 9 n^3 flops."""
-        K = self.matrix - np.diag(self.noise_variance)
-        values, vectors = np.linalg.eigh(K)
-        white = generator.standard_normal((draws, len(K))).T
-        return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0))[:, None] * white))
-
     def exact(self, *, executor: Executor) -> ExactSolve:
         """Solves by the Cholesky factor, in this process whatever the executor: its own."""
         return self

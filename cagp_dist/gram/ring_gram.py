@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.budget.demand import DOUBLE
-from cagp_dist.checks import as_numbers, check_count
+from cagp_dist.checks import as_numbers, check_count, check_generator
 from cagp_dist.errors import ArgumentError, BudgetError
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.gram_matrix import ExactSolve, Gram
@@ -330,20 +330,12 @@ class RingGram:
             The first draw without noise makes and keeps square roots of K, once more the memory of the
             factors; they exist where K is singular too, as in pole rows.
         """
-        if not isinstance(generator, np.random.Generator):
-            raise ArgumentError(
-                f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
-            )
+        check_generator(generator)
         if fields is not None:
             check_count("fields", fields, least=1)
         white = generator.standard_normal((fields or 1, *self.grid.shape))
         draws = self._by_wavenumber(lower_range if noise else root_range, white, roots=not noise)
         return draws if fields is not None else draws[0]
-
-    def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
-        """Draws of ``N(0, K)`` as columns, shape (n, draws); see `sample`."""
-        fields = self.sample(generator, fields=draws)
-        return np.ascontiguousarray(fields.reshape(draws, -1).T)
 
     def _of_factors(self, function: Callable[..., T]) -> list[T]:
         """Call a function of the factors, and of how often each wavenumber counts, for every range."""

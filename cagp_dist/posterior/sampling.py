@@ -7,7 +7,6 @@ posterior that `cagp_dist.condition` states (T7). It takes a right-hand side, a 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -15,8 +14,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.budget.plan import rough_seconds
-from cagp_dist.checks import as_numbers, check_count
-from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
+from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.posterior.coefficients import Coefficients
 from cagp_dist.posterior.prior_draws import PriorDraws
 from cagp_dist.posterior.problem import plan_of_mean
@@ -32,71 +30,6 @@ GROUP_ENTRIES = 2**24  # Values of draws at points and targets that are made at 
 FEWEST_AT_ONCE = 64
 
 DRAW_NANOSECONDS = 150  # Of a draw of the prior at a point, by random waves on one core
-
-
-class Drawable(Protocol):
-    """A Gram matrix with draws of the prior and solves: `RingGram`, or `DenseGram`."""
-
-    def draw(self, generator: np.random.Generator, *, draws: int) -> Array:
-        """Draws of ``N(0, K)``, shape (n, draws)."""
-
-    @property
-    def noise_variance(self) -> Array: ...
-
-    def solve(self, columns: Array) -> Array: ...
-
-
-def draw_latent(gram: Drawable, residuals: Array, generator: np.random.Generator, *, draws: int = 1) -> Array:
-    """Draw the latent field at the observed points, exactly.
-
-    Parameters
-    ----------
-    gram : RingGram or DenseGram
-        Observed points.
-    residuals : array of float64, shape (n,)
-        Observed values minus the prior mean.
-    generator : numpy.random.Generator
-        Source of randomness.
-    draws : int
-        Number of independent draws.
-
-    Returns
-    -------
-    array of float64, shape (n, draws)
-        ``f + K G^-1 (b - f - e) = b - e - N G^-1 (b - f - e)`` with draws f of the prior, and e of the
-        noise N. Add the prior mean.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is not what is described.
-    """
-    check_generator(generator)
-    check_count("draws", draws, least=1)
-    b, n = as_numbers("residuals", residuals), gram.noise_variance.size
-    if b.shape != (n,):
-        raise ArgumentError(
-            f"residuals has shape {b.shape}; expected ({n},), one for each observed point. Of a field: "
-            "field.ravel()."
-        )
-    if not np.isfinite(b).all():
-        raise ArgumentError(
-            f"residuals holds NaN or infinite values ({np.count_nonzero(~np.isfinite(b))} of {b.size}); "
-            "expected one for each observed point."
-        )
-    prior = gram.draw(generator, draws=draws)
-    noise = gram.noise_variance[:, None]
-    error = noise_draws(gram.noise_variance, draws, generator)
-    left = b[:, None] - prior - error
-    return np.asarray(prior + left - noise * gram.solve(left))
-
-
-def check_generator(generator: object) -> None:
-    """Raise `ArgumentError` unless it is a generator of NumPy."""
-    if not isinstance(generator, np.random.Generator):
-        raise ArgumentError(
-            f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
-        )
 
 
 def noise_draws(noise_variance: Array, draws: int, generator: np.random.Generator) -> Array:

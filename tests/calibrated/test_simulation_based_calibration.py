@@ -11,7 +11,6 @@ import pytest
 from scipy.stats import binom, chi2, kstest
 
 import cagp_dist as cagp
-from cagp_dist.calibration.simulation.simulation_based import simulate
 from cagp_dist.calibration.verification.pit import NormalTests, normal_tests
 from cagp_dist.runtime import SerialExecutor
 
@@ -45,7 +44,7 @@ def errors(solver, seed: int, *, simulations: int = SIMULATIONS) -> np.ndarray:
     """Standardised errors along the direction of one generator."""
     generator = np.random.default_rng([2025, seed])
     X = generator.uniform(size=(N_TRAIN, 2))
-    return simulate(
+    return cagp.calibrate(
         PRIOR,
         X,
         grid(),

@@ -9,7 +9,6 @@ import cagp_dist as cagp
 from cagp_dist.calibration.simulation import field_draws as draws
 from cagp_dist.calibration.simulation.beliefs import of_one_covariance
 from cagp_dist.calibration.simulation.field_draws import _factor, draw
-from cagp_dist.calibration.simulation.simulation_based import simulate
 from cagp_dist.calibration.verification.pit import normal_tests
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 
@@ -38,7 +37,7 @@ def test_calibrated_solvers_pass_at_the_rate_of_chance(points, solver):
     # below 0.01 have probability 4e-5. All 10,000 z pooled are still independent standard normal ones; the
     # pooled variance test sees a scale wrong by 2.4 % (3.3 standard errors of 1 / sqrt(20,000)).
     results = [
-        simulate(PRIOR, *points, solver=solver, simulations=500, generator=np.random.default_rng(seed))
+        cagp.calibrate(PRIOR, *points, solver=solver, simulations=500, generator=np.random.default_rng(seed))
         for seed in range(20)
     ]
     for name in ("ks_pvalue", "variance_pvalue", "mean_pvalue"):
@@ -53,7 +52,7 @@ def test_conjugate_gradients_fail_and_are_conservative(points):
     # that is seven standard errors (1 / sqrt(1,200) = 0.029) below 1.
     z = np.concatenate(
         [
-            simulate(
+            cagp.calibrate(
                 PRIOR,
                 *points,
                 solver=cagp.ConjugateGradient(iterations=5),
@@ -70,7 +69,7 @@ def test_conjugate_gradients_fail_and_are_conservative(points):
 
 
 def test_no_iteration_returns_the_prior_which_is_calibrated(points):
-    result = simulate(
+    result = cagp.calibrate(
         PRIOR, *points, solver=cagp.GaussSeidel(0), simulations=1_000, generator=np.random.default_rng(1)
     )
     assert min(result.tests.ks_pvalue, result.tests.variance_pvalue, result.tests.mean_pvalue) > 1e-3
@@ -80,7 +79,7 @@ def test_no_iteration_returns_the_prior_which_is_calibrated(points):
 def test_z_is_the_dense_formula(points, noise):
     X, X_test = points[0][:60], points[1]
     prior = replace(PRIOR, noise_variance=noise)
-    result = simulate(
+    result = cagp.calibrate(
         prior, X, X_test, solver=cagp.Cholesky(), simulations=7, generator=np.random.default_rng(2)
     )
     # The same draws, in the order in which the generator gives them.
@@ -102,7 +101,7 @@ def test_one_call_with_many_columns_equals_one_call_per_draw(points):
     X, X_test = points[0][:80], points[1]
     inner = cagp.GaussSeidel(iterations=3)
     together, apart = (
-        simulate(PRIOR, X, X_test, solver=solver, simulations=6, generator=np.random.default_rng(3))
+        cagp.calibrate(PRIOR, X, X_test, solver=solver, simulations=6, generator=np.random.default_rng(3))
         for solver in (inner, OneField(inner))
     )
     np.testing.assert_allclose(together.z, apart.z, rtol=1e-10)
@@ -112,7 +111,9 @@ def test_one_call_with_many_columns_equals_one_call_per_draw(points):
 def test_the_prior_mean_makes_no_difference(points, mean):
     X, X_test = points[0][:80], points[1]
     plain, shifted = (
-        simulate(prior, X, X_test, solver=CALIBRATED[1], simulations=6, generator=np.random.default_rng(4)).z
+        cagp.calibrate(
+            prior, X, X_test, solver=CALIBRATED[1], simulations=6, generator=np.random.default_rng(4)
+        ).z
         for prior in (PRIOR, replace(PRIOR, mean=mean))
     )
     np.testing.assert_allclose(shifted, plain, rtol=1e-8, atol=1e-8)
@@ -121,7 +122,7 @@ def test_the_prior_mean_makes_no_difference(points, mean):
 def test_executors_give_the_same_bits(points):
     with cagp.open_executor("serial") as serial:
         results = [
-            simulate(
+            cagp.calibrate(
                 PRIOR,
                 *points,
                 solver=CALIBRATED[1],
@@ -142,7 +143,7 @@ def test_points_that_coincide_or_nearly_so_stay_calibrated(points, distance):
     drawn = draw(PRIOR, X, X[:10], simulations=2, generator=np.random.default_rng(6))
     np.testing.assert_allclose(drawn.fields.latent[::2], drawn.fields.latent[1::2], atol=1e-4)
     assert np.array_equal(drawn.fields.latent[::2], drawn.fields.latent[1::2]) == (distance == 0.0)
-    result = simulate(
+    result = cagp.calibrate(
         PRIOR, X, X[:10], solver=CALIBRATED[0], simulations=1_000, generator=np.random.default_rng(6)
     )
     assert (0.0 < result.relative_jitter <= 1e-10) == (distance > 0.0)
@@ -150,7 +151,7 @@ def test_points_that_coincide_or_nearly_so_stay_calibrated(points, distance):
 
 
 def test_pit_values_belong_to_z(points):
-    result = simulate(
+    result = cagp.calibrate(
         PRIOR, *points, solver=CALIBRATED[1], simulations=50, generator=np.random.default_rng(7)
     )
     assert result.pit.shape == result.z.shape == (50,)
@@ -206,7 +207,7 @@ def test_points_of_a_grid_are_drawn_on_it_with_the_same_law(monkeypatch):
 )
 def test_wrong_arguments_are_refused(X, X_test, simulations, text):
     with pytest.raises(ArgumentError, match=text):
-        simulate(
+        cagp.calibrate(
             PRIOR,
             X,
             X_test,
@@ -219,7 +220,9 @@ def test_wrong_arguments_are_refused(X, X_test, simulations, text):
 def test_a_mean_with_several_columns_is_refused(points):
     prior = replace(PRIOR, mean=lambda X: np.zeros((len(X), 3)))
     with pytest.raises(ArgumentError, match="prior mean has 3 columns"):
-        simulate(prior, *points, solver=CALIBRATED[0], simulations=3, generator=np.random.default_rng(10))
+        cagp.calibrate(
+            prior, *points, solver=CALIBRATED[0], simulations=3, generator=np.random.default_rng(10)
+        )
 
 
 def test_an_indefinite_covariance_is_an_error():

@@ -10,7 +10,6 @@ import cagp_dist as cagp
 from cagp_dist.budget.demand import FEWEST_RANGES
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.posterior.problem import demand_of
-from cagp_dist.posterior.sampling import draw_latent
 from cagp_dist.runtime import Executor, SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.solvers import Problem, Solver, State
@@ -63,7 +62,6 @@ def by_factors(rings: cagp.RingGram, executor: Executor) -> dict[str, np.ndarray
         "downdate of means over cells": means.downdate,
         "draws": rings.sample(np.random.default_rng(0), fields=2),
         "draw with noise": rings.sample(np.random.default_rng(0), noise=True),
-        "draw of the posterior": draw_latent(rings, fields[0].ravel(), np.random.default_rng(0)),
     }
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.simulation.beliefs import SimulatedFields
-from cagp_dist.checks import as_points, check_count
+from cagp_dist.checks import as_points, check_count, check_generator
 from cagp_dist.errors import ArgumentError, BudgetError, NumericalError
 from cagp_dist.kernels import Kernel
 from cagp_dist.lapack import LARGEST_WHOLE
@@ -49,10 +49,7 @@ def draw(
     places = _places(prior, X, observed)
     train, test = places.points, as_points("X_test", X_test)
     check_count("simulations", simulations, least=1)
-    if not isinstance(generator, np.random.Generator):
-        raise ArgumentError(
-            f"generator is a {type(generator).__name__}; expected numpy.random.default_rng(seed)."
-        )
+    check_generator(generator)
     if not (len(train) and len(test)):
         raise ArgumentError(
             f"there are {len(train)} training and {len(test)} test points; expected at least one of each."

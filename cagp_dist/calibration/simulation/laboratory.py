@@ -79,7 +79,8 @@ class Calibration:
     verdict : Verdict
         All tests together, in words.
     relative_jitter : float
-        See `SimulationResult`.
+        What was added to the diagonal of the joint prior covariance to factor it, as a fraction of the
+        kernel variance; 0 unless points nearly coincide or the kernel is very smooth, at most 1e-10.
     """
 
     solver: str
