@@ -8,26 +8,7 @@ from cagp_dist.remedies import installation
 
 
 def from_extra(extra: str, module: str, purpose: str) -> Any:
-    """Import a module that an extra of this package brings.
-
-    Parameters
-    ----------
-    extra : str
-        Extra of ``pyproject.toml``, such as ``"grib"``.
-    module : str
-        Name of the module.
-    purpose : str
-        What needs it, as the beginning of a sentence.
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ConfigurationError
-        It cannot be imported. The text says what to install.
-    """
+    """Import a module that an extra brings, or raise `ConfigurationError`; ``purpose`` begins its text."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -45,11 +45,6 @@ MOST_PARTS = 4  # of a sum that is fitted: more lengthscales no data tell apart
 class Kernel(ABC):
     """A covariance function: `Matern`, `Matern12`, `Matern32`, `Matern52`, `SquaredExponential` or a `Sum`.
 
-    Raises
-    ------
-    ArgumentError
-        If it is called itself: it is abstract.
-
     Examples
     --------
     >>> import cagp_dist as cagp
@@ -362,10 +357,7 @@ def point_columns(points: Array) -> Array:
 
 @dataclass(frozen=True)
 class ClosedForm(Elementary):
-    """A kernel that is ``p(a) exp(-a)``, p a polynomial of degree 3 at most; the base of such kernels.
-
-    Parameters are those of `Elementary`.
-    """
+    """A kernel that is ``p(a) exp(-a)``, p a polynomial of degree 3 at most; the base of such kernels."""
 
     lengthscale: Lengthscales
     variance: float = 1.0

@@ -176,17 +176,8 @@ class SpaceTime(Elementary):
 
 @dataclass(frozen=True)
 class SpaceTimeOf:
-    """Kernels of space and time of these families, whose numbers are fitted.
+    """Kernels of space and time of these families, whose numbers are fitted; without a time a metric kernel.
 
-    Parameters
-    ----------
-    space : family of kernels
-        `Matern32`, for example.
-    time : family of kernels, PeriodicOf or GneitingOf, optional
-        In time, for a product; None: a metric kernel.
-
-    Examples
-    --------
     >>> import cagp_dist as cagp
     >>> SpaceTimeOf(cagp.Matern32, cagp.Matern12)((0.3, 7.5), 2.0).lengthscale
     (0.3, 7.5)

@@ -45,9 +45,7 @@ ENTRIES = 2**20  # Kernel values that a task holds at a time, 8 MB
 class ExactVariance:
     """The exact posterior variance of the field at targets, or bounds of it from observed points near by.
 
-    Itself for up to 1,024 observed points, by Cholesky, and on complete grids with even noise, by rings.
-    Bounds take 50 n q nanoseconds on one core, up to 130 where targets are far from each other; each task 25
-    to 54 MB (measured).
+    Bounds take 50 to 130 n q nanoseconds on one core; each task 25 to 54 MB (measured).
     """
 
     def __init__(self, gram: Gram, targets: Targets) -> None:

@@ -110,10 +110,7 @@ class FewMissing:
         return np.asarray(inverse_diagonals(np.ascontiguousarray(self.factor)[None])[0])
 
     def downdate(self, targets: Array | LinearFunctionals, *, full: bool) -> Array:
-        """``k*' G_o^-1 k*``, (q,) or (q, q): at points of the grid from the inverse, else by solves.
-
-        ``B_ii - N`` at missing points, and ``N - N^2 [G_o^-1]_ii`` at observed ones, with the noise N.
-        """
+        """``k*' G_o^-1 k*``, (q,) or (q, q): at points of the grid from the inverse, else by solves."""
         quiet = self.rings.noise_by_latitude.max() <= QUIET * self.rings.kernel.variance
         if full or isinstance(targets, LinearFunctionals) or not quiet:
             return self._downdate_by_views(targets, full=full)

@@ -41,10 +41,9 @@ ALIKE, STEPS_ALONG = 0.7, 1024  # Correlation by which coordinates are compared,
 
 @lru_cache(maxsize=64)
 def metric(kernel: Kernel, columns: int) -> Array:
-    """Factors (p,) of the coordinates by which points near each other are alike.
+    """Factors (p,) of the coordinates by which points near each other are alike: one over lengthscales.
 
-    One over lengthscales, the shortest of a sum. Where these differ between coordinates in a sum, and in
-    space and time, one over the distance along each at which the correlation has fallen to `ALIKE`.
+    The shortest of a sum; where they differ by coordinate, distances at which the correlation is `ALIKE`.
     """
     own = np.array([part.inverse_lengthscales(columns) for part in kernel.parts])
     factors: Array = own.max(axis=0)
@@ -306,11 +305,7 @@ def cell_laws(
     shared: list[Shared] | None = None,
     keep: bool = False,
 ) -> CellPosterior:
-    """Means and variances at targets of a cell: a task of executors.
-
-    Shapes: ``X, noise, columns`` (m, p), (m,) and (m, T), ``targets`` (q, p). Groups are searched for unless
-    they are known, and given back where they are to be kept.
-    """
+    """Means and variances at targets (q, p) of a cell of points (m, p): a task of executors."""
     q = len(targets)
     mean, downdate = np.zeros((q, columns.shape[1])), np.empty(q)
     left_out, fewest = 0, len(X)

@@ -34,9 +34,7 @@ def quadrature_bounds(
 ) -> Iterator[Array]:
     """Yield bounds (2, c) of ``y' G^-1 y`` of columns (n, c) after no Lanczos step, one step, and so on.
 
-    Vectors are orthogonalised twice. T is that of a matrix that differs from A by at most ``ROUNDING`` times
-    its trace: that shift is added to T for the lower bound, and taken from T and from the node for the upper
-    one.
+    T is that of a matrix that differs from A by at most ``ROUNDING`` times its trace, by which it is shifted.
     """
     if not noise_variance.min() > 0.0:
         raise ArgumentError("a noise variance is zero; Lanczos quadrature needs every one to be above zero.")

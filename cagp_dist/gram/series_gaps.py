@@ -44,15 +44,7 @@ FEW_IN_SERIES = 2048
 
 
 class SeriesWithGaps:
-    """``G_oo`` of the values of a series that are there; poles of grids are observed as a row, or not.
-
-    Parameters
-    ----------
-    series : SeriesGram
-        All places and times.
-    observed : array of bool, shape that of the fields
-        What is there.
-    """
+    """``G_oo`` of the values of a series that are there; poles of grids are observed as a row, or not."""
 
     def __init__(self, series: SeriesGram, observed: Mask) -> None:
         self.series, self.observed = series, observed
@@ -81,13 +73,7 @@ class SeriesWithGaps:
         return found
 
     def weights(self, values: Array, *, tolerance: float = TOLERANCE) -> Array:
-        """``G_oo^-1 b`` as a field, zero where nothing is there, of a field b of which only o counts.
-
-        Raises
-        ------
-        NumericalError
-            If the tolerance is not reached.
-        """
+        """``G_oo^-1 b`` as a field, zero where nothing is there, of a field b of which only o counts."""
         right = np.where(self.observed, values, 0.0)
         size, found = float(np.linalg.norm(right)), np.zeros_like(right)
         if not self.missing.size:
@@ -128,13 +114,9 @@ class SeriesWithGaps:
             yield self.series.solve(self._embedded(column))
 
     def draw(self, generator: np.random.Generator, at: Array) -> tuple[Array, Array, Array]:
-        """Draw a field of the prior and observations of it.
+        """Draw a field at hours (A,), the weights of observations of it, and weights of its uncertainty.
 
-        Returns
-        -------
-        field, weights, uncertain : arrays
-            At hours (A,), (A, ...); ``G_oo^-1 y'_o``; and weights of a field whose square is on average what
-            the missing values would take from variances.
+        The square of a field of the last is on average what the missing values would take from variances.
         """
         series = self.series
         drawn = series.draw(generator, at)

@@ -41,27 +41,9 @@ class SeriesGram:
     """``G = K_t (x) K_s + I (x) D`` of places at hours, each place at each hour.
 
     Fields are arrays (T, n), or (T, P, Q) on a grid, whose poles are rows of copies of one observation with Q
-    times its noise.
-
-    Parameters
-    ----------
-    where : LatLonGrid, or array of unit vectors, shape (n, 3)
-        Places.
-    kernel : SpaceTime
-        A product.
-    hours : array, shape (T,)
-        When, each once.
-    noise_variance : array, shape (P,) or (n,)
-        By latitude, or place; above zero. Of a pole that of its mean.
-    executor : Executor
-        Where modes of a grid are made and kept.
-    memory_limit_bytes : int, optional
-        What these may take.
-
-    Notes
-    -----
-    Modes cost 9 P^3 Q / 2 flops and 4 P^2 Q bytes of a grid, 9 n^3 flops and 8 n^2 bytes of places; a solve
-    or product 4 P^2 Q T, or 4 n^2 T, and 4 T^2 n flops.
+    times its noise. Shapes: ``where`` a grid or unit vectors (n, 3), ``hours`` (T,), ``noise_variance`` (P,)
+    or (n,), of a pole that of its mean. Modes cost 9 P^3 Q / 2 flops and 4 P^2 Q bytes of a grid, 9 n^3 flops
+    and 8 n^2 bytes of places; a solve or product 4 P^2 Q T, or 4 n^2 T, and 4 T^2 n flops.
     """
 
     def __init__(

@@ -16,9 +16,8 @@ from cagp_dist.latlon.grid import LatLonGrid
 class Layout:
     """Observed points of a grid, latitude by latitude.
 
-    A pole of which one copy was observed (any of its Q points, which are one place) is one observation. On
-    the whole grid it becomes a complete row of equal values, each with Q times the noise: the same
-    information (`spread`, `summed`, `row_noise`).
+    A pole of which one copy was observed is one observation; on the whole grid it becomes a complete row of
+    equal values, each with Q times the noise: the same information (`spread`, `summed`, `row_noise`).
     """
 
     grid: LatLonGrid  # All points

@@ -111,10 +111,7 @@ def projected_modes(modes: RangeModes, columns: Sequence[Array]) -> list[tuple[A
 
 
 def series_log_density(z: Array, mu: Array, counts: Array, transitions: Sequence[Array]) -> float:
-    """Logarithm of the density of modes (span, size, 2 T) that are in each wavenumber ``counts`` fold.
-
-    Without what does not depend on the kernel in time.
-    """
+    """Log density of modes (span, size, 2 T), ``counts`` fold, but for what no kernel in time changes."""
     m = len(transitions[0])
     states, covariance = np.zeros((m, *mu.shape, 2)), np.zeros((m, m, *mu.shape))
     covariance[range(m), range(m)] = 1.0
@@ -194,10 +191,7 @@ def smooth_range(
     columns: Sequence[Array],
     steps: Sequence[SeriesStep],
 ) -> list[tuple[Array, Array]]:
-    """Smooth fields, columns (span, size, 2 T): results (span, size, 2 A), and variances (A, size).
-
-    Modes are made, used and dropped; states of all steps are kept.
-    """
+    """Smooth columns (span, size, 2 T): results (span, size, 2 A), and variances (A, size)."""
     found = []
     kept = sum(step.out is not None for step in steps)
     for mode, seen in zip(modes_range(parameters, wavenumbers, span, noise), columns, strict=True):

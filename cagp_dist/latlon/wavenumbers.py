@@ -90,10 +90,7 @@ class Wavenumbers:
         return [part[:, :, 0].T for part in self._parities(one)]
 
     def split(self, fields: Array) -> list[Array]:
-        """Transform fields (T, P, Q) into columns of each sector, (wavenumbers, size, 2 T), orthonormally.
-
-        Real and imaginary part of each field stand side by side.
-        """
+        """Transform fields (T, P, Q) into columns (wavenumbers, size, 2 T) of each sector, orthonormally."""
         spectrum = np.fft.rfft(fields, axis=2, norm="ortho")  # (T, P, wavenumbers)
         parts = [np.ascontiguousarray(part.transpose(2, 1, 0)) for part in self._parities(spectrum)]
         return [part.view(np.float64) for part in parts]
@@ -123,10 +120,7 @@ class Wavenumbers:
 
 
 def ring_blocks(parameters: Parameters, wavenumbers: Wavenumbers, span: Range) -> list[Array]:
-    """Blocks of the kernel matrix K for a range of wavenumbers, (span, size, size).
-
-    Tile by tile of latitude pairs: the kernel at all differences in longitude, then its cosine transform.
-    """
+    """Blocks (span, size, size) of K for a range of wavenumbers, by a cosine transform in longitude."""
     first, last = span
     Q = wavenumbers.n_longitudes
     order = np.arange(wavenumbers.count)

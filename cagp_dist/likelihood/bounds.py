@@ -101,13 +101,11 @@ class Bounds:
         return max(low / most, min(smallest, high / most)), min(high / least, max(largest, low / least))
 
     def reconciled(self, x: Array) -> tuple[Array, tuple[tuple[int, int], ...]]:
-        """Change weights for which no variance keeps all limits.
+        """Change the weights in x (k,) for which no variance keeps all limits, and say what they move with.
 
         Each limit leaves a range to the logarithm of the first variance: its own, that of the noise, then
         that of each further part. A part whose range does not meet those before it has its weight changed
-        until it does, and this weight then moves with what limits those.
-
-        Shapes: ``x`` (k,); returns (k,).
+        until it does.
         """
         if not self.others:
             return x, ()

@@ -17,9 +17,8 @@ ARRIVED = 0.1  # Standard errors that a search may have left to go
 def noise_is_negligible(result: FitResult, prior: Prior) -> bool:
     """Whether all that a fit did not determine is a noise variance so small that it makes no difference.
 
-    On a fine grid of a reanalysis, which has no noise, it is: its logarithm has no standard error, or a
-    large one, and the noise variance itself is far below that of the field. A search that looks for it in
-    vain may end unconverged; the other numbers are then within a tenth of a standard error.
+    A search that looks in vain for the noise of a fine grid, which has none, may end unconverged; the other
+    numbers are then within a tenth of a standard error.
     """
     noise = prior.noise_number
     variance = float(sum(part.variance for part in prior.kernel.parts))

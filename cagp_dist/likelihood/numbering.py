@@ -59,10 +59,7 @@ class Numbering:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the k + 1 parameters: lengthscale_2 of the second part, or of the second coordinate.
-
-        lengthscale_1_2 where there are both, the part first.
-        """
+        """Names of the k + 1 parameters: lengthscale_2, or lengthscale_1_2 (part, coordinate)."""
         parts = [f"_{part}" for part in range(1, self.parts + 1)] if self.parts > 1 else [""]
         own = [f"_{coordinate}" for coordinate in range(1, self.own + 1)] if self.own > 1 else [""]
         return (
@@ -176,10 +173,7 @@ class Model:
         return self.kernel(self.numbering.of_parts(numbers[:first]), [1.0, *numbers[first:-1]])
 
     def derivatives(self, numbers: Sequence[float]) -> tuple[Parameters, ...]:
-        """Parameters of its derivatives by the logarithms of all numbers but the ratio.
-
-        By a lengthscale it is the slope of that part, by a weight that part itself.
-        """
+        """Parameters of its derivatives by the logarithms of all numbers but the ratio."""
         parts = self.unit(numbers).parts
         weighted = (part.parameters for part in parts[1:])
         if self.coordinates is None:
@@ -188,19 +182,13 @@ class Model:
         return (*(part.coordinate_slope_parameters(c) for part in parts for c in own), *weighted)
 
     def comparable(self, X: Array) -> Array:
-        """Points X (n, p) with coordinates that can be compared, to tell which are neighbours.
-
-        As they are where all coordinates share a lengthscale; else `in_extents`.
-        """
+        """Points X (n, p) with coordinates that can be compared: as they are, or in extents."""
         if self.scales is not None:
             return np.asarray(X / np.array(self.scales))
         return X if self.coordinates is None else in_extents(X, self.axes)
 
     def in_order(self, x: Array) -> Array:
-        """Logarithms of numbers with parts of the same family ordered by lengthscale, short ones first.
-
-        Where each coordinate has its own, by their geometric mean.
-        """
+        """Logarithms of numbers, parts of one family ordered by their (geometric mean) lengthscale."""
         first, families = self.numbering.lengthscales, self.families
         lengthscales = x[:first].reshape(self.parts, -1)
         order = list(range(self.parts))

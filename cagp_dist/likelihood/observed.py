@@ -103,10 +103,7 @@ class ResidualsAtPoints:
 
 
 def spread_cells(X: Array, most: int, *, cell_size: int) -> NDArray[np.intp]:
-    """At most about ``most`` of the points X (n, p): whole cells of neighbours, evenly spread over all.
-
-    Within a cell the density is that of all points, which a subset drawn at random does not have.
-    """
+    """About ``most`` of the points X (n, p): whole cells of neighbours, evenly spread."""
     order = space_filling_order(X, block_size=cell_size)
     cells = -(-len(X) // cell_size)
     kept = np.linspace(0, cells - 1, max(2, most // cell_size)).round().astype(int)

@@ -12,16 +12,11 @@ CHANCE = 2.0  # Correlations below so many of their standard errors count as non
 
 
 def effective_fields(kernel: Kernel, noise_variance: float | Array, X: Array, residuals: Array) -> float:
-    """Estimate how many independent fields T fields in the order of their times are worth.
+    """Estimate how many independent fields T ``residuals`` (n, T), in the order of their times, are worth.
 
-    With ``w_t = L^-1 b_t``, ``L L' = G``, whose entries are independent in space, and ``rho_k`` the mean
-    correlation of fields k steps apart, estimates of variances and lengthscales are as uncertain as from ::
-
-        T / (1 + 2 sum_k (1 - k / T) rho_k^2)
-
-    independent fields, if space and time are separable. The sum ends with the first rho that chance explains.
-
-    Shapes: ``noise_variance`` (n,), ``X`` (n, p), ``residuals`` (n, T).
+    With ``w_t = L^-1 b_t``, ``L L' = G``, independent in space, and ``rho_k`` the mean correlation of fields
+    k steps apart, ``T / (1 + 2 sum_k (1 - k / T) rho_k^2)``, if space and time are separable. The sum ends
+    with the first rho that chance explains.
     """
     from scipy.linalg import solve_triangular
 

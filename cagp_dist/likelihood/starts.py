@@ -19,12 +19,10 @@ Start = Mapping[str, float | Sequence[float | Sequence[float]]]
 
 
 def make_starts(given: Start | None, bounds: Bounds, scales: Scales, *, starts: int) -> list[Array]:
-    """Points to start from, each (log lengthscale, log ratio).
+    """Points to start from, each (log lengthscale, log ratio): the one that was given, then others.
 
-    The start that was given comes first; the others are spread over lengthscales from the spacing to the
-    extent and ratios from 0.001 to 1, by multiples of irrational numbers, so that any number of them is
-    spread evenly. A noise within narrower limits has ratios that leave the field most of its power. Where
-    each coordinate has a lengthscale of its own, they are the same parts of the extents of all coordinates.
+    They are spread over lengthscales from the spacing to the extent and ratios from 0.001 to 1, by multiples
+    of irrational numbers, so that any number of them is spread evenly.
     """
     check_count("starts", starts, least=1)
     low = np.log([2.0 * scales.spacing, 1e-3])
@@ -58,11 +56,8 @@ def without_nugget(
 ) -> list[Array]:
     """Make starts of the same lengthscales whose noise is the known one alone, where that differs by point.
 
-    The variance of the field is what the squares of the residuals have beside the noise of their points,
-    points with little noise counting most. Where few points carry most of the mean noise, that is
-    many times the variance of the field, to which a fit of one noise for all points does not come near.
-
-    Shapes: ``spread`` (k,), ``residuals`` (n, T), ``deviations`` (n,).
+    Where few points carry most of the mean noise, that is many times the variance of the field, to which a
+    fit of one noise for all points does not come near. ``residuals`` (n, T), ``deviations`` (n,).
     """
     own = noise_variance + deviations
     squares = np.mean(residuals**2, axis=1)

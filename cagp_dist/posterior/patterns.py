@@ -33,12 +33,10 @@ LEAST_SHARED = 0.5
 
 
 def shared_places(present: Mask) -> tuple[Mask, Indices]:
-    """Choose fields and the points at which all of these were observed: for what needs fields without gaps.
+    """Choose fields (T,) and points (n,) at which all of these were observed, from ``present`` (T, n).
 
-    Fields are added from the fullest one on, those with the same gaps together; of what their points have in
-    common, the largest number of values is chosen that has at least half of the points of the fullest field.
-
-    Shapes: ``present`` (T, n); returns (n,).
+    Fields are added from the fullest one on, those with the same gaps together; chosen are the most values
+    with at least half of the points of the fullest field.
     """
     groups = fields_by_pattern(present)
     groups.sort(key=lambda group: (int(present[group[0]].sum()), group.size), reverse=True)

@@ -43,13 +43,9 @@ class ScaleRegression(NamedTuple):
 def regress_scale(features: Array, errors: Array, *, lean: Array | None = None) -> ScaleRegression:
     """Fit ``errors = c lean + exp(b_0 + features @ b) (m + t)``, t a Student t, by the log score.
 
-    Numbers other than the constant have a standard normal prior, which keeps those that few errors cannot
-    tell apart where they make sense. Tails are never lighter than n errors can tell: 1 / degrees is at least
-    one standard error, as it is for errors of a normal distribution, ``(1.5 n)^(-1/2)``. Where the
-    distribution is normal this costs half a nat of all n errors together; where it is not, one error far out
-    costs far less.
-
-    Shapes: ``features`` (n, F), ``errors`` (n,), ``lean`` (n,).
+    Numbers other than the constant have a standard normal prior. Tails are never lighter than n errors can
+    tell: 1 / degrees is at least one standard error, ``(1.5 n)^(-1/2)``. Shapes: ``features`` (n, F), others
+    (n,).
     """
     n = len(errors)
     columns = np.column_stack([np.ones(n), features])

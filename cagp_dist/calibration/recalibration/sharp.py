@@ -69,8 +69,7 @@ class FittedSharp:
     def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
         """Give those of new points (q, p), of the shape of ``law``, (q,) or (T, q); a solve for each stretch.
 
-        Quantiles that cross at a point are put in order [Chernozhukov et al. 2010]; tails as of
-        `table_with_tails`.
+        Quantiles that cross are put in order [Chernozhukov et al. 2010]; tails as of `table_with_tails`.
         """
         return self._table(self.quantiles(law, X_new), law.mean)
 
@@ -120,9 +119,8 @@ class FittedSharp:
 def table_with_tails(levels: Array, quantiles: Array, centre: Array) -> QuantileTable:
     """Make distributions of quantiles (L, *S) whose tails are normal ones about a centre, shape S.
 
-    Each tail belongs to the normal distribution about the centre that has the outermost quantile, or goes on
-    as the outermost gap does where this is wider. Two neighbouring quantiles, each estimated by itself, may
-    be so close that they make no tail.
+    Each is that of the outermost quantile, or goes on as the outermost gap does where this is wider: two
+    neighbouring quantiles may be so close that they make no tail.
     """
     around = np.array([levels[0] / FAR, *levels, 1.0 - (1.0 - levels[-1]) / FAR])
     z, ends = ndtri(levels), ndtri(around[[0, -1]])

@@ -24,10 +24,7 @@ def block_folds(
     generator: np.random.Generator,
     called: str = "count",
 ) -> Indices:
-    """Fold of each place: blocks of equal height and about equal area, dealt to folds of about equal size.
-
-    Shapes: ``latitude_degrees, longitude_degrees`` (n,); returns (n,).
-    """
+    """Fold of each place (n,): blocks of about equal area, dealt to folds of about equal size."""
     latitude = as_numbers("latitude_degrees", latitude_degrees)
     longitude = np.mod(as_numbers("longitude_degrees", longitude_degrees), 360.0)
     if latitude.ndim != 1 or latitude.shape != longitude.shape:

@@ -50,10 +50,9 @@ class ConditionedGroup:
 
 
 def group_conditionals(X: Array, *, workers: int = 1) -> list[ConditionedGroup]:
-    """Choose the cells of points X (n, p) and their neighbours, cells that are near each other together.
+    """Choose the cells of points X (n, p) and their neighbours, near cells together; O(n log^2 n).
 
-    The sum over cells of ``weight * log p(cell | neighbours)`` is the likelihood of all points where nothing
-    is left out, and an estimate of such a sum over all cells where some are. Cost O(n log^2 n).
+    The sum of ``weight * log p(cell | neighbours)`` is the likelihood of all points, or an estimate of it.
     """
     rng = np.random.default_rng(SEED)
     n, cells = len(X), -(-len(X) // GROUP)
@@ -78,11 +77,7 @@ def group_conditionals(X: Array, *, workers: int = 1) -> list[ConditionedGroup]:
 
 
 def _thinned(near: Indices) -> Indices:
-    """Take most of the nearest of points by distance, and some of those behind them, ever sparser.
-
-    With the nearest alone fits end 0.23 standard errors off, instead of 0.13, where lengthscale and noise
-    are large, and 0.03 instead of 0.05 elsewhere (4,000 points of the sphere, lengthscales 1 and 0.3).
-    """
+    """Take most of the nearest of points by distance, and some of those behind them, ever sparser."""
     if near.size <= NEIGHBOURS:
         return near
     far = np.arange(NEIGHBOURS // FAR)
@@ -107,11 +102,7 @@ def conditionals_text(points: int) -> str:
 
 
 def _sample(cells: int, rng: np.random.Generator) -> tuple[Indices, Array]:
-    """Choose cells by their place in the order, and how many each stands for.
-
-    The chance of a cell falls with the root of its place: what the first ones say of long distances no others
-    say, short distances are in all. Weights are one over the chance, times what makes their sum right.
-    """
+    """Choose cells by their place in the order, and how many each stands for: one over its chance, scaled."""
     most, certain = MOST_CONDITIONALS // GROUP, 0
     if cells <= most:
         return np.arange(cells), np.ones(cells)

@@ -42,10 +42,7 @@ TASK_GROUPS = 16  # worked out at once, in some ten milliseconds: threads do not
 
 
 class VecchiaLikelihood(ModelLikelihood):
-    """Likelihood and gradient of points anywhere, by conditionals of groups on their neighbours.
-
-    Shapes: ``X`` (n, p), ``residuals`` (n, T), ``deviations``, ``basis`` (n,) and (n, k).
-    """
+    """Likelihood and gradient of points X (n, p), by conditionals of groups on their neighbours."""
 
     def __init__(
         self,
@@ -116,11 +113,7 @@ class VecchiaLikelihood(ModelLikelihood):
 
 
 class VecchiaPiece(NamedTuple):
-    """What a task needs: some points, what was observed there, and the groups among them.
-
-    ``points`` (p, u) are coordinates, ``columns`` (u, c) residuals and the basis of a mean, ``deviations``
-    (u,) or None; members of ``groups`` are places among them.
-    """
+    """What a task needs: some points, what was observed there, and the groups among them."""
 
     points: Array
     columns: Array
@@ -148,10 +141,7 @@ def _piece(
 
 
 def piece_sums(model: UnitModel, piece: VecchiaPiece, scale: float, coefficients: int, curved: bool) -> Array:
-    """Add up the sums of the groups of a task, each as `dense_sums` has it.
-
-    Returns shape (2, size).
-    """
+    """Add up the sums of the groups of a task, each as `dense_sums` has it, (2, size)."""
     alike: dict[tuple[int, int], list[ConditionedGroup]] = {}
     for group in piece.groups:
         alike.setdefault((group.members.size, group.before), []).append(group)

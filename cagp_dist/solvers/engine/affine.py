@@ -316,13 +316,7 @@ class Affine(ABC):
     def _system(
         self, problem: Problem, plan: Plan, executor: Executor
     ) -> tuple[System[Any], tuple[Stage, ...]]:
-        """Open the problem in bands of rings or in blocks of points, and work out the cycle for it.
-
-        Raises
-        ------
-        ArgumentError
-            If a relaxation is too large to converge.
-        """
+        """Open the problem, and work out the cycle for it; a relaxation that does not converge is refused."""
         system = system_of(problem, plan, executor)
         cycle = self.cycle(problem.gram, executor=executor, blocks=system.blocks)
         return system, tuple(

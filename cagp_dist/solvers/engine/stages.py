@@ -59,9 +59,8 @@ class Stage(ABC):
     def at(self, number: int, *, place: int) -> Self:
         """Return the stage of one cycle, counted from the end of the solve, from 1.
 
-        The adjoint pass begins with the last cycle: with this count its state after some cycles is that of a
-        solver which has no more of them. ``place`` is counted from the beginning of the pass, which stages
-        that continue from what they did before have the same of in both directions.
+        A state of the adjoint pass, which begins with the last cycle, is then that of a solver which ends
+        there. ``place`` is counted from the beginning of the pass in both directions.
         """
         return self
 
@@ -223,8 +222,7 @@ class Simultaneous(BlockStage):
 class ProjectionStage(Stage):
     """Solve in the span of k columns S: ``Mt = S (S' G S)^-1 S' = P P'``, symmetric.
 
-    The error that it leaves is G-orthogonal to S, so that a second one changes nothing; in the norm of G no
-    error grows, whatever S is. Where S does not depend on the data, neither does the stage.
+    The error that it leaves is G-orthogonal to S, so that a second one changes nothing.
     """
 
     # each (n, k): ``P`` with ``P' G P = I``, and ``G P``. 16 n k bytes; one application to r columns is 4 n k
@@ -286,11 +284,7 @@ class Recurrence(Stage):
 
     @property
     def weight_psd(self) -> bool:
-        """Whether the downdate is positive semidefinite.
-
-        For Chebyshev that of all steps together, ``(1 - r^2) / lambda`` with a residual polynomial
-        ``|r| <= 1`` for eigenvalues from 0 to ``low + high``: what lies beyond a bound converges more slowly.
-        """
+        """Whether the downdate is positive semidefinite; of Chebyshev that of all steps together."""
         return self.sure and (self.accelerated or self.step < 2.0 / self.high)
 
     def at(self, number: int, *, place: int) -> Self:

@@ -14,8 +14,8 @@ from cagp_dist.solvers.setting_metadata import ORDER, ORDER_SEED
 class Ordered(Affine, ABC):
     """An affine solver with a choice of orders, none of which depends on the data (math 1.6).
 
-    Random orders are drawn from the seed and counted from the last sweep of a solve: the last sweeps of many
-    are the sweeps of few, so that every state of a solve is that of a solver which stops there.
+    Random orders are counted from the last sweep of a solve: every state is that of a solver which stops
+    there.
     """
 
     order: str = field(default="given", kw_only=True, metadata=ORDER)  # one of `orders`

@@ -54,10 +54,9 @@ From a random start these miss more than the other quarter of the eigenvalue wit
 
 
 def row_sums(gram: Gram, executor: Executor) -> Array:
-    """``G 1``, shape (n,), at the cost of n^2 evaluations, or of P n on a whole grid with P latitudes.
+    """``G 1``, shape (n,): n^2 evaluations, or P n on a whole grid with P latitudes.
 
-    All entries of G are positive, so the largest one of ``P^-1 G 1`` bounds ``lambda_max(P^-1 G)`` for every
-    positive diagonal P (Perron and Frobenius).
+    All entries of G are positive: the largest of ``P^-1 G 1`` bounds ``lambda_max(P^-1 G)``, P diagonal.
     """
     X, ones = gram.X, np.ones((gram.shape[0], 1))
     # by tiles: a grid would factor all its wavenumbers for this one product
@@ -75,8 +74,7 @@ def row_sums(gram: Gram, executor: Executor) -> Array:
 def admissible(system: System[Any], stage: Stage, *, gram: Gram, executor: Executor, setting: str) -> Stage:
     """Return the stage, with what is known of its weight, or refuse a relaxation that diverges.
 
-    Costs nothing where the relaxation is known to be safe, else `LANCZOS_STEPS` stages on one column. Blocks
-    of one colour are damped by ``w = 2 / (1 + bound)`` of ``lambda_max``, always below ``2 / lambda_max``.
+    Costs nothing where the relaxation is known to be safe, else `LANCZOS_STEPS` stages on one column.
     """
     if isinstance(stage, CoarseSpace):
         return system.coarse(stage)
