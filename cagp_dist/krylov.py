@@ -70,31 +70,13 @@ def conjugate_gradients(
     start: Array | None = None,
     recompute: bool = True,
 ) -> LinearSolution:
-    """Solve ``G v = b`` for symmetric positive definite G, row by row of ``right``.
+    """Solve ``G v = b`` for symmetric positive definite G, row by row of ``right`` (r, n).
 
-    Parameters
-    ----------
-    product : callable
-        ``G`` applied to the rows of an array (r, n).
-    right : array of float64, shape (r, n)
-        Right-hand sides.
-    precondition : callable
-        An approximation of ``G^-1`` applied to rows.
-    tolerance : float
-        Relative residual at which a row is done.
-    iterations : int
-        Largest number of products.
-    start : array of float64, shape (r, n), optional
-        Where to start; by default zero. Rows whose right-hand side is zero are zero, wherever they start.
-    recompute : bool
-        Whether the relative residual is that of the solution, which takes one more product, or of the
-        recurrence.
-
-    Returns
-    -------
-    LinearSolution
-        Each iteration is one product, one application of the preconditioner and 16 n r flops. Memory
-        64 n r bytes, beside what these two hold while they work.
+    ``product`` and ``precondition`` apply G, and an approximation of its inverse, to rows. A row is done at
+    the relative residual ``tolerance``, or after ``iterations`` products. It starts from zero, or from
+    ``start`` (r, n), but where b is zero. With ``recompute`` the relative residual is that of the solution,
+    which takes one more product, else that of the recurrence. An iteration takes 16 n r flops beside these
+    two, and 64 n r bytes.
 
     Raises
     ------

@@ -16,17 +16,7 @@ from cagp_dist.runtime.counting import count
 
 
 class DenseGram:
-    """``G = k(X, X) + diag(noise)`` stored, 8 n^2 bytes.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Covariance of the field.
-    X : array of float64, shape (n, p)
-        Observed points.
-    noise_variance : array of float64, shape (n,)
-        Added to the diagonal.
-    """
+    """``G = k(X, X) + diag(noise_variance)`` stored, 8 n^2 bytes. Shapes: X (n, p), noise_variance (n,)."""
 
     def __init__(self, kernel: Kernel, X: Array, *, noise_variance: Array) -> None:
         check_noise(noise_variance, n=len(X))

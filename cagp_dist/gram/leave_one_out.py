@@ -34,19 +34,8 @@ def leave_one_out(gram: Invertible, residuals: Array) -> LeaveOneOut:
     """Predict each point from all others, exactly and all at once.
 
     ``mean = b - [G^-1 b]_i / [G^-1]_ii``, ``variance = 1 / [G^-1]_ii`` (math 7; [Rasmussen & Williams 2006,
-    eq. 5.12]).
-
-    Parameters
-    ----------
-    gram : DenseGram or RingGram
-        Observed points.
-    residuals : array, shape (n,) or (n, T)
-        Observed values minus the prior mean.
-
-    Returns
-    -------
-    LeaveOneOut
-        Add the prior mean to ``mean``. Cost of the inverse's diagonal and of a solve.
+    eq. 5.12]). ``residuals`` b (n,) or (n, T) are observed values minus the prior mean, which the result is
+    to have added. Cost of the inverse's diagonal and of a solve.
     """
     variance = 1.0 / gram.inverse_diagonal()
     solved = gram.solve(residuals)

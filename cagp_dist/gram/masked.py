@@ -199,24 +199,7 @@ class MaskedRings:
         iterations: int = MOST_PRODUCTS,
         preconditioned: bool = True,
     ) -> LinearSolution:
-        """Solve as `solve` does and say what it took.
-
-        Parameters
-        ----------
-        columns : array_like, shape (n,) or (n, r)
-            Right-hand sides.
-        tolerance : float
-            Relative residual, in (0, 1).
-        iterations : int
-            Largest number of products.
-        preconditioned : bool
-            False for plain conjugate gradients, to compare with.
-
-        Returns
-        -------
-        LinearSolution
-            With a solution in each row, shape (r, n).
-        """
+        """Solve as `solve` does for (n,) or (n, r), and say what it took; solutions are rows (r, n)."""
         if not 0.0 < tolerance < 1.0:
             raise ArgumentError(
                 f"tolerance is {tolerance!r}; expected a number between 0 and 1, such as 1e-8."

@@ -65,23 +65,12 @@ class RingState:
 
 @dataclass(frozen=True, eq=False)
 class RingInnovation:
-    """What of the field of an hour the hours before it did not tell, ``b``.
+    """What of the field of an hour the hours before it did not tell, ``b``."""
 
-    Attributes
-    ----------
-    before : RingState
-        Before the hour.
-    hour : float
-        When.
-    values : array, shape (P, Q)
-        The field; copies of a pole are their mean.
-    solved, diagonal : arrays, shape (P, Q) and (P,)
-        ``G^-1 b``, and the diagonal of ``G^-1``, of the covariance G of values that was expected.
-    """
-
-    before: RingState
+    before: RingState  # Before the hour
     hour: float
-    values: Array
+    values: Array  # (P, Q): the field; copies of a pole are their mean
+    # (P, Q) and (P,): ``G^-1 b``, and the diagonal of ``G^-1``, of the covariance G of values expected before
     solved: Array
     diagonal: Array
 

@@ -295,15 +295,8 @@ class RingGram:
     def leave_one_out(self, field: ArrayLike) -> LeaveOneOut:
         """Predict each point from all others; see `cagp_dist.gram.leave_one_out.leave_one_out`.
 
-        Parameters
-        ----------
-        field : array_like, shape (P, Q), (T, P, Q), (n,) or (n, r)
-            Observed values minus the prior mean.
-
-        Returns
-        -------
-        LeaveOneOut
-            Mean of the shape of ``field`` (add the prior mean), variance (P, Q).
+        ``field`` (P, Q), (T, P, Q), (n,) or (n, r) is observed values minus the prior mean, which the mean,
+        of that shape, is to have added; the variance is (P, Q).
         """
         fields, shaped = as_fields("field", field, self.grid)
         found = leave_one_out(self, fields.reshape(len(fields), -1).T)
@@ -313,22 +306,10 @@ class RingGram:
     def sample(
         self, generator: np.random.Generator, *, noise: bool = False, fields: int | None = None
     ) -> Array:
-        """Exact draws of the prior: of ``N(0, K)``, or of ``N(0, G)`` with noise.
+        """Exact draws of the prior: of ``N(0, K)``, or of ``N(0, G)`` with noise, (P, Q) or (fields, P, Q).
 
-        Parameters
-        ----------
-        generator : numpy.random.Generator
-            Source of randomness; equal states give equal draws.
-        noise : bool
-            Whether the draws include observation noise.
-        fields : int, optional
-            Number of independent draws.
-
-        Returns
-        -------
-        array of float64, shape (P, Q), or (fields, P, Q)
-            The first draw without noise makes and keeps square roots of K, once more the memory of the
-            factors; they exist where K is singular too, as in pole rows.
+        Equal states of the generator give equal draws. The first draw without noise makes and keeps square
+        roots of K, once more the memory of the factors; they exist where K is singular too, as in pole rows.
         """
         check_generator(generator)
         if fields is not None:

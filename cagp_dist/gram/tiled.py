@@ -85,24 +85,12 @@ class TiledGram:
             return self.product(columns, executor=SerialExecutor())
 
     def product(self, columns: Array, *, executor: Executor) -> Array:
-        """``G @ columns``.
+        """``G @ columns`` for columns (n,) or (n, r); the result does not depend on the executor.
 
-        With one column each tile below the diagonal is evaluated once and used for both of its
-        places; with more, evaluation is a small part of the work, every tile is evaluated where it
-        stands, and no sums across tasks are needed.
-
-        Parameters
-        ----------
-        columns : array of float64, shape (n,) or (n, r)
-            Right-hand sides.
-        executor : Executor
-            Where the tile products run. The result does not depend on it.
-
-        Returns
-        -------
-        array of float64, the shape of ``columns``
-            Cost n^2 evaluations (half of that for one column) and 2 n^2 r flops; memory 8 n r bytes,
-            times up to `STRIPS` for one column.
+        With one column each tile below the diagonal is evaluated once and used for both of its places; with
+        more, every tile is evaluated where it stands, and no sums across tasks are needed. Cost n^2
+        evaluations (half of that for one column) and 2 n^2 r flops; memory 8 n r bytes, times up to `STRIPS`
+        for one column.
 
         Raises
         ------

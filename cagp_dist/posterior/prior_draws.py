@@ -90,17 +90,7 @@ class PriorDraws(Protocol):
 
 
 def prior_draws(gram: Gram, targets: Targets, *, executor: Executor) -> PriorDraws:
-    """Choose how to draw; see the module.
-
-    Parameters
-    ----------
-    gram : Gram
-        Kernel and observed points.
-    targets : array (q, p), LatLonGrid or LinearFunctionals
-        Where else.
-    executor : Executor
-        Where the work is done; the draws do not depend on it.
-    """
+    """Choose how to draw at observed points and at targets; see the module."""
     rings = gram.rings if isinstance(gram, MaskedRings) else gram
     if isinstance(rings, RingGram) and isinstance(targets, LatLonGrid) and targets.same_points(rings.grid):
         index = gram.layout.index if isinstance(gram, MaskedRings) else np.arange(rings.grid.size)

@@ -71,15 +71,6 @@ def pit(mean: ArrayLike, predictive_std: ArrayLike, observed: ArrayLike) -> Arra
     """PIT values ``Phi((observed - mean) / predictive_std)``, uniform on [0, 1] if calibrated.
 
     Arguments, shapes and errors as :func:`standardised_errors`.
-
-    Returns
-    -------
-    array of float64, the shape of ``mean``
-
-    Examples
-    --------
-    >>> pit([280.0], [2.0], [280.0]).tolist()
-    [0.5]
     """
     return np.asarray(ndtr(standardised_errors(mean, predictive_std, observed)), dtype=np.float64)
 
@@ -89,24 +80,8 @@ def histogram(
 ) -> Histogram:
     """Count PIT values in equal intervals and give the 95 % band of each count under uniformity.
 
-    Parameters
-    ----------
-    values : array_like, any shape
-        PIT values in [0, 1], pooled.
-    intervals : int
-        Number of intervals k, at least 1.
-    weights : array_like, shape of the last axis of ``values``, optional
-        Area of each point, on any positive scale; without them every value counts 1.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no value, one lies outside [0, 1] or is NaN, or ``intervals`` is below 1.
-
-    Examples
-    --------
-    >>> histogram([0.0, 0.1, 0.9, 1.0], intervals=2).counts.tolist()
-    [2.0, 2.0]
+    ``values``, of any shape, are pooled, each with the area of its point where ``weights``, one for each
+    entry of the last axis, are given. `ArgumentError`: there is no value, or one is outside [0, 1].
     """
     from scipy.stats import binom
 
@@ -130,21 +105,9 @@ def histogram(
 def ks_test(values: ArrayLike, *, weights: ArrayLike | None = None) -> tuple[float, float]:
     """Kolmogorov-Smirnov statistic of PIT values against uniform, and its two-sided p-value.
 
-    With weights, the empirical distribution function steps by the weight of each value, and the p-value is
-    that of `effective_count` equal ones. It presumes independent values; see ``CORRELATED_TEST_POINTS``.
-
-    Parameters
-    ----------
-    values : array_like, any shape
-        PIT values in [0, 1], pooled.
-    weights : array_like, shape of the last axis of ``values``, optional
-        Area of each point, on any positive scale.
-
-    Examples
-    --------
-    >>> statistic, pvalue = ks_test([0.25, 0.5, 0.75])
-    >>> round(statistic, 6)
-    0.25
+    Arguments as of `histogram`. With weights, the empirical distribution function steps by the weight of each
+    value, and the p-value is that of `effective_count` equal ones. It presumes independent values; see
+    ``CORRELATED_TEST_POINTS``.
     """
     from scipy.stats import kstest, kstwo
 
@@ -182,15 +145,7 @@ def effective_count(weights: Array) -> float:
 def normal_tests(z: ArrayLike) -> NormalTests:
     """Test standardised errors against independent standard normal ones: shape, scale and centre.
 
-    Parameters
-    ----------
-    z : array_like, any shape
-        Standardised errors, pooled.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no value or one is not finite.
+    ``z``, of any shape, is pooled. `ArgumentError`: there is no value, or one is not finite.
     """
     from scipy.stats import norm
 

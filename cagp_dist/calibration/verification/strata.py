@@ -106,14 +106,7 @@ class Stratum:
 def strata_of(
     latitude_degrees: Array, longitude_degrees: Array, *, roughness: ArrayLike | None = None, units: str = ""
 ) -> list[Strata]:
-    """Divide test points by latitude, surface and, where it is given, roughness.
-
-    Parameters
-    ----------
-    latitude_degrees, longitude_degrees : array, shape (q,)
-    roughness : array_like, shape (q,) or (T, q), optional
-        See `roughness_of`, in ``units``.
-    """
+    """Divide test points (q,) by latitude, surface and, where it is given, roughness, (q,) or (T, q)."""
     found = [by_latitude(latitude_degrees), by_surface(latitude_degrees, longitude_degrees)]
     return found if roughness is None else [*found, by_roughness(roughness, units=units)]
 
@@ -179,21 +172,11 @@ def by_lag(hours: ArrayLike) -> Strata:
 
 
 def roughness_of(values: ArrayLike, X: ArrayLike, targets: ArrayLike) -> Array:
-    """Say how much the observed field varies around places, from what was observed near them.
+    """Say how much the observed field varies around places: by the ten observed points nearest to each.
 
-    The standard deviation of the values at the ten observed points nearest to each place.
-
-    Parameters
-    ----------
-    values : array_like, shape (n,) or (T, n)
-        Observed; NaN where nothing was.
-    X, targets : array_like, shape (n, p), (q, p)
-        Where, and the places.
-
-    Returns
-    -------
-    array of float64, shape (q,) or (T, q)
-        In the unit of the values; NaN where fewer than two of the ten were observed.
+    The standard deviation of their values. Shapes: ``values`` (n,) or (T, n), NaN where nothing was observed,
+    at X (n, p); ``targets`` (q, p). Returns (q,) or (T, q); NaN where fewer than two of the ten were
+    observed.
 
     Examples
     --------

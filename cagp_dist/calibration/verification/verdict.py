@@ -91,18 +91,10 @@ class Verdict:
 def coverage_test(
     pit: ArrayLike, *, levels: Sequence[float] | Array, cells: Indices, weights: ArrayLike | None = None
 ) -> CoverageTest:
-    """Compare the coverage of central intervals with their levels.
+    """Compare the coverage of central intervals with their levels, in (0, 1).
 
-    Parameters
-    ----------
-    pit : array_like, shape (q,) or (T, q)
-        PIT values of the observations; all times of a point belong to its cell.
-    levels : sequence of float
-        In (0, 1).
-    cells : array of int, shape (q,)
-        Compact cell of each point, see `compact_cells`.
-    weights : array_like, shape (q,), optional
-        Area that each point stands for.
+    Shapes: ``pit`` (q,) or (T, q), PIT values; ``cells`` (q,), the compact cell of each point and all its
+    times, see `compact_cells`; ``weights`` (q,), the area that each stands for.
     """
     values = np.atleast_2d(np.asarray(pit, dtype=np.float64))
     share = unit_weights(weights, values.shape)
@@ -126,17 +118,7 @@ def coverage_test(
 
 
 def compact_cells(X: ArrayLike) -> Indices:
-    """Cell of each point: at most 32 compact ones of at least 4 points, cut as by `space_filling_order`.
-
-    Parameters
-    ----------
-    X : array_like, shape (q, p)
-        Points, on the unit sphere for instance.
-
-    Returns
-    -------
-    array of int, shape (q,)
-    """
+    """Cell (q,) of each point X (q, p): at most 32 of at least 4 points, cut as by `space_filling_order`."""
     size = len(np.asarray(X))
     members = max(FEWEST_PER_CELL, -(-size // MOST_CELLS))
     cells = np.empty(size, dtype=np.intp)
@@ -147,12 +129,7 @@ def compact_cells(X: ArrayLike) -> Indices:
 def judge(every_point: CoverageTest, by_area: CoverageTest, *, observations: int) -> Verdict:
     """Say whether coverage differs from the levels by more than chance, in either weighting.
 
-    Parameters
-    ----------
-    every_point, by_area : CoverageTest
-        With every value counted once, and weighted by area.
-    observations : int
-        Number of held-out observations, all times together, for the sentence.
+    ``observations`` is the number of values that were held out, for the sentence.
     """
     faults = np.concatenate([every_point.faults, by_area.faults])
     if not faults.any():

@@ -50,32 +50,15 @@ def project(
     iterations: int,
     extra_right_hand_sides: int = 0,
 ) -> Iterator[Direction]:
-    """Take the actions of a policy, one by one.
+    """Take the actions of a policy, one by one, at most ``iterations``, for right-hand sides b (n, T).
 
     Actions are orthogonalised twice, and directions made conjugate twice: ``sum d d' / curvature`` then stays
-    a valid downdate where short recurrences would count directions twice and give negative variances.
-
-    Parameters
-    ----------
-    product : callable
-        ``G`` applied to columns (n, k).
-    right : array of float64, shape (n, T)
-        ``b``.
-    policy : Policy
-        What the actions are.
-    iterations : int
-        Largest number of actions; n give the exact solution.
-    extra_right_hand_sides : int
-        How many columns of ``right``, the last ones, have no say in when it ends.
-
-    Yields
-    ------
-    Direction
-        8 n i flops each for conjugacy, beside a product with G for each block of actions. Keeps 3 vectors of
-        length n per action. Where actions follow the residual the last has status CONVERGED or BREAKDOWN if
-        the solve ends early, see `cagp_dist.solvers.actions.policies.Block`. Of other actions those in the
-        span of earlier ones are skipped; after the last one, if it was, a direction of zeros says how many
-        were.
+    a valid downdate where short recurrences would count directions twice and give negative variances. 8 n i
+    flops each, beside a ``product`` of G with each block of actions; 3 vectors of length n are kept per
+    action. The last columns of b, ``extra_right_hand_sides``, have no say in when it ends: where actions
+    follow the residual, with status CONVERGED or BREAKDOWN, see `cagp_dist.solvers.actions.policies.Block`.
+    Of other actions those in the span of earlier ones are skipped; after the last one, if it was, a direction
+    of zeros says how many were.
     """
     n, fields = right.shape
     steps = min(iterations, n)

@@ -100,17 +100,6 @@ class Rings(ExactSolver):
     each test point needs conjugate gradients of its own. A million points take seconds. Means over cells take
     a solve as points do: one for all cells that lie alike between the longitudes of the grid. Calibrated
     exactly: it is the posterior itself.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> grid = cagp.LatLonGrid(np.linspace(-75.0, 75.0, 11), 24)
-    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.5), noise_variance=1e-4)
-    >>> field = grid.points[:, 2].reshape(grid.shape)
-    >>> field[0, 0] = np.nan
-    >>> posterior = cagp.condition(prior, grid, field, grid.points[:1], solver=cagp.Rings())
-    >>> bool(abs(posterior.mean[0] - grid.points[0, 2]) < 0.01), posterior.status.value
-    (True, 'exact')
     """
 
     needs_grid: ClassVar[bool] = True

@@ -24,9 +24,7 @@ class Chebyshev(PreconditionedIteration):
 
     A solve that continues from a state begins its polynomial afresh.
 
-    On a complete latitude-longitude grid it works on rings, one wavenumber at a time, and gives the same
-    belief as at the same points, up to rounding (math 7.5); with a preconditioner, or where memory is too
-    short for that, by tiles.
+    On a complete latitude-longitude grid it goes by rings, as `Jacobi`; with a preconditioner by tiles.
 
     Parameters
     ----------

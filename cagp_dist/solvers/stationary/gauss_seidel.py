@@ -28,12 +28,6 @@ class GaussSeidel(Ordered):
         last sweeps of many are the sweeps of few.
     seed : int
         Seed of random orders, at least 0.
-
-    Examples
-    --------
-    >>> import cagp_dist as cagp
-    >>> cagp.GaussSeidel(iterations=5)
-    GaussSeidel(iterations=5, computational_share=None, order='given', seed=0)
     """
 
     iterations: int = field(metadata=ITERATIONS)
@@ -66,8 +60,7 @@ class BlockGaussSeidel(Ordered):
     block_size : int
         Points of a block, at least 1. The factors take 8 n block_size bytes.
     order : {"given", "random", "multicolour"}
-        In which a sweep visits the blocks: that of X, or one that is drawn afresh for every sweep, or colour
-        by colour. Orders do not depend on the data, and the last sweeps of many are the sweeps of few.
+        In which a sweep visits the blocks: as of `GaussSeidel`, or colour by colour.
     seed : int
         Seed of random orders, at least 0.
     colours : int
@@ -77,13 +70,11 @@ class BlockGaussSeidel(Ordered):
 
     Notes
     -----
-    G is dense: no colouring separates its blocks, as it would those of a sparse matrix. Blocks of one colour
-    therefore do not see what the others of it do, and are damped by ``w = 2 / (1 + s)``, with s an upper
-    bound of ``lambda_max(P^-1 G)`` among them, P their diagonal blocks. It is worked out from their canonical
-    correlations: for C colours 3 / C n^2 block_size flops once, on rings the eigenvalue itself. Then
-    ``W = 2 P / w - G`` is positive definite within every colour (math 2), and no sweep raises a variance.
-    Blocks that are many lengthscales apart have w near one; at long lengthscales it is near two over one more
-    than the blocks of a colour.
+    Blocks of one colour do not see what the others of it do, since G is dense, and are damped by
+    ``w = 2 / (1 + s)``, with s an upper bound of ``lambda_max(P^-1 G)`` among them, P their diagonal blocks,
+    from their canonical correlations: for C colours 3 / C n^2 block_size flops once, on rings the eigenvalue
+    itself. Then ``W = 2 P / w - G`` is positive definite within every colour (math 2), and no sweep raises a
+    variance. At long lengthscales w is near two over one more than the blocks of a colour.
     """
 
     iterations: int = field(metadata=ITERATIONS)

@@ -72,9 +72,8 @@ class BlockJacobi(Affine):
     block_size : int
         Points of a block, at least 1.
     damping : float, optional
-        Above zero; by default ``1 / B``, half the largest value that is sure to converge. A damping with
-        which the iteration diverges is refused when a solve begins; to find out takes 40 updates of one
-        column for those of ``2 / B`` or more.
+        Above zero; by default ``1 / B``. One that diverges is refused as by `Jacobi`, for which those of
+        ``2 / B`` or more take 40 updates of one column.
     """
 
     iterations: int = field(metadata=ITERATIONS)

@@ -42,25 +42,10 @@ def partial_cholesky(
 
     After j steps the variance that is left, ``diag(K - U U')``, is that of the field given the chosen points:
     without noise, or with theirs. Its largest entry says which point comes next; of equal ones, up to 1e-9 of
-    it, the first, so that rounding has no say.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        k.
-    X : array of float64, shape (n, p)
-        Points.
-    rank : int
-        Largest number of steps; there are fewer where no variance is left, never more than n.
-    noise_variance : array of float64, shape (n,), optional
-        Added to the diagonal: the factor is then one of G, the chosen points the same as for
-        `cagp_dist.UnitVectors`.
-
-    Returns
-    -------
-    PartialCholesky
-        Cost n r kernel evaluations and n r^2 flops, memory 8 n r bytes. [Harbrecht, Peters & Schneider 2012,
-        On the low-rank approximation by the pivoted Cholesky decomposition, algorithm 1]
+    it, the first, so that rounding has no say. X are points (n, p), ``noise_variance`` (n,); there are fewer
+    than ``rank`` steps where no variance is left. Cost n r kernel evaluations and n r^2 flops, memory 8 n r
+    bytes. [Harbrecht, Peters & Schneider 2012, On the low-rank approximation by the pivoted Cholesky
+    decomposition, algorithm 1]
 
     Examples
     --------
@@ -93,20 +78,9 @@ def partial_cholesky(
 def nystrom(kernel: Kernel, X: Array, Z: Array) -> Array:
     """Give ``U`` (n, r) with ``U U' = k(X, Z) k(Z, Z)^-1 k(Z, X)``, by eigenvectors of ``k(Z, Z)``.
 
-    Directions of ``k(Z, Z)`` whose eigenvalue is below 1e-13 of the largest are left out rather than lifted
-    by a jitter, so that ``U U' <= K`` stays true.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        k.
-    X, Z : array of float64, shapes (n, p) and (m, p)
-        Points, and pseudo-inputs.
-
-    Returns
-    -------
-    array of float64, shape (n, r)
-        r <= m. Cost n m evaluations, 2 n m^2 + 9 m^3 flops; memory 16 n m bytes. [Williams & Seeger 2001]
+    X are points (n, p), Z pseudo-inputs (m, p), r <= m. Directions whose eigenvalue is below 1e-13 of the
+    largest are left out, so that ``U U' <= K`` stays true. Cost n m evaluations, 2 n m^2 + 9 m^3 flops;
+    memory 16 n m bytes. [Williams & Seeger 2001]
     """
     values, vectors = np.linalg.eigh(kernel(Z, Z))
     kept = values > NOTHING_LEFT * values.max(initial=0.0)

@@ -23,10 +23,8 @@ class SOR(Ordered):
         Sweeps over all points, at least 0; each costs one of `GaussSeidel`.
     relaxation : float
         w, between 0 and 2, where it always converges (Ostrowski and Reich, math 2).
-    order : {"given", "random"}
-        In which a sweep visits the points; see `GaussSeidel`.
-    seed : int
-        Seed of random orders, at least 0.
+    order, seed
+        As of `GaussSeidel`.
     """
 
     iterations: int = field(metadata=ITERATIONS)

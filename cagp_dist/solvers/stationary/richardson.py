@@ -19,9 +19,7 @@ class Richardson(PreconditionedIteration):
     preconditioner it is `Jacobi` with a damping of ``step`` times the diagonal of G. Calibrated exactly,
     since its matrix does not depend on the data (math 1.1).
 
-    On a complete latitude-longitude grid it works on rings, one wavenumber at a time, and gives the same
-    belief as at the same points, up to rounding (math 7.5); with a preconditioner, or where memory is too
-    short for that, by tiles.
+    On a complete latitude-longitude grid it goes by rings, as `Jacobi`; with a preconditioner by tiles.
 
     Parameters
     ----------
@@ -38,15 +36,6 @@ class Richardson(PreconditionedIteration):
     preconditioner_size : int, optional
         Its rank, at least 1, by default 100, or neighbours, by default 60. 4 n rank q flops in each iteration
         for q test points.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> X = np.linspace(0.0, 1.0, 50).reshape(-1, 1)
-    >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.1), noise_variance=0.1)
-    >>> posterior = cagp.condition(prior, X, np.sin(6.0 * X[:, 0]), [[0.5]], solver=cagp.Richardson(20))
-    >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.1)
-    True
     """
 
     iterations: int = field(metadata=ITERATIONS)

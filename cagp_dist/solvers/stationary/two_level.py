@@ -102,7 +102,7 @@ class TwoLevelBlockJacobi(TwoLevel):
     block_size : int
         Points of a block, at least 1.
     coarse : int
-        Columns of the coarse space, at least 1; cost and memory as for `TwoLevelBlockGaussSeidel`.
+        Columns of the coarse space, at least 1; as for `TwoLevelBlockGaussSeidel`.
     damping : float, optional
         Above zero and below ``1.9 / lambda``, lambda the largest eigenvalue that the coarse space leaves of
         ``B^-1 G``, with the diagonal blocks B of G; by default ``1.5 / lambda``, at most 1. Lambda is
