@@ -32,27 +32,13 @@ class PreconditionedResidual(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LinearSolution:
-    """What conjugate gradients reached.
+    """What conjugate gradients reached."""
 
-    Attributes
-    ----------
-    value : array of float64, shape (r, n)
-        A solution in each row.
-    residual : array of float64, shape (r, n)
-        ``b - G v`` of the recurrence.
-    products : int
-        Iterations: products with the matrix, and applications of the preconditioner.
-    relative_residual : array of float64, shape (r,)
-        ``|b - G v| / |b|``.
-    tolerance : float
-        The relative residual that was asked for.
-    """
-
-    value: Array
-    residual: Array
-    products: int
-    relative_residual: Array
-    tolerance: float
+    value: Array  # (r, n): a solution in each row
+    residual: Array  # (r, n): ``b - G v`` of the recurrence
+    products: int  # Iterations: products with the matrix, and applications of the preconditioner
+    relative_residual: Array  # (r,): ``|b - G v| / |b|``
+    tolerance: float  # The relative residual that was asked for
 
     @property
     def ok(self) -> bool:

@@ -176,21 +176,14 @@ class LocalScale:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FittedLocalScale:
-    """What the errors of calibration points say of the scale anywhere; `LocalScale.fit` makes it.
-
-    Attributes
-    ----------
-    regression : ScaleRegression or None
-        Coefficients and degrees of freedom; None where the distribution as it is has a score as good.
-    log_score, plain_log_score : float
-        Mean log density of the standardised calibration errors, each place's own errors left out, in nats;
-        and what it is under the standard normal distribution.
-    """
+    """What the errors of calibration points say of the scale anywhere; `LocalScale.fit` makes it."""
 
     near: NearBy
     terms: Callable[[Array], Array] | None
-    regression: ScaleRegression | None
+    regression: ScaleRegression | None  # None where the distribution as it is has a score as good
     opposed: Array
+    # Mean log density of the standardised calibration errors, each place's own errors left out, in nats; and
+    # what it is under the standard normal distribution
     log_score: float
     plain_log_score: float
     places: Array

@@ -46,45 +46,24 @@ _NEIGHBOURS_AT_ONCE = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """One way to divide observations.
+    """One way to divide observations."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"all"``, ``"latitude"``, ``"surface"``, ``"roughness"`` or ``"lag"``.
-    names, definitions : tuple of str
-        Of the strata.
-    member : array of int, shape (q,) or (T, q)
-        Stratum of each test point, or of each at each time; -1 for none.
-    """
-
-    kind: str
+    kind: str  # "all", "latitude", "surface", "roughness" or "lag"
     names: tuple[str, ...]
     definitions: tuple[str, ...]
-    member: Indices
+    member: Indices  # (q,) or (T, q): stratum of each test point, or of each at each time; -1 for none
 
 
 @dataclass(frozen=True, eq=False)
 class Stratum:
-    """The observations of a stratum, k of them.
-
-    Attributes
-    ----------
-    kind, name, definition : str
-    inside : array of bool, shape (T, q)
-        Which they are.
-    cells : array of int, shape (k,)
-        Compact cell of the stratum that each lies in; all times of a point are in one.
-    weights : array, shape (k,), or None
-        Area that each stands for.
-    """
+    """The observations of a stratum, k of them."""
 
     kind: str
     name: str
     definition: str
-    inside: Mask
-    cells: Indices
-    weights: Array | None
+    inside: Mask  # (T, q): which they are
+    cells: Indices  # (k,): compact cell of the stratum that each lies in; all times of a point are in one
+    weights: Array | None  # (k,): area that each stands for
 
     def coverage(self, pit: ArrayLike, levels: Sequence[float]) -> CoverageTest:
         """Coverage of central intervals, from PIT values (T, q), with its standard error."""

@@ -47,24 +47,13 @@ _HEADLINES: dict[Kind, str] = {
 
 @dataclass(frozen=True, eq=False)
 class CoverageTest:
-    """Coverage of the central intervals, with what chance explains of its difference from the level.
-
-    Attributes
-    ----------
-    levels, coverage : array, shape (L,)
-    standard_error : array, shape (L,)
-        Of the coverage, if the error bars were right.
-    effective_points : array, shape (L,)
-        Number of independent points that tell as much.
-    pvalue : array, shape (L,)
-        Two-sided, binomial.
-    """
+    """Coverage of the central intervals, (L,), with what chance explains of its difference from the level."""
 
     levels: Array
     coverage: Array
-    standard_error: Array
-    effective_points: Array
-    pvalue: Array
+    standard_error: Array  # Of the coverage, if the error bars were right
+    effective_points: Array  # Number of independent points that tell as much
+    pvalue: Array  # Two-sided, binomial
 
     @property
     def faults(self) -> NDArray[np.int_]:

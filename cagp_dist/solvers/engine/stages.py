@@ -100,22 +100,14 @@ class BlockStage(Stage):
 
 @dataclass(frozen=True)
 class Sweep(BlockStage):
-    """Visit the blocks one after the other.
+    """Visit the blocks one after the other."""
 
-    Attributes
-    ----------
-    ascending : bool
-        Order in which a forward sweep visits the blocks; the adjoint visits them the other way round.
-    seed : int or None
-        Whether the blocks, and the points of a block that are solved one by one, stand in a random order, a
-        fresh one for each cycle; None: as they are given.
-    cycle, block : int
-        Which cycle, counted from the end of the solve, and which block; of a random order.
-    """
-
+    # Order in which a forward sweep visits the blocks; the adjoint visits them the other way round
     ascending: bool = True
+    # Whether the blocks, and the points of a block that are solved one by one, stand in a random order, a
+    # fresh one for each cycle; None: as they are given
     seed: int | None = None
-    cycle: int = 0
+    cycle: int = 0  # Of a random order, which cycle, counted from the end of the solve, and which block
     block: int = 0
 
     @property
@@ -169,25 +161,16 @@ class Simultaneous(BlockStage):
     """Solve all blocks from the same right-hand side; the order of blocks has no influence.
 
     Where points are solved one by one the factor of a block is the diagonal of ``N_b``, a vector (m,).
-
-    Attributes
-    ----------
-    identity : bool
-        Whether points are solved as if the diagonal of G were one (Richardson).
-    largest : float
-        Relaxations below this one are known to leave W positive definite.
-    colour, colours : int
-        Which blocks are solved: ``colour``, ``colour + colours`` and so on; by default all of them. W is that
-        of these blocks.
-    coarse : CoarseSpace or None
-        Projection that comes before this stage and after it, so that its relaxation is bounded by what that
-        leaves of G alone; 0 is then a relaxation that is still to be chosen.
     """
 
-    identity: bool = False
-    largest: float = 0.0
+    identity: bool = False  # Whether points are solved as if the diagonal of G were one (Richardson)
+    largest: float = 0.0  # Relaxations below this one are known to leave W positive definite
+    # Which blocks are solved: ``colour``, ``colour + colours`` and so on; by default all of them. W is that
+    # of these blocks
     colour: int = 0
     colours: int = 1
+    # Projection before this stage and after it, so that its relaxation is bounded by what that leaves of G
+    # alone; 0 is then a relaxation that is still to be chosen
     coarse: "CoarseSpace | None" = None
 
     @property

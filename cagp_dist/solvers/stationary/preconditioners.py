@@ -129,14 +129,9 @@ class DiagonalPlusLowRank:
 
 @dataclass(frozen=True)
 class PivotedCholesky:
-    """``P = N + U U'`` with U a partial Cholesky factor of K.
+    """``P = N + U U'`` with U a partial Cholesky factor of K, of ``rank`` columns, at most n.
 
     ``K - U U' >= 0``, so that the spectrum of ``P^-1 G`` is within ``[1, 1 + |K - U U'| / noise]``.
-
-    Parameters
-    ----------
-    rank : int
-        Columns of U, at least 1; at most n are used.
     """
 
     rank: int = 100
@@ -156,15 +151,7 @@ class PivotedCholesky:
 
 @dataclass(frozen=True)
 class Nystrom:
-    """``P = N + U U'`` with ``U U' = k(X, Z) k(Z, Z)^-1 k(Z, X)``, Z drawn from the points.
-
-    Parameters
-    ----------
-    points : int
-        Pseudo-inputs, at least 1; at most n are used.
-    seed : int
-        Seed of the draw.
-    """
+    """``P = N + U U'`` with ``U U' = k(X, Z) k(Z, Z)^-1 k(Z, X)``, Z drawn from the points, at most all."""
 
     points: int = 100
     seed: int = 0
@@ -192,13 +179,7 @@ def _low_rank_cost(n: int, rank: int, *, made: int) -> Cost:
 
 @dataclass(frozen=True)
 class SymmetricSweep:
-    """One block Gauss-Seidel sweep up and one down: symmetric block Gauss-Seidel (math 2).
-
-    Parameters
-    ----------
-    block_size : int
-        Points of a block, at least 1.
-    """
+    """One block Gauss-Seidel sweep up and one down: symmetric block Gauss-Seidel (math 2)."""
 
     block_size: int = 1024
 
@@ -251,11 +232,6 @@ class Vecchia:
 
     All of ``U' G U`` has ones on its diagonal, so that the eigenvalues of ``P^-1 G`` lie around one: closely,
     where points are scattered and the kernel is a Matern one.
-
-    Parameters
-    ----------
-    neighbours : int
-        k, at least 1; at most n - 1 are used.
     """
 
     neighbours: int = 60
