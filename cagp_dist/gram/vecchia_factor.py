@@ -84,11 +84,10 @@ def vecchia_factor(
     *,
     neighbours: int = 60,
     executor: Executor,
-    seed: int = 0,
 ) -> VecchiaFactor:
     """Vecchia's factor of ``k(X, X) + diag(noise)``, ``X`` (n, p), in a random order of the points."""
     n = len(X)
-    order = np.random.default_rng(seed).permutation(n)
+    order = np.random.default_rng(0).permutation(n)
     noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), n)[order]
     ordered = X[order]
     scaled = ordered * metric(kernel, X.shape[1])

@@ -6,17 +6,10 @@ is right at every knot, and in between within the distance of the knots** (math 
 
 from dataclasses import dataclass
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.recalibration.order_statistics import (
-    SMALLEST_LEVEL,
-    calibration_scores,
-    check_resolved,
-    knots_through,
-    q_lin,
-)
+from cagp_dist.calibration.recalibration.order_statistics import calibration_scores, knots_through
 from cagp_dist.checks import check_count
 from cagp_dist.predictive import Predictive, Recalibrated
 
@@ -48,10 +41,6 @@ class Kuleshov:
     knots : int
         Of more calibration points, so many are spread evenly, and more of them towards the tails. A curve
         through all of them has the same quantiles and a rough density.
-    levels : tuple of float, optional
-        The curve goes through the quantiles of these levels instead (`q_lin`).
-    smallest_level : float
-        Tail probability that the calibration points must resolve: N below its inverse is refused.
 
     Raises
     ------
@@ -70,17 +59,8 @@ class Kuleshov:
     """
 
     knots: int = 99
-    levels: tuple[float, ...] | None = None
-    smallest_level: float = SMALLEST_LEVEL
 
     def fit(self, law: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> Curve:
         """Fit the curve to predictions of calibration points and their values, each (N,) or (T, N)."""
         check_count("knots", self.knots, least=2)
-        scores = calibration_scores(law, observed)
-        if self.levels is None:
-            return Curve(*knots_through(scores, evenly=self.knots, smallest_level=self.smallest_level))
-        levels = np.sort(np.asarray(self.levels, dtype=np.float64))
-        check_resolved([*levels, self.smallest_level], scores.size)
-        values, first = np.unique(q_lin(levels, scores), return_index=True)
-        last = np.append(first[1:], levels.size) - 1
-        return Curve(values, 0.5 * (levels[first] + levels[last]))
+        return Curve(*knots_through(calibration_scores(law, observed), evenly=self.knots))

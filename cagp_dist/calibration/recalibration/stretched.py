@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
-from cagp_dist.checks import as_points, check_positive
+from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.kernels import Elementary, Kernel, Sum, point_columns
 from cagp_dist.prior import Prior, check_prior
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cagp_dist.latlon import LatLonGrid
     from cagp_dist.runtime import ExecutorLike
     from cagp_dist.solvers import Solver
+
+
+STEP = 1e-3  # Of differences, on the scale of logarithms
 
 
 @dataclass(frozen=True)
@@ -247,8 +250,6 @@ class SolvedModel(StretchedModel):
         Such as ``BlockGaussSeidel(5)``, or ``Rings()`` on a grid.
     executor, memory_limit_bytes : optional
         As for `cagp_dist.condition`.
-    step : float
-        Of the differences, on the scale of logarithms.
     """
 
     prior: Prior
@@ -256,12 +257,10 @@ class SolvedModel(StretchedModel):
     y: ArrayLike
     solver: "Solver"
     executor: "ExecutorLike" = None
-    step: float = 1e-3
     memory_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
         check_prior(self.prior)
-        check_positive("step", self.step)
 
     def at(self, targets: Array, x: Array, stretch: Stretch) -> "SolvedVariances":
         """Latent variances at targets (N, p)."""
@@ -305,12 +304,12 @@ class SolvedVariances(Variances):
     @cached_property
     def _jacobian(self) -> Array:
         """Slopes of all variances, shape (P, N), or (P, T, N)."""
-        steps = self.model.step * np.eye(self.x.size)
+        steps = STEP * np.eye(self.x.size)
         ahead, behind = (
             np.array([self.model.solve(self.targets, self.x + sign * step, self.stretch) for step in steps])
             for sign in (1.0, -1.0)
         )
-        return np.asarray((ahead - behind) / (2.0 * self.model.step))
+        return np.asarray((ahead - behind) / (2.0 * STEP))
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,10 +158,10 @@ def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float
     )
 
 
-def unscored(shape: tuple[int, ...], *, levels: Sequence[float] = LEVELS) -> PointScores:
+def unscored(shape: tuple[int, ...]) -> PointScores:
     """Room for the scores of observations of this shape: NaN."""
-    each, by_level = np.full((4, *shape), np.nan), np.full((2, len(levels), *shape), np.nan)
-    return PointScores(each[0], each[1], each[2], each[3], by_level[0], by_level[1], np.asarray(levels))
+    each, by_level = np.full((4, *shape), np.nan), np.full((2, len(LEVELS), *shape), np.nan)
+    return PointScores(each[0], each[1], each[2], each[3], by_level[0], by_level[1], np.asarray(LEVELS))
 
 
 def scores_of(

@@ -254,9 +254,3 @@ def divided(
                 cells=compact_cells(points[places])[place],
                 weights=None if area is None else area[point],
             )
-
-
-def chance_band(test: CoverageTest) -> tuple[Array, Array]:
-    """Shares between which 95 of 100 fall by chance at each level, if the error bars are right."""
-    reach = CHANCE * test.standard_error
-    return np.maximum(test.levels - reach, 0.0), np.minimum(test.levels + reach, 1.0)
