@@ -5,8 +5,6 @@ For a target j of the window and the noise N, ``k_j = (G - N) e_j``, so that ``k
 ``K_jj - N_j + N_j^2 [G^-1]_jj``, and ``G^-1 k_j`` at the missing points ``e_j - N_j [G^-1]_mj``.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import ClassVar
@@ -25,7 +23,7 @@ from cagp_dist.kernels import Kernel
 from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.latlon.toeplitz import BlockToeplitz
-from cagp_dist.runtime import Executor, ThreadExecutor
+from cagp_dist.runtime import Executor, executor_from
 
 # Relative residual at which a solve, for the mean and for variances, is taken as it comes; else it is refined
 TOLERANCE, VARIANCE_TOLERANCE = 1e-10, 1e-9
@@ -183,19 +181,12 @@ class WindowSolve:
         """``G^-1`` of fields (r, P, W), batches side by side; each is refined until it is there."""
         self._gram.prepare()
         batches = [slice(start, start + SIDE_COLUMNS) for start in range(0, len(right), SIDE_COLUMNS)]
-        with self._workers() as executor:
+        shared = self.executor if self.executor is not None and self.executor.shares_memory else None
+        with executor_from(shared) as executor:
             parts = executor.gather(
                 [executor.submit(refined_solve, self._gram, right[batch], tolerance) for batch in batches]
             )
         return np.concatenate(parts)
-
-    @contextmanager
-    def _workers(self) -> Iterator[Executor]:
-        if self.executor is not None and self.executor.shares_memory:
-            yield self.executor
-        else:
-            with ThreadExecutor() as executor:
-                yield executor
 
     @cached_property
     def _columns(self) -> Indices:

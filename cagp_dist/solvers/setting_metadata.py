@@ -13,14 +13,6 @@ class: name, type, default, and these entries, all of them optional::
 
 A field becomes a key of a job file if its type is int, float, bool or str, or one of these or None, or one of
 a few words (Literal).
-
-Examples
---------
->>> from dataclasses import dataclass, field
->>> @dataclass(frozen=True)
-... class SOR:
-...     iterations: int = field(metadata=ITERATIONS)
-...     relaxation: float = field(metadata={"above": 0.0, "below": 2.0, "example": 1.5})
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,9 @@ each coordinate by their own, and the variance may be multiplied by one more. Th
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,17 +64,13 @@ def _own(part: Elementary) -> tuple[float, ...]:
     return part.lengthscale if isinstance(part.lengthscale, tuple) else (part.lengthscale,)
 
 
-class Variances(ABC):
+@dataclass(frozen=True, eq=False)
+class Variances:
     """Latent posterior variances at N targets for one stretch, and their slopes by its numbers."""
 
-    @property
-    @abstractmethod
-    def variance(self) -> Array:
-        """Latent variances, shape (N,), or (T, N) where T fields have their own; squared unit of y."""
-
-    @abstractmethod
-    def slope_of_sum(self, weights: Array) -> Array:
-        """Give the slope of ``sum_i weights_i variance_i``, shape (P,), for weights of the same size."""
+    variance: Array  # (N,), or (T, N) where T fields have their own; squared unit of y
+    # Slope (P,) of ``sum_i weights_i variance_i`` by weights of the same size, worked out where it is called
+    slope_of_sum: Callable[[Array], Array]
 
 
 class StretchedModel(ABC):
@@ -116,16 +113,17 @@ class DenseModel(StretchedModel):
             )
         object.__setattr__(self, "X", points)
 
-    def at(self, targets: Array, x: Array, stretch: Stretch) -> "DenseVariances":
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> Variances:
         """Latent variances at targets (N, p)."""
         kernel = stretch.kernel(self.prior.kernel, x)
         assert isinstance(kernel, Elementary)
-        return DenseVariances(kernel, self.X, np.asarray(self.prior.noise_variance), targets, stretch)
+        made = DenseVariances(kernel, self.X, np.asarray(self.prior.noise_variance), targets, stretch)
+        return Variances(made.variance, made.slope_of_sum)
 
 
 @dataclass(frozen=True, eq=False)
-class DenseVariances(Variances):
-    """Variances by a Cholesky factor, made when they are asked for."""
+class DenseVariances:
+    """Variances by a Cholesky factor."""
 
     kernel: Elementary  # After the stretch
     X: Array  # (n, p)
@@ -262,9 +260,22 @@ class SolvedModel(StretchedModel):
     def __post_init__(self) -> None:
         check_prior(self.prior)
 
-    def at(self, targets: Array, x: Array, stretch: Stretch) -> "SolvedVariances":
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> Variances:
         """Latent variances at targets (N, p)."""
-        return SolvedVariances(self, targets, x, stretch)
+
+        @cache
+        def jacobian() -> Array:
+            """Slopes of all variances, by central differences: shape (P, N), or (P, T, N)."""
+            ahead, behind = (
+                np.array([self.solve(targets, x + sign * step, stretch) for step in STEP * np.eye(x.size)])
+                for sign in (1.0, -1.0)
+            )
+            return np.asarray((ahead - behind) / (2.0 * STEP))
+
+        return Variances(
+            self.solve(targets, x, stretch),
+            lambda weights: jacobian().reshape(x.size, -1) @ weights.ravel(),
+        )
 
     def solve(self, targets: Array, x: Array, stretch: Stretch) -> Array:
         """Latent variances of one solve, shape (N,), or (T, N) of fields with different gaps."""
@@ -284,59 +295,19 @@ class SolvedModel(StretchedModel):
 
 
 @dataclass(frozen=True, eq=False)
-class SolvedVariances(Variances):
-    """Variances by solves, made when they are asked for."""
-
-    model: SolvedModel
-    targets: Array
-    x: Array
-    stretch: Stretch
-
-    @cached_property
-    def variance(self) -> Array:
-        """Latent variances of a solve."""
-        return self.model.solve(self.targets, self.x, self.stretch)
-
-    def slope_of_sum(self, weights: Array) -> Array:
-        """By central differences."""
-        return self._jacobian.reshape(self.x.size, -1) @ weights.ravel()
-
-    @cached_property
-    def _jacobian(self) -> Array:
-        """Slopes of all variances, shape (P, N), or (P, T, N)."""
-        steps = STEP * np.eye(self.x.size)
-        ahead, behind = (
-            np.array([self.model.solve(self.targets, self.x + sign * step, self.stretch) for step in steps])
-            for sign in (1.0, -1.0)
-        )
-        return np.asarray((ahead - behind) / (2.0 * STEP))
-
-
-@dataclass(frozen=True, eq=False)
 class FieldByField(StretchedModel):
     """Fields that are solved one by one, of solvers that follow the values: variances (T, N)."""
 
     prior: Prior  # Its kernel is that of all of them
     models: tuple[StretchedModel, ...]  # One for each field
 
-    def at(self, targets: Array, x: Array, stretch: Stretch) -> "FieldVariances":
+    def at(self, targets: Array, x: Array, stretch: Stretch) -> Variances:
         """Latent variances at targets (N, p)."""
-        return FieldVariances(tuple(model.at(targets, x, stretch) for model in self.models))
+        fields = [model.at(targets, x, stretch) for model in self.models]
 
+        def slope_of_sum(weights: Array) -> Array:
+            parts = np.split(weights.ravel(), len(fields))
+            slopes = [each.slope_of_sum(part) for each, part in zip(fields, parts, strict=True)]
+            return np.asarray(np.sum(slopes, axis=0))
 
-@dataclass(frozen=True, eq=False)
-class FieldVariances(Variances):
-    """Variances of several fields."""
-
-    fields: tuple[Variances, ...]
-
-    @cached_property
-    def variance(self) -> Array:
-        """Latent variances, shape (T, N)."""
-        return np.concatenate([np.atleast_2d(each.variance) for each in self.fields])
-
-    def slope_of_sum(self, weights: Array) -> Array:
-        """Sum of the slopes of the fields."""
-        parts = np.split(weights.ravel(), len(self.fields))
-        slopes = [each.slope_of_sum(part) for each, part in zip(self.fields, parts, strict=True)]
-        return np.asarray(np.sum(slopes, axis=0))
+        return Variances(np.concatenate([np.atleast_2d(each.variance) for each in fields]), slope_of_sum)
