@@ -256,7 +256,7 @@ def log_likelihood_over_times(
     -8.25
     -6.89
     """
-    from cagp_dist.posterior.problem import make_problem, patterns
+    from cagp_dist.posterior.problem import Problems, patterns
     from cagp_dist.runtime import given_or_threads
     from cagp_dist.solvers.exact.exact_solvers import ExactSolver
 
@@ -273,14 +273,13 @@ def log_likelihood_over_times(
     modes, total = _modes(series), 0.0
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
         for lam, field in zip(np.maximum(modes.lam, NO_MODE * modes.lam[-1]), modes.rotated, strict=True):
-            problem = make_problem(
+            problem = Problems(
                 replace(prior, kernel=lam * series.kernel.space, mean=0.0),
-                patterns(X, field)[0],
                 series.where,
                 full_covariance=False,
                 executor=executor,
                 memory_limit_bytes=limit,
-            )
+            ).of(patterns(X, field)[0])
             with solver.threads(problem):
                 _, solve = solver.opened(problem, executor)
                 residuals = problem.residuals

@@ -63,7 +63,7 @@ def remove_mean(
     variances: bool = True,
     known: Coefficients | None = None,
 ) -> PriorMean:
-    """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.make_problem`."""
+    """Take the prior mean off the data of a problem of `cagp_dist.posterior.problem.Problems`."""
     if not prior.estimates_mean:
         points = target_points(problem.targets)
         return PriorMean(problem, averaged(problem.targets, pattern.mean_at(prior, points)))

@@ -5,7 +5,7 @@ place), it is that of the observed points of the grid.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -192,71 +192,48 @@ def as_targets(X_test: ArrayLike | LatLonGrid | LinearFunctionals, *, columns: i
     return targets
 
 
-def make_problem(
-    prior: Prior,
-    pattern: Pattern,
-    targets: Targets,
-    *,
-    full_covariance: bool,
-    executor: Executor,
-    memory_limit_bytes: int,
-    like: Problem | None = None,
-) -> Problem:
-    """Remove a known prior mean of one pattern, and choose its Gram matrix, or that of one ``like`` it."""
-    seen = pattern.observed()
-    # coefficients of a mean that are estimated need the Gram matrix first
-    values = seen.values if prior.estimates_mean else seen.values - pattern.mean_at(prior, seen.X)
-    gram: Gram
-    noise = noise_of(prior.noise_variance, seen)
-    if seen.layout is None:
-        gram = TiledGram(prior.kernel, seen.X, noise_variance=noise)
-    else:
-        by_latitude = mean_by_latitude(seen.layout, noise)
-        rings = _rings_of(like, seen.layout.grid, by_latitude) or RingGram(
-            seen.layout.grid,
-            prior.kernel,
-            noise_variance=by_latitude,
-            executor=executor,
-            memory_limit_bytes=memory_limit_bytes,
-        )
-        observed = seen.layout.observed
-        even = np.array_equal(noise, rings.noise_variance[seen.layout.index])
-        whole = even and observed.all()
-        gram = rings if whole else MaskedRings(rings, observed, noise_variance=None if even else noise)
-    return Problem(gram, values, targets, full_covariance=full_covariance)
-
-
+@dataclass(eq=False)
 class Problems:
     """Problems of patterns for one prior and targets: the last one is kept, with the factors of its grid."""
 
-    def __init__(
-        self,
-        prior: Prior,
-        targets: Targets,
-        *,
-        full_covariance: bool,
-        executor: Executor,
-        memory_limit_bytes: int,
-    ) -> None:
-        self._prior, self._targets, self._full = prior, targets, full_covariance
-        self._executor, self._limit = executor, memory_limit_bytes
-        self._pattern: Pattern | None = None
-        self._problem: Problem | None = None
+    prior: Prior
+    targets: Targets
+    _: KW_ONLY
+    full_covariance: bool
+    executor: Executor
+    memory_limit_bytes: int
+    _latest: tuple[Pattern, Problem] | None = field(default=None, init=False)
 
     def of(self, pattern: Pattern) -> Problem:
-        """Give the problem of a pattern."""
-        if self._problem is None or pattern is not self._pattern:
-            self._pattern = pattern
-            self._problem = make_problem(
-                self._prior,
-                pattern,
-                self._targets,
-                full_covariance=self._full,
-                executor=self._executor,
-                memory_limit_bytes=self._limit,
-                like=self._problem,
-            )
-        return self._problem
+        """Give the problem of a pattern: without a known prior mean, with its Gram matrix."""
+        if self._latest is None or pattern is not self._latest[0]:
+            seen = pattern.observed()
+            # coefficients of a mean that are estimated need the Gram matrix first
+            values = seen.values
+            if not self.prior.estimates_mean:
+                values = values - pattern.mean_at(self.prior, seen.X)
+            problem = Problem(self._gram(seen), values, self.targets, full_covariance=self.full_covariance)
+            self._latest = pattern, problem
+        return self._latest[1]
+
+    def _gram(self, seen: Observed) -> Gram:
+        noise = noise_of(self.prior.noise_variance, seen)
+        if seen.layout is None:
+            return TiledGram(self.prior.kernel, seen.X, noise_variance=noise)
+        by_latitude = mean_by_latitude(seen.layout, noise)
+        like = None if self._latest is None else self._latest[1]
+        rings = _rings_of(like, seen.layout.grid, by_latitude) or RingGram(
+            seen.layout.grid,
+            self.prior.kernel,
+            noise_variance=by_latitude,
+            executor=self.executor,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+        observed = seen.layout.observed
+        even = np.array_equal(noise, rings.noise_variance[seen.layout.index])
+        if even and observed.all():
+            return rings
+        return MaskedRings(rings, observed, noise_variance=None if even else noise)
 
 
 def _rings_of(problem: Problem | None, grid: LatLonGrid, noise_by_latitude: Array) -> RingGram | None:

@@ -9,7 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
 from cagp_dist.gram.gaps import GridSolve
 from cagp_dist.latlon.grid_layout import Layout
-from cagp_dist.posterior.problem import demand_of, make_problem, patterns
+from cagp_dist.posterior.problem import Problems, demand_of, patterns
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, assert_same_bits, kernel_matrix, ring_points
@@ -38,14 +38,13 @@ def solve(noise, *, field=FIELD, targets=TARGETS, solver=None, grid=GRID, **sett
 
 def problem_of(noise, field=FIELD, grid=GRID, kernel=KERNEL):
     executor = SerialExecutor()
-    problem = make_problem(
+    problem = Problems(
         cagp.Prior(kernel, noise),
-        patterns(grid, field)[0],
         TARGETS,
         full_covariance=False,
         executor=executor,
         memory_limit_bytes=2**30,
-    )
+    ).of(patterns(grid, field)[0])
     return problem, demand_of(problem, executor, 2**30)
 
 

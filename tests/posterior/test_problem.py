@@ -5,7 +5,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.latlon.grid_layout import Layout, Views
-from cagp_dist.posterior.problem import demand_of, grid_size, make_problem, patterns
+from cagp_dist.posterior.problem import Problems, demand_of, grid_size, patterns
 from cagp_dist.runtime import SerialExecutor
 
 PRIOR = cagp.Prior(cagp.Matern32(0.5), 0.1)
@@ -13,14 +13,8 @@ PRIOR = cagp.Prior(cagp.Matern32(0.5), 0.1)
 
 def demand(grid, field, targets):
     executor = SerialExecutor()
-    problem = make_problem(
-        PRIOR,
-        patterns(grid, field)[0],
-        targets,
-        full_covariance=False,
-        executor=executor,
-        memory_limit_bytes=2**30,
-    )
+    problems = Problems(PRIOR, targets, full_covariance=False, executor=executor, memory_limit_bytes=2**30)
+    problem = problems.of(patterns(grid, field)[0])
     return demand_of(problem, executor, 2**30), problem
 
 
