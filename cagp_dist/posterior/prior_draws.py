@@ -13,6 +13,7 @@ By Vecchia's factor posterior variances are 0.13 % off at most (root mean square
 draws it has a relative standard error of at most ``sqrt((2 + 0.25) / N)``, instead of ``sqrt(2 / N)``.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -27,6 +28,7 @@ from cagp_dist.gram.masked import MaskedRings
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.gram.targets import (
     Targets,
+    averaged,
     covariance_with,
     list_targets,
     part,
@@ -45,7 +47,7 @@ from cagp_dist.posterior.fourier import (
     draw_spectra,
     evaluate_spectra,
 )
-from cagp_dist.runtime import Executor, Handle
+from cagp_dist.runtime import Executor
 from cagp_dist.tiling import block_ranges, split
 
 # Observed points and targets up to which a dense square root takes no time: 134 MB, a second
@@ -217,16 +219,13 @@ class FactorDraws:
 
     def draw(self, generator: np.random.Generator, draws: int) -> tuple[Array, Array]:
         """Give draws (n, draws) and (q, draws); 2 n k flops each."""
-        n, targets = len(self.X), list_targets(self.targets)
-        at_points, at_targets = np.empty((n, draws)), np.empty((target_count(targets), draws))
+        n = len(self.X)
+        at_points, at_targets = np.empty((n, draws)), np.empty((target_count(self.targets), draws))
         for first, last in block_ranges(draws, BY_FACTOR_COLUMNS):
             normals = generator.standard_normal((last - first, len(self.factor.order))).T
             values = self.factor.draw(normals)
-            seen = values[n:]
             at_points[:, first:last] = values[:n]
-            at_targets[:, first:last] = (
-                targets.averaged(seen) if isinstance(targets, LinearFunctionals) else seen
-            )
+            at_targets[:, first:last] = averaged(self.targets, values[n:])
         return at_points, at_targets
 
 
@@ -275,30 +274,28 @@ class WaveDraws:
         """Draws that share their frequencies."""
         spectra = self.executor.submit(draw_spectra, self.kernel, self.X.shape[1], draws, seed)
         targets = list_targets(self.targets)
-        at_points = [
-            self._at(spectra, self.X[first:last], home)
-            for home, (first, last) in enumerate(block_ranges(len(self.X), WAVE_POINTS))
-        ]
-        if isinstance(targets, LinearFunctionals):
-            chunks = list(runs(targets, WAVE_POINTS))
-        else:
-            chunks = [slice(first, last) for first, last in block_ranges(len(targets), WAVE_POINTS)]
-        at_targets = [self._at(spectra, part(targets, chunk), home) for home, chunk in enumerate(chunks)]
+        at_points, at_targets = (
+            [
+                self.executor.submit(values_of_waves, spectra, part(places, chunk), home=home)
+                for home, chunk in enumerate(_chunks(places))
+            ]
+            for places in (self.X, targets)
+        )
         found = self.executor.gather(at_points + at_targets)
         values, seen = found[: len(at_points)], found[len(at_points) :]
         return np.concatenate(values), np.concatenate(seen) if seen else np.empty((0, draws))
 
-    def _at(
-        self, spectra: Handle[list[Spectrum]], places: Array | LinearFunctionals, home: int
-    ) -> Handle[Array]:
-        if isinstance(places, LinearFunctionals):
-            return self.executor.submit(averaged_spectra, spectra, places, home=home)
-        return self.executor.submit(evaluate_spectra, spectra, np.ascontiguousarray(places), home=home)
+
+def _chunks(places: Array | LinearFunctionals) -> Iterator[slice]:
+    """Places of one task, and of the next."""
+    if isinstance(places, LinearFunctionals):
+        return runs(places, WAVE_POINTS)
+    return (slice(*rows) for rows in block_ranges(len(places), WAVE_POINTS))
 
 
-def averaged_spectra(spectra: list[Spectrum], cells: LinearFunctionals) -> Array:
-    """Values of the draws as means over cells, shape (q, draws); a task of executors."""
-    return cells.averaged(evaluate_spectra(spectra, cells.nodes))
+def values_of_waves(spectra: list[Spectrum], places: Array | LinearFunctionals) -> Array:
+    """Values of the draws at points, or means over cells, shape (q, draws); a task of executors."""
+    return averaged(places, evaluate_spectra(spectra, np.ascontiguousarray(target_points(places))))
 
 
 def wave_bytes(draws: int, *, points: int, values: int, p: int, workers: int) -> int:
