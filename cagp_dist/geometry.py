@@ -89,21 +89,12 @@ def kilometres_of_chord(chord: float) -> float:
 
 
 def area_weights(latitude_degrees: ArrayLike) -> Array:
-    """Weights proportional to the area of a latitude-longitude cell, ``cos(lat)``, with mean 1 (math 13).
-
-    Parameters
-    ----------
-    latitude_degrees : array_like, shape (n,)
-        Degrees north.
-
-    Returns
-    -------
-    array of float64, shape (n,)
+    """Weights (n,) proportional to the area of a latitude-longitude cell, ``cos(lat)``, of mean 1 (math 13).
 
     Raises
     ------
     ArgumentError
-        If a latitude is not finite or lies outside [-90, 90].
+        If a latitude (degrees north) is not finite or lies outside [-90, 90].
 
     Examples
     --------

@@ -127,24 +127,11 @@ class LatitudePolynomial:
         *,
         times: Times | None = None,
     ) -> "LatitudeMean":
-        """Fit the coefficients, each point weighted with the area of its cell.
+        """Fit the coefficients to values (n,) or (n, T), each point weighted with the area of its cell.
 
         The fitted mean is plugged in as if it had been known, so calibration holds given the mean, not for
-        the mean's own error (math 1.6, 8), which is small when the points are many.
-
-        Parameters
-        ----------
-        latitude_degrees, longitude_degrees : array of float64, shape (n,)
-            Where the values are.
-        values : array_like, shape (n,) or (n, T)
-            A column for each field.
-        times
-            Not needed.
-
-        Returns
-        -------
-        LatitudeMean
-            Of minimal norm where the points do not determine it, as on a single latitude.
+        the mean's own error (math 1.6, 8), which is small when the points are many. It is of minimal norm
+        where the points do not determine it, as on a single latitude.
 
         Raises
         ------

@@ -160,17 +160,10 @@ class LinearFunctionals:
         )
 
     def combined(self, coefficients: ArrayLike) -> "LinearFunctionals":
-        """Linear combinations of these functionals, such as the difference of two.
+        """Linear combinations of these functionals, one for each column (k,) or (k, m).
 
-        Parameters
-        ----------
-        coefficients : array_like, shape (k,) or (k, m)
-            A column for each combination; a vector is one. The difference of two: ``[1.0, -1.0]``.
-
-        Raises
-        ------
-        ArgumentError
-            If there is not a row for each functional, or a combination is zero whatever the field.
+        The difference of two: ``[1.0, -1.0]``. `ArgumentError`: there is not a row for each functional, or a
+        combination is zero whatever the field.
         """
         given = as_numbers("coefficients", coefficients)
         if given.ndim not in (1, 2) or len(given) != len(self):

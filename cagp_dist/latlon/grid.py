@@ -87,16 +87,7 @@ class LatLonGrid:
 
     @classmethod
     def from_axes(cls, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Self:
-        """Recognise the grid of a field from its two axes.
-
-        Parameters
-        ----------
-        latitude_degrees, longitude_degrees : array_like, shapes (P,) and (Q,)
-            Axes of the field; longitudes eastward, of any convention.
-
-        Returns
-        -------
-        LatLonGrid
+        """Recognise the grid of a field from its axes, (P,) and (Q,); longitudes eastward, of any convention.
 
         Raises
         ------

@@ -48,19 +48,11 @@ class LatLonWindow:
 
     @classmethod
     def from_axes(cls, latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Self:
-        """Recognise the grid of a regional field, or of a global one, from its two axes.
+        """Recognise the grid of a regional field, or of a global one, from its two axes, (P,) and (W,).
 
-        Parameters
-        ----------
-        latitude_degrees : array_like, shape (P,)
-            Strictly ascending or descending, any spacing.
-        longitude_degrees : array_like, shape (W,)
-            In any order and convention, across Greenwich or the date line, float32 or float64: equispaced, up
-            to columns that are absent, and their spacing divides 360.
-
-        Returns
-        -------
-        LatLonWindow
+        Latitudes ascend or descend strictly, with any spacing. Longitudes stand in any order and convention,
+        across Greenwich or the date line, float32 or float64: equispaced, up to columns that are absent, and
+        their spacing divides 360.
 
         Raises
         ------

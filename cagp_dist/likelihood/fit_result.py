@@ -106,31 +106,15 @@ class StandardErrors:
 
 @dataclass(frozen=True)
 class FitProgress:
-    """How far a fit has come.
+    """How far a fit has come."""
 
-    Attributes
-    ----------
-    evaluations : int
-        Likelihoods evaluated so far; of "elbo" steps, whose line searches may take several.
-    points : int
-        Points of this one: first steps are done on fewer.
-    lengthscale, variance : float, or tuple of float
-        Where it was; tuples as in `StandardErrors`.
-    noise_variance : float
-        The same.
-    log_likelihood : float
-        Its value; NaN for the pathwise method, that of the bound for "elbo".
-    seconds : float
-        Since the start.
-    """
-
-    evaluations: int
-    points: int
-    lengthscale: OwnNumbers
+    evaluations: int  # Likelihoods evaluated so far; of "elbo" steps, whose line searches may take several
+    points: int  # Points of this one: first steps are done on fewer
+    lengthscale: OwnNumbers  # Where it was; tuples as in `StandardErrors`
     variance: Numbers
     noise_variance: float
-    log_likelihood: float
-    seconds: float
+    log_likelihood: float  # Its value; NaN for the pathwise method, that of the bound for "elbo"
+    seconds: float  # Since the start
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,18 +216,9 @@ class FitResult:
         """Give central intervals of the parameters, symmetric on the scale of their logarithms.
 
         The likelihood is closer to normal in the logarithms than in the numbers themselves, of which the
-        lower end would often be negative.
-
-        Parameters
-        ----------
-        level : float
-            Probability, above 0 and below 1.
-
-        Returns
-        -------
-        dict of str
-            Lower and upper end of each by its name, "lengthscale", "variance" and "noise_variance", of a sum
-            those of each part as in ``at_bound``; NaN where there is no standard error.
+        lower end would often be negative. Lower and upper end stand by the names "lengthscale", "variance"
+        and "noise_variance", of a sum those of each part as in ``at_bound``; NaN where there is no standard
+        error.
 
         Raises
         ------

@@ -22,27 +22,15 @@ Values = TypeVar("Values", Array, Indices)
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a solve has come.
+    """How far a solve has come."""
 
-    Attributes
-    ----------
-    iteration, iterations : int
-        Sweeps or actions done for the current batch of test points, and those that were asked for.
-    fraction : float
-        Part of the work that is done, 0 to 1.
-    seconds : float
-        Since the start.
-    relative_residual : float or None
-        ``|b - G v| / |b|`` where the solver follows it.
-    batch, batches : int
-        Which batch of test points it is, from 1, and how many there are; with different gaps, of all solves.
-    """
-
+    # Sweeps or actions done for the current batch of test points, and those that were asked for
     iteration: int
     iterations: int
-    fraction: float
-    seconds: float
-    relative_residual: float | None = None
+    fraction: float  # Part of the work that is done, 0 to 1
+    seconds: float  # Since the start
+    relative_residual: float | None = None  # ``|b - G v| / |b|`` where the solver follows it
+    # Which batch of test points it is, from 1, and how many there are; with different gaps, of all solves
     batch: int = 1
     batches: int = 1
 

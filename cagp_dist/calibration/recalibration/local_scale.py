@@ -106,18 +106,17 @@ class LocalScale:
             The places; on the sphere unit vectors.
         training : tuple of array_like, optional
             Places (n, p) and values, (n,) or (T, n), that the predictions were made from, where calibration
-            points were kept out of them: they are nearer and tell more of how much the field varies. The
-            predictions at new points must be made from them too; the distributions then follow the errors
-            near by.
+            points were kept out of them. The predictions at new points must be made from them too; the
+            distributions then follow the errors near by.
         groups : array_like of int, shape (N,), optional
             Which block each place lies in, where whole blocks were kept out of training: no errors of its own
-            block then tell of a place, as there are none in the blocks that are to be predicted.
+            block then tell of a place.
 
         Returns
         -------
         FittedLocalScale
-            O(N log N) time, O(T N) memory. Of more than `FIT_ERRORS` errors the numbers are fitted to a part,
-            which a fixed generator draws.
+            O(N log N) time, O(T N) memory. The numbers are fitted to at most about `FIT_ERRORS` of the
+            errors.
 
         Raises
         ------

@@ -21,28 +21,14 @@ ROUNDING = 1e-10  # Of the largest value: errors that differ by less are those o
 
 
 def q_lin(levels: ArrayLike, scores: ArrayLike) -> Array:
-    """Quantiles of scores, linear between order statistics (math 12).
+    """Quantiles of scores (N,) at levels of any shape, linear between order statistics (math 12).
 
     For ``l / (N + 1) <= level <= (l + 1) / (N + 1)`` and scores ``a_(1) <= ... <= a_(N)``::
 
         a_(l) + (level (N + 1) - l) (a_(l + 1) - a_(l))
 
-    Parameters
-    ----------
-    levels : array_like, any shape
-        Between 0 and 1.
-    scores : array_like, shape (N,)
-        In any order; N log N flops.
-
-    Returns
-    -------
-    array of float64, the shape of ``levels``
-        A new exchangeable score lies at or below it with a probability within ``1 / (N + 1)`` of the level.
-
-    Raises
-    ------
-    ArgumentError
-        If N points do not resolve a level (`check_resolved`), or a score is not finite.
+    A new exchangeable score lies at or below it with a probability within ``1 / (N + 1)`` of the level.
+    `ArgumentError`: N points do not resolve a level (`check_resolved`), or a score is not finite.
 
     Examples
     --------

@@ -210,17 +210,8 @@ class Sharp:
 
         Cost: for each stretch that is visited, of which there are ``factors``, or a few for each level, one
         solve with the first part of the points as targets, and of a search its slopes; for each different
-        stretch that is chosen one more with the last part.
-
-        Parameters
-        ----------
-        law, observed, X
-            Predictions of the model, noise included, values and points.
-        beside : array, shape (r, p), optional
-            More points whose variances are wanted for each stretch that is chosen: they are targets of the
-            same solves as the last part.
-        report : callable
-            Called with how many stretches were solved for, after each.
+        stretch that is chosen one more with the last part, and with the points ``beside`` (r, p), whose
+        variances are wanted too. ``report`` is called with how many stretches were solved for, after each.
         """
         model, levels = self._checked()
         points, values = _points("X", X, law), np.asarray(observed, dtype=np.float64)

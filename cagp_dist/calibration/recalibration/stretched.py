@@ -87,17 +87,10 @@ class StretchedModel(ABC):
 class DenseModel(StretchedModel):
     """By Cholesky factors: ``n^3 / 3 + n^2 N`` flops, ``2 n^2 N`` for slopes, ``8 n (3 n + 3 N)`` bytes.
 
-    Parameters
-    ----------
-    prior : Prior
-        The kernel must not be a sum.
-    X : array_like, shape (n, p)
-        Observed points.
-
     Raises
     ------
     ArgumentError
-        If the kernel is a sum, or points and kernel do not go together.
+        If the kernel is a sum, or points X (n, p) and kernel do not go together.
     """
 
     prior: Prior
@@ -234,20 +227,9 @@ def _squares(weights: Array, left: Array, right: Array) -> Array:
 class SolvedModel(StretchedModel):
     """By any solver: the targets are columns of its solve, and no n x n matrix is stored unless it does.
 
-    Variances count the computation that was not done, as those of `cagp_dist.condition` do. Slopes are
-    central differences, two solves for each number. Solvers that look at the data, such as conjugate
-    gradients, see the same data for all stretches.
-
-    Parameters
-    ----------
-    prior : Prior
-        Also with a sum of kernels.
-    X, y
-        As for `cagp_dist.condition`: points and values, or a grid and a field.
-    solver : Solver
-        Such as ``BlockGaussSeidel(5)``, or ``Rings()`` on a grid.
-    executor, memory_limit_bytes : optional
-        As for `cagp_dist.condition`.
+    Arguments are those of `cagp_dist.condition`; a kernel may be a sum. Variances count the computation that
+    was not done. Slopes are central differences, two solves for each number. Solvers that look at the data,
+    such as conjugate gradients, see the same data for all stretches.
     """
 
     prior: Prior

@@ -30,21 +30,10 @@ def strong_calibration(
 ) -> Calibration:
     """Test the belief of an affine solver about the weights, the null space of its covariance included.
 
-    Residuals ``b ~ N(0, G)`` are drawn and solved for, with unit vectors instead of targets. Of
-    Gauss-Seidel the null space holds what the last block determines: after a sweep its residual is zero.
-
-    Parameters
-    ----------
-    prior : Prior
-        Kernel and noise; the mean has no part in it.
-    X : array_like, shape (n, p)
-        Observed points.
-    solver : Affine
-        `GaussSeidel`, `BlockGaussSeidel` or another cycle of stages.
-    simulations : int
-        Number of draws.
-    generator : numpy.random.Generator, optional
-        By default ``numpy.random.default_rng(0)``.
+    Residuals ``b ~ N(0, G)`` are drawn at X (n, p) and solved for by a cycle of stages such as `GaussSeidel`,
+    with unit vectors instead of targets. Of Gauss-Seidel the null space holds what the last block determines:
+    after a sweep its residual is zero. The mean of the prior has no part in it; the generator is
+    ``numpy.random.default_rng(0)`` by default.
 
     Returns
     -------

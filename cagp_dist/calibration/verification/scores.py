@@ -25,52 +25,30 @@ AREA_WEIGHTED = "_area_weighted"
 
 @dataclass(frozen=True, eq=False)
 class Measures:
-    """Means over observations in one weighting; units of the observations where not said otherwise.
+    """Means over observations in one weighting; units of the observations where not said otherwise."""
 
-    Attributes
-    ----------
-    rmse : float
-        Root mean square error of the mean against the (noisy) observations.
-    nll : float
-        Mean negative log predictive density, nats; smaller is better.
-    crps : float
-        Mean continuous ranked probability score; smaller is better.
-    coverage : array, shape (L,)
-        Fraction of observations inside the central interval of each level; near the level if calibrated.
-    mean_width : array, shape (L,)
-        Mean width of the central intervals, the sharpness: smaller is better where the coverage is right.
-    interval_score : array, shape (L,)
-        Mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
-        interval; smaller is better.
-    ks_statistic, ks_pvalue : float
-        Distance of the PIT values from uniform, no unit; the p-value presumes independent test points
-        (see ``cagp_dist.calibration.verification.pit.CORRELATED_TEST_POINTS``).
-    """
-
-    rmse: float
-    nll: float
-    crps: float
+    rmse: float  # Root mean square error of the mean against the (noisy) observations
+    nll: float  # Mean negative log predictive density, nats; smaller is better
+    crps: float  # Mean continuous ranked probability score; smaller is better
+    # (L,): fraction of observations inside the central interval of each level; near the level if calibrated
     coverage: Array
+    # (L,): mean width of the intervals, the sharpness: smaller is better where the coverage is right
     mean_width: Array
+    # (L,): mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
+    # interval; smaller is better
     interval_score: Array
+    # Distance of the PIT values from uniform, no unit; the p-value presumes independent test points (see
+    # ``cagp_dist.calibration.verification.pit.CORRELATED_TEST_POINTS``)
     ks_statistic: float
     ks_pvalue: float
 
 
 @dataclass(frozen=True, eq=False)
 class Scores(Measures):
-    """What `scores_of` and `scores` measure: of each value counted once, and ``by_area``.
+    """What `scores_of` and `scores` measure: of each value counted once, and ``by_area``."""
 
-    Attributes
-    ----------
-    by_area : Measures
-        With the weights given; without weights the same as with each value counted once.
-    levels : array, shape (L,)
-        Levels of the central intervals, in (0, 1).
-    """
-
-    by_area: Measures
-    levels: Array
+    by_area: Measures  # With the weights given; without weights the same
+    levels: Array  # (L,): of the central intervals, in (0, 1)
 
     def named(self, *, suffix: str = "") -> dict[str, float | Array]:
         """Each measure in both weightings, by its published name."""
@@ -185,22 +163,15 @@ def scores(
 ) -> Scores:
     """All scores of a Gaussian prediction, pooled over points and fields.
 
-    Parameters
-    ----------
-    mean, observed : array_like, shape (q,) or (T, q)
-        Prediction and noisy observation, one unit.
-    predictive_std : array_like, the shape of ``mean``, or (q,) when all T fields share it
-        ``sqrt(latent variance + noise variance)``, **noise included**.
-    weights : array_like, shape (q,), optional
-        Area that each point stands for, on any positive scale (it is normalised to mean 1).
-    levels : sequence of float
-        Levels of the central intervals whose coverage is counted.
+    Shapes: ``mean``, ``observed`` (q,) or (T, q); ``predictive_std``, **noise included**, likewise, or (q,)
+    when all T fields share it; ``weights`` (q,), the area that each point stands for, on any positive scale.
+    The coverage of intervals of ``levels`` is counted.
 
     Raises
     ------
     ArgumentError
-        If shapes disagree, a value is not finite, a standard deviation is not positive, weights are
-        negative or all zero, or a level lies outside (0, 1).
+        If shapes disagree, a value is not finite, a standard deviation is not positive, weights are negative
+        or all zero, or a level lies outside (0, 1).
 
     Examples
     --------

@@ -195,21 +195,9 @@ def divided(
 ) -> Iterator[Stratum]:
     """Yield all observations, then those of each stratum that has at least 50 of them.
 
-    Parameters
-    ----------
-    observed : array_like of bool, shape (q,) or (T, q)
-        Where there is an observation.
-    X : array_like, shape (q, p)
-        Test points.
-    strata : sequence of Strata
-        Ways to divide them.
-    weights : array_like, shape (q,), optional
-        Area that each point stands for; one without area is in no stratum.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no observation, or there is not one row of X for each point.
+    Shapes: ``observed`` (q,) or (T, q), of bool; X (q, p), test points; ``weights`` (q,), the area that each
+    stands for: one without area is in no stratum. `ArgumentError`: there is no observation, or not one row of
+    X for each point.
 
     Examples
     --------
