@@ -128,10 +128,7 @@ class Prior:
     def basis_at(self, X: Array) -> Array:
         """Basis H of the mean at X (n, p), shape (n, k); no columns where the mean is known.
 
-        Raises
-        ------
-        ArgumentError
-            If the basis is not of that shape, or not finite; its column is named.
+        `ArgumentError`: the basis is not of that shape, or not finite; its column is named.
         """
         if self._basis is None:
             return np.empty((len(X), 0))
@@ -155,10 +152,7 @@ class Prior:
     def mean_at(self, X: Array) -> Array:
         """Prior mean at X (n, p): shape (n, 1), or (n, T) where the mean differs between fields.
 
-        Raises
-        ------
-        ArgumentError
-            If its coefficients are estimated, or it is not finite or of another shape.
+        `ArgumentError`: its coefficients are estimated, or it is not finite or of another shape.
         """
         if not callable(self.mean) and isinstance(self.mean, EstimatedMean):
             raise ArgumentError(

@@ -123,20 +123,6 @@ def leave_one_out_over_times(
         As `condition_over_times`; or if there are too many gaps.
     BudgetError, NumericalError
         As `condition_over_times`.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> kernel = cagp.SpaceTime(cagp.Matern32(lengthscale=0.3, variance=2.0), cagp.Matern12(lengthscale=6.0))
-    >>> X = cagp.unit_sphere([48.1, 52.5, 50.1], [11.6, 13.4, 8.7])
-    >>> y = [[1.0, -0.5, 0.2], [1.4, -0.1, 0.3]]                                # at 0 and at 6 hours
-    >>> found = cagp.leave_one_out_over_times(
-    ...     cagp.Prior(kernel, 0.1), X, [0.0, 6.0], y, solver=cagp.Cholesky()
-    ... )
-    >>> found.mean.round(2), np.sqrt(found.variance).round(2)
-    (array([[0.23, 0.27, 0.34],
-           [0.37, 0.42, 0.76]]), array([[0.53, 0.59, 0.49],
-           [0.53, 0.59, 0.49]]))
     """
     series = series_of(prior, X, hours, y)
     with gappy_series(

@@ -176,10 +176,7 @@ class MaskedRings:
     def solve(self, columns: ArrayLike, *, tolerance: float = 1e-8) -> Array:
         """``G_o^-1 @ columns`` to a relative residual, for columns (n,) or (n, r).
 
-        Raises
-        ------
-        NumericalError
-            If the tolerance is not reached; use `solution` to see how far it got.
+        `NumericalError`: the tolerance is not reached; use `solution` to see how far it got.
         """
         given = self._columns(columns)
         solution = self.solution(given, tolerance=tolerance)

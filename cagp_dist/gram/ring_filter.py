@@ -259,10 +259,8 @@ class RingFilter:
     def left_out(self, new: RingInnovation) -> tuple[Array, Array]:
         """Predict each value of the field of an hour from all others of it and the state before.
 
-        Returns
-        -------
-        mean, variance : arrays, shape (P, Q) and (P,)
-            Of an observation, noise included. The copies of a pole are left out together.
+        Mean (P, Q) and variance (P,) are of an observation, noise included; copies of a pole are left out
+        together.
         """
         mean, variance = new.values - new.solved / new.diagonal[:, None], 1.0 / new.diagonal
         for pole in self.poles:  # one place, whose copies say the same
@@ -274,12 +272,8 @@ class RingFilter:
     def held_out(self, new: RingInnovation, index: Indices) -> tuple[Array, Array]:
         """Predict the field of an hour at some points from all others of it and the state before.
 
-        Shapes: ``index`` (r,), places in the flattened grid; of a pole all copies are held out.
-
-        Returns
-        -------
-        mean, variance : arrays, shape (r,)
-            Latent, without noise.
+        ``index`` (r,) are places in the flattened grid; of a pole all copies are held out. Mean and variance
+        (r,) are latent, without noise.
         """
         mask = np.zeros(self.rings.grid.shape, dtype=bool)
         mask.flat[index] = True

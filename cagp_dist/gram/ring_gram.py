@@ -272,12 +272,9 @@ class RingGram:
         return np.repeat(self.inverse_by_latitude(), self.grid.n_longitudes)
 
     def inverse_blocks(self, rows: Sequence[Indices]) -> list[Array]:
-        """Blocks of ``G^-1`` at some rows of each sector, for `cagp_dist.latlon.entries.PlacesOnGrid`.
+        """Blocks (l_s, l_s, wavenumbers) of ``G^-1`` at some rows of each sector, for `PlacesOnGrid`.
 
-        Returns
-        -------
-        list of array of float64, shape (l_s, l_s, wavenumbers)
-            Cost P^3 Q / 3 flops, a quarter of it on a mirrored grid.
+        Cost P^3 Q / 3 flops, a quarter of it on a mirrored grid.
         """
         blocks = [np.empty((chosen.size, chosen.size, self.wavenumbers.count)) for chosen in rows]
         with self.workers() as executor:

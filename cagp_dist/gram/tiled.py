@@ -91,11 +91,6 @@ class TiledGram:
         more, every tile is evaluated where it stands, and no sums across tasks are needed. Cost n^2
         evaluations (half of that for one column) and 2 n^2 r flops; memory 8 n r bytes, times up to `STRIPS`
         for one column.
-
-        Raises
-        ------
-        ArgumentError
-            If ``columns`` has no n rows.
         """
         n = len(self.X)
         if columns.ndim not in (1, 2) or len(columns) != n:

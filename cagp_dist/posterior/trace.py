@@ -16,21 +16,11 @@ HOPELESS = 1e6  # Variances above this multiple of the prior variance only grow
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """The posterior after some iterations.
+    """The posterior after some iterations."""
 
-    Attributes
-    ----------
-    iteration : int
-        0 is the prior.
-    mean : array, the shape of the posterior's mean
-        Unit of y.
-    variance : array, the shape of the posterior's variance
-        Latent, squared unit of y.
-    """
-
-    iteration: int
-    mean: Array
-    variance: Array
+    iteration: int  # 0 is the prior
+    mean: Array  # Of the shape of the posterior's, unit of y
+    variance: Array  # Latent, squared unit of y
 
 
 class Trace:

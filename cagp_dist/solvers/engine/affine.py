@@ -220,11 +220,7 @@ class Affine(ABC):
         """Write ``W = A' V'`` and the downdates after all iterations, and say how they were made.
 
         The sweeps of `states`, with one more tall matrix. The values of the residuals have no part in it.
-
-        Raises
-        ------
-        ArgumentError
-            If the plan is one of whole rings, which keep no weights of targets.
+        `ArgumentError`: the plan is one of whole rings, which keep no weights of targets.
         """
         blank = replace(problem, residuals=problem.residuals[:, :0])
         with single_threaded_blas():
