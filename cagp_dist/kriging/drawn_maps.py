@@ -64,7 +64,7 @@ def maps_of(
             own = panels[number * len(fields) : (number + 1) * len(fields)]
             drawn = [one_field(dataset[name], where, field) for field in fields]
             every = np.concatenate([np.ravel(values.values) for values, _ in drawn]).astype(np.float64)
-            scale = (scales or {}).get(name) or spanning(every, colours=_colours(name), label="")
+            scale = (scales or {}).get(name) or spanning(every, colours=_colours(dataset[name]), label="")
             label = str(dataset[name].attrs.get("long_name", name))
             for panel, field, (values, stamp) in zip(own, fields, drawn, strict=True):
                 shown = _draw_map(panel, frame, where, values, scale)
@@ -243,8 +243,9 @@ def _colour_bar(
     bar.set_label(f"{label} [{unit}]" if label and unit else label or unit, fontsize=8)
 
 
-def _colours(name: str) -> str:
-    """Colours of a variable of a result, whatever stands before its name in runs."""
+def _colours(values: xr.DataArray) -> str:
+    """Colours of a variable of a result, whatever stands before its name in runs; samples have the mean's."""
+    name = "mean" if "sample" in values.dims else str(values.name)
     return next((colours for end, colours in COLOURS.items() if name.endswith(end)), "viridis")
 
 
