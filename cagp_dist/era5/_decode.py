@@ -149,7 +149,7 @@ def _told(error: Exception) -> tuple[type[CagpError], str]:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DataError, f"cannot be unpacked ({error.strerror}). Free some space in the cache folder."
     first = next(iter(str(error).strip().splitlines()), "no message")
-    if any(word in str(error) for word in ("calendar", "cftime")):
+    if not isinstance(error, OSError) and any(word in str(error) for word in ("calendar", "cftime")):
         return DataError, (
             f"has times that are not dates of the standard calendar ({first}). Put them into it first, in "
             "Python with convert_calendar of xarray, which needs the package cftime."

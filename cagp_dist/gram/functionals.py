@@ -19,7 +19,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees
 from cagp_dist.kernels import Kernel, Parameters, point_columns
 from cagp_dist.latlon.grid import LatLonGrid
-from cagp_dist.latlon.grid_layout import SAME_DEGREES, Views
+from cagp_dist.latlon.grid_layout import VIEW_ROUNDING, Views
 
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, sparray, spmatrix
@@ -276,12 +276,12 @@ def views_of_functionals(
     turns = Views.of(places[starts], grid).steps
     latitude, longitude = degrees(places)
     spacing = 360.0 / grid.n_longitudes
-    eastward = np.rint((longitude - np.repeat(turns, functionals.counts) * spacing) / SAME_DEGREES)
+    eastward = np.rint((longitude - np.repeat(turns, functionals.counts) * spacing) / VIEW_ROUNDING)
     # where each node lies once the first one was turned to the first column of the grid; and its weight
     alike = np.column_stack(
         [
-            np.rint(latitude / SAME_DEGREES),
-            np.mod(eastward, np.rint(360.0 / SAME_DEGREES)),
+            np.rint(latitude / VIEW_ROUNDING),
+            np.mod(eastward, np.rint(360.0 / VIEW_ROUNDING)),
             functionals.weights,
         ]
     )

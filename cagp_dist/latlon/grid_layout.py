@@ -107,7 +107,7 @@ class Layout:
         return self.restrict(values)
 
 
-SAME_DEGREES = 1e-9  # positions closer than this count as equal
+VIEW_ROUNDING = 1e-9  # of positions in degrees, of which equal ones are one view, and of grid steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +125,11 @@ class Views:
         latitude, longitude = degrees(points)
         spacing = 360.0 / grid.n_longitudes
         eastward = np.mod(longitude - grid.first_longitude_degrees, 360.0)
-        steps = np.floor(eastward / spacing + SAME_DEGREES)
+        steps = np.floor(eastward / spacing + VIEW_ROUNDING)
         offset = grid.first_longitude_degrees + np.maximum(eastward - steps * spacing, 0.0)
         pairs = np.stack([latitude, offset], axis=1)
         _, first, view = np.unique(
-            np.round(pairs / SAME_DEGREES), axis=0, return_index=True, return_inverse=True
+            np.round(pairs / VIEW_ROUNDING), axis=0, return_index=True, return_inverse=True
         )
         chosen = pairs[first]
         return cls(chosen[:, 0], chosen[:, 1], view.reshape(-1), steps.astype(np.intp))

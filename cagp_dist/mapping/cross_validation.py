@@ -44,7 +44,7 @@ def cross_validate(
     split: Split,
     report: Callable[[float], None] = no_op,
 ) -> LeftOutFolds:
-    """Predict each place from the places of all other folds."""
+    """Predict each place from those of all other folds, with kernel and noise that were fitted to all."""
     assert split.folds is not None
     folds = int(split.folds.max()) + 1
     places = split.held_out

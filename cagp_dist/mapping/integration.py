@@ -20,7 +20,7 @@ from cagp_dist.likelihood.exact.integrated import (
     way_of,
     why_not,
 )
-from cagp_dist.mapping.defaults import MOST_FIELDS, QUANTILE_LEVELS
+from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import mean_of
 from cagp_dist.mapping.map_points import MapPoints
@@ -32,7 +32,7 @@ from cagp_dist.means import MEANS, LatitudePolynomial
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
 from cagp_dist.predictive.mixtures import mixtures
 from cagp_dist.prior import EstimatedMean, Mean, Prior
-from cagp_dist.solvers import Cholesky, Rings, Solver, Status
+from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.solvers.interface import no_op
 from cagp_dist.text import alternatives, counted
 
@@ -43,6 +43,12 @@ def check_hyperparameters(asked: str) -> None:
     """Raise `ArgumentError` if there is no such way."""
     if way_of(asked) not in HYPERPARAMETERS:
         raise ArgumentError(f"hyperparameters is {asked!r}; expected {alternatives(HYPERPARAMETERS)}.")
+
+
+def is_exact(solver: Solver, places: int) -> bool:
+    """Whether a solver of so many places leaves no error of unfinished computation."""
+    one_block = isinstance(solver, BlockGaussSeidel) and solver.block_size >= places
+    return one_block or isinstance(solver, Cholesky | Rings)
 
 
 def with_numbers_integrated(
@@ -69,8 +75,8 @@ def with_numbers_integrated(
         noise=bool(np.min(learned.known_noise) > 0.0),
         nugget=nugget_sought and bool(np.min(learned.known_noise) > 0.0),
     )
-    patterns = [fields for fields, _ in _patterns(learned, observed, held, most=MOST_FIELDS)]
-    exact = solver in EXACT if isinstance(solver, str) else isinstance(solver, (Cholesky, Rings))
+    patterns = [fields for fields, _ in _patterns(learned, observed, held)]
+    exact = solver in EXACT if isinstance(solver, str) else is_exact(solver, observed.there.size)
     obstacle = why_not(learned.kernel, patterns, held, solver=solver, exact=exact)
     if observed.hours is not None:
         obstacle = "the kernel has a lengthscale in time"
@@ -228,23 +234,15 @@ def usual_noise_variance(learned: FittedModel, there: Indices) -> float:
     return float(spread * found.weights @ at_nodes)
 
 
-def _patterns(
-    learned: FittedModel, observed: Observations, held: Held, *, most: int | None = None
-) -> list[tuple[SharedFields, Indices]]:
-    """Give the fields that were observed at the same places; of many fields so many, evenly spread."""
-    chosen = np.arange(observed.fields)
-    if most is not None and chosen.size > most:
-        chosen = chosen[np.linspace(0, chosen.size - 1, most).round().astype(int)]
+def _patterns(learned: FittedModel, observed: Observations, held: Held) -> list[tuple[SharedFields, Indices]]:
+    """Give the fields that were observed at the same places, and which these are."""
     X = observed.X
     known, found = _noise(learned, held), []
     for places, fields in observed.patterns():
-        some = fields[np.isin(fields, chosen)]
-        if not some.size:
-            continue
         noise = known[places] if known.ndim else np.full(places.size, known)
-        mean = Prior(learned.kernel, 1.0, _mean(learned, observed, places, some))
-        values = observed.values[np.ix_(some, places)].T
-        found.append((SharedFields(X[places], values, mean, noise), some))
+        mean = Prior(learned.kernel, 1.0, _mean(learned, observed, places, fields))
+        values = observed.values[np.ix_(fields, places)].T
+        found.append((SharedFields(X[places], values, mean, noise), fields))
     return found
 
 

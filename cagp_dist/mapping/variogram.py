@@ -20,7 +20,7 @@ from cagp_dist.mapping.map_mean import mean_of, residuals_about
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
 from cagp_dist.mapping.observations import Observations
 
-MOST_PLACES = 800  # whose pairs are taken, drawn at random: 320,000 pairs; rows of whole hours, about
+MOST_PLACES = 800  # whose pairs are taken, drawn at random; of hours up to twice as many rows
 MOST_TIMES = 8  # fields, evenly spread
 BINS, FEWEST_PAIRS = 15, 20
 FARTHEST = 0.5  # of the largest distance; beyond, few pairs of the rim decide
@@ -85,8 +85,11 @@ def _groups(observed: Observations, generator: np.random.Generator) -> "list[tup
         hours, of = np.unique(observed.hours.round(6), return_inverse=True)
         order = generator.permutation(hours.size)
         enough = int(np.searchsorted(np.cumsum(np.bincount(of)[order]), MOST_PLACES)) + 1
-        places = np.flatnonzero(np.isin(of, order[:enough]))[: 2 * MOST_PLACES]
-        return [(places, 0)]
+        places = np.flatnonzero(np.isin(of, order[:enough]))
+        most = 2 * MOST_PLACES
+        return [
+            (places if places.size <= most else np.sort(generator.choice(places, most, replace=False)), 0)
+        ]
     fields = np.unique(np.linspace(0, observed.fields - 1, min(MOST_TIMES, observed.fields)).astype(int))
     groups = [(np.flatnonzero(observed.present[field]), int(field)) for field in fields]
     most = int(MOST_PLACES / np.sqrt(len(groups)))

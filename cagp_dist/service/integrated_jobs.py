@@ -15,11 +15,8 @@ from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
 from cagp_dist.mapping import (
-    BlockGaussSeidel,
-    Cholesky,
     Held,
     Integrated,
-    Rings,
     SharedFields,
     Status,
     fields_by_pattern,
@@ -29,6 +26,7 @@ from cagp_dist.mapping import (
 )
 from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.mapping.field_solves import Execution, LeftOut, SolveStep
+from cagp_dist.mapping.integration import is_exact
 from cagp_dist.mapping.map_mean import columns_of
 from cagp_dist.predictive import Mixture
 from cagp_dist.predictive.mixtures import mixtures
@@ -65,10 +63,7 @@ def integrate_numbers(
     if because is None:
         return None, f"plugged in: there are {values:,} observations"
     kernel, patterns = fitted.prior.kernel, [fields for fields, _ in _patterns(task)]
-    exact = isinstance(task.solver, Cholesky | Rings) or (
-        isinstance(task.solver, BlockGaussSeidel) and task.solver.block_size >= places
-    )
-    solver = task.job.solver.name
+    exact, solver = is_exact(task.solver, places), task.job.solver.name
     obstacle = _obstacle(task) or why_not(kernel, patterns, _held(task), solver=solver, exact=exact)
     if obstacle is not None:
         return None, _plugged_in(asked, obstacle)
@@ -222,7 +217,7 @@ def _nugget(found: Integrated) -> float:
 
 
 def _known_noise(task: PreparedJob, chosen: Indices) -> Array:
-    """Noise variance (k,) as `Fields` has it: ones where nothing is known of it."""
+    """Noise variance (k,) as `SharedFields` has it: ones where nothing is known of it."""
     known = task.points.noise_variance
     return np.ones(chosen.size) if known is None else known[chosen]
 

@@ -202,3 +202,33 @@ def test_the_least_noisy_place_may_have_no_part_in_a_fit(folder):
         np.testing.assert_allclose(noise[1] - noise[0], 0.44, rtol=1e-9)
         assert noise[0] >= 1.0 - 1e-9
         assert nugget_std is None or noise[0] < 1.0 + 1e-9
+
+
+def test_numbers_are_integrated_over_by_all_of_many_times(folder, tmp_path):
+    rng, days = np.random.default_rng(2), np.arange("2020-01-01", "2020-02-02", dtype="M8[D]")
+    places = np.column_stack([rng.uniform(38.0, 62.0, 6), rng.uniform(-12.0, 30.0, 6)])
+    rows = [
+        (*place, day, value)
+        for day, values in zip(days, 280.0 + rng.standard_normal((days.size, 6)), strict=True)
+        for place, value in zip(places, values, strict=True)
+    ]
+    write(tmp_path / "days.csv", ["lat", "lon", "time", "t"], rows)
+    found = cagp.krige(
+        tmp_path / "days.csv",
+        to=folder / "places.csv",
+        value="t",
+        kernel="matern32",
+        drift="constant",
+        progress=False,
+    )
+    assert found.attrs["hyperparameters"].startswith("integrated over")
+    observations = {
+        "source": f"table:{tmp_path / 'days.csv'}",
+        "variable": "t",
+        "times": [str(day) for day in days],
+    }
+    prior = {"hyperparameters": "auto"}
+    outcome = run(job(folder, observations, prior=prior, solver={"name": "cholesky"}))
+    with xr.open_zarr(outcome.path, group="targets") as there:  # solved with other targets: to rounding
+        np.testing.assert_allclose(there["t_mean"], found["mean"], rtol=1e-13)
+        np.testing.assert_allclose(there["t_std"], found["std"], rtol=1e-13)

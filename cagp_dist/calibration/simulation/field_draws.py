@@ -162,7 +162,7 @@ def _source(kernel: Kernel, train: Array, test: Array, count: int, memory_limit_
         raise BudgetError(
             f"{len(points):,} training and test points need a joint covariance, its factor and {count:,} "
             f"draws of {bytes_text(needed)}; expected at most {bytes_text(limit)}. "
-            "Simulate on a subset: calibration does not depend on the number of points."
+            "Simulate on a subset; what a solver that stops early does there holds for so many points only."
         )
     return dense
 
