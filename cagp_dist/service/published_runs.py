@@ -11,6 +11,7 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.errors import CagpError, ConfigurationError, StoreError
 from cagp_dist.service.jobfile.job import Job
+from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.outputs import output_at, readable
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.retention import Retention
@@ -132,6 +133,8 @@ def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = F
     If the mean is the previous run, the runs of the times of the pass stay, and what they continue from.
     """
     if job.output.keep is None or not len(times):
+        return []
+    if not in_object_store(job.output.root) and not any((job.output.folder / "runs").glob("*.zarr")):
         return []
     since = f"{min(times).astype('datetime64[s]')}Z" if job.prior.is_previous else None
     try:

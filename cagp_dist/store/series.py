@@ -30,6 +30,7 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.group_dataset import root_attributes
 from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.publish import consolidate
+from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
 
 NAME = "series.zarr"
@@ -72,8 +73,8 @@ def current_version(root: Path) -> Path | None:
 
 def append_run(root: Path, run: Path) -> SeriesUpdate:
     """Put the time of a run into the series, instead of an earlier run of it, inside `output_lock`."""
-    new = of_run(run)
     before = current_version(root)
+    new = _in_layout_of(before, of_run(run))
     number = 1 if before is None else int(before.stem) + 1
     time = new[SCORES]["time"].values[0]
     known = runs_of_times(root).get(time)
@@ -172,7 +173,6 @@ def _write(
 ) -> dict[str, str]:
     """Write a version, and return the digests of files that it shares with the one before."""
     known: dict[str, str] = {}
-    time = new[SCORES]["time"].values[0]
     listed = {} if before is None else manifest.digests_of(before)
     _check_same_groups(new, before)
     scores = new[SCORES].assign({VERSION: ("time", np.array([number], dtype=np.int64))})
@@ -187,35 +187,65 @@ def _write(
     write_group(staged, "/", xr.Dataset(attrs={**attributes, VERSION: number}))
     for name, group in whole.items():
         write_group(staged, name, group)
-        if name not in GRIDDED:
-            continue
-        written = stage / "new.zarr" / name
-        fields = new[name].drop_vars([each for each in new[name].data_vars if _written_anew(new[name][each])])
-        write_group(stage / "new.zarr", name, fields, chunks={"time": 1})
-        times = group["time"].values
-        old_times = np.empty(0, times.dtype) if before is None else _times(before, name)
-        for array in map(str, fields.data_vars):
-            ours = _described(written / array)
-            theirs = ours if before is None else _described(before / name / array)
-            _check_same_array(name, array, ours, theirs)
-            (staged / name / array).mkdir()
-            ours["shape"][0] = times.size
-            (staged / name / array / "zarr.json").write_text(json.dumps(ours))
-            of_ours, of_theirs = _files_of(ours), _files_of(theirs)
-            for here, there in zip(of_ours(int(np.searchsorted(times, time))), of_ours(0), strict=True):
-                os.rename(written / array / there, staged / name / array / here)
-            if before is None:
-                continue
-            at_before = np.searchsorted(old_times, times).tolist()
-            for index in np.flatnonzero(times != time).tolist():
-                for here, there in zip(of_ours(index), of_theirs(at_before[index]), strict=True):
-                    digest = listed.get(f"{name}/{array}/{there}")
-                    if digest is not None and _linked(
-                        f"{before}/{name}/{array}/{there}", f"{staged}/{name}/{array}/{here}"
-                    ):
-                        known[f"{name}/{array}/{here}"] = digest
+        if name in GRIDDED:
+            known |= _write_fields(stage, staged, name, new[name], group["time"].values, before, listed)
     consolidate(staged)
     return known
+
+
+def _write_fields(
+    stage: Path,
+    staged: Path,
+    name: str,
+    new: xr.Dataset,
+    times: np.ndarray,
+    before: Path | None,
+    listed: Mapping[str, str],
+) -> dict[str, str]:
+    """Write maps of the new time, and link those of the others; give the digests of what is linked."""
+    known: dict[str, str] = {}
+    fields = new.drop_vars([each for each in new.data_vars if _written_anew(new[each])])
+    at = int(np.searchsorted(times, new["time"].values[0]))
+    others = [index for index in range(times.size) if index != at]
+    write_group(stage / f"{at}.zarr", name, fields, chunks={"time": 1})
+    first: list[str] = []
+    at_before: list[int] = []
+    if before is not None:
+        at_before = np.searchsorted(_times(before, name), times).tolist()
+        first = [each for each in map(str, fields.data_vars) if not (before / name / each).is_dir()]
+        for index in others if first else []:
+            with open_group(before, name) as opened:
+                old = as_recalibrated(opened.isel(time=[at_before[index]]).load(), fields)
+            write_group(stage / f"{index}.zarr", name, old[first], chunks={"time": 1})
+    for array in map(str, fields.data_vars):
+        ours = _described(stage / f"{at}.zarr" / name / array)
+        theirs = ours if before is None or array in first else _described(before / name / array)
+        _check_same_array(name, array, ours, theirs)
+        (staged / name / array).mkdir()
+        ours["shape"][0] = times.size
+        (staged / name / array / "zarr.json").write_text(json.dumps(ours))
+        of_ours, of_theirs = _files_of(ours), _files_of(theirs)
+        for index in [at, *others] if array in first else [at]:
+            for here, there in zip(of_ours(index), of_ours(0), strict=True):
+                os.rename(stage / f"{index}.zarr" / name / array / there, staged / name / array / here)
+        for index in others if array not in first else []:
+            for here, there in zip(of_ours(index), of_theirs(at_before[index]), strict=True):
+                digest = listed.get(f"{name}/{array}/{there}")
+                if digest is not None and _linked(
+                    f"{before}/{name}/{array}/{there}", f"{staged}/{name}/{array}/{here}"
+                ):
+                    known[f"{name}/{array}/{here}"] = digest
+    return known
+
+
+def _in_layout_of(before: Path | None, new: Mapping[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Add what the series has of recalibrated days to the groups of a day that is not."""
+    found = dict(new)
+    for name, group in found.items():
+        if before is not None and (before / name).is_dir():
+            with open_group(before, name) as opened:
+                found[name] = as_recalibrated(group, opened)
+    return found
 
 
 def _linked(old: str, new: str) -> bool:
@@ -239,8 +269,10 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
     if name in GRIDDED:
         with open_group(before, name) as opened:
             old = _without_fields(opened).load()
+        lacking = [each for each in group.coords if each not in old.coords]
+        old = old.assign_coords({each: group[each] for each in lacking})
     else:
-        old = read_group(before, name)
+        old = as_recalibrated(read_group(before, name), group)
     if name == SCORES and IS_PRELIMINARY not in old:  # of a series that is older than this variable
         old[IS_PRELIMINARY] = _whether_preliminary(np.full(old.sizes["time"], UNKNOWN))
     kept = old.sel(time=old["time"].values != group["time"].values[0])
@@ -292,7 +324,8 @@ def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> No
             raise _other(name, f"the series {which} group {name!r}, and the run differs")
         if here:
             with open_group(before, name) as opened:
-                old = set(map(str, opened.data_vars)) - {VERSION, IS_PRELIMINARY}
+                one = as_recalibrated(opened.isel(time=slice(1)), new[name])
+                old = set(map(str, one.data_vars)) - {VERSION, IS_PRELIMINARY}
             if old != (found := set(map(str, new[name].data_vars)) - {IS_PRELIMINARY}):
                 raise _other(name, f"it has {', '.join(sorted(old))}, the run {', '.join(sorted(found))}")
 

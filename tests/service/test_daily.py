@@ -220,6 +220,37 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
     series.verify_series(root)
 
 
+@pytest.mark.parametrize("recalibrated_first", [True, False])
+def test_days_with_and_without_recalibration_are_one_series(two_days, tmp_path, recalibrated_first):
+    """A local scale may be of no use on some days: these have the quantiles of their normal distributions."""
+    root = tmp_path / "out"
+    shutil.copytree(two_days / "out/runs", root / "runs")
+    plain, other = sorted(root.glob("runs/*.zarr"), key=lambda path: read_group(path, "map").time.values[0])
+    levels = xr.DataArray([0.05, 0.5, 0.95], dims="quantile_level").assign_coords(
+        quantile_level=[0.05, 0.5, 0.95]
+    )
+
+    def recalibrated(run):
+        quantiles = (run.t2m_mean + 2.0 * run.t2m_predictive_std * (levels - 0.5)).transpose(
+            "time", "quantile_level", ...
+        )
+        return run.assign(local_scale=xr.full_like(run.t2m_std, 0.8), t2m_quantile=quantiles)
+
+    rewritten(other, "map", recalibrated)
+    rewritten(other, "calibration", lambda scores: scores.assign(crps_plain=scores.crps + 1.0))
+    with output_lock(root):
+        for run in (other, plain) if recalibrated_first else (plain, other):
+            series.append_run(root, run)
+    assert check_series(root).compared == 2
+    maps, scores, wanted = opened(tmp_path, "map"), opened(tmp_path, "scores"), read_group(plain, "map")
+    normal = wanted.t2m_mean - 1.6448536269514722 * wanted.t2m_predictive_std
+    np.testing.assert_allclose(maps.t2m_quantile[0].sel(quantile_level=0.05), normal[0], rtol=1e-12)
+    assert (maps.local_scale[0] == 1.0).all()
+    assert scores.crps_plain[0] == scores.crps[0]
+    xr.testing.assert_equal(maps.isel(time=[1]), read_group(other, "map"))
+    assert scores.crps_plain[1] == scores.crps[1] + 1.0
+
+
 @pytest.mark.exhaustive
 def test_times_that_come_late_and_corrections_take_their_places(tmp_path, solves):
     source = tmp_path / "field.zarr"
