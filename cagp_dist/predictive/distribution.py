@@ -8,7 +8,7 @@ at_score(Phi^-1(p))``, ``sample = at_score(N(0, 1))``.
 from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -90,15 +90,6 @@ class Predictive(ABC):
     def std(self) -> Array:
         """Standard deviation of each distribution, of `shape`, in the unit of the values."""
         return self._moments[1]
-
-    @property
-    def covariance(self) -> NoReturn:
-        """None: distributions of single points have no joint distribution."""
-        raise ArgumentError(
-            f"{type(self).__name__} distributions say nothing of how values at different points go together: "
-            "they have no joint covariance. The Gaussian posterior has one: cagp_dist.condition(..., "
-            'covariance="full"), without recalibration.'
-        )
 
     def crps(self, values: ArrayLike) -> Array:
         """Continuous ranked probability score ``int (F(x) - 1{x >= y})^2 dx``, in the unit of the values.

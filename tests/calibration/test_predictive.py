@@ -113,11 +113,6 @@ def test_points_are_taken_out_as_from_an_array(law: Predictive) -> None:
     np.testing.assert_array_equal(law[:, 1].log_density(y[:, 1]), law.log_density(y)[:, 1])
 
 
-def test_a_joint_covariance_is_refused(law: Predictive) -> None:
-    with pytest.raises(ArgumentError, match=r"The Gaussian posterior has one: cagp_dist\.condition\("):
-        _ = law.covariance
-
-
 def test_tails_of_a_curve_are_those_of_the_base() -> None:
     """Beyond the last knot ratios of probabilities are those of the base, as far as floating point goes."""
     base = Gaussian(np.zeros(2), 1.0)

@@ -12,8 +12,3 @@ def fewest(level: float) -> int:
 def outermost(levels: Sequence[float]) -> float:
     """Level that needs the most calibration points."""
     return min(levels, key=lambda level: min(level, 1.0 - level))
-
-
-def fewest_of_split(levels: Sequence[float], *, parts: int) -> int:
-    """Smallest number of points that resolve all levels in each of so many equal parts."""
-    return parts * fewest(outermost(levels))

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from cagp_dist.calibration.recalibration.fewest import fewest_of_split, outermost
+from cagp_dist.calibration.recalibration.fewest import fewest, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
 from cagp_dist.mapping import SOLVERS, LinearMean
 from cagp_dist.runtime.deadlines import Deadlines
@@ -99,7 +99,7 @@ class RecalibrationTable(JobTable):
     @property
     def fewest_points(self) -> int:
         """Calibration points that a sharp GP needs."""
-        return fewest_of_split(self.sharp_levels, parts=1 if self.sharp_split == "two-way" else 2)
+        return (1 if self.sharp_split == "two-way" else 2) * fewest(outermost(self.sharp_levels))
 
     def check_points(self, count: int) -> None:
         """Raise `ValueError` if so many calibration points are too few for the levels of a sharp GP."""
