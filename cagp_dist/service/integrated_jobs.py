@@ -98,10 +98,7 @@ def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: JobSo
     everywhere = without_test(task) if numbers.by_fold else task
     rest = slice(columns.test.stop if numbers.by_fold else 0, None)
     mean[:, rest], std[:, rest] = _moments(everywhere, found, everywhere.new_inputs)
-    tested = list(_at_test(task, numbers))
-    scores, of_test = _scored(task, tested), _law((len(task.points.times), task.design.test.size))
-    for at, times, law in tested:
-        _put(of_test, np.ix_(times, at), law)
+    scores, of_test = _at_test(task, numbers)
     if numbers.by_fold:
         for part, of_fold in zip(parts_of(task), numbers.by_fold, strict=True):
             at = np.searchsorted(task.design.test, part.design.test)
@@ -148,27 +145,29 @@ def _moments(task: PreparedJob, found: Integrated, targets: Array | LinearFuncti
     return mean, std
 
 
-def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, Indices, Mixture]]:
-    """Yield distributions of the observations at test points, some points and some times together."""
+def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> tuple[PointScores, PublishedLaw]:
+    """Score the observations (T, q) at test points, NaN where there is none; and publish what was predicted."""
+    observed = task.points.values[:, task.design.test]
+    scores, published = unscored(observed.shape), _law(observed.shape)
+    for at, times, law in _tested(task, numbers):
+        rows, places = np.nonzero(~np.isnan(observed[np.ix_(times, at)]))
+        if rows.size:
+            found = times[rows], at[places]
+            scores.put(found, point_scores(law[rows, places], observed[found]))
+        _put(published, np.ix_(times, at), law)
+    return scores, published
+
+
+def _tested(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Indices, Indices, Mixture]]:
+    """Yield distributions of the observations at some test points and times together."""
     parts = parts_of(task) or [task]
     for part, found in zip(parts, numbers.by_fold or (numbers.everywhere,), strict=True):
         test = part.design.test
         at = np.searchsorted(task.design.test, test) if numbers.by_fold else np.arange(test.size)
         noise = _known_noise(task, test)
         for fields, times in _patterns(part):
-            yield at, times, Mixture(*found.predict(fields, task.points.X[test], noise_variance=noise))
-
-
-def _scored(task: PreparedJob, laws: list[tuple[Indices, Indices, Mixture]]) -> PointScores:
-    """Score the observations (T, q) at test points; NaN where there is none."""
-    observed = task.points.values[:, task.design.test]
-    found = unscored(observed.shape)
-    for at, times, law in laws:
-        some = observed[np.ix_(times, at)]
-        rows, places = np.nonzero(~np.isnan(some))
-        if rows.size:
-            found.put((times[rows], at[places]), point_scores(law[rows, places], some[rows, places]))
-    return found
+            for some, law in mixtures(found, fields, task.points.X[test], noise):
+                yield at[some], times, law
 
 
 def _published(
