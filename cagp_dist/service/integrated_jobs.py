@@ -146,7 +146,7 @@ def _moments(task: PreparedJob, found: Integrated, targets: Array | LinearFuncti
 
 
 def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> tuple[PointScores, PublishedLaw]:
-    """Score the observations (T, q) at test points, NaN where there is none; and publish what was predicted."""
+    """Score the observations (T, q) at test points, NaN for none, and publish their distributions."""
     observed = task.points.values[:, task.design.test]
     scores, published = unscored(observed.shape), _law(observed.shape)
     for at, times, law in _tested(task, numbers):
