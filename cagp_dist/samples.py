@@ -195,19 +195,6 @@ def posterior_by_samples(
     ------
     ArgumentError, BudgetError, NumericalError, ClusterError
         As for `condition`.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> X = np.linspace(0.0, 1.0, 50).reshape(-1, 1)
-    >>> prior = cagp.Prior(cagp.Matern52(lengthscale=0.3), noise_variance=0.01)
-    >>> given = prior, X, np.sin(6.0 * X[:, 0]), [[0.4], [0.5]]
-    >>> found = cagp.posterior_by_samples(
-    ...     *given, solver=cagp.GaussSeidel(3), generator=np.random.default_rng(0)
-    ... )
-    >>> exact = cagp.condition(*given, solver=cagp.GaussSeidel(3))
-    >>> bool(np.allclose(found.mean, exact.mean)), bool(np.allclose(found.variance, exact.variance, rtol=0.3))
-    (True, True)
     """
     from cagp_dist.posterior.kept_sums import KeptSums
     from cagp_dist.solvers.interface import check_solver

@@ -142,14 +142,6 @@ class Posterior:
         ArgumentError
             If the norm is not a finite number above zero, or a noise variance is negative or has another
             shape.
-
-        Examples
-        --------
-        >>> import cagp_dist as cagp
-        >>> prior = cagp.Prior(cagp.Matern32(lengthscale=0.5), noise_variance=0.01)
-        >>> posterior = cagp.condition(prior, [[0.0], [1.0]], [1.0, 2.0], [[0.5]], solver=cagp.GaussSeidel(2))
-        >>> posterior.worst_case_error(3.0).round(2)
-        array([2.31])
         """
         check_positive("rkhs_norm", rkhs_norm)
         noise = as_numbers("noise_variance", noise_variance)

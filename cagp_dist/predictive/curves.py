@@ -20,16 +20,7 @@ class Recalibrated(Predictive):
     gap between two knots the distribution is that of the base, given that gap, and the gap has the
     probability ``levels[k + 1] - levels[k]``. The tails are gaps too: **beyond the outermost knots the
     distribution is that of the base, given that it lies there**, with probabilities ``levels[0]`` and ``1 -
-    levels[-1]``.
-
-    Parameters
-    ----------
-    base : Predictive
-        The distributions that are corrected.
-    scores : array_like, shape (K,)
-        Normal scores of the base, strictly ascending.
-    levels : array_like, shape (K,)
-        Their probabilities, strictly ascending between 0 and 1.
+    levels[-1]``. Normal scores of the base and levels, (K,), ascend strictly, levels between 0 and 1.
 
     Raises
     ------
@@ -102,19 +93,13 @@ class Recalibrated(Predictive):
 
 @dataclass(frozen=True, eq=False)
 class QuantileTable(Predictive):
-    """Distributions given by their quantiles at some levels.
+    """Distributions given by their quantiles ``values`` (L, ...) at ``levels`` (L,), two or more.
 
     Between two levels the quantile is linear in the normal score ``Phi^-1(level)``, and beyond the outermost
     levels it goes on with the slope of the outermost gap: **the tails are those of a normal distribution**.
-    The quantiles of a normal distribution thus give that distribution, whatever the levels.
-
-    Parameters
-    ----------
-    levels : array_like, shape (L,)
-        At least 2, strictly ascending between 0 and 1.
-    values : array_like, shape (L, ...)
-        Quantiles of each distribution, ascending along the first axis. Equal quantiles are a value that has a
-        probability of its own, which no density shows; the two outermost gaps must have a width.
+    The quantiles of a normal distribution thus give that distribution, whatever the levels. Equal quantiles
+    are a value that has a probability of its own, which no density shows; the two outermost gaps must have a
+    width.
 
     Raises
     ------

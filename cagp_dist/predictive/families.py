@@ -57,14 +57,9 @@ class _CentreAndScale(Predictive):
 
 @dataclass(frozen=True, eq=False)
 class Gaussian(_CentreAndScale):
-    """Normal distributions.
+    """Normal distributions of means ``location``, shape S, and standard deviations ``scale``, broadcast to S.
 
-    Parameters
-    ----------
-    location : array_like, shape S
-        Means.
-    scale : array_like, broadcast to S
-        Standard deviations, positive. To score observations: the predictive ones, **noise included**.
+    To score observations, the predictive ones, **noise included**.
 
     Raises
     ------
@@ -116,17 +111,9 @@ class Gaussian(_CentreAndScale):
 class StudentT(_CentreAndScale):
     """Student t distributions: ``location + scale t``, t with the given degrees of freedom.
 
-    The scale is no standard deviation: that is ``scale sqrt(v / (v - 2))`` for v degrees, and infinite for
-    two or fewer.
-
-    Parameters
-    ----------
-    location : array_like, shape S
-        Means and medians.
-    scale : array_like, broadcast to S
-        Positive; for observations with the noise included.
-    degrees : array_like, broadcast to S
-        Degrees of freedom, above 1, so that there is a mean; need not be integers.
+    Locations, shape S, are means and medians. The scale, broadcast to S and for observations with the noise
+    included, is no standard deviation: that is ``scale sqrt(v / (v - 2))`` for v degrees, and infinite for
+    two or fewer. Degrees, broadcast to S, are above 1, so that there is a mean; they need not be integers.
 
     Raises
     ------

@@ -32,17 +32,9 @@ MOST_STEPS = 200  # Steps of that search at most: three or four of Newton are us
 class Mixture(Predictive):
     """Distributions ``sum_k weights[k] F_k``, F_k Student t of the same degrees of freedom, or Gaussian.
 
-    Parameters
-    ----------
-    weights : array_like, shape (K,)
-        Probabilities of the components, above zero; they are divided by their sum.
-    location : array_like, shape (K, ...)
-        Mean and median of each component of each distribution.
-    scale : array_like, of the same shape
-        Positive; for observations with the noise included. Of Student t distributions no standard deviation.
-    degrees : float
-        Degrees of freedom, above 2, so that there is a standard deviation; infinite for Gaussian
-        distributions.
+    Shapes: ``weights`` (K,), probabilities above zero, which are divided by their sum; ``location``, means
+    and medians, and ``scale``, positive and for observations with the noise included, (K, ...). Degrees are
+    above 2, so that there is a standard deviation; infinite for Gaussian distributions.
 
     Raises
     ------

@@ -60,16 +60,6 @@ class UnitVectors(KnownActions):
     -----
     i^2 + i q kernel evaluations, n i more for the pivoted order; i^3 / 3 + i^2 q flops and n i^2 for the
     pivoted order; 8 (2 i q + 2 i^2) bytes, 8 n i more for the pivoted order. In the calling process.
-
-    Examples
-    --------
-    >>> import numpy as np, cagp_dist as cagp
-    >>> X = np.linspace(0.0, 1.0, 200).reshape(-1, 1)
-    >>> prior = cagp.Prior(cagp.Matern52(lengthscale=0.3), noise_variance=1e-4)
-    >>> solver = cagp.UnitVectors(12)
-    >>> posterior = cagp.condition(prior, X, np.sin(6.0 * X[:, 0]), [[0.5]], solver=solver)
-    >>> bool(abs(posterior.mean[0] - np.sin(3.0)) < 0.01), posterior.stats.iterations
-    (True, 12)
     """
 
     iterations: int = field(metadata=ITERATIONS)

@@ -40,8 +40,7 @@ class Chebyshev(PreconditionedIteration):
         exact error bars, five, with 120 neighbours, where thousands of points lie within a lengthscale and
         noise is small.
     preconditioner_size : int, optional
-        Its rank, at least 1, by default 100, or neighbours, by default 60. 4 n rank q flops in each iteration
-        for q test points.
+        As of `Richardson`.
 
     Examples
     --------
