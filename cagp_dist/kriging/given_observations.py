@@ -1,5 +1,6 @@
 """What is read of the observations of `krige`, by the settings of a `Kriging`."""
 
+import json
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -89,7 +90,7 @@ def _observe(
     number = None if model.noise_std is None or column is not None else 1.0
     noise = number if model.prior is None else model.prior.noise_variance
     if y is None:
-        return observe(
+        observed = observe(
             observations,  # type: ignore[arg-type]
             value=model.value,
             noise_std=column,
@@ -104,6 +105,9 @@ def _observe(
             in_time=in_time,
             asked=asked_plane(model),
         )
+        names = ("value", "latitude", "longitude", "time", "units", "missing", "where")
+        given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
+        return replace(observed, read_with=json.dumps(given, default=str) if given else "")
     if in_time:
         raise ArgumentError(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."

@@ -28,6 +28,8 @@ from cagp_dist.versions import version
 
 CONVENTIONS = "CF-1.11"
 
+READ_WITH = "observations_read_with"  # attribute of a result
+
 LATENT = (
     "Of the field, without noise and as the prior has it: errors at places correct predictive_std and "
     "quantile alone, so that predictive_std can be the smaller one."
@@ -188,6 +190,8 @@ def attributes(
         said["lengthscale_hours"] = _one_or_all(learned.hours)
     if units:
         said["noise_units"] = units
+    if observed.read_with:
+        said[READ_WITH] = observed.read_with
     if result is not None:
         if result.choice is not None:
             said["kernel_choice"] = result.choice.line()
@@ -294,6 +298,7 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
         {observed.name: (dims, values, dict(observed.attributes))},
         coords={**target_coordinates(observed, targets), "sample": np.arange(len(rows))},
         attrs={"status": draws.status.value, "solver": "; ".join(draws.solvers), "seed": seed}
+        | ({READ_WITH: observed.read_with} if observed.read_with else {})
         | ({"earth_radius_km": EARTH_RADIUS_KILOMETRES} if observed.plane is None else observed.plane.said),
     ).pipe(with_system, targets)
 

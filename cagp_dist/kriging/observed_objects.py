@@ -55,6 +55,7 @@ class ObservedObject:
     moments: NDArray[np.generic] | None = None
     calendar: str = ""
     plane: Plane | None = None  # in which the places are points
+    read_with: str = ""  # settings with which the source was read, as JSON; empty if there were none
 
     @property
     def what(self) -> str:

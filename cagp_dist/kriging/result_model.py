@@ -1,6 +1,7 @@
 """What a result says of its model and its observations, and these beside it."""
 
 import ast
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -8,10 +9,10 @@ import xarray as xr
 
 from cagp_dist import kernels, space_time, time_factors
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.axes import ANYWHERE, Asked, Horizontal, located
-from cagp_dist.kriging.map_dataset import noise_text
+from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
 from cagp_dist.kriging.observed_objects import ObservedObject, Source, observe
 from cagp_dist.kriging.plane import has_system, moved, plane_of
 from cagp_dist.means import MEANS
@@ -46,6 +47,7 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
         y=asked.y,
         crs=asked.crs,
         progress=False,
+        **_settings_of(result),
     ).fit(observations)
     if isinstance(noise, str) and noise != noise_text(model._fitted()[1]):
         raise ArgumentError(f"the noise was {noise}, and these observations do not say it. {instead}")
@@ -90,13 +92,25 @@ def observed_beside(
     if isinstance(observations, Kriging):
         observed = observations._fitted()[0]
     else:
-        observed = observe(observations, asked=asked_of(result, observations))
+        asked, settings = asked_of(result, observations), _settings_of(result)
+        try:
+            observed = observe(observations, asked=asked, **settings)
+        except CagpError:
+            if not settings:
+                raise
+            observed = observe(observations, asked=asked)  # others than the result was made from
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(
             f"the observations are in {own!r} and the result in {wanted!r}; expected one unit. Convert them."
         )
     return observed
+
+
+def _settings_of(result: xr.Dataset) -> dict[str, Any]:
+    """Give the settings with which the observations of a result were read, such as ``missing=-999``."""
+    found: dict[str, Any] = json.loads(result.attrs.get(READ_WITH, "{}"))
+    return found
 
 
 def asked_of(result: xr.Dataset, observations: "Source") -> Asked:

@@ -66,6 +66,17 @@ def test_observations_lie_where_they_are_in_the_colours_of_the_map(field):
         field.cagp.plot(observations=pd.DataFrame(TABLE).rename(columns={"value [K]": "value [degC]"}))
 
 
+def test_observations_are_read_as_those_of_the_result_were(field):
+    """Also a mark of missing values, and a column that had to be named; other tables are read as they are."""
+    table = pd.DataFrame(TABLE).rename(columns={"value [K]": "reading"}).assign(other=1.0)
+    gone = table.assign(reading=table.reading.where(np.arange(len(table)) != 1, -999.0))
+    result = cagp.krige(gone, to=5.0, value="reading", missing=-999, **NUMBERS)
+    for observations in (gone, TABLE):  # the map does not reach the place that is missing
+        drawn = dots_of(result.cagp.plot("mean", observations=observations).axes[0])
+        np.testing.assert_allclose(drawn.get_array(), [9.0, 12.0, 8.0])
+    assert result.cagp.plot.variogram(gone).axes
+
+
 def test_a_notebook_stays_interactive_after_its_first_figure(monkeypatch):
     """Its backend says so when it is loaded, which may be inside."""
     monkeypatch.setitem(plt.rcParams, "interactive", False)
