@@ -89,6 +89,29 @@ class Maps:
         """
         return distribution_of(self._dataset, of=of, noise_std=noise_std).exceedance(threshold)
 
+    def interval(self, level: float = 0.9, *, of: Of = None, noise_std: float | None = None) -> xr.Dataset:
+        """Error bars: the central interval that holds the value of each place with a probability.
+
+        Parameters
+        ----------
+        level : float
+            The probability, between 0 and 1.
+        of, noise_std
+            As for `exceedance`.
+
+        Returns
+        -------
+        Dataset
+            ``lower`` and ``upper``, in the unit of the field.
+
+        Raises
+        ------
+        ArgumentError
+            As for `exceedance`; and if the result knows its distribution by quantiles, and the interval is
+            wider than these.
+        """
+        return distribution_of(self._dataset, of=of, noise_std=noise_std).interval(level)
+
     def explore(self, *, height: int = 600) -> "IFrame":
         """Show the maps of a notebook on the page of `cagp view`: zoom, layers, times, values at a click.
 

@@ -47,7 +47,7 @@ def draw_series(
 
     found = distribution_of(dataset)
     mean = found.like.transpose(axis, *where.dims)
-    low, high = (each.transpose(*mean.dims) for each in found.interval(BAND_LEVEL))
+    low, high = (each.transpose(*mean.dims) for each in found.interval(BAND_LEVEL).data_vars.values())
     count, times = mean.shape[1], mean[axis].values
     shown = min(count, MOST_PLACES)
     if ax is not None and count != 1:

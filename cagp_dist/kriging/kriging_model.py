@@ -11,6 +11,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
+from cagp_dist.calibration.verification.spatial_folds import fitting_blocks
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.targets import prior_variance
@@ -634,7 +635,8 @@ class Kriging:
             What is left out together: places in one block of so many degrees; all observations of a place; or
             those of a day (UTC), if the model was made with ``at``.
         blocks_degrees : float or None
-            Height of the blocks; None: each place separately.
+            Height of the blocks; None: each place separately. The default of 5 degrees is halved in a small
+            region until there are as many blocks as folds.
         blocks : float, optional
             In a plane, instead of degrees: the width of blocks in the unit of x and y, by default a tenth of
             the longer side of the observations.
@@ -646,6 +648,7 @@ class Kriging:
         xarray.Dataset
             For each observation ``observed``, ``mean``, ``std`` (latent), ``predictive_std`` (with noise),
             ``pit`` and ``fold``; ``rmse``, ``crps``, ``nll`` and ``coverage`` of central intervals over all.
+            The attribute ``blocks_degrees`` says how high the blocks were.
         """
         observed, learned = self._fitted()
         if folds is not None:
@@ -657,10 +660,11 @@ class Kriging:
                 'by is "day", and each field was fitted separately: other days give no information on one '
                 'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
             )
+        size = self._blocks(blocks_degrees, blocks, folds) if by == "block" else None
         split = Split.into_folds(
             observed.points,
             count=folds,
-            blocks=self._blocks(blocks_degrees, blocks) if by == "block" else None,
+            blocks=size,
             days=by == "day",
             seed=seed,
         )
@@ -678,7 +682,9 @@ class Kriging:
             with call.narrator.stage("cross-validation") as report:
                 found = cross_validate(observed.points, learned, call.settings, split=split, report=report)
         integrated = learned.integrated is not None
-        return dataset_of_folds(found, observed, integrated=integrated, left_out=by)
+        scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
+        said = {} if size is None or observed.plane is not None else {"blocks_degrees": size}
+        return scores.assign_attrs(said)
 
     def variogram(self, *, draws: int = 200, seed: int = 0) -> xr.Dataset:
         """Estimate the variogram of the observations, beside that of the fitted kernel and noise.
@@ -703,13 +709,18 @@ class Kriging:
         check_count("seed", seed, least=0)
         return variogram_dataset(observed, learned, draws=draws, seed=seed)
 
-    def _blocks(self, blocks_degrees: float | None, blocks: float | None) -> float | None:
+    def _blocks(self, blocks_degrees: float | None, blocks: float | None, folds: int | None) -> float | None:
         """Give the height of blocks in degrees, or their width in a plane."""
         observed, _ = self._fitted()
         if observed.plane is None:
             if blocks is not None:
                 raise ArgumentError(f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.")
-            return blocks_degrees
+            if blocks_degrees != BLOCKS_DEGREES or folds is None:
+                return blocks_degrees
+            points = observed.points
+            return fitting_blocks(
+                points.latitude_degrees, points.longitude_degrees, count=folds, blocks_degrees=blocks_degrees
+            )
         if blocks_degrees not in (None, BLOCKS_DEGREES):
             raise ArgumentError(
                 f"blocks_degrees is {blocks_degrees!r}, and the observations are points of a plane; expected "

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, stdtrit
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.checks import check_positive, check_word
+from cagp_dist.checks import check_between, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, StudentT
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
@@ -55,10 +55,25 @@ class ResultDistribution:
             )
         return self._filled(there, above).assign_attrs(about).rename("exceedance")
 
-    def interval(self, level: float) -> tuple[xr.DataArray, xr.DataArray]:
+    def interval(self, level: float) -> xr.Dataset:
         """Lower and upper end of the central interval of a level."""
-        low, high = self.law.interval(level)
-        return self._filled(self.known, low), self._filled(self.known, high)
+        check_between("level", level, 0.0, 1.0)
+        if self.levels is not None and (1.0 - level) / 2.0 < self.levels[0] - 1e-12:
+            raise ArgumentError(
+                f"level is {level:g}, and the result knows quantiles from {self.levels[0]:g} to "
+                f"{self.levels[1]:g}; expected at most {1.0 - 2.0 * self.levels[0]:g}."
+            )
+        whose = "an observation" if self.of == "observation" else "the field"
+        units = {name: text for name, text in self.like.attrs.items() if name == "units"}
+        ends = zip(("lower", "upper"), self.law.interval(level), strict=True)
+        return xr.Dataset(
+            {
+                end: self._filled(self.known, values).assign_attrs(
+                    long_name=f"{end} end of the {level:.0%} interval of {whose}", **units
+                )
+                for end, values in ends
+            }
+        )
 
     def _filled(self, there: Mask, numbers: Array) -> xr.DataArray:
         """Put numbers at some places, NaN elsewhere."""

@@ -38,6 +38,26 @@ def test_a_normal_field_exceeds_as_the_normal_distribution_says(table):
     )
 
 
+def test_an_interval_is_that_of_the_distribution(table):
+    """Normal, or known by quantiles and not beyond them."""
+    field = cagp.krige(table | {"value [K]": table["value"]}, to=TO, value="value [K]", **NUMBERS)
+    ends = field.cagp.interval(0.9)
+    np.testing.assert_allclose(ends.lower, field["mean"] - 1.6448536269514722 * field["std"], rtol=1e-12)
+    np.testing.assert_allclose(ends.upper, field["mean"] + 1.6448536269514722 * field["std"], rtol=1e-12)
+    assert ends.upper.attrs == {"units": "K", "long_name": "upper end of the 90% interval of the field"}
+    wider = field.cagp.interval(0.5, of="observation")
+    half = 0.6744897501960817 * np.hypot(field["std"], 0.5)
+    np.testing.assert_allclose(wider.upper - wider.lower, 2.0 * half, rtol=1e-12)
+    mixture = cagp.krige(table, to=TO, kernel="matern32")
+    ends, quantiles = mixture.cagp.interval(0.9), mixture.field_quantile
+    np.testing.assert_array_equal(ends.lower, quantiles.sel(quantile_level=0.05))
+    np.testing.assert_array_equal(ends.upper, quantiles.sel(quantile_level=0.95))
+    with pytest.raises(ArgumentError, match=r"quantiles from 0.025 to 0.975; expected at most 0.95"):
+        mixture.cagp.interval(0.99)
+    with pytest.raises(ArgumentError, match="level is 90; expected a number between 0 and 1"):
+        field.cagp.interval(90)
+
+
 def test_draws_exceed_as_often(table):
     """4,000 draws: four standard errors of a share."""
     model, count = cagp.Kriging(**NUMBERS).fit(table), 4000

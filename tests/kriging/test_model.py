@@ -151,6 +151,18 @@ def test_more_folds_than_blocks_name_what_to_lower(model):
         model.cross_validate(500, blocks_degrees=None)
 
 
+def test_blocks_are_lower_in_a_small_region():
+    """Of 5 degrees there is one; of 1.25, half of whose rows are empty, there are as many as folds."""
+    latitude, longitude = (each.ravel() for each in np.meshgrid([0.1, 1.3, 2.6, 3.9], [0.1, 1.3, 2.6]))
+    table = {"lat": latitude, "lon": longitude, "value": latitude - longitude}
+    small = cagp.Kriging(kernel="matern32", lengthscale=0.05, variance=4.0, noise_std=0.5).fit(table)
+    scores = small.cross_validate(8)
+    assert scores.attrs["blocks_degrees"] == 1.25
+    assert set(scores.fold.values) == set(range(8))
+    with pytest.raises(ArgumentError, match="12 places lie in 1 block, which cannot be dealt to 8 folds"):
+        small.cross_validate(8, blocks_degrees=6.0)
+
+
 @pytest.mark.parametrize("blocks_degrees", [20.0, None])
 def test_cross_validation_predicts_each_fold_from_the_others(model, stations, prior, blocks_degrees):
     result = model.cross_validate(4, blocks_degrees=blocks_degrees, seed=3)
