@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import ClassVar
+
+import numpy as np
 
 from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import Cycle
@@ -12,13 +16,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.gram.exact_variance import with_bounds
 from cagp_dist.gram.gram_matrix import Gram
 from cagp_dist.runtime import Executor, single_threaded_steps
-from cagp_dist.solvers.actions.policies import (
-    Policy,
-    first_blocks,
-    gaussian,
-    preconditioned_residuals,
-    residuals,
-)
+from cagp_dist.solvers.actions.policies import Policy, given, residuals
 from cagp_dist.solvers.actions.projection import projection_states
 from cagp_dist.solvers.interface import Calibrated, Problem, State, check_one_field
 from cagp_dist.solvers.setting_metadata import ITERATIONS, SEED, check_settings
@@ -102,11 +100,11 @@ class ConjugateGradient:
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """Follow the residual, or what a preconditioner makes of it, for so many actions."""
-        if self.preconditioner is None:
-            return first_blocks(residuals, self.iterations)
-        settings = find_preconditioner(self.preconditioner, self.preconditioner_size)
-        operator = settings.of(gram, executor=executor)
-        return first_blocks(preconditioned_residuals(operator.solve), self.iterations)
+        follow: Policy = residuals
+        if self.preconditioner is not None:
+            settings = find_preconditioner(self.preconditioner, self.preconditioner_size)
+            follow = partial(residuals, solve=settings.of(gram, executor=executor).solve)
+        return lambda residual: islice(follow(residual), self.iterations)
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""
@@ -160,8 +158,8 @@ class RandomActions:
 
     def policy(self, gram: Gram, *, executor: Executor) -> Policy:
         """Draw the actions."""
-        n = gram.shape[0]
-        return gaussian(n, actions=min(self.iterations, n), seed=self.seed)
+        shape = gram.shape[0], min(self.iterations, gram.shape[0])
+        return given(lambda: np.random.default_rng(self.seed).standard_normal(shape))
 
     def states(self, problem: Problem, *, executor: Executor, plan: Plan) -> Iterator[State]:
         """Yield the belief after every action."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -14,7 +15,7 @@ from cagp_dist.runtime import Executor, single_threaded_steps
 from cagp_dist.solvers.actions.action_solvers import ConjugateGradient, RandomActions
 from cagp_dist.solvers.actions.eigenvectors import Eigenvectors
 from cagp_dist.solvers.actions.krylov_actions import KrylovActions
-from cagp_dist.solvers.actions.policies import Policy, in_turn
+from cagp_dist.solvers.actions.policies import Policy
 from cagp_dist.solvers.actions.projection import projection_states
 from cagp_dist.solvers.actions.pseudo_inputs import PseudoInputs
 from cagp_dist.solvers.actions.sparse_actions import SparseActions
@@ -148,7 +149,7 @@ class MixedActions(MadeOfParts):
         policies = [part.policy(problem.gram, executor=executor) for part in self._solvers]
         yield from projection_states(
             problem,
-            policy=in_turn(policies),
+            policy=lambda residual: chain.from_iterable(policy(residual) for policy in policies),
             iterations=self.iterations,
             executor=executor,
             follows_residual=not self.many_fields,

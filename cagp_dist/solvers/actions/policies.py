@@ -3,11 +3,8 @@
 Only policies that depend on the data call the function that returns the current residual.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
-
-import numpy as np
 
 from cagp_dist.arrays import Array
 
@@ -27,29 +24,12 @@ class Block(NamedTuple):
 Policy = Callable[[Residual], Iterator[Block]]  # Yields blocks of actions
 
 
-def residuals(residual: Residual) -> Iterator[Block]:
-    """Conjugate gradients: the residual is the next action. Depends on the data."""
+def residuals(
+    residual: Residual, *, solve: Callable[[Array], Array] = lambda columns: columns
+) -> Iterator[Block]:
+    """Conjugate gradients: ``P^-1 r`` is the next action, where ``solve`` applies it. Depends on the data."""
     while True:
-        yield Block(residual()[:, None], follows_residual=True)
-
-
-def preconditioned_residuals(solve: Callable[[Array], Array]) -> Policy:
-    """Preconditioned conjugate gradients: ``P^-1 r``, by a function of columns. Depends on the data."""
-
-    def follow(residual: Residual) -> Iterator[Block]:
-        while True:
-            yield Block(solve(residual()[:, None]), follows_residual=True)
-
-    return follow
-
-
-def gaussian(n: int, *, actions: int, seed: int) -> Policy:
-    """Independent Gaussian actions, all in one block: one product with G for all of them."""
-
-    def draw(residual: Residual) -> Iterator[Block]:
-        yield Block(np.random.default_rng(seed).standard_normal((n, actions)))
-
-    return draw
+        yield Block(solve(residual()[:, None]), follows_residual=True)
 
 
 def given(make: Callable[[], Array]) -> Policy:
@@ -59,18 +39,3 @@ def given(make: Callable[[], Array]) -> Policy:
         yield Block(make())
 
     return take
-
-
-def first_blocks(policy: Policy, count: int) -> Policy:
-    """Take the first blocks of a policy alone."""
-    return lambda residual: islice(policy(residual), count)
-
-
-def in_turn(policies: Sequence[Policy]) -> Policy:
-    """One policy after the other, each for as long as it has actions; what was learned before stays."""
-
-    def chain(residual: Residual) -> Iterator[Block]:
-        for policy in policies:
-            yield from policy(residual)
-
-    return chain
