@@ -11,7 +11,7 @@ from cagp_dist.era5.canonical import canonical
 from cagp_dist.era5.covariates import covariate
 from cagp_dist.era5.remote import open_zarr
 from cagp_dist.errors import DataError
-from cagp_dist.kriging.observed_objects import observe, observe_arrays
+from cagp_dist.kriging.observed_objects import Reading, observe, observe_arrays
 from cagp_dist.missing import observations
 
 WARM = 280.0 + np.arange(12.0).reshape(3, 4)
@@ -39,7 +39,7 @@ def stored(data):
 
 def observed(data, **given):
     """Values of an object where it has them."""
-    points = observe(data, **given).points
+    points = observe(data, Reading(**given)).points
     found = np.full(data.size, np.nan)
     found[points.source_index] = points.values[0]
     return found.reshape(3, 4)
@@ -175,7 +175,7 @@ def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
     with pytest.raises(DataError, match=r"'precip' is NaN in 6 values, where .* Zarr 2 store, .*fillna\(0\)"):
         observe(opened)
     assert observe(opened.fillna(0.0)).points.count == 12
-    assert observe(opened, missing=0).points.count == 6
+    assert observe(opened, Reading(missing=0)).points.count == 6
     path = store("height", rain)
     with pytest.raises(DataError, match=r"'height' is 0 in 6 values, and 0 is the fill_value .*missing = 0"):
         open_zarr(path, variable="height")

@@ -108,15 +108,11 @@ class GridSize:
         )
 
     @property
-    def cosine_bytes(self) -> int:
-        """Bytes of the cosines of all wavenumbers at all differences in longitude."""
-        return DOUBLE * self.wavenumbers**2
-
-    @property
     def task_bytes(self) -> int:
         """Bytes of a task that makes blocks, beside them: a copy of its own, cosines, kernel values."""
         ranges = range_count(self.wavenumbers, self.block_bytes)
-        return (self.block_bytes + 3 * self.cosine_bytes) // ranges + 2 * DOUBLE * TABLE_ENTRIES
+        cosine_bytes = DOUBLE * self.wavenumbers**2  # of all wavenumbers at all differences in longitude
+        return (self.block_bytes + 3 * cosine_bytes) // ranges + 2 * DOUBLE * TABLE_ENTRIES
 
 
 def sector_sizes(latitudes: int, mirrored: bool) -> tuple[int, ...]:

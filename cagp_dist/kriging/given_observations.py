@@ -18,6 +18,7 @@ from cagp_dist.kriging.drift import named_columns
 from cagp_dist.kriging.map_targets import Targets, of_table
 from cagp_dist.kriging.observed_objects import (
     ObservedObject,
+    Reading,
     Source,
     check_every_field,
     observe,
@@ -90,8 +91,7 @@ def _observe(
     number = None if model.noise_std is None or column is not None else 1.0
     noise = number if model.prior is None else model.prior.noise_variance
     if y is None:
-        observed = observe(
-            observations,  # type: ignore[arg-type]
+        how = Reading(
             value=model.value,
             noise_std=column,
             noise=noise,
@@ -105,6 +105,7 @@ def _observe(
             in_time=in_time,
             asked=asked_plane(model),
         )
+        observed = observe(observations, how)  # type: ignore[arg-type]
         names = ("value", "latitude", "longitude", "time", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
         return replace(observed, read_with=json.dumps(given, default=str) if given else "")

@@ -537,8 +537,8 @@ class Kriging:
             assert hours is not None
             about = evidence(targets.hours, hours, left > UNINFORMED, causal=self.causal)
             result = result.assign_coords(evidence=about)
-        elif (gain := gain_of_other_times(observed.points, learned)) is not None:
-            result.attrs["other_times"] = gain.text
+        elif gain := gain_of_other_times(observed.points, learned):
+            result.attrs["other_times"] = gain
         if self.recalibration == "none":
             return with_system(result, targets)
         with call.narrator.stage("recalibration") as report:

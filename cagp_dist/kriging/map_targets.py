@@ -323,14 +323,11 @@ def _static_of_object(
 
 
 def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
-    """Points of targets, or the cells around them."""
+    """Points of targets, or means over the cells around them, which end half way between, and at poles."""
     if kind not in ("grid", "cells"):
         raise ArgumentError(f'kind is {kind!r}; expected "grid" or "cells".')
-    return as_cells(targets, observed) if kind == "cells" else targets
-
-
-def as_cells(targets: Targets, observed: ObservedObject) -> Targets:
-    """Means over the cells of a grid, which end half way between its points and at the poles."""
+    if kind == "grid":
+        return targets
     if targets.axes is None:
         raise ArgumentError(
             'kind is "cells", but the targets are places, which have no cells; expected a resolution, a '

@@ -77,36 +77,40 @@ class ObservedObject:
         return [name for name, held in self.where.coordinates.items() if held is axis]
 
 
-def observe(
-    source: Source,
-    *,
-    value: str | None = None,
-    noise_std: str | float | None = None,
-    noise: Noise = None,
-    latitude: str | None = None,
-    longitude: str | None = None,
-    time: str | None = None,
-    units: str | None = None,
-    missing: Marks = None,
-    where: Mapping[str, object] | None = None,
-    static: Collection[str] = (),
-    in_time: bool = False,
-    asked: Asked = ANYWHERE,
-) -> ObservedObject:
-    """Take observations of an xarray object, table or source; in time each value is a point."""
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """How a source is read: what `krige` was told of it, under the names that it has there."""
+
+    value: str | None = None
+    noise_std: str | float | None = None
+    noise: Noise = None
+    latitude: str | None = None
+    longitude: str | None = None
+    time: str | None = None
+    units: str | None = None
+    missing: Marks = None
+    where: Mapping[str, object] | None = None
+    static: Collection[str] = ()  # columns that a drift may have
+    in_time: bool = False  # whether each value is a point in space and time
+    asked: Asked = ANYWHERE
+
+
+def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
+    """Take observations of an xarray object, table or source."""
+    where, asked, in_time = how.where, how.asked, how.in_time
     if is_source(source):
         if asked.any:
             raise ArgumentError(
                 f"{source!r} is read on latitudes and longitudes, and x, y or crs was given; expected an "
                 "object of xarray for a plane: xarray.open_dataset(PATH)."
             )
-        if isinstance(noise_std, str):
+        if isinstance(how.noise_std, str):
             raise ArgumentError(
-                f"noise_std is {noise_std!r}, and sources have no noise for each place; expected a number. "
-                "Open the file with xarray, and pass the dataset."
+                f"noise_std is {how.noise_std!r}, and sources have no noise for each place; expected a "
+                "number. Open the file with xarray, and pass the dataset."
             )
-        source = open_named(source, value=value, units=units, missing=missing, where=where)
-        value, units, missing, where = None, None, None, None
+        source = open_named(source, value=how.value, units=how.units, missing=how.missing, where=where)
+        how, where = replace(how, value=None, units=None, missing=None), None
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     if isinstance(source, (xr.DataArray, xr.Dataset)):
@@ -114,17 +118,9 @@ def observe(
             raise ArgumentError(
                 f"where is {where!r}, which chooses rows of a table; of xarray select before: data.sel(...)."
             )
-        observed = _from_xarray(
-            source,
-            value=value,
-            noise_std=noise_std,
-            noise=noise,
-            units=units,
-            missing=missing,
-            in_time=in_time,
-            asked=asked,
-        )
-        for what, name in (("latitude", latitude), ("longitude", longitude), ("time", time)):
+        observed = _from_xarray(source, how)
+        for what in ("latitude", "longitude", "time"):
+            name = getattr(how, what)
             if name is not None and name not in observed.names_of(what):
                 raise ArgumentError(
                     f"{what} is {name!r}, which names a column of a table; of xarray objects coordinates are "
@@ -134,27 +130,28 @@ def observe(
         return _in_time(observed) if in_time else observed
     table = read_table(
         source,
-        value=value,
-        latitude=latitude,
-        longitude=longitude,
-        time=time,
-        noise_std=noise_std,
-        units=units,
-        missing=missing,
+        value=how.value,
+        latitude=how.latitude,
+        longitude=how.longitude,
+        time=how.time,
+        noise_std=how.noise_std,
+        units=how.units,
+        missing=how.missing,
         where=where,
-        static=static,
+        static=how.static,
         x=asked.x,
         y=asked.y,
         plane=asked.any,
     )
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
-    observed = _from_table(table, noise=noise, in_time=in_time, asked=asked)
+    observed = _from_table(table, how)
     return _in_time(observed) if in_time else observed
 
 
-def _from_table(table: Table, *, noise: Noise, in_time: bool, asked: Asked) -> ObservedObject:
+def _from_table(table: Table, how: Reading) -> ObservedObject:
     """Take rows as they are, or by time and place."""
+    in_time = how.in_time
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
     if fields.times is not None and not in_time:
@@ -162,7 +159,7 @@ def _from_table(table: Table, *, noise: Noise, in_time: bool, asked: Asked) -> O
     own = cf_units(table.units) if table.units else ""
     plane, north, east = None, fields.latitude_degrees, fields.longitude_degrees
     if (held := fields.plane) is not None:
-        plane = plane_of(asked.crs, names=held.names, unit=held.unit)
+        plane = plane_of(how.asked.crs, names=held.names, unit=held.unit)
         east, north = held.xy.T
     points, plane = _placed(
         north,
@@ -172,7 +169,7 @@ def _from_table(table: Table, *, noise: Noise, in_time: bool, asked: Asked) -> O
         variable=replace(variable_named(table.name), name=table.name),
         stated_units=own,
         times=None if in_time else fields.times,
-        noise_variance=_noise_variance(noise, fields.noise_std, north.shape),
+        noise_variance=_noise_variance(how.noise, fields.noise_std, north.shape),
         names=fields.names,
     )
     return ObservedObject(
@@ -280,19 +277,9 @@ def _noise_variance(given: Noise, noise_std: Array | None, *shapes: tuple[int, .
     return given.reshape(-1)
 
 
-def _from_xarray(
-    source: xr.DataArray | xr.Dataset,
-    *,
-    value: str | None,
-    noise_std: str | float | None,
-    noise: Noise,
-    units: str | None,
-    missing: Marks,
-    in_time: bool,
-    asked: Asked,
-) -> ObservedObject:
-    field = choose_variable(source, value, asked) if isinstance(source, xr.Dataset) else source
-    where = located(source, field, asked)
+def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObject:
+    field = choose_variable(source, how.value, how.asked) if isinstance(source, xr.Dataset) else source
+    where = located(source, field, how.asked)
     if not set(where.dims) <= set(map(str, field.dims)):
         raise ArgumentError(
             f"{field.name!r} has the dimensions {tuple(field.dims)}, and its {where.what} lie "
@@ -311,7 +298,7 @@ def _from_xarray(
         field.attrs,
         what=repr(field.name or "the field"),
         encoding=field.encoding,
-        missing=missing,
+        missing=how.missing,
     )
     values = np.ascontiguousarray(found, dtype=np.float64).reshape(-1, int(np.prod(where.shape)))
     if np.isinf(values).any():
@@ -334,17 +321,17 @@ def _from_xarray(
             "neither. Correct the coordinates, or leave these values out with data.where(...)."
         )
     name = str(field.name) if field.name is not None else "value"
-    attributes = _kept(field.attrs) | ({} if units is None else {"units": cf_units(units)})
-    known = _noise(source, noise_std, where, str(field.attrs.get("units", "")))
+    attributes = _kept(field.attrs) | ({} if how.units is None else {"units": cf_units(how.units)})
+    known = _noise(source, how.noise_std, where, str(field.attrs.get("units", "")))
     n, moments = values.shape[1], _moments(coordinates, len(values))
     calendar = "" if moments is None else calendar_of_dates(moments)
     points, plane = _points(
         where,
         values,
-        noise_variance=_noise_variance(noise, known, (n,), where.shape),
+        noise_variance=_noise_variance(how.noise, known, (n,), where.shape),
         variable=replace(variable_named(name), name=name),
         stated_units=attributes.get("units", ""),
-        times=None if in_time or moments is None else evenly_counted(moments, ""),
+        times=None if how.in_time or moments is None else evenly_counted(moments, ""),
     )
     return ObservedObject(
         points,

@@ -13,7 +13,7 @@ from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.axes import ANYWHERE, Asked, Horizontal, located
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
-from cagp_dist.kriging.observed_objects import ObservedObject, Source, observe
+from cagp_dist.kriging.observed_objects import ObservedObject, Reading, Source, observe
 from cagp_dist.kriging.plane import has_system, moved, plane_of
 from cagp_dist.means import MEANS
 from cagp_dist.variables.units import plain_units
@@ -94,11 +94,11 @@ def observed_beside(
     else:
         asked, settings = asked_of(result, observations), _settings_of(result)
         try:
-            observed = observe(observations, asked=asked, **settings)
+            observed = observe(observations, Reading(asked=asked, **settings))
         except CagpError:
             if not settings:
                 raise
-            observed = observe(observations, asked=asked)  # others than the result was made from
+            observed = observe(observations, Reading(asked=asked))  # others than the result was made from
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(

@@ -1,7 +1,5 @@
 """Whether fields that are mapped one by one would be mapped better with those around them in time."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
@@ -17,33 +15,16 @@ ONE_NUMBER = 1.0  # log-likelihood that one more fitted number is worth
 STEPS = (1.0, 3.0, 10.0, 30.0)  # Lengthscales in time that are tried, in steps from one time to the next
 
 
-class TimeGain(NamedTuple):
-    """By how much other times raise the log-likelihood of some values, at the best of a few lengthscales."""
-
-    log_likelihood: float
-    hours: float
-    values: int
-
-    @property
-    def text(self) -> str:
-        """For people."""
-        return (
-            f"Each map uses only the observations of its own time. The log-likelihood of {self.values} "
-            f"values is higher by {self.log_likelihood:.0f} if those around it in time are used too, over "
-            f'about {self.hours:.2g} hours: at="observed" maps them this way.'
-        )
-
-
-def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGain | None:
+def gain_of_other_times(observed: Observations, learned: FittedModel) -> str:
     """Compare some fields as draws that are independent with ones that go together, all else the same.
 
-    The kernel of space is multiplied with Matern 1/2 in time. None where it is not worth its number.
+    The kernel of space is multiplied with Matern 1/2 in time. Nothing is said where that is not worth it.
     """
     from scipy.linalg import solve_triangular
 
     dates = observed.dates()
     if dates is None or observed.hours is not None or np.unique(dates).size < 2:
-        return None
+        return ""
     order = np.argsort(dates, kind="stable")
     first = max(0, (order.size - TIMES) // 2)
     fields = order[first : first + TIMES]
@@ -52,7 +33,7 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGai
     when, where = fields[rows], places[columns]
     hours = hours_since(dates[when], dates.min())
     if np.unique(hours).size < 2:
-        return None
+        return ""
     residuals = np.concatenate(
         [_residuals(observed, learned, field, where[when == field]) for field in np.unique(when)]
     )
@@ -74,7 +55,13 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> TimeGai
         for steps in STEPS
     }
     best = max(tried, key=lambda length: tried[length])
-    return TimeGain(tried[best], best, hours.size) if tried[best] > MARGIN + ONE_NUMBER else None
+    if tried[best] <= MARGIN + ONE_NUMBER:
+        return ""
+    return (
+        f"Each map uses only the observations of its own time. The log-likelihood of {hours.size} values is "
+        f"higher by {tried[best]:.0f} if those around it in time are used too, over about {best:.2g} hours: "
+        'at="observed" maps them this way.'
+    )
 
 
 def _residuals(observed: Observations, learned: FittedModel, field: int, places: Indices) -> Array:

@@ -176,7 +176,7 @@ def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior) -> None:
         tuple(axis.tolist()) for axis in (grid.latitude_degrees, grid.longitude_degrees)
     ):
         differs = "is of another grid"
-    elif said["kernel"] != _name(prior) or not _close(said["numbers"], numbers):
+    elif said["kernel"] != _name(prior) or not np.allclose(said["numbers"], numbers, rtol=SAME, atol=0.0):
         differs = f"has the prior {carried.prior}, and this one {_name(prior)} {numbers}"
     if differs:
         raise ConfigurationError(
@@ -185,8 +185,3 @@ def _check_goes_on(carried: Carried, grid: LatLonGrid, prior: Prior) -> None:
             "times from "
             "the first on; the parameters of the prior stay the same if you give them or fixed fit_times."
         )
-
-
-def _close(one: list[float], other: list[float]) -> bool:
-    """Whether numbers are the same but for rounding."""
-    return bool(np.allclose(one, other, rtol=SAME, atol=0.0))

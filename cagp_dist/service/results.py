@@ -2,14 +2,14 @@
 
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.scores import PointScores, Scores, scores
 from cagp_dist.calibration.verification.strata import (
     ROUGHNESS_POINTS,
@@ -205,23 +205,26 @@ def _observed_near(X: Array, design: Design) -> Indices:
     from scipy.spatial import cKDTree
 
     near = np.empty((design.test.size, min(ROUGHNESS_POINTS, design.train.size)), dtype=np.intp)
-    for fold in range(max(design.count_folds, 1)):
-        mine = np.full(design.test.size, True) if design.folds is None else design.folds == fold
-        others = design.train if design.folds is None else design.test[~mine]
+    for mine, others in _beside(design):
         count = min(near.shape[1], others.size)
         found: Indices = np.asarray(cKDTree(X[others]).query(X[design.test[mine]], k=range(1, count + 1))[1])
         near[mine] = others[found[:, np.minimum(np.arange(near.shape[1]), count - 1)]]
     return near
 
 
+def _beside(design: Design) -> Iterator[tuple[Mask, Indices]]:
+    """Yield test points (q,), and what is observed beside them: of folds the places of the others."""
+    if design.folds is None:
+        yield np.full(design.test.size, True), design.train
+        return
+    for fold in range(design.count_folds):
+        yield design.folds == fold, design.test[design.folds != fold]
+
+
 def roughness_of_test(values: Array, X: Array, design: Design) -> Array:
     """Roughness (T, q) at test points by values (T, N) at X; of folds from the others alone."""
-    if design.folds is None:
-        return roughness_of(values[:, design.train], X[design.train], X[design.test])
     rough = np.empty((len(values), design.test.size))
-    for fold in np.unique(design.folds):
-        mine = design.folds == fold
-        others = design.test[~mine]
+    for mine, others in _beside(design):
         rough[:, mine] = roughness_of(values[:, others], X[others], X[design.test[mine]])
     return rough
 

@@ -6,7 +6,6 @@ rest of them, test points, map and places. All go through the solver and the wor
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,14 +32,6 @@ from cagp_dist.text import bytes_text, counted, rough_duration
 
 MUCH_LONGER = 3.0  # Times the solve of a job, above which a plan names what takes less
 FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20 to 20 in ratios of 1.45
-
-
-class SharpPoints(NamedTuple):
-    """Where a sharp GP is wanted, (q, 3) each; empty where its distributions are not published."""
-
-    test: Array
-    cells: Array
-    places: Array
 
 
 def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution: Execution) -> Sharpened:
@@ -77,16 +68,14 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
     return Sharpened(fitted, test, cells, places)
 
 
-def sharp_points(task: PreparedJob) -> SharpPoints:
-    """Test points, map cells and places of a table at which the distributions of a task are published."""
-    none, cells = np.empty((0, 3)), task.design.cells
+def sharp_points(task: PreparedJob) -> tuple[Array, Array, Array]:
+    """Test points, map cells and places (q, 3) whose distributions are published; of others none."""
+    none, cells, wanted = np.empty((0, 3)), task.design.cells, task.wanted
     by_columns = cells is not None and _has_laws(task) and not task.design.samples
-    return SharpPoints(
+    return (
         task.points.X[task.design.test],
         unit_sphere(*cells.points()) if cells is not None and by_columns else none,
-        none
-        if task.wanted is None
-        else unit_sphere(task.wanted.latitude_degrees, task.wanted.longitude_degrees),
+        none if wanted is None else unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees),
     )
 
 

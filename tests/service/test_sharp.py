@@ -266,7 +266,7 @@ def test_long_plans_name_what_takes_less(stores, tmp_path):
     assert '[recalibration] method = "local-scale" learns' in slow.lines(solve_seconds=12.0)[-1]
     assert len(planned.lines(solve_seconds=12.0)) == 1
     task = task_of(the_job(stores["whole"], tmp_path, design=design))
-    assert len(service.sharp_points(task).cells) == 0
+    assert len(service.sharp_points(task)[1]) == 0
 
 
 @pytest.mark.parametrize(
