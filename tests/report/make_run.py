@@ -155,11 +155,13 @@ def make_run(
     if recalibrated:
         judged |= {"recalibration": "local-scale", "recalibration_statement": "Learnt from errors near by."}
     published = root_attributes(key, noise_variance, train_count) | judged | (attributes or {})
-    xr.Dataset(attrs=published).to_zarr(path, mode="w-", zarr_format=3, consolidated=False)
+    # as published runs are: with every chunk, also one of the fill value alone
+    how: dict[str, Any] = {"zarr_format": 3, "consolidated": False, "write_empty_chunks": True}
+    xr.Dataset(attrs=published).to_zarr(path, mode="w-", **how)
     for name, dataset in groups.items():
         texts = [key for key, variable in dataset.coords.items() if variable.dtype.kind == "U"]
         dataset = dataset.assign_coords({key: dataset[key].astype(object) for key in texts})
-        dataset.to_zarr(path, group=name, mode="w-", zarr_format=3, consolidated=False)
+        dataset.to_zarr(path, group=name, mode="w-", **how)
     return path
 
 
