@@ -13,7 +13,7 @@ and the likelihood of all times is the product of theirs, for U is a rotation.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -170,10 +170,9 @@ def condition_over_times(
     smoothed = _by_states(prior, series, X_test, wanted, solver, executor, memory_limit_bytes)
     if smoothed is not None:
         return smoothed
-    modes = _modes(series)
-    lam = modes.lam
+    lam, U, rotated = _modes(series)
     kept = np.flatnonzero(lam > NO_MODE * lam[-1])
-    shares = (series.in_time(wanted[:, None], series.times[:, None]) @ modes.U)[:, kept] / lam[kept]
+    shares = (series.in_time(wanted[:, None], series.times[:, None]) @ U)[:, kept] / lam[kept]
     rest = np.maximum(1.0 - shares**2 @ lam[kept], 0.0)
 
     mean, variance = (
@@ -187,7 +186,7 @@ def condition_over_times(
         found = condition(
             replace(prior, kernel=lam[j] * series.kernel.space, mean=0.0),
             X,
-            modes.rotated[j],
+            rotated[j],
             X_test,
             solver=solver,
             executor=executor,
@@ -270,9 +269,9 @@ def log_likelihood_over_times(
         settings: Any = {"executor": executor, "memory_limit_bytes": memory_limit_bytes}
         with gappy_series(prior, series, cast("Solver", solver), **settings) as gaps:
             return _gappy_likelihood(series, gaps)
-    modes, total = _modes(series), 0.0
+    (modes, _, rotated), total = _modes(series), 0.0
     with given_or_threads(executor, memory_limit_bytes) as (executor, limit):
-        for lam, field in zip(np.maximum(modes.lam, NO_MODE * modes.lam[-1]), modes.rotated, strict=True):
+        for lam, field in zip(np.maximum(modes, NO_MODE * modes[-1]), rotated, strict=True):
             problem = Problems(
                 replace(prior, kernel=lam * series.kernel.space, mean=0.0),
                 series.where,
@@ -391,15 +390,7 @@ def _gappy_likelihood(series: Series, gaps: SeriesWithGaps) -> float:
     return -0.5 * (squares + gaps.logdet() + gaps.count * float(np.log(2.0 * np.pi)))
 
 
-class Modes(NamedTuple):
-    """Fields of places as modes in time, ``U' y``."""
-
-    lam: Array  # (T,): eigenvalues of ``k_t(times, times)``, ascending
-    U: Array  # (T, T)
-    rotated: Array  # (T, n) or (T, P, Q): without the prior mean
-
-
-def _modes(series: Series) -> Modes:
-    """Rotate fields with the same gaps."""
+def _modes(series: Series) -> tuple[Array, Array, Array]:
+    """Eigenvalues (T,), ascending, and eigenvectors U (T, T) of ``k_t(times, times)``; fields ``U' y``."""
     lam, U = np.linalg.eigh(series.in_time(series.times[:, None], series.times[:, None]))
-    return Modes(lam, U, np.tensordot(U.T, series.values, axes=1))
+    return lam, U, np.tensordot(U.T, series.values, axes=1)

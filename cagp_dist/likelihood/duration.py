@@ -60,7 +60,7 @@ def evaluation_seconds(size: FitSize, points: int, *, workers: int) -> float:
         return 1e-9 * (14.0 * rows**2 * longitudes + 0.015 * rows**3 * longitudes) / workers
     if size.method == "vecchia":
         return CONDITIONAL_SECONDS * min(points, MOST_CONDITIONALS) / workers
-    return _dense(points)
+    return 1e-9 * (20.0 * points**2 + 0.016 * points**3)
 
 
 def evaluations(size: FitSize) -> list[tuple[int, int]]:
@@ -86,9 +86,8 @@ def fit_seconds(size: FitSize, *, workers: int) -> float:
     )
     if size.kernels == 1:
         return seconds
-    if size.shape is not None and size.missing == 0 and size.points <= 2 * FIRST_RING_POINTS:
-        return size.kernels * seconds
-    if size.points <= MOST_COMPARED:
+    whole = size.shape is not None and size.missing == 0
+    if size.points <= (2 * FIRST_RING_POINTS if whole else MOST_COMPARED):
         return size.kernels * seconds
     return seconds + size.kernels * SCORINGS * MOST_COMPARED * CONDITIONAL_SECONDS / workers
 
@@ -104,7 +103,3 @@ class FitCourse:
         """Part of the work that is done after one more evaluation with so many points."""
         self._spent += evaluation_seconds(self._size, points, workers=self._workers)
         return self._spent / max(self._planned, self._spent)
-
-
-def _dense(points: float) -> float:
-    return 1e-9 * (20.0 * points**2 + 0.016 * points**3)

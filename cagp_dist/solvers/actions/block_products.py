@@ -40,15 +40,14 @@ def kernel_of_actions(
     kernel: Kernel, X: Array, layout: BlockLayout, entries: Array, *, executor: Executor
 ) -> Array:
     """``S'K S``, shape (i, i), for entries of S in the order of the blocks."""
-    pieces = _BlockPieces(X, layout, entries)
-    pairs = [(a, b) for a in range(len(pieces.tiles)) for b in range(a + 1)]
+    pieces, tiles = _pieces(X, layout, entries), layout.tiles
+    pairs = [(a, b) for a in range(len(tiles)) for b in range(a + 1)]
     handles: list[Handle[Array]] = [
-        executor.submit(tile_of_actions, kernel.parameters, *pieces.of(a), *pieces.of(b), home=a)
-        for a, b in pairs
+        executor.submit(tile_of_actions, kernel.parameters, *pieces[a], *pieces[b], home=a) for a, b in pairs
     ]
     out = np.empty((layout.blocks, layout.blocks))
     for (a, b), part in zip(pairs, executor.gather(handles), strict=True):
-        rows, columns = slice(*pieces.tiles[a]), slice(*pieces.tiles[b])
+        rows, columns = slice(*tiles[a]), slice(*tiles[b])
         out[rows, columns] = 0.5 * (part + part.T) if a == b else part
         out[columns, rows] = out[rows, columns].T
     return out
@@ -58,33 +57,26 @@ def cross_with_actions(
     kernel: Kernel, targets: Array, X: Array, layout: BlockLayout, entries: Array, *, executor: Executor
 ) -> Array:
     """``k(targets, X) S``, shape (q, i), for targets (q, p)."""
-    pieces = _BlockPieces(X, layout, entries)
+    pieces, tiles = _pieces(X, layout, entries), layout.tiles
     rows = block_ranges(len(targets), TILE)
     submit = partial(executor.submit, tile_of_targets, kernel.parameters)
-    pairs = [(a, b) for a in range(len(rows)) for b in range(len(pieces.tiles))]
+    pairs = [(a, b) for a in range(len(rows)) for b in range(len(tiles))]
     handles: list[Handle[Array]] = [
-        submit(point_columns(targets[slice(*rows[a])]), *pieces.of(b), home=a) for a, b in pairs
+        submit(point_columns(targets[slice(*rows[a])]), *pieces[b], home=a) for a, b in pairs
     ]
     out = np.empty((len(targets), layout.blocks))
     for (a, b), part in zip(pairs, executor.gather(handles), strict=True):
-        out[slice(*rows[a]), slice(*pieces.tiles[b])] = part
+        out[slice(*rows[a]), slice(*tiles[b])] = part
     return out
 
 
-class _BlockPieces:
-    """Points, entries and edges of blocks, tile by tile."""
-
-    def __init__(self, X: Array, layout: BlockLayout, entries: Array) -> None:
-        self.tiles = layout.tiles
-        rows = [layout.rows(tile) for tile in self.tiles]
-        self._pieces = [
-            (point_columns(X[layout.order[here]]), entries[here], layout.edges_within(tile))
-            for here, tile in zip(rows, self.tiles, strict=True)
-        ]
-
-    def of(self, tile: int) -> tuple[Array, Array, Indices]:
-        """Points (p, n), entries (n,) and edges of a tile."""
-        return self._pieces[tile]
+def _pieces(X: Array, layout: BlockLayout, entries: Array) -> list[tuple[Array, Array, Indices]]:
+    """Points (p, n), entries (n,) and edges of the blocks of each tile."""
+    rows = [layout.rows(tile) for tile in layout.tiles]
+    return [
+        (point_columns(X[layout.order[here]]), entries[here], layout.edges_within(tile))
+        for here, tile in zip(rows, layout.tiles, strict=True)
+    ]
 
 
 def tile_products(
