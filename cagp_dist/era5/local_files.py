@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import NoReturn, Unpack
 
 import numpy as np
 import xarray as xr
@@ -32,7 +32,7 @@ from cagp_dist.era5.file_catalogue import (
     known_of_files,
     times_listed,
 )
-from cagp_dist.era5.selection import Selection, parse_times, time_positions
+from cagp_dist.era5.selection import Selection, parse_times, shown_time, time_positions
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
 from cagp_dist.memory import available_bytes
@@ -123,8 +123,12 @@ def _holding(
     found = _listed(files, scratch, selection)
     holding = [each.path for each in found if np.isin(each.times, wanted).any()]
     held = np.concatenate([each.times for each in found])
-    complete = np.isin(wanted, held).all()
-    return _available(found, selection, _left_out if complete else None), holding
+    absent = wanted[~np.isin(wanted, held)]
+
+    def absent_from_others(path: str, error: DataError) -> NoReturn:
+        raise type(error)(f"no file that can be read has {shown_time(absent[0])}. {error}")
+
+    return _available(found, selection, absent_from_others if absent.size else _left_out), holding
 
 
 def _left_out(path: str, error: DataError) -> None:

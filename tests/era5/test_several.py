@@ -94,6 +94,9 @@ def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
     (folder / "t2m_cut.nc").write_bytes(data[: len(data) // 2])
     with pytest.raises(DataError, match=r"t2m_cut\.nc: cannot be decoded"):
         open_file(str(folder), scratch=tmp_path)
+    said = r"no file that can be read has 2021-01-01T00:00\. .*t2m_cut\.nc: cannot be decoded"
+    with pytest.raises(DataError, match=said):
+        open_file(str(folder), scratch=tmp_path, times=["2020-01-01", "2021-01-01"])
     (folder / "t2m_cut.nc").write_bytes(netcdf4(raw.isel(latitude=[0, 1])))
     with pytest.raises(DataError, match="different grids, 4 x 4 and 2 x 4"):
         open_file(str(folder), scratch=tmp_path)
