@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.extras import from_extra
 from cagp_dist.text import counted
@@ -277,21 +277,38 @@ def check_in_use(plane: Plane, x: Array, y: Array, *, some: bool = False) -> Non
     inside = (eastward <= width + 2.0 * FAR_DEGREES) | (width + 2.0 * FAR_DEGREES >= 360.0)
     inside &= (north >= area.south - FAR_DEGREES) & (north <= area.north + FAR_DEGREES)
     wrong = not (inside.any() if some else inside.all())
+    kilometres = (
+        plane.scale == 1.0
+        and not _exactly_in(area, east, north).any()
+        and bool(_exactly_in(area, *_moved(plane, None, 1000.0 * x, 1000.0 * y)).all())
+    )
     around = all(abs(middle) <= half for middle, half in zip(plane.centre, plane.reach, strict=True))
     small = plane.scale * np.abs(x).max() <= 360.0 and plane.scale * np.abs(y).max() <= 90.0
     degrees = small and not around and (wrong or plane.scale == 1.0)
-    if degrees or wrong:
+    if degrees or wrong or kilometres:
         row = int(np.argmin(inside))
-        hint = (
-            'They look like degrees: leave crs, x and y out, and write latitude="COLUMN", longitude="COLUMN".'
-            if degrees
-            else "Check that x (east) and y (north) were not swapped, and their units."
-        )
+        hint = "Check that x (east) and y (north) were not swapped, and their units."
+        if kilometres:
+            hint = "They look like kilometres, and the unit of the system is another: multiply them by 1,000."
+        elif degrees:
+            hint = (
+                "They look like degrees: leave crs, x and y out, and write "
+                'latitude="COLUMN", longitude="COLUMN".'
+            )
         raise DataError(
             f"{plane.names[0]} and {plane.names[1]} are {x[row]:g} and {y[row]:g}, and {plane.crs.name} is "
             f"used at {area.south:g}..{area.north:g} N, {area.west:g}..{area.east:g} E; expected places "
             f"there. {hint}"
         )
+
+
+def _exactly_in(area: Any, east: Array, north: Array) -> Mask:
+    """Which places lie in the area of use of a system, without the margin of `check_in_use`."""
+    width = (area.east - area.west) % 360.0 or 360.0
+    with np.errstate(invalid="ignore"):  # of infinity, where a system has no place
+        eastward = np.mod(east - area.west, 360.0)
+    inside: Mask = (eastward <= width) & (north >= area.south) & (north <= area.north)
+    return inside
 
 
 def import_pyproj() -> Any:

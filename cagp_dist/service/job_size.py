@@ -38,6 +38,7 @@ class Size:
     # Cells of a finer map of the mean alone. They are not part of the plan's bytes and seconds: one more
     # row of the Gram matrix each, and no sweep.
     mean_mapped: int = 0
+    blank: int = 0  # cells of the map that are not predicted, as the source has no value there at any time
     folds: int = 0  # of a cross-validation, in which the observed points are the test points; else 0
     places: int = 0  # places of a table
     nodes_per_cell: int = 0  # of map cells whose mean is wanted; 0 where the field at their centres is
@@ -65,6 +66,8 @@ class Size:
         )
         if self.samples:
             cells += f" from {self.samples:,} samples"
+        if self.blank:
+            cells += f' and {self.blank:,} blank ones without data, which [design] map mask = "none" predicts'
         if self.nodes_per_cell:
             cells += f", means over {self.nodes_per_cell} nodes each"
         tested = f"predicted in {self.folds} folds" if self.folds else f"{self.tested:,} held out"

@@ -219,6 +219,7 @@ class ChosenPoints:
             observed=design.train.size,
             tested=design.test.size,
             mapped=0 if cells is None else cells.size,
+            blank=0 if cells is None else cells.blank,
             times=self.points.times.size,
             joined=0 if self.seen is None else int(self.seen.counts(self.points.times, design.train).max()),
             apart=self.seen is not None and self.seen.apart,

@@ -386,6 +386,9 @@ def test_bad_coordinates_are_refused_by_row_and_unit():
     degrees = with_(easting=11.0 + X[:, 0] / 1e5, northing=48.0 + X[:, 1] / 1e5)
     with pytest.raises(DataError, match=r'look like degrees: .* latitude="COLUMN"'):
         cagp.krige(degrees, to=500.0, **IN_PLANE)
+    kilometres = with_(easting=TABLE["easting"] / 1000.0, northing=TABLE["northing"] / 1000.0)
+    with pytest.raises(DataError, match=r"look like kilometres, .*: multiply them by 1,000\."):
+        cagp.krige(kilometres, to=0.5, **IN_PLANE)
     mixed = with_()
     mixed["easting"][3:5] /= 1000.0
     mixed["northing"][3:5] /= 1000.0
@@ -616,6 +619,7 @@ def test_small_numbers_are_no_degrees_in_kilometres_or_around_the_origin():
 
 AWAY = {
     "degrees": ({"easting": [11.0], "northing": [48.0]}, "look like degrees"),
+    "kilometres": ({"easting": [694.0], "northing": [5335.0]}, "look like kilometres"),
     "swapped": ({"easting": TARGETS["northing"], "northing": TARGETS["easting"]}, "were not swapped"),
     "a region of degrees": ([49.0, 10.0, 47.0, 12.0], "look like degrees"),
     "a swapped region": ([EAST + SIDE, NORTH, EAST, NORTH + SIDE], "were not swapped"),

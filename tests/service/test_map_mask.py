@@ -42,7 +42,9 @@ def test_cells_without_values_are_blank_and_not_solved_for(tmp_path):
     for name in ("t2m_mean", "t2m_std", "t2m_predictive_std"):
         np.testing.assert_array_equal(np.isnan(masked[name].values[0]), blank)
         np.testing.assert_allclose(masked[name].values[0][~blank], full[name].values[0][~blank], rtol=1e-6)
-    assert plan_job(job(tmp_path / "a")).size.mapped == np.count_nonzero(~blank)
+    planned = plan_job(job(tmp_path / "a")).size
+    assert planned.mapped == np.count_nonzero(~blank)
+    assert f"{np.count_nonzero(blank):,} blank ones without data" in planned.line()
     assert outcome.path.name != whole.path.name
 
 

@@ -21,7 +21,7 @@ let wanted = 0; // counts what was asked for: what comes late is dropped
 
 const offsetOf = layer => (layer.absolute && run.isTemperature ? CELSIUS : 0);
 const unitOf = absolute =>
-  run.isTemperature && absolute
+  (run.isTemperature && absolute) || run.units === "degC"
     ? "°C"
     : run.units === "1"
       ? ""
