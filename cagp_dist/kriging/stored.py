@@ -43,9 +43,8 @@ from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.prior import Prior, check_prior
 from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, ExecutorLike, Handle, SerialExecutor, executor_from
-from cagp_dist.store import manifest
+from cagp_dist.store.durable_files import disk_errors, sync, sync_tree, write_durably
 from cagp_dist.store.lock import held
-from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.point_blocks import (
     HOURS,
     PIECE,
@@ -413,7 +412,7 @@ def _begin(work: Path, key: str, source: PointSource, n: int, block_rows: int) -
         )
     create_blocks(work, source, n=n, block_rows=block_rows)
     text = json.dumps({"key": key, "observations": identity, "n": n, "block_rows": block_rows})
-    manifest.write_durably(about, text)
+    write_durably(about, text)
 
 
 def _sort(
@@ -480,7 +479,7 @@ def solve_region(job: MapJob, size: Sizes, where: Region, axes: tuple[Array, ...
         for name, values in zip(NAMES, (posterior.mean, std), strict=True):
             array = _array(group, name)
             array[where] = values.reshape(shape)
-            manifest.sync(job.work / MAP / _chunk(array, where, size.cells))
+            sync(job.work / MAP / _chunk(array, where, size.cells))
     return posterior.status
 
 
@@ -612,9 +611,9 @@ def _publish(work: Path, output: Path, said: Mapping[str, str | int]) -> None:
     group = zarr.open_group(os.fspath(made), mode="r+", use_consolidated=False)
     with disk_errors(output):
         group.update_attributes(dict(said))
-        manifest.sync_tree(made)
+        sync_tree(made)
         os.rename(made, output)
-        manifest.sync(output.parent)
+        sync(output.parent)
     shutil.rmtree(work, ignore_errors=True)
 
 

@@ -45,7 +45,7 @@ from cagp_dist.service.task import PreparedJob, noise_at
 from cagp_dist.store import schema
 from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, STATE
+from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedLaw
 from cagp_dist.tables import Places
@@ -424,7 +424,7 @@ def attributes_of(
         estimate["covariates"] = list(job.prior.covariates)
     gaps, simulated = task.gaps, groups["simulation"].attrs if "simulation" in groups else {}
     attributes: dict[str, object] = {
-        "job": without_secrets(job.text, job.observations.source),
+        JOB: without_secrets(job.text, job.observations.source),
         "status": solution.status.value,
         "status_advice": solution.status.advice,
         "calibration_status": calibration.attrs["calibration_status"],
@@ -448,8 +448,8 @@ def attributes_of(
             **estimate,
             **by_name(prior, prior_numbers(prior)),
         },
-        **({} if task.previous is None else {"previous": task.previous.attributes()}),
-        **({} if task.carried is None else {"previous": task.carried.attributes()}),
+        **({} if task.previous is None else {PREVIOUS_RUN: task.previous.attributes()}),
+        **({} if task.carried is None else {PREVIOUS_RUN: task.carried.attributes()}),
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
         **({PRELIMINARY: task.provenance[PRELIMINARY]} if PRELIMINARY in task.provenance else {}),

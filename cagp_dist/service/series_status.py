@@ -17,7 +17,7 @@ from cagp_dist.errors import CagpError, ConfigurationError, StoreError
 from cagp_dist.service.day_records import LASTING_TRIES, NOT_READY, DayRecords, FailedDay, written_day
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series
-from cagp_dist.store.manifest import folder_bytes
+from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted

@@ -24,7 +24,7 @@ from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store.earlier import run_at
 from cagp_dist.store.group_dataset import check_group
 from cagp_dist.store.publish import verify_files
-from cagp_dist.store.published_variables import ERROR_DRAWS, STATE
+from cagp_dist.store.published_variables import ERROR_DRAWS, JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
@@ -89,7 +89,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
 def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job:
     """Job of a run, at the times and with the numbers of the prior that it came to."""
     try:
-        job = parse_job(str(attributes["job"]), name="its job")
+        job = parse_job(str(attributes[JOB]), name="its job")
     except ConfigurationError as error:  # of an earlier version, with what has been removed since
         raise NotSolvedAgainError(run, error) from error
     said = json.loads(attributes["prior"])
@@ -117,7 +117,7 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     if content_sha256(field) != made_from[key]:
         source = without_secrets(job.observations.source)
         raise NotSolvedAgainError(run, f"{source} holds other observations than those that it was made from.")
-    named = json.loads(attributes.get("previous", "{}")).get("run")
+    named = json.loads(attributes.get(PREVIOUS_RUN, "{}")).get("run")
     before = None if named is None else run.with_name(f"{named}.zarr")
     before_it = f"the previous run, {named}, whose posterior is its mean"
     try:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from cagp_dist.errors import BusyError
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.durable_files import disk_errors
 
 READS = 5  # how often what another process replaces meanwhile is read
 

@@ -20,7 +20,7 @@ from cagp_dist.digest import text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.atomic_files import folder_identity
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.durable_files import disk_errors, sync, sync_tree
 from cagp_dist.store.zarr_arrays import chunk_shape, open_group, verify_chunks, write_group
 from cagp_dist.variables.units import cf_units
 
@@ -99,10 +99,10 @@ def publish_batch(store: Path, staging: Path, part: xr.Dataset) -> None:
     (values,) = part.data_vars.values()
     lengths = chunk_shape(values.shape, item_bytes=values.dtype.itemsize, limit_bytes=CHUNK_BYTES)
     write_group(staged, "/", part, chunks=dict(zip(DIMENSIONS, lengths, strict=True)))
-    manifest.sync_tree(staged)
+    sync_tree(staged)
     with disk_errors(store):
         os.rename(staged, store / f"{_first(part.time.values)}-{_digest(staged)}")
-    manifest.sync(store)
+    sync(store)
 
 
 def read_batch(batch: Path, times: Times) -> xr.Dataset:

@@ -29,8 +29,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
-from cagp_dist.store import manifest
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.durable_files import disk_errors, files_below, sync, sync_tree, write_durably
 from cagp_dist.termination import termination_requested
 
 _log = logging.getLogger(__name__)
@@ -208,13 +207,13 @@ class SolveCheckpoint:
 def keep_folder(staged: Folder, final: Path, metadata: CheckpointMetadata) -> FolderKept:
     """Write the manifest of a folder, what it is of and the digest of each file; flush and rename it."""
     with disk_errors(staged.path):
-        files = {file: file_sha256(staged.path / file) for file in sorted(manifest.files(staged.path))}
+        files = {file: file_sha256(staged.path / file) for file in sorted(files_below(staged.path))}
         content = {"about": dict(metadata), "files": files}
         listing = json.dumps({**content, "sha256": _digest(content)}, indent=1)
-        manifest.write_durably(staged.path / "manifest.json", listing)
-        manifest.sync_tree(staged.path)
+        write_durably(staged.path / "manifest.json", listing)
+        sync_tree(staged.path)
         os.rename(staged.path, final)
-    manifest.sync(final.parent)
+    sync(final.parent)
     return FolderKept(final, metadata)
 
 
@@ -232,7 +231,7 @@ def verified(path: Path, *, what: str = "the checkpoint") -> CheckpointMetadata:
         raise StoreError(f"{what} {path} is damaged: {listing.name} cannot be read") from error
     if found != _digest(content):
         raise StoreError(f"{what} {path} is damaged: {listing.name} differs from its SHA-256")
-    there = set(manifest.files(path)) - {listing.name}
+    there = set(files_below(path)) - {listing.name}
     for file in sorted(there | content["files"].keys()):
         if file not in there or file not in content["files"]:
             state = "missing" if file not in there else "not part of it"

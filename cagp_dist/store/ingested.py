@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Times
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError, DataError, StoreError
-from cagp_dist.store import manifest
 from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.batches import (
     DIMENSIONS,
@@ -38,8 +37,8 @@ from cagp_dist.store.batches import (
     read_batch,
     still_preliminary,
 )
+from cagp_dist.store.durable_files import disk_errors, sync, sync_tree
 from cagp_dist.store.lock import held
-from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.zarr_arrays import content_sha256, open_group, write_group
 from cagp_dist.variables import variable_of
 
@@ -160,7 +159,7 @@ def stage_root(staging: Path) -> Path:
     """Write an empty store to the staging folder and flush it to the disk."""
     staged = staging / "root"
     write_group(staged, "/", xr.Dataset(attrs=_ROOT))
-    manifest.sync_tree(staged)
+    sync_tree(staged)
     return staged
 
 
@@ -174,7 +173,7 @@ def _create(store: Path, staging: Path) -> None:
         )
     with disk_errors(store):
         os.rename(stage_root(staging), store)
-    manifest.sync(store.parent)
+    sync(store.parent)
 
 
 def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:

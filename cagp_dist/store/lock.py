@@ -12,7 +12,7 @@ from pathlib import Path
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import BusyError, ConfigurationError, StoreError
 from cagp_dist.store.atomic_files import open_lock
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.durable_files import disk_errors
 
 _POLL_SECONDS = 0.2
 _FOLDERS = (

@@ -5,31 +5,18 @@ checks a run on any machine. It lies beside the Zarr hierarchy and not in it, be
 about files they do not know.
 """
 
-import ctypes
-import errno
-import os
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import re
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from cagp_dist.digest import file_sha256, read_regular
-from cagp_dist.errors import ConfigurationError, DiskError, StoreError
-
-MOST_SYNCED = 2_000  # files and folders that are waited for one by one
+from cagp_dist.errors import StoreError
+from cagp_dist.store.durable_files import files_below
 
 _LINE = "{digest}  {name}/{file}\n"
 _ADVICE = "Restore the run from a copy, or remove it and run the job again."
-_NOT_ALLOWED = {
-    errno.EACCES,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ENOTDIR,
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-}
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def manifest_path(run_path: Path) -> Path:
@@ -40,7 +27,9 @@ def manifest_path(run_path: Path) -> Path:
 def build(run_path: Path, *, name: str, known: Mapping[str, str] | None = None) -> str:
     """Text of the manifest of all files of a folder, as files of ``name``; some digests may be known."""
     known = known or {}
-    return text_of({file: known.get(file) or _digest(run_path / file) for file in files(run_path)}, name=name)
+    return text_of(
+        {file: known.get(file) or _digest(run_path / file) for file in files_below(run_path)}, name=name
+    )
 
 
 def text_of(digests: Mapping[str, str], *, name: str) -> str:
@@ -51,7 +40,7 @@ def text_of(digests: Mapping[str, str], *, name: str) -> str:
 def compare(run_path: Path) -> None:
     """Recompute every digest of a run and compare it with its manifest; one read of all files."""
     listed, where = digests_of(run_path), manifest_path(run_path)
-    present = set(files(run_path))
+    present = set(files_below(run_path))
     for file in sorted(listed.keys() | present):
         if file not in present:
             raise StoreError(f"{run_path / file} is missing; the manifest {where} lists it. {_ADVICE}")
@@ -74,19 +63,20 @@ def read_checked(run_path: Path, file: str) -> bytes:
 
 
 def _damaged(run_path: Path, file: str) -> StoreError:
+    """Make the error of a file that is not what the manifest of its run says."""
     where = manifest_path(run_path)
     return StoreError(f"{run_path / file} is damaged: its SHA-256 differs from {where}. {_ADVICE}")
 
 
 def digests_of(run_path: Path) -> dict[str, str]:
     """Read the manifest of a run: the digest of each of its files, by their names."""
-    where, advice = manifest_path(run_path), _ADVICE
+    where = manifest_path(run_path)
     if not run_path.is_dir():
-        raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {advice}")
+        raise StoreError(f"there is no run at {run_path}; expected a folder KEY.zarr. {_ADVICE}")
     try:
         text = read_regular(where)
     except OSError as error:
-        raise StoreError(f"the manifest {where} cannot be read: {error.strerror}. {advice}") from error
+        raise StoreError(f"the manifest {where} cannot be read: {error.strerror}. {_ADVICE}") from error
     return parse(text, name=run_path.name, where=where)
 
 
@@ -96,7 +86,7 @@ def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
     listed: dict[str, str] = {}
     for number, line in enumerate(lines[:-1], start=1):
         digest, _, file = line.decode("utf-8", "replace").partition("  ")
-        if len(digest) != 64 or not file.startswith(prefix):
+        if not _DIGEST.fullmatch(digest) or not file.startswith(prefix):
             raise StoreError(f"line {number} of the manifest {where} is damaged. {_ADVICE}")
         listed[file.removeprefix(prefix)] = digest
     if lines[-1] or not listed:
@@ -104,93 +94,8 @@ def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
     return listed
 
 
-def write_durably(path: Path, text: str) -> None:
-    """Write a new file and wait until its content is on the disk."""
-    with disk_errors(path), path.open("x", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def sync_tree(path: Path, *, without: Container[str] = ()) -> None:
-    """Wait until a folder, with every file and folder below it, is on the disk.
-
-    Of very many files all of the file system is waited for, in one step where the kernel can do that.
-    ``without`` are files below it that are there already.
-    """
-    found = [each for each in files(path) if each not in without]
-    found += [os.path.relpath(folder, path) for folder, *_ in os.walk(path, topdown=False)]
-    if len(found) > MOST_SYNCED and _sync_file_system(path):
-        return
-    for each in found:
-        sync(path / each)
-
-
-def _sync_file_system(path: Path) -> bool:
-    """Wait until the file system of a folder is on the disk; whether there is a call for that."""
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:
-        return False
-    with disk_errors(path):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            if syncfs(descriptor) != 0:
-                code = ctypes.get_errno()
-                raise OSError(code, os.strerror(code))
-        finally:
-            os.close(descriptor)
-    return True
-
-
-def sync(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, is on the disk."""
-    with disk_errors(path):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-@contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError into an error of this package that names the path and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        reason = f"{path}: {error.strerror or error}"
-        if error.errno in _NOT_ALLOWED:
-            raise ConfigurationError(
-                f"cannot write {reason}. Expected a folder that this user may write to; "
-                "choose another output root or change its permissions."
-            ) from error
-        raise DiskError(
-            f"cannot write {reason}. What was published before is intact. "
-            "Check the free space and the health of the disk, then run the job again."
-        ) from error
-
-
-def folder_bytes(folder: Path) -> int:
-    """Sum up the sizes of the files below a folder, which may go meanwhile; 0 where there is none."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):
-                total += os.lstat(os.path.join(place, name)).st_size
-    return total
-
-
-def files(run_path: Path) -> Iterator[str]:
-    """Relative POSIX paths of everything below a folder that is not a folder."""
-    start = len(os.path.join(run_path, ""))
-    for folder, folders, files in os.walk(run_path):
-        yield from (os.path.join(folder, name)[start:].replace(os.sep, "/") for name in files)
-        for name in folders:
-            if os.path.islink(where := os.path.join(folder, name)):  # os.walk does not enter it
-                yield where[start:].replace(os.sep, "/")
-
-
 def _digest(path: Path) -> str:
+    """Work out SHA-256 of a file of a run."""
     try:
         return file_sha256(path)
     except OSError as error:
@@ -198,6 +103,7 @@ def _digest(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: OSError) -> StoreError:
+    """Make the error of a file of a run that the disk does not give."""
     return StoreError(
         f"{path} cannot be read: {error.strerror}. Check the health of the disk, or restore the file."
     )

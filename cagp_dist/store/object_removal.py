@@ -8,8 +8,7 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.store import marks
 from cagp_dist.store.bucket import Bucket, in_parallel
 from cagp_dist.store.marks import UPLOAD, current_key, manifest_of, published_runs, upload_in
-from cagp_dist.store.prune import about_run
-from cagp_dist.store.retention import KeptRun, Retention, beyond
+from cagp_dist.store.retention import KeptRun, Retention, about_run, beyond
 
 
 def old_run_keys(bucket: Bucket, keep: Retention, *, since: str | None = None) -> list[str]:

@@ -19,7 +19,7 @@ from cagp_dist.errors import BusyError, StoreError
 from cagp_dist.store import manifest, marks
 from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.bucket import Bucket, Marker, in_parallel
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.durable_files import disk_errors, write_durably
 from cagp_dist.store.object_removal import remove_abandoned, remove_upload
 from cagp_dist.store.publish import install
 
@@ -116,7 +116,7 @@ class PublishedObjects:
         with disk_errors(notes):
             notes.mkdir(exist_ok=True)
         # so that the next process here knows what this one left, should it die
-        manifest.write_durably(notes / upload, "")
+        write_durably(notes / upload, "")
         before = self.bucket.marker(marks.manifest_of(key))
         digests = None if self._whole(key, before) and not anew else manifest.digests_of(run)
         if digests is not None:
@@ -202,7 +202,7 @@ class PublishedObjects:
         with empty_folder(stage):
             in_parallel(bring, sorted(digests))
             listing = stage / "manifest"
-            manifest.write_durably(listing, manifest.text_of(digests, name=run.name))
+            write_durably(listing, manifest.text_of(digests, name=run.name))
             install(stage / run.name, listing, run)
         return run
 

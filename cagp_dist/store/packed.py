@@ -17,8 +17,8 @@ from pathlib import Path
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.atomic_files import empty_folder
+from cagp_dist.store.durable_files import disk_errors, sync
 from cagp_dist.store.lock import output_lock
-from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.publish import install
 
 FOLDER = "packed"
@@ -35,12 +35,12 @@ def pack_run(root: Path, run: Path) -> Path:
         with zipfile.ZipFile(staged, "w") as archive:
             for name in sorted(manifest.digests_of(run)):
                 archive.writestr(zipfile.ZipInfo(name), (run / name).read_bytes())
-        manifest.sync(staged)
+        sync(staged)
         shutil.copyfile(manifest.manifest_path(run), staged.with_suffix(".sha256"))
-        manifest.sync(staged.with_suffix(".sha256"))
+        sync(staged.with_suffix(".sha256"))
         os.replace(staged.with_suffix(".sha256"), final.with_suffix(".sha256"))
         os.replace(staged, final)
-    manifest.sync(final.parent)
+    sync(final.parent)
     return final
 
 
@@ -70,7 +70,7 @@ def unpack_run(root: Path, key: str) -> Path:
                 (stage / run.name / name).parent.mkdir(parents=True, exist_ok=True)
                 (stage / run.name / name).write_bytes(content)
             shutil.copyfile(path.with_suffix(".sha256"), stage / "manifest")
-            manifest.sync(stage / "manifest")
+            sync(stage / "manifest")
         install(stage / run.name, stage / "manifest", run)
         with disk_errors(path):
             path.unlink()

@@ -26,7 +26,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.geometry import unit_sphere
-from cagp_dist.store.manifest import disk_errors
+from cagp_dist.store.durable_files import disk_errors
 from cagp_dist.store.plain import plain_store
 from cagp_dist.text import counted
 

@@ -30,10 +30,10 @@ from cagp_dist.errors import ArgumentError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store import published_variables as layout
 from cagp_dist.store.atomic_files import READS, empty_folder, exchange
+from cagp_dist.store.durable_files import disk_errors, sync, sync_tree, write_durably
 from cagp_dist.store.georeference import georeferenced
 from cagp_dist.store.group_dataset import check_group, root_attributes
 from cagp_dist.store.lock import output_lock
-from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.zarr_arrays import read_group, write_group
 from cagp_dist.text import without_secrets
 
@@ -145,9 +145,9 @@ def make_current(root: Path, *, run_key: str) -> None:
     with disk_errors(root / "CURRENT"):
         new.parent.mkdir(exist_ok=True)
         new.unlink(missing_ok=True)
-        manifest.write_durably(new, f"{run_key}\n")
+        write_durably(new, f"{run_key}\n")
         os.replace(new, root / "CURRENT")
-    manifest.sync(root)
+    sync(root)
 
 
 def verify_files(run_path: Path) -> None:
@@ -191,21 +191,21 @@ def _publish_new(
             consolidate(staged)
             for name in groups:
                 check_group(name, read_group(staged, name))
-            manifest.write_durably(listing, manifest.build(staged, name=run.name))
+            write_durably(listing, manifest.build(staged, name=run.name))
         install(staged, listing, run)
     return run
 
 
 def install(staged: Path, listing: Path, run: Path) -> None:
     """Flush a staged run to the disk and rename it over what is there, inside `output_lock`."""
-    manifest.sync_tree(staged)
+    sync_tree(staged)
     with disk_errors(run):
         os.replace(listing, manifest.manifest_path(run))
         if run.exists():
             exchange(staged, run)
         else:
             os.rename(staged, run)
-    manifest.sync(run.parent)
+    sync(run.parent)
 
 
 def consolidate(staged: Path) -> None:

@@ -1,8 +1,11 @@
 """Which runs of an output stay, by the rule of a job or of a command."""
 
+import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from cagp_dist.errors import ArgumentError
 
@@ -78,3 +81,32 @@ def beyond(
                 left -= size[run.key]
     gone -= {run.previous for run in oldest_first if run.key not in gone}
     return [run.key for run in oldest_first if run.key in gone]
+
+
+def about_run(key: str, document: Mapping[str, Any]) -> KeptRun:
+    """Read what decides from the metadata of a run, the ``zarr.json`` of its root."""
+    from cagp_dist.store.batches import PRELIMINARY
+    from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
+
+    attributes, groups = document["attributes"], document.get("consolidated_metadata", {}).get("metadata", {})
+    kinds = [groups[name]["attributes"].get(ERRORS_OF, "") for name in (ERROR_DRAWS, STATE) if name in groups]
+    times = [str(attributes.get(f"time_coverage_{end}", "")) for end in ("start", "end")]
+    return KeptRun(
+        key,
+        datetime.fromisoformat(str(attributes["date_created"])).astimezone(UTC),
+        job=" ".join([_asked_for(str(attributes.get(JOB, key))), *times]),
+        preliminary=PRELIMINARY in attributes,
+        last=times[1],
+        previous=json.loads(attributes.get(PREVIOUS_RUN, "{}")).get("run") or "",
+        chain=next(iter(kinds), ""),
+    )
+
+
+def _asked_for(text: str) -> str:
+    """Give what a job asks for, without its times, which a command may have replaced, and comments."""
+    try:
+        tables = tomllib.loads(text)
+        tables.get("observations", {}).pop("times", None)
+    except (ValueError, AttributeError):
+        return text
+    return json.dumps(tables, sort_keys=True, default=str)

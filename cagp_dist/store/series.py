@@ -27,8 +27,8 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.atomic_files import READS, empty_folder
 from cagp_dist.store.batches import PRELIMINARY
+from cagp_dist.store.durable_files import disk_errors, sync, sync_tree, write_durably
 from cagp_dist.store.group_dataset import root_attributes
-from cagp_dist.store.manifest import disk_errors
 from cagp_dist.store.publish import consolidate
 from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
@@ -89,18 +89,18 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
             shared = _write(stage, staged, new, before, number)
             _check(staged, new)
             text = manifest.build(staged, name=staged.name, known=shared)
-            manifest.write_durably(listing, text)
-            manifest.sync_tree(staged, without=shared)
+            write_durably(listing, text)
+            sync_tree(staged, without=shared)
         with disk_errors(final):
             shutil.rmtree(final, ignore_errors=True)  # of a process that died before the link was replaced
             os.replace(listing, manifest.manifest_path(final))
             os.rename(staged, final)
-        manifest.sync(final.parent)
+        sync(final.parent)
         with disk_errors(root / NAME):
             link = stage / NAME
             link.symlink_to(Path(VERSIONS) / final.name)
             os.replace(link, root / NAME)
-        manifest.sync(root)
+        sync(root)
     for path in (root / VERSIONS).glob("*.zarr"):
         if path.stem.isdigit() and not number - KEPT < int(path.stem) <= number:
             shutil.rmtree(path, ignore_errors=True)
@@ -256,7 +256,7 @@ def _linked(old: str, new: str) -> bool:
         if not os.path.isfile(old):
             return False
         shutil.copyfile(old, new)
-        manifest.sync(Path(new))
+        sync(Path(new))
     return True
 
 

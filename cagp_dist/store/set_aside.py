@@ -16,10 +16,9 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Times
-from cagp_dist.store import manifest
 from cagp_dist.store.batches import DamagedStoreError, check_batch, list_batches, preliminary_times
+from cagp_dist.store.durable_files import disk_errors, sync
 from cagp_dist.store.ingested import check_root, stage_root, writing
-from cagp_dist.store.manifest import disk_errors
 
 KEPT = 5  # how many folders with preliminary fields of a store are kept
 
@@ -34,7 +33,7 @@ def set_aside(store: Path, *, now: datetime | None = None) -> Path | None:
                 check_root(store)
             except DamagedStoreError:
                 os.replace(stage_root(staging) / "zarr.json", store / "zarr.json")
-        manifest.sync(store)
+        sync(store)
     return aside
 
 
@@ -90,5 +89,5 @@ def _move(store: Path, names: list[str], why: str, now: datetime | None) -> Path
     if not names:
         return None
     for changed in (store, store.parent):
-        manifest.sync(changed)
+        sync(changed)
     return aside

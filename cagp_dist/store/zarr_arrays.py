@@ -19,7 +19,7 @@ import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from cagp_dist.errors import ArgumentError, DiskError, StoreError
-from cagp_dist.store.manifest import files
+from cagp_dist.store.durable_files import files_below
 from cagp_dist.store.plain import plain_store
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def opened(path: str | os.PathLike[str], group: str) -> xr.Dataset:
 
 def missing_chunks(path: str | os.PathLike[str], group: str = ROOT) -> list[str]:
     """Chunk files that should exist and do not, as paths relative to the store."""
-    present = set(files(Path(path)))
+    present = set(files_below(Path(path)))
     return [key for array in _arrays(path, group) for _, key in _chunk_keys(array) if key not in present]
 
 

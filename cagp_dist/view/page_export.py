@@ -8,8 +8,9 @@ from pathlib import Path
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.service.run import find_run
 from cagp_dist.store.atomic_files import empty_folder, exchange
+from cagp_dist.store.durable_files import disk_errors
 from cagp_dist.store.lock import run_in_use
-from cagp_dist.store.manifest import disk_errors, manifest_path
+from cagp_dist.store.manifest import manifest_path
 from cagp_dist.view.site_files import DATA, DESCRIPTION, WRITTEN_BY, description, page_files
 
 

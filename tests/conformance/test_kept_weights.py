@@ -225,7 +225,7 @@ def test_weights_of_another_key_are_not_taken(tmp_path, applied, caplog):
 
 def test_what_was_cut_off_while_it_was_written_is_not_found(tmp_path, applied, monkeypatch):
     kept = KeptWeights(tmp_path)
-    monkeypatch.setattr("cagp_dist.store.manifest.sync_tree", full_disk)
+    monkeypatch.setattr("cagp_dist.store.checkpoints.sync_tree", full_disk)
     with pytest.raises(StoreError, match="No space left"):
         solved(weights=kept)
     monkeypatch.undo()

@@ -35,7 +35,7 @@ from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.series_status import HealthLimits, status_of
 from cagp_dist.solvers.engine.tiles import TileSystem
 from cagp_dist.store import manifest, series
-from cagp_dist.store.manifest import folder_bytes
+from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.prune import prune_runs
 from cagp_dist.store.publish import output_lock
 from cagp_dist.store.retention import Retention

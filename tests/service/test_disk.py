@@ -22,7 +22,7 @@ from cagp_dist.service.job_plan import JobPlan, plan_job
 from cagp_dist.service.job_size import Size
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
-from cagp_dist.store.manifest import folder_bytes
+from cagp_dist.store.durable_files import folder_bytes
 
 from ..jobs import job_text, map_grid, random_points
 

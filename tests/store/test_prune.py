@@ -13,9 +13,9 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import group_dataset
 from cagp_dist.store.lock import run_in_use
 from cagp_dist.store.packed import packed_runs, verify_packed
-from cagp_dist.store.prune import about_run, old_runs, prune_runs
+from cagp_dist.store.prune import old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
-from cagp_dist.store.retention import Retention
+from cagp_dist.store.retention import Retention, about_run
 
 from . import publisher
 

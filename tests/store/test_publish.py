@@ -18,7 +18,8 @@ import xarray as xr
 import zarr
 
 from cagp_dist.errors import ArgumentError, BusyError, DiskError, StoreError
-from cagp_dist.store import manifest
+from cagp_dist.store import durable_files
+from cagp_dist.store.durable_files import sync_tree
 from cagp_dist.store.publish import (
     current_run,
     make_current,
@@ -408,18 +409,18 @@ def test_very_many_files_are_flushed_in_one_step_that_may_fail(tmp_path, monkeyp
     (tmp_path / "below").mkdir()
     (tmp_path / "below" / "file").write_text("text")
     synced = []
-    monkeypatch.setattr(manifest, "sync", synced.append)
-    manifest.sync_tree(tmp_path)
+    monkeypatch.setattr(durable_files, "sync", synced.append)
+    sync_tree(tmp_path)
     assert synced == [tmp_path / "below" / "file", tmp_path / "below", tmp_path]
-    monkeypatch.setattr(manifest, "MOST_SYNCED", 2)
-    manifest.sync_tree(tmp_path)
+    monkeypatch.setattr(durable_files, "MOST_SYNCED", 2)
+    sync_tree(tmp_path)
     assert len(synced) == 3
-    monkeypatch.setattr(manifest, "_sync_file_system", lambda path: False)  # as where there is no syncfs
-    manifest.sync_tree(tmp_path)
+    monkeypatch.setattr(durable_files, "_sync_file_system", lambda path: False)  # as where there is no syncfs
+    sync_tree(tmp_path)
     assert len(synced) == 6
     monkeypatch.undo()
-    monkeypatch.setattr(manifest, "MOST_SYNCED", 2)
-    monkeypatch.setattr(manifest.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=lambda _: -1))
-    monkeypatch.setattr(manifest.ctypes, "get_errno", lambda: errno.ENOSPC)
+    monkeypatch.setattr(durable_files, "MOST_SYNCED", 2)
+    monkeypatch.setattr(durable_files.ctypes, "CDLL", lambda *_, **__: SimpleNamespace(syncfs=lambda _: -1))
+    monkeypatch.setattr(durable_files.ctypes, "get_errno", lambda: errno.ENOSPC)
     with pytest.raises(DiskError, match="No space left on device"):
-        manifest.sync_tree(tmp_path)
+        sync_tree(tmp_path)
