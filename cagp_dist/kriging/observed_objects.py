@@ -28,7 +28,7 @@ from cagp_dist.kriging.plane import Plane, check_in_use, describes_system, plane
 from cagp_dist.mapping import Observations
 from cagp_dist.missing import Marks, observations
 from cagp_dist.store.published_variables import COORDINATES
-from cagp_dist.tables import Table, TableLike, by_time_and_place, noise_in, read_table, row_by_row
+from cagp_dist.tables import Table, TableLike, by_time_and_place, noise_factor, read_table, row_by_row
 from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
 
@@ -398,7 +398,7 @@ def _noise(
             f"the noise {noise_std!r} has the dimensions {tuple(field.dims)}; expected {where.dims}, the "
             "noise of each place at all times."
         )
-    factor = noise_in(units, str(field.attrs.get("units", "")), f"the noise {noise_std!r}")
+    factor = noise_factor(units, str(field.attrs.get("units", "")), f"the noise {noise_std!r}")
     what, held = f"the noise {noise_std!r}", field.transpose(*where.dims).values
     found = observations(held, field.attrs, what=what, encoding=field.encoding)
     return factor * np.asarray(found, dtype=np.float64).reshape(-1)

@@ -5,6 +5,7 @@ cannot be an observation (latitude 91, a date that is none, noise of zero) is an
 a text file its line; rows without a value are left out and counted.
 """
 
+from cagp_dist.tables.cells import noise_factor
 from cagp_dist.tables.grouping import (
     MeasuredFields,
     Names,
@@ -15,11 +16,10 @@ from cagp_dist.tables.grouping import (
     row_by_row,
 )
 from cagp_dist.tables.moments import IGNORED
-from cagp_dist.tables.number_cells import noise_in
 from cagp_dist.tables.reading import read_places, read_table
 from cagp_dist.tables.table_files import DataFrameLike, TableLike
 
 __all__ = [
     "IGNORED", "DataFrameLike", "MeasuredFields", "Names", "Places", "PlaneColumns", "Table", "TableLike",
-    "by_time_and_place", "noise_in", "read_places", "read_table", "row_by_row"
+    "by_time_and_place", "noise_factor", "read_places", "read_table", "row_by_row"
 ]  # fmt: skip

@@ -225,6 +225,28 @@ def shown_text(text: str) -> str:
     return repr(text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}...")
 
 
-def such(wrong: Mask) -> str:
+def shown_number(number: float) -> str:
+    """Write a number of a cell for messages."""
+    return "empty" if np.isnan(number) else "infinite" if np.isinf(number) else f"{number:g}"
+
+
+def such_rows(wrong: Mask) -> str:
     """``3 such rows``."""
     return counted(int(wrong.sum()), "such row")
+
+
+def refuse_rows(
+    frame: Columns,
+    kept: Indices,
+    wrong: Mask,
+    said: str | Callable[[int], str],
+    expected: str,
+    *,
+    why: str = "",
+) -> None:
+    """Raise `DataError` if some of the rows ``kept`` are wrong: what is said of the first, and how many."""
+    if wrong.any():
+        first = int(wrong.argmax())
+        where = frame.where(int(kept[first]))
+        found = said if isinstance(said, str) else said(first)
+        raise DataError(f"{found} in {where}{why} ({such_rows(wrong)}); expected {expected}")

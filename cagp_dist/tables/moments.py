@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Indices, Mask, Times
-from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.tables.column_names import DATE, EMPTY, TIME, plain
-from cagp_dist.tables.columns import Columns, such
+from cagp_dist.tables.columns import Columns, refuse_rows, such_rows
 
 IGNORED = "none"  # instead of a column of times: all rows are of one field
 
@@ -130,7 +130,7 @@ def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times
             moments = " and ".join(str(each[row].astype("datetime64[s]")) for each in (first[1], utc))
             raise ArgumentError(
                 f"columns {first[0]!r} and {name!r} of {frame.title} disagree in "
-                f"{frame.where(int(kept[row]))} ({such(~agree)}): {moments}. "
+                f"{frame.where(int(kept[row]))} ({such_rows(~agree)}): {moments}. "
                 f"Say which one is meant: time={first[0]!r}."
             )
     return first
@@ -281,14 +281,14 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
         wrong = ~((numbers >= 0) & (numbers + of_hour / 60 <= last) & (of_hour < 60) & whole_numbers)
         whole = np.where(wrong, 0.0, seconds * numbers + 60 * of_hour).astype(np.int64)
         since = whole.astype("timedelta64[s]").astype("timedelta64[ns]")
-    if wrong.any():
-        first = int(wrong.argmax())
-        raise DataError(
-            f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
-            f"which is not a time of day ({such(wrong)}); expected 12:00, 1200 or hours, minutes or "
-            "seconds of "
-            "their own."
-        )
+    refuse_rows(
+        frame,
+        kept,
+        wrong,
+        lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
+        "12:00, 1200 or hours, minutes or seconds of their own.",
+        why=", which is not a time of day",
+    )
     return np.asarray(since)
 
 
@@ -304,15 +304,16 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
         codes, distinct = pd.factorize(texts)
         moments = _moments(list(distinct))[codes]
     wrong: Mask = np.isnat(moments)
-    if wrong.any():
-        first = int(wrong.argmax())
-        slashes = ""
-        if _SLASHED.fullmatch(texts[first]):
-            slashes = " In 01/02/2017 the day is ambiguous: write 2017-02-01."
-        raise DataError(
-            f"column {name!r} of {frame.title} holds {texts[first]!r} in {frame.where(int(kept[first]))}, "
-            f"which is not a time ({such(wrong)}); expected {EXPECTED}.{slashes}"
-        )
+    slashed = wrong.any() and _SLASHED.fullmatch(texts[wrong.argmax()])
+    slashes = " In 01/02/2017 the day is ambiguous: write 2017-02-01." if slashed else ""
+    refuse_rows(
+        frame,
+        kept,
+        wrong,
+        lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
+        f"{EXPECTED}.{slashes}",
+        why=", which is not a time",
+    )
     return np.asarray(moments, dtype="datetime64[ns]")
 
 
@@ -381,11 +382,10 @@ def dates_from_columns(frame: Columns, columns: Mapping[str, str], kept: Indices
     moments = pd.to_datetime(pd.DataFrame(first_day | found), errors="coerce")
     whole = np.all([part == np.round(part) for part in found.values()], axis=0)
     wrong = np.asarray(moments.isna()) | ~whole
-    if wrong.any():
-        first = int(wrong.argmax())
-        said = ", ".join(f"{name} {found[part][first]:g}" for part, name in columns.items())
-        raise DataError(
-            f"{frame.title} has {said} in {frame.where(int(kept[first]))}, which is not a time "
-            f"({such(wrong)})."
-        )
+
+    def said(row: int) -> str:
+        numbers = ", ".join(f"{name} {found[part][row]:g}" for part, name in columns.items())
+        return f"{frame.title} has {numbers}"
+
+    refuse_rows(frame, kept, wrong, said, "whole numbers of a date.", why=", which is not a time")
     return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")

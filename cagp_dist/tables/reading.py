@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.missing import Marks, observations
+from cagp_dist.tables.cells import read_noise, read_row_places, read_static
 from cagp_dist.tables.column_names import (
     LATITUDE,
     LONGITUDE,
@@ -18,10 +19,9 @@ from cagp_dist.tables.column_names import (
     plain,
     units_in,
 )
-from cagp_dist.tables.columns import Columns, value_column
+from cagp_dist.tables.columns import Columns, refuse_rows, value_column
 from cagp_dist.tables.grouping import Places, Table
 from cagp_dist.tables.moments import IGNORED, about_time, moments_of
-from cagp_dist.tables.number_cells import check_finite, read_noise, read_row_places, static_of
 from cagp_dist.tables.repeats import (
     check_repeats,
     chosen_rows,
@@ -126,12 +126,11 @@ def read_table(
     values = np.asarray(
         observations(frame.numbers(column), what=held, missing=missing, noun="row"), dtype=np.float64
     )
-    check_finite(values, column, frame)
+    every = np.arange(values.size)
+    refuse_rows(frame, every, np.isinf(values), f"{held} is infinite", "finite numbers.")
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
-        raise DataError(
-            f"column {column!r} of {frame.title} has no value in any of its {counted(values.size, 'row')}."
-        )
+        raise DataError(f"{held} has no value in any of its {counted(values.size, 'row')}.")
     places = read_row_places(frame, axes, kept, plane=plane, taken={*used, *when, column}, named=name)
     moments = moments_of(frame, time, kept, apart=said)
     keys: list[NDArray[np.generic]] = [*places.keys.T]
@@ -156,7 +155,7 @@ def read_table(
         dropped_missing=values.size - kept.size,
         names=places.names,
         notes=tuple(filter(None, notes)),
-        static=static_of(frame, static, kept, missing=missing),
+        static=read_static(frame, static, kept, missing=missing),
         plane=places.plane,
     )
 
@@ -192,7 +191,7 @@ def read_places(
         )
     every = np.arange(frame.rows)
     places = read_row_places(frame, names, every, plane=plane, taken={*names, *static})
-    return replace(places, static=static_of(frame, static, every))
+    return replace(places, static=read_static(frame, static, every))
 
 
 def _axes(

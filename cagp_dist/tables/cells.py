@@ -1,17 +1,18 @@
-"""What stands in the rows of a table: degrees as people write them, values, names and noise."""
+"""What stands in the cells of a table: degrees as people write them, places and their names, noise."""
 
 import re
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.coordinates import in_degrees
 from cagp_dist.errors import DataError
-from cagp_dist.missing import Floats, Marks, observations
+from cagp_dist.missing import Marks, observations
 from cagp_dist.tables.column_names import EMPTY, NAME, bare, plain, units_in
-from cagp_dist.tables.columns import Columns, such
+from cagp_dist.tables.columns import Columns, refuse_rows, shown_number
 from cagp_dist.tables.grouping import Names, Places, PlaneColumns
 from cagp_dist.variables.units import difference_factor
 
@@ -23,6 +24,8 @@ _WRITTEN = re.compile(
     r"|\s*['\u2032\u2019m]?)"
     r"|\s*(?:[\u00b0\u00ba]|deg|d)?)\s*(?P<after>[NSEW])?"
 )
+NAMES_PER_PLACE = 1.5  # a column with more names for each place names something else, such as rows
+
 _SEPARATES = re.compile(r"[\u00b0\u00ba:d'\u2032]")
 
 
@@ -69,18 +72,6 @@ def _degrees(text: str, letters: str) -> float:
     return -size if letter == letters[1] or found["sign"] in ("-", "\u2212") else size
 
 
-NAMES_PER_PLACE = 1.5  # a column with more names for each place names something else, such as rows
-
-
-def check_finite(values: Floats, name: str, frame: Columns) -> None:
-    """Refuse infinity."""
-    if np.isinf(values).any():
-        row = int(np.isinf(values).argmax())
-        raise DataError(
-            f"column {name!r} of {frame.title} is infinite in {frame.where(row)}; expected finite numbers."
-        )
-
-
 def read_row_places(
     frame: Columns,
     axes: tuple[str, str],
@@ -109,13 +100,8 @@ def _on_plane(frame: Columns, axes: tuple[str, str], kept: Indices) -> Places:
         )
     for name in axes:
         numbers = frame.numbers(name)[kept]
-        if not np.isfinite(numbers).all():
-            first = int(np.isfinite(numbers).argmin())
-            found = "empty" if np.isnan(numbers[first]) else "infinite"
-            raise DataError(
-                f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
-                f"({such(~np.isfinite(numbers))}); expected a number for each place."
-            )
+        said = partial(_said_of, f"column {name!r} of {frame.title}", numbers)
+        refuse_rows(frame, kept, ~np.isfinite(numbers), said, "a number for each place.")
         xy.append(numbers)
     nowhere = np.full(kept.size, np.nan)
     columns = PlaneColumns(np.column_stack(xy), (bare(axes[0]), bare(axes[1])), units[0])
@@ -137,14 +123,9 @@ def _on_globe(frame: Columns, axes: tuple[str, str], kept: Indices) -> Places:
     )
     for name, axis, low, high in ((latitude, north, -90.0, 90.0), (longitude, east, -180.0, 360.0)):
         wrong = ~((axis >= low) & (axis <= high))  # of NaN, too
-        if wrong.any():
-            first = int(wrong.argmax())
-            swapped = " Check that latitude and longitude were not swapped." if name == latitude else ""
-            found = "empty" if np.isnan(axis[first]) else f"{axis[first]:g}"
-            raise DataError(
-                f"column {name!r} of {frame.title} is {found} in {frame.where(int(kept[first]))} "
-                f"({such(wrong)}); expected {low:g}..{high:g} degrees.{swapped}"
-            )
+        swapped = " Check that latitude and longitude were not swapped." if name == latitude else ""
+        said = partial(_said_of, f"column {name!r} of {frame.title}", axis)
+        refuse_rows(frame, kept, wrong, said, f"{low:g}..{high:g} degrees.{swapped}")
     return Places(north, east)
 
 
@@ -169,7 +150,7 @@ def _written(frame: Columns, column: str, kept: Indices) -> Names | None:
     return np.array([names[cell] for cell in cells], dtype=object) if any(names.values()) else None
 
 
-def static_of(
+def read_static(
     frame: Columns, names: Collection[str], kept: Indices, *, missing: Marks = None
 ) -> dict[str, Array]:
     """Read columns with a number for each place, as far as there are any of these names."""
@@ -181,13 +162,9 @@ def static_of(
         numbers = np.asarray(
             observations(frame.numbers(name), what=what, missing=missing, noun="row"), dtype=np.float64
         )[kept]
-        wrong = ~np.isfinite(numbers)
-        if wrong.any():
-            first = int(wrong.argmax())
-            raise DataError(
-                f"{what} has no number in {frame.where(int(kept[first]))} ({such(wrong)}); expected one for "
-                "each place. Leave these rows out, or this term of the drift."
-            )
+        advice = "one for each place. Leave these rows out, or this term of the drift."
+        said = f"{what} has no number"
+        refuse_rows(frame, kept, ~np.isfinite(numbers), said, advice)
         found[name] = numbers
     return found
 
@@ -202,28 +179,28 @@ def read_noise(
     missing: Marks = None,
 ) -> Array | None:
     """Read the noise in the units of the values."""
+    whose = "noise_std"
     if name is not None:
-        what = f"column {name!r} of {frame.title}"
-        factor = noise_in(units, units_in(name), what)
-        there = observations(frame.numbers(name), what=what, missing=missing, noun="row")
+        whose = f"column {name!r} of {frame.title}"
+        factor = noise_factor(units, units_in(name), whose)
+        there = observations(frame.numbers(name), what=whose, missing=missing, noun="row")
         noise = factor * np.asarray(there, dtype=np.float64)[kept]
-    elif given is None or isinstance(given, str):
+    elif given is None:
         return None
     else:
         noise = np.full(kept.size, float(given))
     wrong = ~((noise > 0.0) & np.isfinite(noise))
-    if wrong.any():
-        first = int(wrong.argmax())
-        whose = "noise_std" if name is None else f"column {name!r} of {frame.title}"
-        found = "empty" if np.isnan(noise[first]) else f"{noise[first]:g}"
-        raise DataError(
-            f"{whose} is {found} in {frame.where(int(kept[first]))} ({such(wrong)}); expected the standard "
-            "deviation of its error, above zero."
-        )
+    advice = "the standard deviation of its error, above zero."
+    refuse_rows(frame, kept, wrong, partial(_said_of, whose, noise), advice)
     return noise
 
 
-def noise_in(units: str, stated: str, whose: str) -> float:
+def _said_of(what: str, numbers: Array, row: int) -> str:
+    """Say which number stands in a row."""
+    return f"{what} is {shown_number(numbers[row])}"
+
+
+def noise_factor(units: str, stated: str, whose: str) -> float:
     """Factor that brings a noise from the units that are stated for it to those of the values."""
     factor = difference_factor(stated, units)
     if factor is None:
