@@ -1,4 +1,4 @@
-"""Child process that decodes untrusted files: ``python -m cagp_dist.era5._decode MEMORY_BYTES < job.json``.
+"""Child process that decodes untrusted files: ``python -m cagp_dist.era5._decode MEMORY_BYTES < REQUEST``.
 
 A damaged file can crash a GRIB or HDF5 decoder, keep it busy for ever, or have it take all memory: here that
 costs one clear error. The answer is plain arrays, or ``error.json``, in a folder that the parent chose.
@@ -16,7 +16,6 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +23,35 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from cagp_dist.era5 import decoded_files
 from cagp_dist.era5.axis_layout import AbsentVariableError
 from cagp_dist.era5.calendars import decode, is_other
 from cagp_dist.era5.canonical import canonical, joined_times, time_axis
+from cagp_dist.era5.hdf5_links import check_hdf5
 from cagp_dist.era5.selection import parse_times
 from cagp_dist.era5.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.errors import CagpError, DamagedFileError, DataError
-from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
 from cagp_dist.text import bytes_text
+from cagp_dist.variables import T2M
 
 LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decoded
 MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
 
 
 def decode_command() -> int:
-    """Decode the files of a job."""
-    job = json.load(sys.stdin)
-    if "parent" in job:
-        threading.Thread(target=_end_with, args=(job["parent"],), daemon=True).start()
-    folder = Path(job["folder"])
+    """Decode the files that a request on the standard input names."""
+    request = json.load(sys.stdin)
+    if "parent" in request:
+        threading.Thread(target=_end_with, args=(request["parent"],), daemon=True).start()
+    folder = Path(request["folder"])
+    request["selection"] = {"variable": T2M.name, **request["selection"]}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # decoders warn about their own future
-            if job.get("times_only"):
-                _list(job, folder)
-            else:
-                _decode(job, folder)
+            (_list_times if request.get("times_only") else _decode)(request, folder)
     except Exception as error:
-        kind, said = _told(error)
-        (folder / "error.json").write_text(json.dumps({"kind": kind.__name__, "message": said}))
+        kind, said = _explained(error)
+        (folder / decoded_files.ERROR).write_text(json.dumps({"kind": kind.__name__, "message": said}))
         return 1
     return 0
 
@@ -64,55 +63,54 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _list(job: dict[str, Any], folder: Path) -> None:
-    """Write what each file has into ``listed.json``: its times, or the names of other fields, or an error."""
-    selection, found = job["selection"], []
-    for number, path in enumerate(map(Path, job["paths"])):
+def _list_times(request: dict[str, Any], folder: Path) -> None:
+    """Write what each file has: its times, or the names of other fields, or an error."""
+    selection, found = request["selection"], []
+    for number, path in enumerate(map(Path, request["paths"])):
         times: list[int] = []
         names: list[str] = []
         failed: tuple[str, str] | None = None
         try:
-            with _opened(path, folder / f"file-{number}", job) as datasets:
-                times = _times(datasets, selection).astype("datetime64[ns]").astype(np.int64).tolist()
+            with _opened_file(path, folder / f"file-{number}", request) as datasets:
+                held = time_axis(*datasets, **_of_times(selection))
+                times = held.astype("datetime64[ns]").astype(np.int64).tolist()
         except AbsentVariableError as error:
             names = list(error.names)
         except Exception as error:
-            kind, said = _told(error)
+            kind, said = _explained(error)
             failed = (kind.__name__, said)
         found.append({"times": times, "names": names, "error": failed})
-    (folder / "listed.json").write_text(json.dumps(found))
+    (folder / decoded_files.LISTED).write_text(json.dumps(found))
 
 
 @contextmanager
-def _opened(path: Path, members: Path, job: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
+def _opened_file(path: Path, members: Path, request: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
     """Open a file, with a folder for what is packed in it."""
     members.mkdir()
     try:
         with ExitStack() as opened:
-            yield [opened.enter_context(dataset) for dataset in _open(path, members, job)]
+            yield [opened.enter_context(dataset) for dataset in _datasets_in(path, members, request)]
     finally:
         shutil.rmtree(members, ignore_errors=True)
 
 
-def _times(datasets: list[xr.Dataset], selection: dict[str, Any]) -> NDArray[np.datetime64]:
-    return time_axis(*datasets, variable=selection.get("variable", "t2m"), select=selection.get("select"))
+def _of_times(selection: dict[str, Any]) -> dict[str, Any]:
+    """Give the part of a selection that decides which times there are."""
+    return {"variable": selection["variable"], "select": selection.get("select")}
 
 
-def _decode(job: dict[str, Any], folder: Path) -> None:
-    """Decode files one after the other, of each the wanted times it has; those without the variable are left.
-
-    Writes ``held.npy``, the times that they have, and ``names.json``, the fields of those left out.
-    """
-    selection = job["selection"]
+def _decode(request: dict[str, Any], folder: Path) -> None:
+    """Decode the wanted times of files, one after the other; those without the variable are left out."""
+    selection = request["selection"]
     wanted = selection.get("times") and parse_times(selection["times"])
     held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
     parts: list[xr.Dataset] = []
     names: dict[str, None] = {}
-    paths = [Path(path) for path in job["paths"]]
+    paths = [Path(path) for path in request["paths"]]
     for number, path in enumerate(paths):
         try:
-            with _opened(path, folder / f"file-{number}", job) as datasets:
-                held.append(_times(datasets, selection))
+            with _opened_file(path, folder / f"file-{number}", request) as datasets:
+                held.append(time_axis(*datasets, **_of_times(selection)))
                 times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
                 if times.size:
                     chosen = None if wanted is None else [str(time) for time in times]
@@ -120,24 +118,15 @@ def _decode(job: dict[str, Any], folder: Path) -> None:
         except AbsentVariableError as error:
             names |= dict.fromkeys(error.names)
         except Exception as error:
-            kind, said = _told(error)
+            kind, said = _explained(error)
             raise kind(f"{path}: {said}" if len(paths) > 1 else said) from error
-    np.save(folder / "held.npy", np.concatenate(held))
-    (folder / "names.json").write_text(json.dumps(list(names)))
+    np.save(folder / decoded_files.HELD, np.concatenate(held))
+    (folder / decoded_files.NAMES).write_text(json.dumps(list(names)))
     if parts:
-        _save(parts[0] if len(parts) == 1 else joined_times(parts), folder)
+        decoded_files.save_field(parts[0] if len(parts) == 1 else joined_times(parts), folder)
 
 
-def _save(field: xr.Dataset, folder: Path) -> None:
-    for axis in ("time", "latitude", "longitude"):
-        np.save(folder / f"{axis}.npy", field[axis].values)
-    ((name, values),) = field.data_vars.items()
-    np.save(folder / "values.npy", values.values)
-    said = {"name": str(name), "attributes": values.attrs, "field": field.attrs}
-    (folder / "variable.json").write_text(json.dumps(said))
-
-
-def _told(error: Exception) -> tuple[type[CagpError], str]:
+def _explained(error: Exception) -> tuple[type[CagpError], str]:
     """Kind of an error, and what is said of it: decoders raise whatever they like on damaged bytes."""
     if isinstance(error, CagpError):
         return type(error), str(error)
@@ -163,64 +152,25 @@ def _told(error: Exception) -> tuple[type[CagpError], str]:
     )
 
 
-def _open(path: Path, folder: Path, job: dict[str, Any]) -> list[xr.Dataset]:
+def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.Dataset]:
+    """Open what is in a file, or in the members of a zip, which are unpacked into a folder."""
     with path.open("rb") as stream:
         kind = file_kind(stream.read(HEAD_BYTES), name="it")
     if kind is FileKind.GRIB:
         from cagp_dist.era5.grib import open_grib
 
-        chosen = {key: job["selection"].get(key) for key in ("level", "select", "times")}
-        variable = job["selection"].get("variable", "t2m")
-        return open_grib(path, variable, **chosen, checked=not job.get("times_only"))
+        chosen = {key: request["selection"].get(key) for key in ("variable", "level", "select", "times")}
+        return open_grib(path, **chosen, checked=not request.get("times_only"))
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, engine="h5netcdf")]
     if kind is FileKind.NETCDF3:
         return [_open_netcdf(path, engine="scipy", mmap=False)]
-    members = [dataset for member in _unpacked(path, folder) for dataset in _open(member, folder, job)]
+    members = [
+        dataset for member in _unpacked(path, folder) for dataset in _datasets_in(member, folder, request)
+    ]
     if not members:
         raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.")
     return members
-
-
-def check_hdf5(path: Path) -> None:
-    """Raise `DataError` if an HDF5 file has values in other files that it names, or endless chunks."""
-    import h5py
-
-    def refuse(name: str, what: str) -> None:
-        raise DataError(
-            f"{name!r} is {what}: its values lie in other files, which a file of data must not choose. Copy "
-            "them into one file first, for example with: h5repack, or to_netcdf of xarray."
-        )
-
-    def look(group: h5py.Group, seen: set[Any]) -> None:
-        for key in group:
-            name, link = f"{group.name.rstrip('/')}/{key}", group.get(key, getlink=True)
-            if isinstance(link, h5py.ExternalLink):
-                refuse(name, "an external link")
-            if isinstance(link, h5py.SoftLink):
-                continue  # what it leads to is met under its own name, or behind an external link
-            item = group[key]
-            if isinstance(item, h5py.Dataset):
-                if item.external:
-                    refuse(name, "stored externally")
-                if item.is_virtual:
-                    refuse(name, "a virtual data set")
-                axis, chunk = item.shape if item.ndim == 1 else (), item.chunks or ()
-                for what, shape, most in (
-                    ("", axis, MOST_AXIS_BYTES),
-                    ("a chunk of ", chunk, MOST_CHUNK_BYTES),
-                ):
-                    size = prod(shape) * item.dtype.itemsize
-                    if size > most:
-                        raise DataError(
-                            f"{what}{name!r} has {bytes_text(size)}, which are decoded at once; expected "
-                            f"{bytes_text(most)} at most. The file is damaged, or made to fill the memory."
-                        )
-            elif isinstance(item, h5py.Group) and item.id not in seen:
-                look(item, seen | {item.id})
-
-    with h5py.File(path, "r") as file:
-        look(file, {file.id})
 
 
 def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
@@ -240,8 +190,8 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
         size, free = sum(member.file_size for member in wanted), shutil.disk_usage(folder).free
         if size > free // 2:  # others need the disk too
             raise DataError(
-                f"the zip unpacks to {size} bytes, more than half of the {free} that {folder} has free. Free "
-                "some space, or unpack it elsewhere and name what is in it."
+                f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(free)} that {folder} "
+                "has free. Free some space, or unpack it elsewhere and name what is in it."
             )
         for number, member in enumerate(wanted):
             if member.file_size > max(MOST_PACKED * member.compress_size, FREELY_UNPACKED_BYTES):

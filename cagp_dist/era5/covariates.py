@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.coordinates import find_axis, in_degrees
 from cagp_dist.era5.axis_layout import check_fits, listed
 from cagp_dist.era5.bilinear import BilinearGrid, closed
+from cagp_dist.era5.hdf5_links import check_hdf5
 from cagp_dist.era5.remote import opened_store
 from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
 from cagp_dist.means import latitude_of
@@ -132,8 +133,6 @@ def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
     if kind == "zarr":
         with opened_store(address) as dataset:
             return _read(dataset, variable, spelling, missing)
-    from cagp_dist.era5._decode import check_hdf5
-
     path = Path(address).expanduser()
     if not path.is_file():
         raise DataError(

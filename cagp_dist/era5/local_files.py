@@ -19,9 +19,10 @@ import xarray as xr
 import cagp_dist
 from cagp_dist.arrays import Times
 from cagp_dist.digest import joint_sha256, open_regular
+from cagp_dist.era5 import decoded_files
 from cagp_dist.era5.axis_layout import explain_absent
 from cagp_dist.era5.calendars import named
-from cagp_dist.era5.canonical import assemble, joined_times
+from cagp_dist.era5.canonical import joined_times
 from cagp_dist.era5.file_catalogue import (
     FOLDER,
     Listed,
@@ -36,7 +37,6 @@ from cagp_dist.era5.selection import Selection, parse_times, shown_time, time_po
 from cagp_dist.era5.sniff import HEAD_BYTES, file_kind
 from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
 from cagp_dist.memory import available_bytes
-from cagp_dist.variables import variable_of
 
 logger = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) 
             return [each for start in starts for each in read(unknown[start : start + LISTED_FILES])]
         try:
             with _decoder(unknown, scratch, everything, times_only=True) as folder:
-                found: list[Listing] = json.loads((folder / "listed.json").read_text())
+                found: list[Listing] = json.loads((folder / decoded_files.LISTED).read_text())
                 return found
         except DataError as error:  # its decoder has crashed, or a file is of another kind: which one?
             if len(unknown) > 1:
@@ -268,9 +268,10 @@ def _decode(paths: Sequence[Path], scratch: Path, selection: Selection) -> tuple
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
         with _decoder(batch, scratch, selection) as folder:
-            held.append(np.load(folder / "held.npy", allow_pickle=False))
-            names |= dict.fromkeys(json.loads((folder / "names.json").read_text()))
-            parts += _decoded(folder)
+            held.append(np.load(folder / decoded_files.HELD, allow_pickle=False))
+            names |= dict.fromkeys(json.loads((folder / decoded_files.NAMES).read_text()))
+            part = decoded_files.saved_field(folder)
+            parts += [] if part is None else [part]
     available = np.unique(np.concatenate(held))
     if available.size == 0:
         absent = explain_absent(selection.get("variable", "t2m"), names)
@@ -288,22 +289,9 @@ def _decoder(
     what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
     with scratch_folder(scratch) as name:
         absolute = [str(path.absolute()) for path in paths]
-        job = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
-        run_child(job, what, DECODE_SECONDS * (1 if times_only else len(paths)))
+        request = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
+        run_child(request, what, DECODE_SECONDS * (1 if times_only else len(paths)))
         yield Path(name)
-
-
-def _decoded(folder: Path) -> Iterator[xr.Dataset]:
-    """Read the field that a child process has left in a folder, if there is one."""
-    if not (folder / "values.npy").exists():
-        return
-    values, time, latitude, longitude = (
-        np.load(folder / f"{name}.npy", allow_pickle=False)
-        for name in ("values", "time", "latitude", "longitude")
-    )
-    found = json.loads((folder / "variable.json").read_text())
-    variable = variable_of(found["name"], found["attributes"])
-    yield assemble(values, time, latitude, longitude, variable).assign_attrs(found["field"])
 
 
 def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
@@ -317,7 +305,7 @@ def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
         ) from error
 
 
-def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
+def run_child(request: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
     """Decode in a child process; what goes wrong there is raised here, naming ``what``."""
     package = os.fspath(Path(cagp_dist.__file__).parents[1])
     environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
@@ -325,7 +313,7 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
     try:
         child = subprocess.run(
             [sys.executable, "-P", "-m", "cagp_dist.era5._decode", str(available_bytes())],
-            input=json.dumps({**job, "parent": os.getpid()}),
+            input=json.dumps({**request, "parent": os.getpid()}),
             env=environment,
             capture_output=True,
             text=True,
@@ -340,7 +328,7 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
         ) from error
     if child.returncode == 0:
         return
-    raise_told(Path(str(job["folder"])), what)
+    raise_told(Path(str(request["folder"])), what)
     code = child.returncode
     ending = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
     said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
@@ -352,7 +340,7 @@ def run_child(job: Mapping[str, object], what: str, time_limit_seconds: float) -
 
 def raise_told(folder: Path, what: str) -> None:
     """Raise the error that the child has written down, if it came so far."""
-    answer = folder / "error.json"
+    answer = folder / decoded_files.ERROR
     if answer.exists():
         told = json.loads(answer.read_text())
         raise told_error(told["kind"], told["message"], what=what)

@@ -43,7 +43,7 @@ def reads(path, listing):
     ],
 )
 def test_only_what_is_wrong_with_the_file_is_kept(path, error, kept):
-    kind, said = _decode._told(error)
+    kind, said = _decode._explained(error)
     assert kind is (DamagedFileError if kept else DataError)
     listing = {"times": [], "names": [], "error": [kind.__name__, said]}
     assert [reads(path, listing) for _ in range(2)] == [1, 0 if kept else 1]

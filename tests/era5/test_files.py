@@ -172,7 +172,7 @@ def test_a_zip_without_data_is_an_error(write, scratch):
 def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeypatch):
     monkeypatch.setattr(_decode.shutil, "disk_usage", lambda folder: SimpleNamespace(free=4000))
     with pytest.raises(
-        DataError, match=r"unpacks to 2002 bytes, more than half of the 4000 that .* has free"
+        DataError, match=r"unpacks to 1\.96 KiB, more than half of the 3\.91 KiB that .* has free"
     ):
         list(_decode._unpacked(write(zipped(a=b"GRIB" + b"x" * 1998, b=bytes(9000))), tmp_path))
 
