@@ -190,8 +190,8 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
         size, free = sum(member.file_size for member in wanted), shutil.disk_usage(folder).free
         if size > free // 2:  # others need the disk too
             raise DataError(
-                f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(free)} that {folder} "
-                "has free. Free some space, or unpack it elsewhere and name what is in it."
+                f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(free)} that "
+                f"{folder} has free. Free some space, or unpack it elsewhere and name what is in it."
             )
         for number, member in enumerate(wanted):
             if member.file_size > max(MOST_PACKED * member.compress_size, FREELY_UNPACKED_BYTES):
