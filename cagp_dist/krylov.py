@@ -34,11 +34,11 @@ class PreconditionedResidual(NamedTuple):
 class LinearSolution:
     """What conjugate gradients reached."""
 
-    value: Array  # (r, n): a solution in each row
-    residual: Array  # (r, n): ``b - G v`` of the recurrence
-    products: int  # Iterations: products with the matrix, and applications of the preconditioner
-    relative_residual: Array  # (r,): ``|b - G v| / |b|``
-    tolerance: float  # The relative residual that was asked for
+    value: Array  #: (r, n): a solution in each row
+    residual: Array  #: (r, n): ``b - G v`` of the recurrence
+    products: int  #: Iterations: products with the matrix, and applications of the preconditioner
+    relative_residual: Array  #: (r,): ``|b - G v| / |b|``
+    tolerance: float  #: The relative residual that was asked for
 
     @property
     def ok(self) -> bool:

@@ -26,23 +26,23 @@ TABLE_ENTRIES = 200_000
 class Demand:
     """What is asked for and what there is to do it with."""
 
-    n: int  # observed points
-    q: int  # test points
-    fields: int  # that share the points
-    full_covariance: bool  # whether the (q, q) covariance is wanted
-    workers: int  # tasks that run at once
-    shares_memory: bool  # whether the workers share this process's memory
-    memory_limit_bytes: int  # what the solve may allocate
-    p: int = 3  # coordinates of a point
-    kernel_parts: int = 1  # terms of the sum that a kernel value is
-    grid: "GridSize | None" = None  # the grid that was observed, where it is one
-    mean_targets: int = 0  # points at which the mean alone is wanted, beside the q
-    cell_nodes: int = 0  # where targets are means over cells, nodes of all of them; 0 where they are points
-    # of each target that is spread over more than its neighbours: its nodes, and observations around them
+    n: int  #: observed points
+    q: int  #: test points
+    fields: int  #: that share the points
+    full_covariance: bool  #: whether the (q, q) covariance is wanted
+    workers: int  #: tasks that run at once
+    shares_memory: bool  #: whether the workers share this process's memory
+    memory_limit_bytes: int  #: what the solve may allocate
+    p: int = 3  #: coordinates of a point
+    kernel_parts: int = 1  #: terms of the sum that a kernel value is
+    grid: "GridSize | None" = None  #: the grid that was observed, where it is one
+    mean_targets: int = 0  #: points at which the mean alone is wanted, beside the q
+    cell_nodes: int = 0  #: where targets are means over cells, nodes of all of them; 0 where they are points
+    #: of each target that is spread over more than its neighbours: its nodes, and observations around them
     wide: tuple[tuple[int, int], ...] = ()
-    bounds: bool = False  # whether bounds of the computational variance are wanted beside the posterior
-    lanczos_steps: int = 0  # of the quadrature that tightens these bounds
-    keeps_weights: bool = False  # whether sweeps keep what they add up: one more tall matrix
+    bounds: bool = False  #: whether bounds of the computational variance are wanted beside the posterior
+    lanczos_steps: int = 0  #: of the quadrature that tightens these bounds
+    keeps_weights: bool = False  #: whether sweeps keep what they add up: one more tall matrix
 
     @property
     def target_points(self) -> int:
@@ -54,20 +54,20 @@ class Demand:
 class GridSize:
     """A latitude-longitude grid of observed points."""
 
-    latitudes: int  # P
-    longitudes: int  # Q
-    missing: int = 0  # points that were not observed; copies of an observed pole are not missing
-    mirrored: bool = False  # whether it is its own mirror image, which halves the blocks of its Gram matrix
-    targets_are_grid: bool = False  # whether the targets are the points of the same grid
-    # of targets that are a grid, or cells: how many of them see this one differently, up to rotation; None
-    # where the targets are points, of which no two may see it alike
+    latitudes: int  #: P
+    longitudes: int  #: Q
+    missing: int = 0  #: points that were not observed; copies of an observed pole are not missing
+    mirrored: bool = False  #: whether it is its own mirror image, which halves the blocks of its Gram matrix
+    targets_are_grid: bool = False  #: whether the targets are the points of the same grid
+    #: of targets that are a grid, or cells: how many of them see this one differently, up to rotation; None
+    #: where the targets are points, of which no two may see it alike
     target_views: int | None = None
-    target_places: int = 0  # targets that are points of it, one by one: its inverse gives their variances
-    # largest noise of a point over the smallest, both in units of that of their latitudes, or one: 1 only
-    # where every point has the noise of its latitude
+    target_places: int = 0  #: targets that are points of it, one by one: its inverse gives their variances
+    #: largest noise of a point over the smallest, both in units of that of their latitudes, or one: 1 only
+    #: where every point has the noise of its latitude
     noise_spread: float = 1.0
-    window: int = 0  # columns of the smallest part of the circle with all observed points; 0: not known
-    missing_in_window: int = 0  # points of that part that were not observed
+    window: int = 0  #: columns of the smallest part of the circle with all observed points; 0: not known
+    missing_in_window: int = 0  #: points of that part that were not observed
 
     @property
     def solves_window(self) -> bool:

@@ -46,38 +46,38 @@ class Cycle:
 class Plan:
     """What a solve is going to do."""
 
-    method: str  # the solver, for people
-    n: int  # observed points
-    q: int  # test points
+    method: str  #: the solver, for people
+    n: int  #: observed points
+    q: int  #: test points
     fields: int
-    iterations: int  # sweeps or actions
-    block_size: int  # points of a block (or of a tile side)
-    batches: tuple[tuple[Range, ...], ...]  # column groups of each; one after the other, to fit into memory
-    panels: int  # row panels of a column group
-    keep_factors: bool  # whether the factors of the diagonal blocks stay in memory between sweeps
-    # rows of tiles, left of the diagonal and on it, that are kept between sweeps, where workers share memory
+    iterations: int  #: sweeps or actions
+    block_size: int  #: points of a block (or of a tile side)
+    batches: tuple[tuple[Range, ...], ...]  #: column groups of each; one after the other, to fit into memory
+    panels: int  #: row panels of a column group
+    keep_factors: bool  #: whether the factors of the diagonal blocks stay in memory between sweeps
+    #: rows of tiles, left of the diagonal and on it, that are kept between sweeps, where workers share memory
     stored_rows: tuple[int, ...]
-    tasks: int  # submitted
-    gram_entries: int  # kernel evaluations
+    tasks: int  #: submitted
+    gram_entries: int  #: kernel evaluations
     flops: int
     peak_bytes: int
-    workers: int  # tasks that run at once
-    seconds: float  # rough time on the given workers
-    # latitudes of a block where blocks are bands of rings of a whole grid, 1 where all points of a ring are
-    # solved alike; 0 where blocks are points
+    workers: int  #: tasks that run at once
+    seconds: float  #: rough time on the given workers
+    #: latitudes of a block where blocks are bands of rings of a whole grid, 1 where all points of a ring are
+    #: solved alike; 0 where blocks are points
     rings_per_block: int = 0
-    # solves that follow each other, one for each pattern of gaps: work and time are the sum of all; n is that
-    # of the pattern with the most observed points, blocks and memory those of the largest solve
+    #: solves that follow each other, one for each pattern of gaps: work and time are the sum of all; n is
+    #: that of the pattern with the most observed points, blocks and memory those of the largest solve
     solves: int = 1
-    direct: bool = False  # whether the solve is no iteration; ``iterations`` is then 1
-    cycle: Cycle | None = None  # how its tasks wait for each other, where that is modelled
-    full_covariance: bool = False  # whether the whole covariance of the test points is asked for
-    kernel_parts: int = 1  # terms of the sum that a kernel value is
-    sum_parts: int = 1  # of the sums over observed points: one for each task of a sweep over bands of rings
-    sums: int = 0  # columns of sums over draws, where its checkpoints have these alone
-    kept_columns: int = 0  # columns of values at the targets that checkpoints of a direct solver have
-    caller_bytes: int = 0  # of the peak, what the process that asks holds; beside tasks, the rest is shared
-    task_bytes: int = 0  # of the peak, what a task holds while it runs
+    direct: bool = False  #: whether the solve is no iteration; ``iterations`` is then 1
+    cycle: Cycle | None = None  #: how its tasks wait for each other, where that is modelled
+    full_covariance: bool = False  #: whether the whole covariance of the test points is asked for
+    kernel_parts: int = 1  #: terms of the sum that a kernel value is
+    sum_parts: int = 1  #: of the sums over observed points: one for each task of a sweep over bands of rings
+    sums: int = 0  #: columns of sums over draws, where its checkpoints have these alone
+    kept_columns: int = 0  #: columns of values at the targets that checkpoints of a direct solver have
+    caller_bytes: int = 0  #: of the peak, what the process that asks holds; beside tasks, the rest is shared
+    task_bytes: int = 0  #: of the peak, what a task holds while it runs
 
     def batch_of(self, columns: slice) -> int:
         """Find the batch that some columns belong to, counted from 1."""

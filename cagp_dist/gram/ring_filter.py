@@ -48,10 +48,10 @@ class RingState:
     """What is known of the fields of a grid after the observations up to an hour."""
 
     hour: float
-    # (m, P, Q): of the kernel in space. The mean at a place is ``k(place, grid)`` times the first of them; m
-    # is 1 for Matern 1/2 in time and 2 for Matern 3/2, of which the second belongs to the rate of change
+    #: (m, P, Q): of the kernel in space. The mean at a place is ``k(place, grid)`` times the first of them; m
+    #: is 1 for Matern 1/2 in time and 2 for Matern 3/2, of which the second belongs to the rate of change
     weights: Array
-    # (m, m, Q // 2 + 1, P): of each mode of each wavenumber, in units of its prior variance
+    #: (m, m, Q // 2 + 1, P): of each mode of each wavenumber, in units of its prior variance
     covariance: Array
 
 

@@ -108,13 +108,13 @@ class StandardErrors:
 class FitProgress:
     """How far a fit has come."""
 
-    evaluations: int  # Likelihoods evaluated so far; of "elbo" steps, whose line searches may take several
-    points: int  # Points of this one: first steps are done on fewer
-    lengthscale: OwnNumbers  # Where it was; tuples as in `StandardErrors`
+    evaluations: int  #: Likelihoods evaluated so far; of "elbo" steps, whose line searches may take several
+    points: int  #: Points of this one: first steps are done on fewer
+    lengthscale: OwnNumbers  #: Where it was; tuples as in `StandardErrors`
     variance: Numbers
     noise_variance: float
-    log_likelihood: float  # Its value; NaN for the pathwise method, that of the bound for "elbo"
-    seconds: float  # Since the start
+    log_likelihood: float  #: Its value; NaN for the pathwise method, that of the bound for "elbo"
+    seconds: float  #: Since the start
 
 
 @dataclass(frozen=True, eq=False)

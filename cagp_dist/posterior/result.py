@@ -24,13 +24,13 @@ Values = TypeVar("Values", Array, Indices)
 class Progress:
     """How far a solve has come."""
 
-    # Sweeps or actions done for the current batch of test points, and those that were asked for
+    #: Sweeps or actions done for the current batch of test points, and those that were asked for
     iteration: int
     iterations: int
-    fraction: float  # Part of the work that is done, 0 to 1
-    seconds: float  # Since the start
-    relative_residual: float | None = None  # ``|b - G v| / |b|`` where the solver follows it
-    # Which batch of test points it is, from 1, and how many there are; with different gaps, of all solves
+    fraction: float  #: Part of the work that is done, 0 to 1
+    seconds: float  #: Since the start
+    relative_residual: float | None = None  #: ``|b - G v| / |b|`` where the solver follows it
+    #: Which batch of test points it is, from 1, and how many there are; with different gaps, of all solves
     batch: int = 1
     batches: int = 1
 

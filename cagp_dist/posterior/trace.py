@@ -18,9 +18,9 @@ HOPELESS = 1e6  # Variances above this multiple of the prior variance only grow
 class Step:
     """The posterior after some iterations."""
 
-    iteration: int  # 0 is the prior
-    mean: Array  # Of the shape of the posterior's, unit of y
-    variance: Array  # Latent, squared unit of y
+    iteration: int  #: 0 is the prior
+    mean: Array  #: Of the shape of the posterior's, unit of y
+    variance: Array  #: Latent, squared unit of y
 
 
 class Trace:

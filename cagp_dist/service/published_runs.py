@@ -25,18 +25,18 @@ COVERAGE_LEVEL = 0.9
 class RunEntry:
     """What a list says of a run, as it records it; empty where it does not, or cannot be read."""
 
-    path: Path  # ``OUT/runs/<run_key>.zarr``
-    current: bool  # whether ``CURRENT`` names it
-    times: Times = field(default_factory=lambda: np.empty(0, dtype="datetime64[s]"))  # (T,)
-    created: str = ""  # ISO 8601, UTC
+    path: Path  #: ``OUT/runs/<run_key>.zarr``
+    current: bool  #: whether ``CURRENT`` names it
+    times: Times = field(default_factory=lambda: np.empty(0, dtype="datetime64[s]"))  #: (T,)
+    created: str = ""  #: ISO 8601, UTC
     source: str = ""
     solver: str = ""
     status: str = ""
     calibration_status: str = ""
-    observations: int | None = None  # observed points
-    scores: Mapping[str, float] = field(default_factory=dict)  # rmse, crps, nll, and coverage of 90 %
-    units: str = ""  # of rmse and crps
-    fault: str = ""  # why the run could not be read
+    observations: int | None = None  #: observed points
+    scores: Mapping[str, float] = field(default_factory=dict)  #: rmse, crps, nll, and coverage of 90 %
+    units: str = ""  #: of rmse and crps
+    fault: str = ""  #: why the run could not be read
 
     @property
     def key(self) -> str:

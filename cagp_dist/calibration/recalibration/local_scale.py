@@ -179,10 +179,10 @@ class FittedLocalScale:
 
     near: NearBy
     terms: Callable[[Array], Array] | None
-    regression: ScaleRegression | None  # None where the distribution as it is has a score as good
+    regression: ScaleRegression | None  #: None where the distribution as it is has a score as good
     opposed: Array
-    # Mean log density of the standardised calibration errors, each place's own errors left out, in nats; and
-    # what it is under the standard normal distribution
+    #: Mean log density of the standardised calibration errors, each place's own errors left out, in nats; and
+    #: what it is under the standard normal distribution
     log_score: float
     plain_log_score: float
     places: Array

@@ -33,16 +33,16 @@ FAR = 50.0  # How many times rarer than the outermost levels is where a tail goe
 class FittedSharp:
     """Factors and lengthscales of L levels."""
 
-    levels: Array  # (L,), ascending
-    beta: Array  # (L,): factors of the standard deviations
-    # (L, P): logarithms of how much shorter lengthscales are than those of the prior, one number or one for
-    # each coordinate. With a variance that is moved, the logarithm of its factor comes last
+    levels: Array  #: (L,), ascending
+    beta: Array  #: (L,): factors of the standard deviations
+    #: (L, P): logarithms of how much shorter lengthscales are than those of the prior, one number or one for
+    #: each coordinate. With a variance that is moved, the logarithm of its factor comes last
     stretches: Array
     model: StretchedModel
     stretch: Stretch
-    evaluations: int  # Stretches that the search evaluated
-    # (S, r) or (S, T, r): latent variances at the points that were asked for beside the fit, under each of
-    # `different`
+    evaluations: int  #: Stretches that the search evaluated
+    #: (S, r) or (S, T, r): latent variances at the points that were asked for beside the fit, under each of
+    #: `different`
     beside: Array | None = None
 
     @property

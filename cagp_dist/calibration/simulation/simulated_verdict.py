@@ -17,11 +17,11 @@ NULL_ERROR = 2.0 * NULL_SPACE**0.5
 class JointTest:
     """All errors of a field at once, made independent by the stated covariance."""
 
-    std: float  # Root mean square of the whitened errors: how many times as large errors are as stated
-    pvalue: float  # Two-sided p-value of their sum of squares under chi-square
-    degrees_of_freedom: int  # Fields times the rank of the covariance
-    null_dimension: int  # Dimension of the null space, the largest over fields
-    # Root mean square error in it, in prior standard deviations; zero but for rounding if calibrated
+    std: float  #: Root mean square of the whitened errors: how many times as large errors are as stated
+    pvalue: float  #: Two-sided p-value of their sum of squares under chi-square
+    degrees_of_freedom: int  #: Fields times the rank of the covariance
+    null_dimension: int  #: Dimension of the null space, the largest over fields
+    #: Root mean square error in it, in prior standard deviations; zero but for rounding if calibrated
     null_error: float
 
     @property

@@ -27,18 +27,18 @@ AREA_WEIGHTED = "_area_weighted"
 class Measures:
     """Means over observations in one weighting; units of the observations where not said otherwise."""
 
-    rmse: float  # Root mean square error of the mean against the (noisy) observations
-    nll: float  # Mean negative log predictive density, nats; smaller is better
-    crps: float  # Mean continuous ranked probability score; smaller is better
-    # (L,): fraction of observations inside the central interval of each level; near the level if calibrated
+    rmse: float  #: Root mean square error of the mean against the (noisy) observations
+    nll: float  #: Mean negative log predictive density, nats; smaller is better
+    crps: float  #: Mean continuous ranked probability score; smaller is better
+    #: (L,): fraction of observations inside the central interval of each level; near the level if calibrated
     coverage: Array
-    # (L,): mean width of the intervals, the sharpness: smaller is better where the coverage is right
+    #: (L,): mean width of the intervals, the sharpness: smaller is better where the coverage is right
     mean_width: Array
-    # (L,): mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
-    # interval; smaller is better
+    #: (L,): mean of the width plus ``2 / (1 - level)`` times the distance of an observation outside from its
+    #: interval; smaller is better
     interval_score: Array
-    # Distance of the PIT values from uniform, no unit; the p-value presumes independent test points (see
-    # ``cagp_dist.calibration.verification.pit.CORRELATED_TEST_POINTS``)
+    #: Distance of the PIT values from uniform, no unit; the p-value presumes independent test points (see
+    #: ``cagp_dist.calibration.verification.pit.CORRELATED_TEST_POINTS``)
     ks_statistic: float
     ks_pvalue: float
 
@@ -47,8 +47,8 @@ class Measures:
 class Scores(Measures):
     """What `scores_of` and `scores` measure: of each value counted once, and ``by_area``."""
 
-    by_area: Measures  # With the weights given; without weights the same
-    levels: Array  # (L,): of the central intervals, in (0, 1)
+    by_area: Measures  #: With the weights given; without weights the same
+    levels: Array  #: (L,): of the central intervals, in (0, 1)
 
     def named(self, *, suffix: str = "") -> dict[str, float | Array]:
         """Each measure in both weightings, by its published name."""

@@ -48,10 +48,10 @@ _NEIGHBOURS_AT_ONCE = 2**22
 class Strata:
     """One way to divide observations."""
 
-    kind: str  # "all", "latitude", "surface", "roughness" or "lag"
+    kind: str  #: "all", "latitude", "surface", "roughness" or "lag"
     names: tuple[str, ...]
     definitions: tuple[str, ...]
-    member: Indices  # (q,) or (T, q): stratum of each test point, or of each at each time; -1 for none
+    member: Indices  #: (q,) or (T, q): stratum of each test point, or of each at each time; -1 for none
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class Stratum:
     kind: str
     name: str
     definition: str
-    inside: Mask  # (T, q): which they are
-    cells: Indices  # (k,): compact cell of the stratum that each lies in; all times of a point are in one
-    weights: Array | None  # (k,): area that each stands for
+    inside: Mask  #: (T, q): which they are
+    cells: Indices  #: (k,): compact cell of the stratum that each lies in; all times of a point are in one
+    weights: Array | None  #: (k,): area that each stands for
 
     def coverage(self, pit: ArrayLike, levels: Sequence[float]) -> CoverageTest:
         """Coverage of central intervals, from PIT values (T, q), with its standard error."""

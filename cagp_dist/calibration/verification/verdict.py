@@ -51,9 +51,9 @@ class CoverageTest:
 
     levels: Array
     coverage: Array
-    standard_error: Array  # Of the coverage, if the error bars were right
-    effective_points: Array  # Number of independent points that tell as much
-    pvalue: Array  # Two-sided, binomial
+    standard_error: Array  #: Of the coverage, if the error bars were right
+    effective_points: Array  #: Number of independent points that tell as much
+    pvalue: Array  #: Two-sided, binomial
 
     @property
     def faults(self) -> NDArray[np.int_]:

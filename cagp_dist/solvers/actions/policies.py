@@ -14,10 +14,10 @@ Residual = Callable[[], Array]  # Returns ``b - G v`` (n,), with v the solution 
 class Block(NamedTuple):
     """Actions that are taken with one product with G."""
 
-    columns: Array  # (n, k): of any length, none of them conjugate to anything yet
-    # Whether they were made from the data. If so the solve ends where the residual is at rounding level, or
-    # where the action lies in the span of earlier ones: there is no other to go on with. If not, neither may
-    # have a say (math 1.6), and an action in the span of earlier ones is skipped
+    columns: Array  #: (n, k): of any length, none of them conjugate to anything yet
+    #: Whether they were made from the data. If so the solve ends where the residual is at rounding level, or
+    #: where the action lies in the span of earlier ones: there is no other to go on with. If not, neither may
+    #: have a say (math 1.6), and an action in the span of earlier ones is skipped
     follows_residual: bool = False
 
 

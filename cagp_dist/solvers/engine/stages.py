@@ -102,12 +102,12 @@ class BlockStage(Stage):
 class Sweep(BlockStage):
     """Visit the blocks one after the other."""
 
-    # Order in which a forward sweep visits the blocks; the adjoint visits them the other way round
+    #: Order in which a forward sweep visits the blocks; the adjoint visits them the other way round
     ascending: bool = True
-    # Whether the blocks, and the points of a block that are solved one by one, stand in a random order, a
-    # fresh one for each cycle; None: as they are given
+    #: Whether the blocks, and the points of a block that are solved one by one, stand in a random order, a
+    #: fresh one for each cycle; None: as they are given
     seed: int | None = None
-    cycle: int = 0  # Of a random order, which cycle, counted from the end of the solve, and which block
+    cycle: int = 0  #: Of a random order, which cycle, counted from the end of the solve, and which block
     block: int = 0
 
     @property
@@ -163,14 +163,14 @@ class Simultaneous(BlockStage):
     Where points are solved one by one the factor of a block is the diagonal of ``N_b``, a vector (m,).
     """
 
-    identity: bool = False  # Whether points are solved as if the diagonal of G were one (Richardson)
-    largest: float = 0.0  # Relaxations below this one are known to leave W positive definite
-    # Which blocks are solved: ``colour``, ``colour + colours`` and so on; by default all of them. W is that
-    # of these blocks
+    identity: bool = False  #: Whether points are solved as if the diagonal of G were one (Richardson)
+    largest: float = 0.0  #: Relaxations below this one are known to leave W positive definite
+    #: Which blocks are solved: ``colour``, ``colour + colours`` and so on; by default all of them. W is that
+    #: of these blocks
     colour: int = 0
     colours: int = 1
-    # Projection before this stage and after it, so that its relaxation is bounded by what that leaves of G
-    # alone; 0 is then a relaxation that is still to be chosen
+    #: Projection before this stage and after it, so that its relaxation is bounded by what that leaves of G
+    #: alone; 0 is then a relaxation that is still to be chosen
     coarse: "CoarseSpace | None" = None
 
     @property
