@@ -494,16 +494,15 @@ class Kriging:
 
     def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
         """Solve, after saying what that takes."""
-        (observed, learned), narrator = self._fitted(targets), call.narrator
+        observed, learned = self._fitted(targets)
         points, sweeps, in_time = observed.points, None, observed.points.hours is not None
         if in_time:
-            narrator.expect(self._outlook_of_times(observed, targets, learned.kernel, call))
+            outlook = self._outlook_of_times(observed, targets, learned.kernel, call)
         else:
             if learned.integrated is None and outlook_of(solves).seconds > QUICK_SECONDS:
                 sweeps = expected_sweeps(solves, points, learned, targets.points)
-            narrator.expect(outlook_of(solves, iterations=sweeps))
-        narrator.announce()
-        with narrator.stage("solve") as report:
+            outlook = outlook_of(solves, iterations=sweeps)
+        with call.narrator.stage(outlook) as report:
             if in_time:
                 prediction = predict_in_time(points, learned, targets.points, call.settings, report=report)
             else:
@@ -661,25 +660,16 @@ class Kriging:
                 'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
             )
         size = self._blocks(blocks_degrees, blocks, folds) if by == "block" else None
-        split = Split.into_folds(
-            observed.points,
-            count=folds,
-            blocks=size,
-            days=by == "day",
-            seed=seed,
-        )
+        split = Split.into_folds(observed.points, count=folds, blocks=size, days=by == "day", seed=seed)
         with self._call() as call:
-            call.narrator.expect(
-                outlook_of_folds(
-                    observed.points,
-                    call.settings,
-                    stage="cross-validation",
-                    folds=int(cast("Indices", split.folds).max()) + 1,
-                    kernel_parts=len(learned.kernel.parts),
-                )
+            outlook = outlook_of_folds(
+                observed.points,
+                call.settings,
+                stage="cross-validation",
+                folds=int(cast("Indices", split.folds).max()) + 1,
+                kernel_parts=len(learned.kernel.parts),
             )
-            call.narrator.announce()
-            with call.narrator.stage("cross-validation") as report:
+            with call.narrator.stage(outlook) as report:
                 found = cross_validate(observed.points, learned, call.settings, split=split, report=report)
         integrated = learned.integrated is not None
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)

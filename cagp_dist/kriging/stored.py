@@ -211,9 +211,8 @@ def krige_store(
             work.mkdir(parents=True, exist_ok=True)
         threads = workers.workers if workers.shares_memory else 1
         narrator = Narrator(shown=progress is None, time_limit_seconds=None, workers=threads)
-        narrator.expect(Outlook("map", plan.lines()[0], plan.seconds, plan.peak_bytes))
-        narrator.announce()
-        with held(work / ".lock", where=work), narrator, narrator.stage("map") as report:
+        outlook = Outlook("map", plan.lines()[0], plan.seconds, plan.peak_bytes)
+        with held(work / ".lock", where=work), narrator, narrator.stage(outlook) as report:
 
             def say(part: float, *, before: float, share: float) -> None:
                 report(before + share * part)

@@ -167,24 +167,15 @@ def fit_model(
         deviating=known.ndim > 0,
         kernels=KERNELS_COMPARED.get(chosen_by(kernel) or "", 1),
     )
-    narrator.expect(
-        Outlook(
-            "fit",
-            f"kernel and noise by {size.points:,} observations",
-            fit_seconds(size, workers=resources.executor.workers),
-            0,
-            faster_fits(
-                size,
-                bounds,
-                resources.executor.workers,
-                plane=observed.plane is not None,
-                noise="nugget_std" if least > 0.0 else "noise_std",
-            ),
-        )
+    workers, noise = resources.executor.workers, "nugget_std" if least > 0.0 else "noise_std"
+    outlook = Outlook(
+        "fit",
+        f"kernel and noise by {size.points:,} observations",
+        fit_seconds(size, workers=workers),
+        faster=faster_fits(size, bounds, workers, plane=observed.plane is not None, noise=noise),
     )
-    narrator.announce()
-    with narrator.stage("fit") as report:
-        course = FitCourse(size, resources.executor.workers)
+    with narrator.stage(outlook) as report:
+        course = FitCourse(size, workers)
         result, nugget = fit_numbers(
             chosen_by(kernel) or parts,
             observed,

@@ -86,17 +86,13 @@ def with_numbers_integrated(
                 f'hyperparameters is "integrate", which cannot be done here: {obstacle}. Take "plug-in".'
             )
         return replace(learned, numbers=f"plugged in: {obstacle}")
-    narrator.expect(
-        Outlook(
-            "integral",
-            f"lengthscale, variance and noise by {observed.there.size:,} places",
-            seconds_of(patterns),
-            0,
-            (Way('hyperparameters="plug-in"', 0.0),),
-        )
+    outlook = Outlook(
+        "integral",
+        f"lengthscale, variance and noise by {observed.there.size:,} places",
+        seconds_of(patterns),
+        faster=(Way('hyperparameters="plug-in"', 0.0),),
     )
-    narrator.announce()
-    with narrator.stage("integral") as report:
+    with narrator.stage(outlook) as report:
         kernel = learned.kernel
         assert isinstance(kernel, Elementary)  # `why_not`
         try:

@@ -54,8 +54,7 @@ def draw_fields(
         full_covariance=not many,
         samples=size if many else 1,
     )
-    narrator.expect(outlook_of(solves, iterations=USUAL_SWEEPS if many else OFTEN_SWEEPS))
-    narrator.announce()
+    outlook = outlook_of(solves, iterations=USUAL_SWEEPS if many else OFTEN_SWEEPS)
     generator = np.random.default_rng(seed)
 
     def draw(model: FittedModel, count: int) -> Draws:
@@ -63,7 +62,7 @@ def draw_fields(
             return _draw_pathwise(observed, model, targets, solves, settings, count, generator)
         return _draw_by_covariance(observed, model, targets, solves, settings, count, generator)
 
-    with narrator.stage("solve"):
+    with narrator.stage(outlook):
         if learned.integrated is None:
             return draw(learned, size)
         # the numbers first, then the field that goes with them

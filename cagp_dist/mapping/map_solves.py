@@ -1,6 +1,7 @@
 """Which solver a map gets, and the solve: one for all fields that were observed at the same places."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -173,7 +174,10 @@ def outlook_of(
     solves: Sequence[PlannedSolve], *, iterations: int | None = None, times: int = 1, stage: str = "solve"
 ) -> Outlook:
     """Say what solves take, all of them ``times``; those that stop early about ``iterations``."""
-    seconds = times * sum(solve.seconds(iterations if solve.stops_early else None) for solve in solves)
+
+    def seconds(planned: Sequence[PlannedSolve]) -> float:
+        return times * sum(each.seconds(iterations if each.stops_early else None) for each in planned)
+
     longest = max(solves, key=lambda solve: solve.seconds())
     plan = longest.plan
     text = f"{plan.method}, {plan.n:,} observed points, {plan.q:,} targets"
@@ -183,28 +187,11 @@ def outlook_of(
         text += f", {about}{plan.iterations:,} sweeps"
     if times * len(solves) > 1:
         text += f", {times * len(solves):,} solves"
-    peak = max(solve.plan.peak_bytes for solve in solves)
-    ways = _faster_solves(solves, iterations=iterations, times=times)
-    return Outlook(stage, text, seconds, peak, ways)
-
-
-def _faster_solves(solves: Sequence[PlannedSolve], *, iterations: int | None, times: int) -> tuple[Way, ...]:
-    """Ways to faster solves, of which each is planned for all of them."""
-
-    def seconds(planned: Sequence[PlannedSolve]) -> float:
-        return times * sum(each.seconds(iterations if each.stops_early else None) for each in planned)
-
-    whole, longest = seconds(solves), max(solves, key=PlannedSolve.seconds)
-    if whole < QUICK_SECONDS / 5.0:
-        return ()
-    ways = []
-    for text, solver, change in _changes(longest, whole):
-        try:
-            planned = [solve.changed(solver, change) for solve in solves]
-        except BudgetError:  # more memory
-            continue
-        ways.append(Way(text, seconds(planned)))
-    return tuple(ways)
+    peak, whole, ways = max(solve.plan.peak_bytes for solve in solves), seconds(solves), list[Way]()
+    for way, solver, change in _changes(longest, whole) if whole >= QUICK_SECONDS / 5.0 else ():
+        with suppress(BudgetError):  # more memory
+            ways.append(Way(way, seconds([solve.changed(solver, change) for solve in solves])))
+    return Outlook(stage, text, whole, peak, tuple(ways))
 
 
 def _changes(solve: PlannedSolve, seconds: float) -> Iterator[tuple[str, Solver | None, dict[str, int]]]:

@@ -96,8 +96,6 @@ def fit_in_space_and_time(
     if not is_estimated(centre):
         y, centre = y - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0], 0.0
     candidates = _candidates(kernel, in_time)
-    narrator.expect(outlook_of_fit(len(X), deviating=known.ndim > 0, workers=resources.executor.workers))
-    narrator.announce()
 
     def fitted(
         family: tuple[SpaceTimeOf, ...], some: Indices, *, start: Start | None = None, starts: int = 3
@@ -121,7 +119,8 @@ def fit_in_space_and_time(
         everything if len(X) <= most else spread_cells(in_extents(X, AXES), most, cell_size=NEIGHBOURS_CELL)
         for most in (COMPARED, SUMMED)
     )
-    with narrator.stage("fit"):
+    workers = resources.executor.workers
+    with narrator.stage(outlook_of_fit(len(X), deviating=known.ndim > 0, workers=workers)):
         results = [fitted(candidates[0], some)]
         if len(candidates) > 1:
             near = start_of(results[0]) if len(candidates[0]) == 1 else None
@@ -176,8 +175,7 @@ def outlook_of_fit(values: int, *, deviating: bool, workers: int) -> Outlook:
         "fit",
         f"kernel of space and time, and noise, by {values:,} observations",
         seconds,
-        0,
-        (Way("kernel=cagp.SpaceTime(...) with its numbers, and noise_std, where you know them", 0.0),),
+        faster=(Way("kernel=cagp.SpaceTime(...) with its numbers, and noise_std, where you know them", 0.0),),
     )
 
 

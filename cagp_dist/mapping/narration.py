@@ -42,7 +42,7 @@ class Outlook:
     stage: str  # such as "fit" or "solve"
     text: str  # what is done, for people
     seconds: float  # rough, by the constants of plans
-    peak_bytes: int  # 0 where it is not known
+    peak_bytes: int = 0  # 0 where it is not known
     faster: tuple[Way, ...] = ()  # by the same plans
 
 
@@ -139,8 +139,12 @@ class Narrator:
         return f". Faster: {'; '.join(left)}" if left else ""
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[Callable[[float], None]]:
-        """Work on a stage; what is yielded takes the part of it that is done, 0 to 1."""
+    def stage(self, work: str | Outlook) -> Iterator[Callable[[float], None]]:
+        """Work on a stage, announced if it was not; what is yielded takes the part that is done, 0 to 1."""
+        name = work if isinstance(work, str) else work.stage
+        if isinstance(work, Outlook):
+            self.expect(work)
+            self.announce()
         self._now = now = _Now(name)
         if self._shown and self._watcher is None:
             self._watcher = threading.Thread(target=self._watch, name="cagp-progress", daemon=True)
