@@ -42,6 +42,14 @@ class Execution(Resources):
         kept = None if self.checkpoints is None else self.checkpoints.within(name)
         return replace(self, checkpoints=kept)
 
+    def part(self, number: int, count: int, name: str) -> "Execution":
+        """Give one of several parts of the work its share of the progress, and its name."""
+
+        def report(fraction: float | None, text: str) -> None:
+            self.progress((number + (fraction or 0.0)) / count, ", ".join(filter(None, (name, text))))
+
+        return replace(self, progress=report)
+
 
 @dataclass(frozen=True, eq=False)
 class SolveStep:

@@ -226,18 +226,13 @@ class Observations:
 
     def at(self, chosen: Indices | Mask) -> Self:
         """Take some of the places; their grid is another, see `cagp_dist.mapping.grid_places`."""
-        return replace(
-            self,
-            latitude_degrees=self.latitude_degrees[chosen],
-            longitude_degrees=self.longitude_degrees[chosen],
-            values=self.values[:, chosen],
-            noise_variance=None if self.noise_variance is None else self.noise_variance[chosen],
-            hours=None if self.hours is None else self.hours[chosen],
-            grid=None,
-            source_index=self.source_index[chosen],
-            names=None if self.names is None else self.names[chosen],
-            plane=None if self.plane is None else self.plane[chosen],
-        )
+        of_places = ("latitude_degrees", "longitude_degrees", "noise_variance", "hours")
+        taken: dict[str, Any] = {
+            name: held[chosen]
+            for name in (*of_places, "source_index", "names", "plane")
+            if (held := getattr(self, name)) is not None
+        }
+        return replace(self, values=self.values[:, chosen], grid=None, **taken)
 
     def only(self, chosen: Indices) -> Self:
         """Forget the values of all places but the chosen ones; the others stay where they are."""

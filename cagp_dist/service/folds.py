@@ -41,15 +41,12 @@ def fit_folds(task: PreparedJob, execution: Execution) -> tuple[Prior, ...]:
     groups = np.array_split(np.arange(design.count_folds), count)
     priors: list[Prior] = []
     for number, group in enumerate(groups):
-
-        def report(part: float | None, text: str, number: int = number) -> None:
-            execution.progress(part, f"without part {number + 1} of {len(groups)} of the folds, {text}")
-
+        name = f"without part {number + 1} of {len(groups)} of the folds"
         left = design.test[np.isin(design.folds, group)]
         train = design.train[~np.isin(design.train, left)]
         mean = fit_mean(task.job.prior, task.family, task.points, train)
         rest = replace(task, design=replace(design, train=train), mean=mean)
-        priors += [fit_prior(rest, replace(execution, progress=report)).prior] * group.size
+        priors += [fit_prior(rest, execution.part(number, len(groups), name)).prior] * group.size
     return tuple(priors)
 
 
@@ -99,12 +96,7 @@ def solve_task(
     found: dict[int, Solution] = {}
     # all points first: what does not fit is refused before any fold is solved
     for done, number in enumerate([len(names) - 1, *range(len(names) - 1)]):
-
-        def report(fraction: float | None, text: str, number: int = number, done: int = done) -> None:
-            said = ", ".join(filter(None, (names[number], text)))
-            execution.progress((done + (fraction or 0.0)) / len(names), said)
-
-        own = replace(execution.within(f"solve-{number}"), progress=report)
+        own = execution.within(f"solve-{number}").part(done, len(names), names[number])
         if done:  # a plan that is much like the first one is not said
             own = replace(own, on_plan=lambda plan: None)
         part = part_of(task, number) if number < folds else everywhere

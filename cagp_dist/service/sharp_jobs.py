@@ -114,11 +114,6 @@ def _sampled(task: PreparedJob, prior: Prior, fitted: FittedSharp, execution: Ex
     assert inputs is not None
     count, found = len(fitted.different), []
     for number, x in enumerate(fitted.different):
-
-        def report(part: float | None, text: str, number: int = number) -> None:
-            said = f"lengthscale {number + 1} of {count} chosen, {text}"
-            execution.progress((number + (part or 0.0)) / count, said)
-
         found.append(
             sampled_map(
                 Prior(fitted.stretch.kernel(of_all.kernel, x), of_all.noise_variance, of_all.mean),
@@ -127,7 +122,7 @@ def _sampled(task: PreparedJob, prior: Prior, fitted: FittedSharp, execution: Ex
                 inputs,
                 solver=task.solver,
                 samples=task.design.samples,
-                execution=replace(execution, progress=report),
+                execution=execution.part(number, count, f"lengthscale {number + 1} of {count} chosen"),
             ).std
         )
     return np.array(found)
