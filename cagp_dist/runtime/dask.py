@@ -26,7 +26,7 @@ from cagp_dist.runtime.counting import array_bytes, count
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.executor import Handle, limit_blas_of_this_process
 from cagp_dist.runtime.spilling import free_bytes, spilling_of
-from cagp_dist.runtime.supervision import Call, Watch, connection_broke, within
+from cagp_dist.runtime.supervision import Watch, call_in_thread, connection_broke, has_ended, within
 from cagp_dist.text import counted
 from cagp_dist.versions import version
 
@@ -151,11 +151,11 @@ class DaskExecutor:
 
         futures = list(handles)
         try:
-            call = Call(lambda: cast("list[T]", self._client.gather(futures)))
+            call = call_in_thread(lambda: cast("list[T]", self._client.gather(futures)))
             self._watch.begin()
-            while not call.done(WATCH_SECONDS):
+            while not has_ended(call, WATCH_SECONDS):
                 self._replace_lost(self._watch.look())
-            return call.value()
+            return call.result()
         except KilledWorker as error:
             self._watch.check_disks()
             raise ClusterLostError(
@@ -232,11 +232,7 @@ def _most_workers(client: "Client") -> int:
 
 
 def _usable_bytes(limit: int) -> int:
-    """Bytes of results and work that a worker with a memory limit takes.
-
-    Above six tenths of the limit Dask puts results on the disk, and a worker whose whole process takes eight
-    tenths gets no more tasks.
-    """
+    """Bytes that a worker takes: Dask spills results above 60 % of its limit, and pauses it at 80 %."""
     return max(0, min(limit * 6 // 10, limit * 8 // 10 - PROCESS_BYTES))
 
 
@@ -293,6 +289,7 @@ def _asked(client: "Client", ask: Callable[[], T]) -> T:
 
 
 def _sent_bytes(dask_worker: "Worker") -> int:
+    """Count the bytes that a worker has sent; called on it."""
     return int(dask_worker.transfer_outgoing_bytes_total)
 
 
@@ -439,10 +436,7 @@ def _dashboard(client: "Client", address: str) -> str | None:
 
 
 def _greet(address: str) -> None:
-    """Raise `TimeoutError` or `OSError` unless somebody who speaks the protocol of Dask answers in time.
-
-    A client waits twice as long, and logs a traceback, where a connection is accepted and nothing is said.
-    """
+    """Raise `TimeoutError` or `OSError` unless Dask answers in time; a client waits longer, and logs more."""
     from distributed import Security
     from distributed.comm.core import connect as connection
 

@@ -9,9 +9,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cagp_dist.errors import ClusterError, ClusterLostError
 from cagp_dist.remedies import Remedy
@@ -35,40 +36,28 @@ POLL_SECONDS = 0.5  # how often to see whether the connection still stands while
 PAUSE_SECONDS = 5.0  # between two looks; in what is longer this process stood still
 
 
-class Call(Generic[T]):
-    """A call in a thread of its own, which one need not wait for."""
+def call_in_thread(function: Callable[[], T]) -> "Future[T]":
+    """Call a function in a thread of its own, which nobody need wait for."""
+    call: Future[T] = Future()
 
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._function = function
-        self._values: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="cagp-call", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._values.append(self._function())
-        except BaseException as error:  # raised where the value is asked for
-            self._error = error
+            call.set_result(function())
+        except BaseException as error:  # raised where the result is asked for
+            call.set_exception(error)
 
-    def done(self, seconds: float) -> bool:
-        """Wait for so long, or until the call has ended; say whether it has."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
+    threading.Thread(target=run, name="cagp-call", daemon=True).start()
+    return call
 
-    def value(self) -> T:
-        """Return what a call that has ended returned, or raise what it raised."""
-        if self._error is not None:
-            raise self._error
-        return self._values[0]
+
+def has_ended(call: "Future[T]", seconds: float) -> bool:
+    """Wait for so long, or until a call has ended; say whether it has."""
+    return bool(wait([call], seconds).done)
 
 
 def within(seconds: float, function: Callable[[], T]) -> T:
     """Call a function; raise `TimeoutError` if that takes longer, and leave it to itself."""
-    call = Call(function)
-    if not call.done(seconds):
-        raise TimeoutError
-    return call.value()
+    return call_in_thread(function).result(seconds)
 
 
 class Watch:
@@ -79,7 +68,7 @@ class Watch:
         self._known = set(addresses)
         self._scheduler: Any = client.scheduler
         self._heard: dict[str, tuple[float, float]] = {}
-        self._question: Call[dict[str, Spilling | None]] | None = None
+        self._question: Future[dict[str, Spilling | None]] | None = None
         self._question_time = 0.0
         self._looked = self._worked = self._ended = time.monotonic()
         self.begin()
@@ -135,9 +124,9 @@ class Watch:
 
     def _asked(self, question: Callable[[], T]) -> T:
         """Ask the scheduler; without a connection, which Dask looks for, all handles are void already."""
-        seconds, waited, call = self._deadlines.silence_seconds, 0.0, Call(question)
+        seconds, waited, call = self._deadlines.silence_seconds, 0.0, call_in_thread(question)
         poll = min(POLL_SECONDS, seconds)
-        while not call.done(poll):
+        while not has_ended(call, poll):
             if self._client.status != "running":
                 raise connection_broke("the scheduler has gone")
             waited += poll  # and not by the clock, which goes on while this process stands still
@@ -148,7 +137,7 @@ class Watch:
                     "the same job again."
                 )
         try:
-            return call.value()
+            return call.result()
         except OSError as error:
             raise connection_broke(error) from error
 
@@ -187,13 +176,13 @@ class Watch:
         }
         if self._question is None and paused:
             ask = partial(self._client.run, spilling_of, workers=paused, on_error="ignore")
-            self._question, self._question_time = Call(ask), time.monotonic()
-            self._question.done(ASK_SECONDS)
+            self._question, self._question_time = call_in_thread(ask), time.monotonic()
+            has_ended(self._question, ASK_SECONDS)
         if self._question is None:
             return
-        if self._question.done(0.0):
+        if self._question.done():
             with suppress(OSError):  # gone; the next look is soon
-                found = self._question.value()
+                found = self._question.result()
                 self._disks |= {
                     address: disk for address, disk in found.items() if disk is not None and address in paused
                 }

@@ -191,12 +191,7 @@ class Bucket:
 def in_parallel(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
     """Do one thing to many objects, some of them at a time; after an error no other is begun."""
     with ThreadPoolExecutor(PARALLEL, thread_name_prefix="objects") as pool:
-        pending = [pool.submit(work, item) for item in items]
-        try:
-            return [future.result() for future in pending]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        return list(pool.map(work, items))
 
 
 def _connection(address: str) -> Any:

@@ -46,46 +46,20 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Measurements, one per entry; none is missing.
+    """Measurements, n of them; none is missing."""
 
-    Attributes
-    ----------
-    latitude_degrees, longitude_degrees : array of float64, shape (n,)
-        Degrees north and degrees east, in the order and convention of the table.
-    values : array of float64, shape (n,)
-        What was measured.
-    times : array of datetime64[ns], shape (n,), or None
-        When, in UTC; None if the table does not say.
-    noise_std : array of float64, shape (n,), or None
-        Standard deviation of the error of each measurement, unit of the values; None if nothing is known.
-    name : str
-        Column of the values, without units.
-    units : str
-        Their units, where the name of the column or the caller says so; else empty.
-    dropped_missing : int
-        Rows that were left out because they have no value.
-    names : array of str, shape (n,), or None
-        Of the place of each measurement, as in `Places`.
-    notes : tuple of str
-        Sentences on the rows that people should know of.
-    static : mapping of str to array of float64, shape (n,)
-        As in `Places`.
-    plane : PlaneColumns or None
-        x and y of places of a plane, whose latitudes and longitudes are NaN.
-    """
-
-    latitude_degrees: Array
+    latitude_degrees: Array  # in the order and convention of the table, as longitudes
     longitude_degrees: Array
     values: Array
-    times: Times | None
-    noise_std: Array | None
-    name: str
-    units: str
-    dropped_missing: int = 0
-    names: Names | None = None
-    notes: tuple[str, ...] = ()
-    static: Mapping[str, Array] = field(default_factory=dict)
-    plane: PlaneColumns | None = None
+    times: Times | None  # in UTC; None if the table does not say
+    noise_std: Array | None  # of the error of each, in the unit of the values; None if nothing is known
+    name: str  # of the column of the values, without units
+    units: str  # of the values, where the column or the caller says so; else empty
+    dropped_missing: int = 0  # rows that were left out because they have no value
+    names: Names | None = None  # of the place of each, as in `Places`
+    notes: tuple[str, ...] = ()  # sentences on the rows that people should know of
+    static: Mapping[str, Array] = field(default_factory=dict)  # as in `Places`
+    plane: PlaneColumns | None = None  # of places of a plane, whose latitudes and longitudes are NaN
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +82,8 @@ SPARSE = 10  # so many entries by time and place for each measurement are mostly
 
 def by_time_and_place(table: Table) -> MeasuredFields:
     """Arrange measurements by time and place; a place that has two at one time appears twice."""
+    import pandas as pd
+
     rows = len(table.values)
     noise = np.zeros(rows) if table.noise_std is None else table.noise_std
     moments, when = (
@@ -115,16 +91,13 @@ def by_time_and_place(table: Table) -> MeasuredFields:
         if table.times is None
         else np.unique(table.times, return_inverse=True)
     )
-    # in the order in which they appear first
     where = _keys(table.latitude_degrees, table.longitude_degrees, table.plane)
-    kinds = np.column_stack([where, noise, *table.static.values()])
-    repeats = _nth_of_its_kind(np.column_stack([kinds, when]))
-    _, first, place = np.unique(
-        np.column_stack([kinds, repeats]), axis=0, return_index=True, return_inverse=True
-    )
-    rank = np.empty(first.size, dtype=np.intp)
-    rank[np.argsort(first, kind="stable")] = np.arange(first.size)
-    place, first = rank[place.ravel()], np.sort(first)
+    kinds = pd.DataFrame(np.column_stack([where, noise, *table.static.values()]))
+    repeats = kinds.assign(when=when).groupby([*kinds.columns, "when"], dropna=False).cumcount()
+    kinds = kinds.assign(repeats=repeats)
+    # in the order in which they appear first
+    place = kinds.groupby(list(kinds.columns), sort=False, dropna=False).ngroup().to_numpy()
+    first = np.flatnonzero(~kinds.duplicated())
     if moments is not None:
         _check_size(rows, moments.size, first.size)
     values = np.full((1 if moments is None else moments.size, first.size), np.nan)
@@ -190,15 +163,3 @@ def _joined(names: Names, place: Indices, found: Names) -> Names:
     for row in others:
         every[place[row]][str(names[row])] = None
     return np.array(["; ".join(several) for several in every], dtype=object)
-
-
-def _nth_of_its_kind(kinds: Array) -> Indices:
-    """How many equal rows stand before each row of (n, k)."""
-    _, kind = np.unique(kinds, axis=0, return_inverse=True)
-    order = np.argsort(kind.ravel(), kind="stable")
-    ordered = kind.ravel()[order]
-    starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
-    position = np.arange(ordered.size) - np.repeat(starts, np.diff(np.append(starts, ordered.size)))
-    nth = np.empty_like(position)
-    nth[order] = position
-    return nth
