@@ -105,6 +105,8 @@ def unpacked_chunk(codec: Codec, data: Any, limit_bytes: int) -> Any:
     most = with_slack(limit_bytes)
     plain = numcodecs.compat.ensure_bytes(data)
     match codec.codec_id:
+        case "blosc" if int.from_bytes(plain[12:16], "little") > len(plain):
+            raise EOFError("a chunk is cut off")  # which the library would read on behind
         case "blosc" | "lz4" | "zstd":
             size = _STATED[codec.codec_id](plain)
             found = codec.decode(plain) if size <= most else None
@@ -176,12 +178,8 @@ def item_bytes(dtype: Any) -> int:
         return 8  # dates and differences of Zarr 3, by other names than those of NumPy
 
 
-def _zstd_bytes(data: bytes) -> int:
-    """Most bytes that frames of zstd unpack to, by the heads of frames and blocks (RFC 8878, 3.1.1)."""
-    return sum(_frames(data))
-
-
-def _frames(data: bytes) -> Iterator[int]:
+def _zstd_frames(data: bytes) -> Iterator[int]:
+    """Most bytes that each frame unpacks to, by the heads of frames and blocks (RFC 8878, 3.1.1)."""
     at = 0
     while at + 5 <= len(data):
         if int.from_bytes(data[at : at + 4], "little") >> 4 == 0x184D2A5:  # a frame to be skipped
@@ -206,6 +204,6 @@ def _frames(data: bytes) -> Iterator[int]:
 _STATED: dict[str, Callable[[bytes], int]] = {
     "blosc": lambda data: int.from_bytes(data[4:8], "little"),
     "lz4": lambda data: int.from_bytes(data[:4], "little"),
-    "zstd": _zstd_bytes,
+    "zstd": lambda data: sum(_zstd_frames(data)),
 }
 """What says in the compressed bytes how many they unpack to; the libraries give no more than that."""
