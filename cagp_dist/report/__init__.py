@@ -18,12 +18,10 @@ __all__ = ["report_page", "write_report"]
 def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[str] | None = None) -> Path:
     """Write the report of a published run: ``report.html`` and its figures as PNG files.
 
-    The page stands alone (no other file, and no script but for several times), follows the light or dark
-    theme of the reader and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``reliability``,
+    The page stands alone and prints. The PNG files ``mean``, ``std``, ``residual``, ``pit``, ``reliability``,
     ``strata`` and ``convergence`` lie beside it; ``computational`` where the solver left something undone,
-    ``scale`` where error bars have a local one, ``times`` and ``regions`` for a run of several times.
-    Writing it again replaces it, each file whole: a run never changes, so that two processes that write its
-    report at once leave the same, and no lock is held.
+    ``scale`` where error bars have a local one, ``times`` and ``regions`` for a run of several times. Writing
+    it again replaces each file whole: two processes that do so at once leave the same.
 
     Parameters
     ----------
@@ -40,10 +38,9 @@ def write_report(run_path: str | os.PathLike[str], directory: str | os.PathLike[
 
     Raises
     ------
-    StoreError
-        If there is no run or it cannot be read.
-    ConfigurationError
-        If the directory cannot be written, or is a link in an output folder.
+    StoreError, ConfigurationError
+        If there is no run or it cannot be read; if the directory cannot be written, or is a link in an
+        output folder.
 
     Examples
     --------

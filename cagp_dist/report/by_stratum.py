@@ -20,7 +20,7 @@ from cagp_dist.store.published_variables import (
 from cagp_dist.variables import T2M
 from cagp_dist.variables.units import amount
 
-HEADLINE = 0.9  # The level of which the table speaks
+HEADLINE = 0.9  # The level of which page and table speak in words
 
 KINDS = {"latitude": "Latitude", "surface": "Surface", "roughness": "Roughness", "lag": "Nearest value"}
 
@@ -95,27 +95,19 @@ def statement(found: ByStratum, noun: str) -> str:
             "There are too few held-out observations to divide them into groups: a group needs at least "
             f"{FEWEST_OBSERVATIONS}."
         )
-    kinds = set(found.kinds)
-    known = [
-        said
-        for kind, said in (
-            ("latitude", "by latitude"),
-            ("surface", "by sea, land and coast"),
-            (
-                "roughness",
-                f"by roughness (how much the {noun} varies among the ten nearest observed points)",
-            ),
-            ("lag", "by lag (how long before or after a value is known there)"),
-        )
-        if kind in kinds
-    ]
-    divided = ", ".join(known)
+    said = {
+        "latitude": "by latitude",
+        "surface": "by sea, land and coast",
+        "roughness": f"by roughness (how much the {noun} varies among the ten nearest observed points)",
+        "lag": "by lag (how long before or after a value is known there)",
+    }
+    divided = ", ".join(said[kind] for kind in said if kind in found.kinds)
     text = (
         "Error bars that are right on average may be too wide in one place and too narrow in another. The "
         f"held-out observations are therefore divided by what was known before they were seen: {divided}. "
     )
     level = f"{100.0 * found.level:g} %"
-    text += f"{_held(found, '', level)}"
+    text += _held(found, "", level)
     for before in found.distributions[1:]:
         text += f" Without recalibration: {_held(found, before, level, again=True)}"
     return text

@@ -1,5 +1,6 @@
 """Charts beside the maps: PIT, reliability, parts of the observations, convergence, scores by time."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from cagp_dist.calibration.verification.strata import CHANCE
 from cagp_dist.cartography.chart_style import ACCENT, BAND, INK, MUTED, RULE, date_axis, quiet_grid
 from cagp_dist.report.by_stratum import KINDS, ByStratum
 from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, chart, title
-from cagp_dist.report.published import PublishedRun, PublishedTrace
+from cagp_dist.report.published import PublishedRun
 from cagp_dist.report.report_tables import ByTime, by_time
 from cagp_dist.variables.units import amount, spoken, symbol
 
@@ -43,7 +44,7 @@ def draw_charts(run: PublishedRun, *, pit_height_inches: float = 3.9) -> list[Dr
     if run.simulation is not None:
         known, heading = histogram(run.simulation.pit), "On fields drawn from the prior: PIT histogram"
         drawings.append(_histogram("simulation", known, None, 4.3, heading, "simulated fields", "true"))
-    if len(run.trace.iteration) >= FEWEST_STEPS:
+    if len(run.trace["iteration"]) >= FEWEST_STEPS:
         drawings.append(
             draw_convergence(run.trace, run.variable.units, recalibrated=run.calibration.recalibrated)
         )
@@ -89,7 +90,7 @@ def _histogram(
     )
 
 
-def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: bool = False) -> Drawing:
+def draw_convergence(trace: Mapping[str, Array], units: str = "K", *, recalibrated: bool = False) -> Drawing:
     """RMSE and NLL of the Gaussian distributions after each iteration; iteration 0 is the prior."""
     which = (
         f"Scores at the test points{', not recalibrated' if recalibrated else ''}; iteration 0 is the prior. "
@@ -97,14 +98,15 @@ def draw_convergence(trace: PublishedTrace, units: str = "K", *, recalibrated: b
     figure, left, right = _two_panels(
         "Convergence by iteration", f"{which}NLL: negative log likelihood", 0.61
     )
-    _progress(left, trace.iteration, trace.rmse, labelled("RMSE", units), units)
-    _progress(right, trace.iteration, trace.nll, "NLL [nats per point]", None)
+    iteration, rmse, nll = (trace[name] for name in ("iteration", "rmse", "nll"))
+    _progress(left, iteration, rmse, labelled("RMSE", units), units)
+    _progress(right, iteration, nll, "NLL [nats per point]", None)
     return Drawing(
         "convergence",
         figure,
-        f"RMSE from {_plain(trace.rmse[0], units)} {spoken(units)} of the prior to "
-        f"{_plain(trace.rmse[-1], units)} after {int(trace.iteration[-1])} iterations; negative log "
-        f"likelihood from {trace.nll[0]:.2f} to {trace.nll[-1]:.2f}.",
+        f"RMSE from {_plain(rmse[0], units)} {spoken(units)} of the prior to "
+        f"{_plain(rmse[-1], units)} after {int(iteration[-1])} iterations; negative log "
+        f"likelihood from {nll[0]:.2f} to {nll[-1]:.2f}.",
     )
 
 

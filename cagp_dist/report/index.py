@@ -45,23 +45,10 @@ class Card:
 def write_index(root: str | os.PathLike[str]) -> Path:
     """Write ``OUT/report/index.html``: all runs of an output folder, the newest date first.
 
-    The page stands alone (no script, no other file) and follows the light or dark theme of the reader. The
-    reports of the runs are linked where they have been written. Writing it again replaces it.
+    The page stands alone, and links the reports that were written. Writing it again replaces it.
 
-    Parameters
-    ----------
-    root : path-like
-        Output folder, or ``s3://BUCKET/PATH`` as text.
-
-    Returns
-    -------
-    Path
-        ``OUT/report/index.html``. Cost: about 0.2 s and 20 kB for each run.
-
-    Raises
-    ------
-    ConfigurationError
-        If nothing was published there, or the page cannot be written.
+    ``root`` is an output folder, or ``s3://BUCKET/PATH`` as text. Cost: about 0.2 s and 20 kB for each run.
+    Raises `ConfigurationError` if nothing was published there, or the page cannot be written.
     """
     folder = readable(os.fspath(root), every=True)
     runs = list_runs(folder)
@@ -74,10 +61,11 @@ def write_index(root: str | os.PathLike[str]) -> Path:
         for name, scale in scales.items()
     ]
     shown = sorted(runs, key=lambda run: (not run.fault, str(run.times[:1]), run.created), reverse=True)
+    times = np.concatenate([run.times for run in runs])
     text = fill(
         "index",
         title=f"Runs in {Path(root).absolute().name}",
-        lede=_lede(runs),
+        lede=f"{counted(len(runs), 'run')}{f', {when_all(np.unique(times))}' if times.size else ''}.",
         chart=_chart(runs),
         scale=f"Small maps: posterior mean at the first time, {'; '.join(ranges)}." if ranges else "",
         cards=[_card(run, pictures.get(run.key), scales) for run in shown],
@@ -85,15 +73,6 @@ def write_index(root: str | os.PathLike[str]) -> Path:
     with whole_file(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return page
-
-
-def _lede(runs: Sequence[RunEntry]) -> str:
-    count = counted(len(runs), "run")
-    dated = [run.times for run in runs if run.times.size]
-    if not dated:
-        return f"{count}."
-    times = np.unique(np.concatenate(dated))
-    return f"{count}, {when_all(times)}."
 
 
 def _card(run: RunEntry, picture: Picture | None, scales: Mapping[str, ThumbnailScale]) -> Card:

@@ -53,7 +53,7 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
     count = f"{run.points.latitude_degrees.size:,} test points"
     before = ["not recalibrated"] if run.calibration.recalibrated else []
     left = [attributes.text(f"{name}_statement") for name in ("computational", "sampling")]
-    stopped = [computed(attributes.text("status"), int(run.trace.iteration[-1])), *left]
+    stopped = [computed(attributes.text("status"), int(run.trace["iteration"][-1])), *left]
     return fill(
         "page",
         scripts=("player.js", "times.js") if every_time is not None else (),
@@ -75,8 +75,8 @@ def render(run: PublishedRun, figures: Mapping[str, Markup], every_time: Gallery
         ks_note=CORRELATED_TEST_POINTS,
         weighting=_weighting(run),
         strata=_strata(run),
-        regions=_regions(run),
-        places=_places(run),
+        regions=_captioned_rows(*tables.region_rows(run)),
+        places=_captioned_rows(*tables.place_rows(run)),
         simulated=None if run.simulation is None else _simulated(run.simulation),
         fit=_fit(run),
         stages=_stages(run),
@@ -176,6 +176,7 @@ def _pills(run: PublishedRun) -> list[tuple[str, str, str]]:
 
 
 def _lede(run: PublishedRun) -> str:
+    """Say in a line what was observed, and how it was solved and checked."""
     observed = run.attributes.count("train_count")
     count = "Observations" if observed is None else f"{observed:,} observations"
     each = " at each time" if len(run.times) > 1 else ""
@@ -192,12 +193,12 @@ def _tiles(run: PublishedRun) -> list[tuple[str, str]]:
     units = run.variable.units
     alike = run.calibration.by_area_is_the_same
     weighted = "" if alike else f" ({percent(by_area)} by area)"
+    prior = amount(run.trace["rmse"][0], units, 2)
     spread, where = (run.grid.std, "on the map") if run.grid else (run.points.std, "at the test points")
     tiles = [
         (
             amount(float(run.calibration.measures["rmse"]), units, 2),
-            f"typical error (RMSE) at held-out points; {amount(run.trace.rmse[0], units, 2)} for the prior "
-            "alone",
+            f"typical error (RMSE) at held-out points; {prior} for the prior alone",
         ),
         (
             percent(inside),
@@ -285,7 +286,7 @@ def _several(run: PublishedRun) -> dict[str, object]:
         if _has_gaps(run)
         else "All times were observed at the same places and solved together; scores and PIT pool all times.",
         "caption": which,
-        "inside": f"inside {tables.HEADLINE:.0%}",
+        "inside": f"inside {by_stratum.HEADLINE:.0%}",
         "rows": rows,
     }
 
@@ -295,17 +296,9 @@ def _has_gaps(run: PublishedRun) -> bool:
     return run.attributes.count("patterns_of_gaps") is not None or bool(np.isnan(run.points.observed).any())
 
 
-def _places(run: PublishedRun) -> dict[str, object] | None:
-    """Predictions at places of a table; nothing if the job asked for none."""
-    rows, which = tables.place_rows(run)
-    return {"rows": rows, "caption": which} if rows else None
-
-
-def _regions(run: PublishedRun) -> dict[str, object] | None:
-    """Means over regions; nothing if the job asked for none."""
-    rows = tables.region_rows(run)
-    which = f"Area-weighted means over regions, {when(run.times[0])}; all are in group regions of the run"
-    return {"rows": rows, "caption": which} if rows else None
+def _captioned_rows(rows: list[tables.Row], caption: str) -> dict[str, object] | None:
+    """Give a table with its caption; nothing if it has no rows."""
+    return {"rows": rows, "caption": caption} if rows else None
 
 
 def _simulated(found: Simulation) -> dict[str, object]:

@@ -99,15 +99,6 @@ class Regions:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredValues:
-    """PIT value, negative log density and CRPS of each observation, shape (T, q); NaN where there is none."""
-
-    pit: Array
-    nll: Array
-    crps: Array
-
-
-@dataclass(frozen=True, eq=False)
 class HeldOutVerification:
     """Held-out verification of the run; of the T q observations, the k that are there."""
 
@@ -115,9 +106,8 @@ class HeldOutVerification:
     area_weight: Array  # (q,), or (k,): area that each test point stands for, mean 1
     levels: Array  # (L,)
     measures: Mapping[str, Array]  # () or (L,): of the run, by their published names
-    prior_scores: Mapping[str, float]
-    # what runs of earlier versions lack
-    values: ScoredValues | None = None
+    # what runs of earlier versions lack; ``pit``, ``nll`` and ``crps`` (T, q) are NaN where there is no value
+    values: Mapping[str, Array] | None = None
     by_stratum: ByStratum | None = None
 
     def design_effect(self, weighting: str = "") -> float:
@@ -152,16 +142,6 @@ class Simulation:
     status: str
     statement: str
     observed: int | None  # points that the fields were observed at
-
-
-@dataclass(frozen=True, eq=False)
-class PublishedTrace:
-    """Scores after each iteration; entry 0 is the prior."""
-
-    iteration: Array
-    rmse: Array
-    nll: Array
-    crps: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +203,7 @@ class PublishedRun:
     points: TestPoints
     grid: Grid | None
     calibration: HeldOutVerification
-    trace: PublishedTrace
+    trace: Mapping[str, Array]  # scores after each ``iteration``, by their published names; 0 is the prior
     attributes: Attributes
     variable: Variable = T2M
     fine: MeanMap | None = None
@@ -260,10 +240,9 @@ def read_run(path: Path) -> PublishedRun:
         observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     with open_published_group(path, "trace") as trace:
-        traced = PublishedTrace(*(trace.values(name) for name in ("iteration", "rmse", "nll", "crps")))
-        prior_scores = {name: float(trace.values(name)[0]) for name in SCORES}
+        traced = {name: trace.values(name) for name in ("iteration", *SCORES)}
     with open_published_group(path, "calibration") as calibration:
-        scored = _calibration_of(calibration, prior_scores)
+        scored = _calibration_of(calibration)
 
     def optional(name: str, read: Callable[[OpenGroup], T], *, beside: str = "", **at: int) -> T | None:
         """Read a group if it is there, and so is the one beside it."""
@@ -311,10 +290,11 @@ def _more(group: OpenGroup) -> tuple[Array | None, Array | None]:
 
 
 def _attributes_of(group: OpenGroup) -> Attributes:
+    """Read what a group says of itself."""
     return Attributes({str(name): value for name, value in group.dataset.attrs.items()})
 
 
-def _calibration_of(group: OpenGroup, prior_scores: Mapping[str, float]) -> HeldOutVerification:
+def _calibration_of(group: OpenGroup) -> HeldOutVerification:
     """Read held-out verification; observations that are missing are left out of what is pooled."""
     pit, weight = group.values("pit"), group.values("area_weight")
     there = ~np.isnan(pit)
@@ -322,13 +302,12 @@ def _calibration_of(group: OpenGroup, prior_scores: Mapping[str, float]) -> Held
     pooled = [name for name, each in known if each.dims in ((), ("level",)) and name in group]
     values = None
     if "nll_of_value" in group:
-        values = ScoredValues(pit, group.values("nll_of_value"), group.values("crps_of_value"))
+        values = {name: group.values(f"{name}_of_value") for name in ("nll", "crps")} | {"pit": pit}
     return HeldOutVerification(
         pit=pit if there.all() else pit[there],
         area_weight=weight if there.all() else weight[np.nonzero(there)[1]],
         levels=group.values("level"),
         measures={name: group.values(name) for name in pooled},
-        prior_scores=prior_scores,
         values=values,
         by_stratum=by_stratum_of(group),
     )
@@ -348,6 +327,7 @@ def _simulation_of(group: OpenGroup) -> Simulation:
 
 
 def _places_of(group: OpenGroup) -> PublishedPlaces:
+    """Read predictions at the places of a table."""
     mean, std = group.of("_mean", "_std")
     return PublishedPlaces(
         group.texts(STATION_NAME) if STATION_NAME in group else None, *_where(group), mean, std
@@ -355,14 +335,17 @@ def _places_of(group: OpenGroup) -> PublishedPlaces:
 
 
 def _regions_of(group: OpenGroup) -> Regions:
+    """Read means over regions."""
     mean, std = group.of("_mean", "_std")
     return Regions(group.texts(REGION), group.texts(REGION_DEFINITION), mean, std, _more(group)[0])
 
 
 def _mean_of(group: OpenGroup) -> MeanMap:
+    """Read a map of the mean."""
     return MeanMap(*_where(group), next(group.of("_mean")))
 
 
 def _map_of(group: OpenGroup) -> Grid:
+    """Read a map with its error bars."""
     (mean, std), (unfinished, scale) = group.of("_mean", "_std"), _more(group)
     return Grid(*_where(group), mean, std, unfinished, NODES_PER_CELL in group.dataset.attrs, scale)

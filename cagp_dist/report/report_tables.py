@@ -8,6 +8,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, scores
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
+from cagp_dist.report.by_stratum import HEADLINE
 from cagp_dist.report.published import PublishedRun, Simulation
 from cagp_dist.report.wording import SCORES, percent, signed, when
 from cagp_dist.store.published_variables import PLAIN
@@ -34,7 +35,6 @@ _METHODS = {
     "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
 }
 
-HEADLINE = 0.9  # The level of which the page speaks in words
 # What stands instead of the scores of a time at which no test point has a value
 UNSCORED = "nothing to score"
 MOST_PLACES = 20  # Rows of the table of places
@@ -64,7 +64,7 @@ def score_rows(run: PublishedRun) -> list[Row]:
             value, before = scored.measures[key], scored.measures.get(f"{key}{PLAIN}")
             shown = "< 1e-6" if name == "ks_pvalue" and value < 1e-6 else _score(value, form, units)
             plain = ["" if before is None else _score(before, form, units)] if scored.recalibrated else []
-            prior = _score(scored.prior_scores[key], form, units) if name in _OF_THE_PRIOR else ""
+            prior = _score(run.trace[key][0], form, units) if name in _OF_THE_PRIOR else ""
             rows.append((f"{title}{by}", shown, *plain, prior, "" if by else meaning))
     return [*rows, *_interval_rows(run)]
 
@@ -167,8 +167,8 @@ def _of_time(run: PublishedRun, index: int, there: Mask) -> tuple[float, float, 
     if values is None:  # a run of before, whose distributions are Gaussian
         row = scores(mean, points.predictive_std[index, there], observed, levels=[HEADLINE])
         return row.rmse, row.nll, row.crps, float(row.coverage[0])
-    inside = np.abs(values.pit[index, there] - 0.5) <= 0.5 * HEADLINE
-    nll, crps = (float(each[index, there].mean()) for each in (values.nll, values.crps))
+    inside = np.abs(values["pit"][index, there] - 0.5) <= 0.5 * HEADLINE
+    nll, crps = (float(each[index, there].mean()) for each in (values["nll"], values["crps"]))
     return float(np.sqrt(((mean - observed) ** 2).mean())), nll, crps, float(inside.mean())
 
 
@@ -212,11 +212,11 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
     return rows, f"{which}, {when(run.times[0])}; all are in group targets of the run"
 
 
-def region_rows(run: PublishedRun) -> list[Row]:
+def region_rows(run: PublishedRun) -> tuple[list[Row], str]:
     """Rows of name, definition, mean, standard deviation and its unfinished part, at the first time."""
     regions, unit = run.regions, f" {symbol(run.variable.units)}".rstrip()
     if regions is None:
-        return []
+        return [], ""
     rows: list[Row] = []
     for index, name in enumerate(regions.names):
         std, part = float(regions.std[0, index]), ""
@@ -226,7 +226,8 @@ def region_rows(run: PublishedRun) -> list[Row]:
             part = f"{unfinished:.{decimals(unfinished)}f}{unit}" if unfinished > 0.0 else "none"
         mean = f"{regions.mean[0, index]:.{digits}f}{unit}"
         rows.append((name, regions.definitions[index], mean, f"±{std:.{digits}f}{unit}", part))
-    return rows
+    which = f"Area-weighted means over regions, {when(run.times[0])}; all are in group regions of the run"
+    return rows, which
 
 
 def seconds_by_stage(run: PublishedRun) -> dict[str, float]:

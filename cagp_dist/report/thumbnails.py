@@ -112,6 +112,7 @@ def thumbnail(picture: Picture, scale: ThumbnailScale) -> str:
 
 
 def _picture(group: xr.Dataset) -> Picture | None:
+    """Take the map or the points of a group; None if it has no mean."""
     means = [name for name in group.data_vars if str(name).endswith("_mean")]
     if not means:
         return None
@@ -145,6 +146,7 @@ def nearest_cells(
 
 
 def _spacing(axis_degrees: Array) -> float:
+    """Mean spacing of an axis; a degree of one value."""
     return float(np.diff(axis_degrees).mean()) if axis_degrees.size > 1 else 1.0
 
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from cagp_dist.report.charts import draw_convergence, window
-from cagp_dist.report.published import PublishedTrace
 
 
 def test_a_prior_far_off_does_not_flatten_the_rest() -> None:
@@ -35,7 +34,7 @@ def test_degenerate_traces_have_a_window(values: list[float]) -> None:
 )
 def test_the_prior_is_named_only_when_it_is_off_the_scale(prior: float, notes: list[str]) -> None:
     values = np.array([prior, 2.2, 1.6, 1.3])
-    figure = draw_convergence(PublishedTrace(np.arange(4.0), values, values, values)).figure
+    figure = draw_convergence({"iteration": np.arange(4.0), "rmse": values, "nll": values}).figure
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert [text for text in texts if text.startswith("prior")] == notes
     assert "1.300 K" in texts

@@ -32,7 +32,7 @@ def test_a_run_is_read_whole(small: Path) -> None:
     assert run.grid is not None
     with xr.open_zarr(small, group="map", consolidated=False) as fields:
         np.testing.assert_array_equal(run.grid.mean, fields["t2m_mean"].isel(time=0).values)
-    assert run.trace.iteration.tolist() == [0.0, 1.0]
+    assert run.trace["iteration"].tolist() == [0.0, 1.0]
     assert run.attributes.count("train_count") == 10_000
     assert run.attributes.table("prior")["kernel"] == "matern32"
 
