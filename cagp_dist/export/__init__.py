@@ -1,7 +1,7 @@
 """From a published run to files that other programs read."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -40,26 +40,28 @@ class Format:
     suffix: str
     kinds: frozenset[str]  # of groups that fit into it, see `cagp_dist.export.groups.kind_of`
     holds: str  # these groups, in words
-    files: Callable[[str, xr.Dataset], Iterator[File]]  # those that a group of a name makes
+    files: Callable[[str, xr.Dataset], list[File]]  # those that a group of a name makes
 
 
-def _netcdf(name: str, group: xr.Dataset) -> Iterator[File]:
-    yield name, partial(write_netcdf, group)
-
-
-def _csv(name: str, group: xr.Dataset) -> Iterator[File]:
-    yield name, partial(write_csv, by_level(group))
-
-
-def _geotiff(name: str, group: xr.Dataset) -> Iterator[File]:
+def _geotiff(name: str, group: xr.Dataset) -> list[File]:
+    """Give a file for each variable of a map."""
     group = by_level(group)
-    for variable in geotiff_variables(group):
-        yield f"{name}_{variable}", partial(write_geotiff, group, variable)
+    return [(f"{name}_{each}", partial(write_geotiff, group, each)) for each in geotiff_variables(group)]
 
 
 FORMATS: Mapping[str, Format] = {
-    "netcdf": Format(".nc", frozenset({GRIDDED, PLACED, REGIONAL, TABULAR}), "every group", _netcdf),
-    "csv": Format(".csv", frozenset({GRIDDED, PLACED, REGIONAL}), "groups of places and regions", _csv),
+    "netcdf": Format(
+        ".nc",
+        frozenset({GRIDDED, PLACED, REGIONAL, TABULAR}),
+        "every group",
+        lambda name, group: [(name, partial(write_netcdf, group))],
+    ),
+    "csv": Format(
+        ".csv",
+        frozenset({GRIDDED, PLACED, REGIONAL}),
+        "groups of places and regions",
+        lambda name, group: [(name, partial(write_csv, by_level(group)))],
+    ),
     "geotiff": Format(".tif", frozenset({GRIDDED}), "maps", _geotiff),
 }
 """The formats by the names that `cagp export --to` takes."""
@@ -73,10 +75,7 @@ def export_run(
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
 ) -> list[Path]:
-    """Write groups of a published run as files of another format, each of which stands alone.
-
-    Every file says where it comes from: history, source, licence and attribution, prior and noise variance,
-    the job and the versions of the software.
+    """Write groups of a published run as files of another format, each of which says where it comes from.
 
     Parameters
     ----------
@@ -103,8 +102,8 @@ def export_run(
     Raises
     ------
     ConfigurationError
-        If the format or a group is not known, the format cannot hold the group, a file exists, the place
-        cannot be written, or a library is missing. Nothing is written then.
+        If the format or a group is not known or do not fit, a file exists, the place cannot be written, or a
+        library is missing. Nothing is written then.
     StoreError
         If there is no run, it is damaged, or the disk is full.
 
@@ -142,7 +141,14 @@ def export_run(
             )
         files = [file for name, group in chosen.items() for file in form.files(name, group)]
         targets = _targets(run, form, [name for name, _ in files], output)
-        _refuse_existing(targets, force=force)
+        for path in targets:
+            if path.is_dir():
+                raise ConfigurationError(f"{path} is a folder; expected the name of a file to write.")
+            if path.exists() and not force:
+                raise ConfigurationError(
+                    f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another "
+                    "output."
+                )
         for name in chosen:
             verify_chunks(run, name)
         return [write(target) for (_, write), target in zip(files, targets, strict=True)]
@@ -165,15 +171,3 @@ def _targets(
             "Name a folder, or one group with --group."
         )
     return [target]
-
-
-def _refuse_existing(paths: Sequence[Path], *, force: bool) -> None:
-    """Refuse to write over files, unless ``force`` says so."""
-    for path in paths:
-        if path.is_dir():
-            raise ConfigurationError(f"{path} is a folder; expected the name of a file that may be written.")
-        if path.exists() and not force:
-            raise ConfigurationError(
-                f"{path} exists; it is not replaced unasked. Add --force (force=True), or choose another "
-                "output."
-            )

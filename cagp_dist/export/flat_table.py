@@ -14,7 +14,6 @@ from cagp_dist.store.published_variables import REGION, STATION_NAME
 
 SIDECAR = "-metadata.json"  # what the W3C appends to the name of a CSV file for its description
 
-
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\x1b")  # begin formulas, or sequences for a terminal
 
 

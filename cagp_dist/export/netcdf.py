@@ -77,6 +77,7 @@ def _kind_of_temperature(attributes: Mapping[str, object]) -> dict[str, str]:
 
 
 def _encodings(group: xr.Dataset) -> dict[str, dict[str, object]]:
+    """Say how each variable lies in the file."""
     encodings: dict[str, dict[str, object]] = {}
     for key, variable in group.variables.items():
         name = str(key)

@@ -17,25 +17,9 @@ from cagp_dist.view.site_files import DATA, DESCRIPTION, WRITTEN_BY, description
 def export_page(out: Path | str, folder: Path | str) -> Path:
     """Write the page of a run, with the run, to a folder that any web server can hand out, at any address.
 
-    Parameters
-    ----------
-    out : path-like or str
-        As of `serve`.
-    folder : path-like
-        Where to write. A folder that this function wrote before is replaced, whole or not at all.
-
-    Returns
-    -------
-    Path
-        ``folder/index.html``. Cost: one copy of the run, and 2 MB. Browsers do not let a page that was opened
-        as a file read other files: hand it out, as with ``python -m http.server``.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no such run, or there is something else in the folder.
-    StoreError
-        If the run cannot be read.
+    ``out`` is as of `serve`, and so are the errors; a folder that this function wrote before is replaced,
+    whole or not at all, any other one is refused. Cost: one copy of the run, and 2 MB. Browsers do not let a
+    page that was opened as a file read other files: hand it out, as with ``python -m http.server``.
 
     Examples
     --------
@@ -66,9 +50,7 @@ def export_page(out: Path | str, folder: Path | str) -> Path:
 
 def _refuse_what_others_wrote(target: Path) -> None:
     """Raise where a folder is neither empty nor what `export_page` wrote."""
-    if not target.exists():
-        return
-    if target.is_dir() and not any(target.iterdir()):
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     try:
         if json.loads((target / DESCRIPTION).read_bytes())["written_by"] == WRITTEN_BY:

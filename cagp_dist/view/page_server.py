@@ -7,15 +7,13 @@ refused by its ``Host``, and the policy of the page lets it fetch nothing from e
 import re
 import sys
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from html import unescape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from urllib.parse import unquote
 
 from cagp_dist.digest import open_regular
@@ -36,7 +34,7 @@ _KINDS = {
 _LOOPBACK_FRAMES = "frame-ancestors 'self' http://127.0.0.1:* http://localhost:*"  # notebooks
 
 
-class PageServer:
+class PageServer(AbstractContextManager["PageServer"]):
     """A server of a page, which runs in a thread until it is closed; a context manager."""
 
     def __init__(self, site: Site, port: int) -> None:
@@ -66,40 +64,17 @@ class PageServer:
         self._server.server_close()
         self._thread.join()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def serve(out: Path | str, *, port: int = 0) -> PageServer:
     """Serve the page of a run at ``http://127.0.0.1:PORT/``, to this machine alone.
 
-    Parameters
-    ----------
-    out : path-like or str
-        As of `cagp view`: an output folder, whose current run is shown, ``OUT/KEY``, the Zarr store of a run,
-        or ``s3://BUCKET/PATH``, of which a copy is made.
-    port : int
-        0 has a free one chosen.
-
-    Returns
-    -------
-    PageServer
-        Its ``url`` is the address of the page; ``close()`` or the end of a ``with`` block stops it.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is no such run, or the port is in use.
-    StoreError
-        If the run cannot be read.
+    ``out`` is as of `cagp view`: an output folder, whose current run is shown, ``OUT/KEY``, the Zarr store of
+    a run, or ``s3://BUCKET/PATH``, of which a copy is made; port 0 has a free one chosen. ``close()`` of what
+    is returned, or the end of a ``with`` block, stops it. Raises `ConfigurationError` if there is no such run
+    or the port is in use, `StoreError` if the run cannot be read.
 
     Examples
     --------
@@ -129,42 +104,39 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
     server: _HTTPServer
 
-    def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
-
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing: the terminal belongs to the command."""
 
-    def _answer(self, *, with_body: bool) -> None:
+    def do_GET(self) -> None:
+        """Answer, for ``HEAD`` without the content."""
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{ADDRESS}:{port}", f"localhost:{port}"):
-            self._say(HTTPStatus.FORBIDDEN, f"This page is at http://{ADDRESS}:{port}/ alone.", with_body)
+            self._say(HTTPStatus.FORBIDDEN, f"This page is at http://{ADDRESS}:{port}/ alone.")
             return
         address = unquote(self.path.partition("?")[0]).removeprefix("/")
         try:
             found = self.server.site.find(address)
         except CagpError as error:
-            self._say(HTTPStatus.NOT_FOUND, str(error), with_body)
+            self._say(HTTPStatus.NOT_FOUND, str(error))
             return
         if found is None:
-            self._say(HTTPStatus.NOT_FOUND, "There is nothing here.", with_body)
+            self._say(HTTPStatus.NOT_FOUND, "There is nothing here.")
         elif isinstance(found, bytes):
             self._begin(HTTPStatus.OK, len(found), _KINDS[".json"])
-            if with_body:
-                self.wfile.write(found)
+            self._write(found)
         else:
             with suppress(ConnectionError):  # the browser has asked for something else meanwhile
-                self._send(found, with_body=with_body)
+                self._send(found)
 
-    def _send(self, path: Path, *, with_body: bool) -> None:
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def _send(self, path: Path) -> None:
         """Send a file, or the range of it that was asked for."""
         try:
             stream = open_regular(path)
         except OSError as error:
-            self._say(HTTPStatus.NOT_FOUND, f"It cannot be read: {error.strerror}.", with_body)
+            self._say(HTTPStatus.NOT_FOUND, f"It cannot be read: {error.strerror}.")
             return
         with stream:
             size = stream.seek(0, 2)
@@ -181,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
                 f"bytes {start}-{stop - 1}/{size}" if partial else None,
             )
             stream.seek(start)
-            left = stop - start if with_body else 0
+            left = stop - start if self.command == "GET" else 0
             while left > 0 and (block := stream.read(min(left, _BLOCK_BYTES))):
                 self.wfile.write(block)
                 left -= len(block)
@@ -204,10 +176,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.end_headers()
 
-    def _say(self, status: HTTPStatus, text: str, with_body: bool) -> None:
+    def _say(self, status: HTTPStatus, text: str) -> None:
         body = f"{text}\n".encode()
         self._begin(status, len(body), _KINDS[".txt"])
-        if with_body:
+        self._write(body)
+
+    def _write(self, body: bytes) -> None:
+        if self.command == "GET":
             self.wfile.write(body)
 
 
