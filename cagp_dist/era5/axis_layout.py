@@ -286,10 +286,11 @@ def choose_level(
                 f"level = {values[0]:g} in [observations]."
             )
         return 0
-    position = _position(values, level, units)
-    if position < 0:
-        raise DataError(f"level {level:g} is not in {name!r}, which has along {axis!r}: {there}.")
-    return position
+    for wanted in (level, 100.0 * level) if units == "Pa" else (level,):  # Pa may be asked for in hPa
+        near = np.flatnonzero(np.isclose(values, wanted, rtol=1e-6, atol=1e-9))
+        if near.size == 1:
+            return int(near[0])
+    raise DataError(f"level {level:g} is not in {name!r}, which has along {axis!r}: {there}.")
 
 
 def unit_of_levels(axis: str) -> str:
@@ -306,15 +307,6 @@ def _is_vertical(axis: xr.DataArray) -> bool:
     named = str(axis.name).lower() in _LEVELS or attributes.get("standard_name") in _VERTICAL
     vertical = named or attributes.get("axis") == "Z" or "positive" in attributes
     return vertical and axis.ndim <= 1 and axis.dtype.kind in "fiu"
-
-
-def _position(values: NDArray[np.float64], level: float, units: str) -> int:
-    """Index of a level, -1 if it is not there; levels in Pa may be asked for in hPa."""
-    for wanted in (level, 100.0 * level) if units == "Pa" else (level,):
-        near = np.flatnonzero(np.isclose(values, wanted, rtol=1e-6, atol=1e-9))
-        if near.size == 1:
-            return int(near[0])
-    return -1
 
 
 def _horizontal_axes(dataset: xr.Dataset, field: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:

@@ -91,7 +91,7 @@ def _submit_or_resume(store: "Client", entry: CacheEntry, report: Progress) -> "
         if remote is not None:
             report(f"CDS request {remembered} is taken up again")
             return remote
-        entry.forget()
+        entry.remember(None)
     remote = store.submit(COLLECTION, entry.request)
     entry.remember(remote.request_id)
     report(f"CDS request {remote.request_id} is submitted")
@@ -118,7 +118,7 @@ def _wait(entry: CacheEntry, remote: "Remote", report: Progress, patience: Patie
             ready = remote.results_ready
         except Exception:
             if remote.last_status in _OVER:
-                entry.forget()
+                entry.remember(None)
             raise
         if remote.last_status != seen:
             seen = remote.last_status
@@ -141,7 +141,7 @@ def _deliver(entry: CacheEntry, remote: "Remote", report: Progress) -> xr.Datase
         field = entry.accept(remote.get_results())
     except (DataError, RuntimeError, FileNotFoundError, requests.HTTPError):
         # incomplete, expired or unusable, and it would be so again; a broken line keeps the id
-        entry.forget()
+        entry.remember(None)
         raise
     report(f"CDS request {remote.request_id} is delivered")
     return field

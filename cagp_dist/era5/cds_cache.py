@@ -18,6 +18,7 @@ from cagp_dist.era5.local_files import open_file
 from cagp_dist.era5.selection import Area, Selection, check_area, shown_time
 from cagp_dist.era5.sources import FINAL_AFTER_DAYS
 from cagp_dist.errors import ConfigurationError, NotReadyError
+from cagp_dist.store.atomic_files import replacing
 from cagp_dist.store.batches import preliminary_times
 from cagp_dist.variables import variable_named
 
@@ -123,20 +124,17 @@ class CacheEntry:
 
     def note_asked(self) -> None:
         """Note that the store is asked now, whatever it will say."""
-        queued = {} if (request_id := self.request_id()) is None else {"request_id": request_id}
-        self._write({**self._kept(), **queued, "asked": str(time.time())})
+        self._write({**self._read(), "asked": str(time.time())})
 
     def request_id(self) -> str | None:
         """Read the id under which the store queues the request, when it was submitted before."""
         return self._read().get("request_id")
 
-    def remember(self, request_id: str) -> None:
-        """Note the id, so that another process can take the request up again."""
-        self._write({**self._kept(), "request_id": request_id})
-
-    def forget(self) -> None:
-        """Note that the request is over, failed or gone; the next call submits it again."""
-        self._write(self._kept())
+    def remember(self, request_id: str | None) -> None:
+        """Note the id, so that another process can take the request up; None: it is over, failed or gone."""
+        # what is true of the data that are there stays, whatever becomes of a request
+        kept = {name: text for name, text in self._read().items() if name in ("sha256", "asked")}
+        self._write(kept if request_id is None else {**kept, "request_id": request_id})
 
     def accept(self, results: "Results") -> xr.Dataset:
         """Download a result beside the entry, decode it, and only then move it into place."""
@@ -153,6 +151,7 @@ class CacheEntry:
         return field
 
     def _decode(self, path: Path) -> xr.Dataset:
+        """Decode a result, which must have all times."""
         field = open_file(path, scratch=self._folder, **self._reading)
         wanted = requested_times(self.request)
         absent = wanted[~np.isin(wanted, field.time.values)]
@@ -165,11 +164,8 @@ class CacheEntry:
             )
         return field
 
-    def _kept(self) -> dict[str, str]:
-        """Give what is true of the data that are there, whatever becomes of a request."""
-        return {name: text for name, text in self._read().items() if name in ("sha256", "asked")}
-
     def _read(self) -> dict[str, str]:
+        """Read what was noted; nothing where that is damaged."""
         try:
             note = json.loads(self._note.read_text())
         except (OSError, ValueError):
@@ -177,12 +173,11 @@ class CacheEntry:
         return {key: value for key, value in note.items() if isinstance(value, str)}
 
     def _write(self, fields: dict[str, str]) -> None:
+        """Note some fields beside the request, and no others."""
         note = {**fields, "collection": COLLECTION, "request": self.request}
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            draft = self._note.with_suffix(f".{os.getpid()}.tmp")
-            draft.write_text(json.dumps(note, indent=1))
-            os.replace(draft, self._note)
+            with replacing(self._note) as draft:
+                draft.write_text(json.dumps(note, indent=1))
         except OSError as error:
             raise ConfigurationError(
                 f"cannot write to the cache folder {self._folder} ({error.strerror}); choose one that can be "

@@ -21,28 +21,17 @@ from cagp_dist.text import bytes_text, counted
 
 logger = logging.getLogger(__name__)
 
-
 MONTHS = 12
 _COPIES = 3  # peak memory of reading a field in canonical form, in copies of it
 
 
 @dataclass(frozen=True, eq=False)
 class Climatology:
-    """Mean of each place, for the whole year or for each calendar month: a `MeanFamily`.
+    """Mean of each place, for the whole year or for each calendar month: a `MeanFamily`."""
 
-    Attributes
-    ----------
-    grid : BilinearGrid
-        With one layer, or 12 from January to December.
-    content_sha256 : str
-        Digest of the numbers that were read.
-    units : str
-        Of the values; empty if the store does not say.
-    """
-
-    grid: BilinearGrid
-    content_sha256: str
-    units: str = "K"
+    grid: BilinearGrid  # with one layer, or 12 from January to December
+    content_sha256: str  # of the numbers that were read
+    units: str = "K"  # of the values; empty if the store does not say
 
     @property
     def is_monthly(self) -> bool:
@@ -50,24 +39,10 @@ class Climatology:
         return bool(self.grid.values.shape[2] == MONTHS)
 
     def at(self, latitude_degrees: Array, longitude_degrees: Array, times: NDArray[np.datetime64]) -> Array:
-        """Interpolate bilinearly in latitude and longitude.
+        """Interpolate bilinearly to places (n,) at times (T,): values (n, T) in `units`.
 
-        Parameters
-        ----------
-        latitude_degrees, longitude_degrees : array of float64, shape (n,)
-            Any convention of longitude.
-        times : array of datetime64, shape (T,)
-            The calendar month of each is taken where there are twelve; nothing is interpolated in time.
-
-        Returns
-        -------
-        array of float64, shape (n, T)
-            In `units`. Cost: n times the number of different months.
-
-        Raises
-        ------
-        ConfigurationError
-            If a point lies outside the climatology.
+        Nothing is interpolated in time: where there are twelve months, that of each time is taken. Raises
+        `ConfigurationError` if a point lies outside. Cost: n times the number of different months.
         """
         self.check_covers(latitude_degrees, longitude_degrees)
         months = _month(times) if self.is_monthly else np.zeros(len(times), dtype=np.intp)
@@ -85,23 +60,9 @@ class Climatology:
     ) -> "ClimatologyMean":
         """Fit the constant that shifts the climatology for every field, points weighted with their area.
 
-        A day that was warm everywhere is then not taken for a pattern.
-
-        Parameters
-        ----------
-        latitude_degrees, longitude_degrees : array of float64, shape (n,)
-            Where the values are.
-        values : array_like, shape (n,) or (n, T)
-            In `units`.
-        times : array of datetime64, shape (T,), optional
-            Needed where the climatology is by month.
-
-        Raises
-        ------
-        ArgumentError
-            If shapes do not match, a value is not finite, or times are missing.
-        ConfigurationError
-            If a point lies outside the climatology.
+        A day that was warm everywhere is then not taken for a pattern. Values are (n,) or (n, T) in `units`;
+        times (T,) are needed where the climatology is by month. Raises `ArgumentError` if shapes do not match
+        or a value is not finite, and as `at`.
         """
         columns = as_columns(latitude_degrees, longitude_degrees, values)
         if times is None and self.is_monthly:

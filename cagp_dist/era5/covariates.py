@@ -62,8 +62,7 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
     name : str, optional
         By default that of the field.
     missing : number or sequence of numbers, optional
-        What stands where the field is not known, beside NaN and what it states, as for
-        `cagp_dist.krige`.
+        What stands where the field is not known, as for `cagp_dist.krige`.
 
     Raises
     ------
@@ -150,6 +149,7 @@ def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
 
 
 def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> Covariate:
+    """Make a covariate of a variable of a file or a store."""
     if variable not in dataset.data_vars:
         raise DataError(
             f"covariates: {without_secrets(spelling.rpartition(':')[0])} has no variable {variable!r}; it "

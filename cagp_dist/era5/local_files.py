@@ -46,14 +46,8 @@ BATCH_FILES = 32  # files that one child process decodes; it takes a second to s
 
 LISTED_FILES = 256  # whose times one child process lists; it takes a second to start, in `DECODE_SECONDS`
 
-DATA_SUFFIXES = (
-    ".nc",
-    ".nc4",
-    ".grib",
-    ".grib2",
-    ".grb",
-    ".grb2",
-)  # what is wrong there is said when it is read
+# what is wrong with such a file is said when it is read
+DATA_SUFFIXES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
 
 UNREADABLE = "cannot read"  # how the fault of a file begins that another try may read
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -89,18 +90,14 @@ def open_source(
     Returns
     -------
     xarray.Dataset
-        One variable (time, latitude, longitude) float32, ``t2m`` in kelvin or as
-        `cagp_dist.era5.canonical.canonical` says, latitude ascending, longitude ascending in [0, 360), time
-        datetime64[ns]; attributes ``source`` and ``source_sha256``.
+        One variable (time, latitude, longitude) float32, ``t2m`` in kelvin, latitude ascending, longitude
+        ascending in [0, 360), time datetime64[ns]; attributes ``source`` and ``source_sha256``.
 
     Raises
     ------
-    ConfigurationError
-        If the source is not known or the selection is not valid.
-    DataError
-        If the data is absent, damaged or not the field that was asked for.
-    NotReadyError
-        If the data does not exist yet.
+    ConfigurationError, DataError, NotReadyError
+        If the source or the selection is not valid; if the data is absent, damaged or not what was asked for;
+        if it does not exist yet.
 
     Examples
     --------
@@ -230,88 +227,62 @@ class Source:
     )
 
 
-def _sample(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.sample import open_sample
-
-    return open_sample(scratch=wanted.cache_directory, **wanted.selection)
-
-
-def _sample_times(address: str, wanted: Request) -> "Times":
-    from cagp_dist.era5.sample import SAMPLE_TIME
-
-    return np.array([SAMPLE_TIME], dtype="datetime64[ns]")
-
-
-def _synthetic(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.synthetic import Synthetic, open_synthetic
-
-    return open_synthetic(wanted.synthetic or Synthetic(), progress=wanted.progress, **wanted.selection)
-
-
-def _file(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.local_files import open_file
-
-    return open_file(address, scratch=wanted.cache_directory, **wanted.selection)
-
-
-def _file_times(address: str, wanted: Request) -> "Times":
-    from cagp_dist.era5.local_files import file_times
-
-    return file_times(address, scratch=wanted.cache_directory, damaged=wanted.damaged, **wanted.selection)
-
-
-def _zarr(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.remote import open_zarr
-
-    return open_zarr(address, **wanted.selection)
-
-
-def _zarr_times(address: str, wanted: Request) -> "Times":
-    from cagp_dist.era5.remote import store_times
-
-    return store_times(address, variable=wanted.selection["variable"], select=wanted.selection["select"])
-
-
-def _cds(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.cds import open_cds
-
-    return open_cds(
-        cache_directory=wanted.cache_directory,
-        progress=wanted.progress,
-        wait_seconds=wanted.wait_seconds,
-        **wanted.selection,
-    )
-
-
-def _table(address: str, wanted: Request) -> "xr.Dataset":
-    from cagp_dist.era5.stations import open_stations
-
-    return open_stations(Path(address).expanduser(), wanted)
-
-
-def _table_times(address: str, wanted: Request) -> "Times":
-    from cagp_dist.era5.stations import station_times
-
-    return station_times(Path(address).expanduser(), wanted)
+def _of(module: str) -> Any:
+    """Give the module of a source, which is imported when the source is used: some need much."""
+    return import_module(f"cagp_dist.era5.{module}")
 
 
 SOURCES: dict[str, Source] = {
-    "sample": Source(_sample, times=_sample_times),
-    "synthetic": Source(_synthetic),
+    "sample": Source(
+        lambda _, wanted: _of("sample").open_sample(scratch=wanted.cache_directory, **wanted.selection),
+        times=lambda *_: np.array([_of("sample").SAMPLE_TIME], dtype="datetime64[ns]"),
+    ),
+    "synthetic": Source(
+        lambda _, wanted: _of("synthetic").open_synthetic(
+            wanted.synthetic, progress=wanted.progress, **wanted.selection
+        )
+    ),
     "file": Source(
-        _file, address="PATH", example="field.grib", marks_missing=True, selects=True, times=_file_times
+        lambda path, wanted: _of("local_files").open_file(
+            path, scratch=wanted.cache_directory, **wanted.selection
+        ),
+        address="PATH",
+        example="field.grib",
+        marks_missing=True,
+        selects=True,
+        times=lambda path, wanted: _of("local_files").file_times(
+            path, scratch=wanted.cache_directory, damaged=wanted.damaged, **wanted.selection
+        ),
     ),
     "zarr": Source(
-        _zarr,
+        lambda url, wanted: _of("remote").open_zarr(url, **wanted.selection),
         address="URL",
         example="gs://bucket/era5.zarr",
         remote=True,
         marks_missing=True,
         selects=True,
-        times=_zarr_times,
+        times=lambda url, wanted: _of("remote").store_times(
+            url, variable=wanted.selection["variable"], select=wanted.selection["select"]
+        ),
     ),
-    "cds": Source(_cds, remote=True, needs_times=True, final_after_days=FINAL_AFTER_DAYS),
-    "table": Source(_table, address="PATH", example="stations.csv", marks_missing=True, times=_table_times),
+    "cds": Source(
+        lambda _, wanted: _of("cds").open_cds(
+            cache_directory=wanted.cache_directory,
+            progress=wanted.progress,
+            wait_seconds=wanted.wait_seconds,
+            **wanted.selection,
+        ),
+        remote=True,
+        needs_times=True,
+        final_after_days=FINAL_AFTER_DAYS,
+    ),
+    "table": Source(
+        lambda path, wanted: _of("stations").open_stations(Path(path).expanduser(), wanted),
+        address="PATH",
+        example="stations.csv",
+        marks_missing=True,
+        times=lambda path, wanted: _of("stations").station_times(Path(path).expanduser(), wanted),
+    ),
 }
 
 SOURCE_FORMS = [f"{name}:{source.address}".removesuffix(":") for name, source in SOURCES.items()]

@@ -48,11 +48,6 @@ class Synthetic:
     mean : {"constant", "quadratic-latitude", "harmonic-latitude", "wave"}
         What the draw is about. The first three lie within the prior means of the same names, so that a job
         with that mean is right about everything; the last lies within none of them.
-
-    Raises
-    ------
-    ArgumentError
-        If a setting is not what is described.
     """
 
     kernel: Kernel = field(default_factory=lambda: Matern32(lengthscale=0.05, variance=22.0))
@@ -68,21 +63,18 @@ class Synthetic:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
 
-    def _kernel_settings(self) -> dict[str, object]:
-        parts = self.kernel.parts
-        if len(parts) > 1:
-            return {"kernel": repr(self.kernel)}
-        return {
-            "kernel": type(self.kernel).__name__,
-            "lengthscale": parts[0].common_lengthscale,
-            "variance": float(self.kernel.variance),
-        }
-
     def sha256(self, grid_degrees: float | None) -> str:
         """Digest of what determines the numbers, apart from the time: settings, resolution and formula."""
+        kernel: dict[str, object] = {"kernel": repr(self.kernel)}
+        if len(self.kernel.parts) == 1:
+            kernel = {
+                "kernel": type(self.kernel).__name__,
+                "lengthscale": self.kernel.parts[0].common_lengthscale,
+                "variance": float(self.kernel.variance),
+            }
         settings = {
             "formula": FORMULA,
-            **self._kernel_settings(),
+            **kernel,
             "noise_variance": float(self.noise_variance),
             "seed": self.seed,
             "mean": self.mean,
@@ -92,12 +84,16 @@ class Synthetic:
 
 
 def open_synthetic(
-    settings: Synthetic, *, progress: Callable[[str], None] | None = None, **selection: Unpack[Selection]
+    settings: Synthetic | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
+    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Draw fields: a smooth mean, plus an exact joint draw of ``N(0, K)`` (math 7), plus independent noise.
 
     The field of a time depends on the settings, the resolution and that time alone.
     """
+    settings = settings or Synthetic()
     variable, grid_degrees = selection.get("variable", T2M.name), selection.get("grid_degrees")
     if selection.get("level") is not None or selection.get("units") is not None:
         raise ConfigurationError("source 'synthetic' has one level, in kelvin; leave level and units out.")
