@@ -35,10 +35,8 @@ def open_executor(
         Dask scheduler file ending in ``.json``, ``slurm`` or ``pbs``.
     workers : int, optional
         Threads (``local``; default: all cores) or worker jobs (``slurm``, ``pbs``; default 2).
-    threads : int
-        Threads of a worker job, which share its memory (``slurm``, ``pbs``).
-    memory_limit_bytes : int, optional
-        Memory of a worker job (``slurm``, ``pbs``).
+    threads, memory_limit_bytes : int, optional
+        Of a worker job (``slurm``, ``pbs``), whose threads share its memory.
     deadlines : Deadlines, optional
         When a Dask cluster that does not answer, or does nothing, is given up.
     insecure : bool

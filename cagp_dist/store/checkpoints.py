@@ -29,6 +29,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
+from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.durable_files import disk_errors, files_below, sync, sync_tree, write_durably
 from cagp_dist.termination import termination_requested
 
@@ -52,9 +53,7 @@ class CheckpointClock:
 class Checkpoints:
     """Where a job keeps what its solves have reached."""
 
-    folder: (
-        Path  # made when something is kept; only workers that see it, under the same path, can write to it
-    )
+    folder: Path  # made when something is kept; workers that see it, under the same path, can write to it
     seconds: float = 60.0  # least time between two: what a loss costs at most, beside an iteration
     _clock: CheckpointClock = field(default_factory=CheckpointClock, repr=False, compare=False)
 
@@ -178,11 +177,9 @@ class SolveCheckpoint:
         final = self._folder / f"{int(there[-1].name) + 1 if there else 1:06d}"
         staged = Folder(self._folder / f".{final.name}-{os.getpid()}")
         metadata = {**metadata, "fingerprint": self._fingerprint}
-        try:
-            with disk_errors(staged.path):
-                for left in self._folder.glob(".*"):  # of processes that died: one at a time writes here
-                    shutil.rmtree(left, ignore_errors=True)
-                staged.path.mkdir(parents=True)
+        for left in self._folder.glob(".*"):  # of processes that died: one at a time writes here
+            shutil.rmtree(left, ignore_errors=True)
+        with empty_folder(staged.path):
             if not write(staged):
                 self._seen = False
                 _log.warning(
@@ -192,8 +189,6 @@ class SolveCheckpoint:
                 )
                 return None
             kept = keep_folder(staged, final, metadata)
-        finally:
-            shutil.rmtree(staged.path, ignore_errors=True)
         for old in self._all()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         self._clock.last = time.monotonic()

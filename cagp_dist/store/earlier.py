@@ -34,10 +34,7 @@ class EarlierRuns(Protocol):
 def earlier_runs(
     folder: Path, group: str, *, before: np.datetime64, without: Container[str] = ()
 ) -> Iterator[EarlierRun]:
-    """Find the runs of an output folder that have a group, and whose times are all before a moment.
-
-    ``without`` are keys of runs that are not looked at.
-    """
+    """Find the runs of a folder, but some keys, that have a group and whose times are before a moment."""
     runs = (run for run in (folder / "runs").glob("*.zarr") if run.stem not in without)
     found = (_in_folder(run, group) for run in runs)
     yield from latest_first(found, before=before)
@@ -77,14 +74,17 @@ def run_at(path: Path, group: str) -> EarlierRun | None:
 
 
 def _in_folder(run: Path, group: str) -> EarlierRun | None:
+    """Read the metadata of a run; of a damaged one its last time, from its coordinate."""
     try:
         return run_at(run, group)
     except StoreError as damage:
         if not _has(run, group):
             return None  # of another kind; or removed meanwhile, where the folder is not locked
-        last = _last_time(run, group)
-        if last is None:
-            raise
+        try:
+            with open_group(run, group) as values:
+                last = whole_seconds(values["time"].values.max())
+        except (StoreError, KeyError):
+            raise damage from None
         return EarlierRun(last, "~", run.stem, {}, lambda: None, damage)
 
 
@@ -95,12 +95,3 @@ def _has(run: Path, group: str) -> bool:
         return file in manifest.digests_of(run)
     except StoreError:
         return (run / file).is_file()
-
-
-def _last_time(run: Path, group: str) -> np.datetime64 | None:
-    """Last time of a group, from its coordinate; None if that cannot be read either."""
-    try:
-        with open_group(run, group) as values:
-            return whole_seconds(values["time"].values.max())
-    except (StoreError, KeyError):
-        return None

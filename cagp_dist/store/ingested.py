@@ -75,7 +75,11 @@ def open_observations(store: Path, *, times: Sequence[str] | Times | None = None
     """Read fields from the store, each batch checked against its digest before a number is used."""
     batches = _batches(store)
     wanted = _wanted(store, _times(batches), times)
-    parts = [read_batch(store / name, wanted) for name, batch in batches.items() if _meet(batch, wanted)]
+    parts = [
+        read_batch(store / name, wanted)
+        for name, batch in batches.items()
+        if np.isin(batch.times, wanted).any()
+    ]
     result = xr.concat(
         parts, dim="time", data_vars="minimal", coords="minimal", join="override", combine_attrs="override"
     ).sortby("time")
@@ -105,10 +109,6 @@ def _batches(store: Path) -> dict[str, Batch]:
 def _times(batches: dict[str, Batch]) -> Times:
     none = np.empty(0, dtype="datetime64[ns]")
     return np.unique(np.concatenate([none, *(batch.times for batch in batches.values())]))
-
-
-def _meet(batch: Batch, times: Times) -> bool:
-    return bool(np.isin(batch.times, times).any())
 
 
 def _check_canonical(field: xr.Dataset) -> str:
@@ -188,7 +188,7 @@ def _present(store: Path, field: xr.Dataset) -> NDArray[np.bool_]:
         except StoreError:
             check_batch(store / name)  # a damaged batch says so
             raise
-        if not _meet(batch, times):
+        if not np.isin(batch.times, times).any():
             continue
         stored = read_batch(store / name, times)
         offered = field[variable].sel(time=stored.time).values

@@ -107,10 +107,7 @@ class PublishedObjects:
             ) from error
 
     def _publish(self, run: Path, root: Path, notes: Path, *, anew: bool) -> bool:
-        """Send a run if it is not there whole, make it current; False if it may have been removed meanwhile.
-
-        ``anew``: it is sent in any case: who removed it may not be done with it.
-        """
+        """Send a run that is not there whole, or ``anew``, make it current; False if it may be removed."""
         key, token = run.stem, secrets.token_hex(4)
         upload = f"{key}-{token}.zarr"
         with disk_errors(notes):

@@ -10,6 +10,7 @@ import errno
 import json
 import os
 import re
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from math import prod
 from pathlib import Path
@@ -115,7 +116,8 @@ class PlainStore(Store):
             found = await self._inner.get(key, prototype, asked)
         if found is not None and len(found) > most_bytes:
             raise StoreError(_too_large(key, most_bytes))
-        if found is not None and byte_range is not None and len(found) > _length(byte_range, most_bytes):
+        start, stop = _bounds(byte_range, sys.maxsize)
+        if found is not None and len(found) > stop - start:
             raise StoreError(
                 f"the server sent {bytes_text(len(found))} of {key}, and was asked for less. It knows no "
                 "ranges (HTTP 206), which chunks in shards are read by: copy the store to a disk first."
@@ -212,13 +214,13 @@ def _read_file(root: Path, key: str, byte_range: "ByteRequest | None", most_byte
         if error.errno in (errno.EINVAL, errno.ENXIO):
             raise StoreError(
                 f"{path} is not a regular file, but a pipe, a socket or a device, which may never end. "
-                "Copy the "
-                "store again."
+                "Copy the store again."
             ) from error
         raise
 
 
 def _bounds(byte_range: "ByteRequest | None", size: int) -> tuple[int, int]:
+    """First byte of a range, and the one after its last, of so many."""
     match byte_range:
         case RangeByteRequest(start, end):
             return start, min(end, size)
@@ -229,16 +231,6 @@ def _bounds(byte_range: "ByteRequest | None", size: int) -> tuple[int, int]:
     return 0, size
 
 
-def _length(byte_range: "ByteRequest", most_bytes: int) -> int:
-    """Most bytes that a range has."""
-    match byte_range:
-        case RangeByteRequest(start, end):
-            return end - start
-        case SuffixByteRequest(suffix):
-            return suffix
-    return most_bytes
-
-
 def _too_large(key: str, most_bytes: int) -> str:
     return (
         f"{key} has more than {bytes_text(most_bytes)}, the most that such a file of a store can have. It "
@@ -247,9 +239,7 @@ def _too_large(key: str, most_bytes: int) -> str:
 
 
 def check_metadata(key: str, content: bytes, *, text: bool = False) -> tuple[bytes, dict[str, int]]:
-    """Check one metadata document, and all that are consolidated in it.
-
-    Gives it with limits to what is unpacked, and how many bytes a file of each array has at most.
+    """Check a metadata document and what is consolidated in it; give it with limits, and most bytes of files.
 
     Attributes are values that nothing decodes; what is no JSON, or lacks something, the Zarr library refuses.
     """
@@ -309,11 +299,8 @@ def _chunk_shape(named: object) -> object:
 def _lengths(shape: object) -> list[int]:
     """Lengths of a chunk; none if they are not numbers."""
     found = _listed(shape)
-    return (
-        [each for each in found if isinstance(each, int)]
-        if all(isinstance(each, int) for each in found)
-        else []
-    )
+    numbers = [each for each in found if isinstance(each, int)]
+    return numbers if len(numbers) == len(found) else []
 
 
 def _nodes(place: str, document: object, *, consolidated_2: bool) -> Iterator[tuple[str, "Node"]]:

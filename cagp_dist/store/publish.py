@@ -17,7 +17,7 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -55,29 +55,22 @@ def publish(
     Parameters
     ----------
     root : path
-        Output root.
+        Output root; the run is ``root/runs/KEY.zarr``, which is returned.
     groups : mapping of str to Dataset
         Groups as `cagp_dist.store.schema` and `cagp_dist.store.scored_groups` build them.
     run_key : str
         16 to 64 hexadecimal digits, from `run_key`.
     attributes : mapping of str to object
-        Attributes of the root group, on top of those `root_attributes` works out: text, numbers and
-        truth values as they are; lists and mappings become JSON text.
-
-    Returns
-    -------
-    path
-        ``OUT/runs/KEY.zarr``.
+        Attributes of the root group, on top of those `root_attributes` works out; lists and mappings become
+        JSON text.
 
     Raises
     ------
     ArgumentError
         If the key is malformed, there is no group or an attribute cannot be written as JSON.
-    StoreError
-        If a group does not fit the layout, holds NaN or implausible values, or the disk is full or fails.
-        Nothing is published then.
-    ConfigurationError
-        If ``root`` is not writable.
+    StoreError, ConfigurationError
+        If a group does not fit the layout, holds NaN or implausible values, or the disk is full or fails; if
+        ``root`` is not writable. Nothing is published then.
     """
     if not _KEY.fullmatch(run_key):
         raise ArgumentError(
@@ -106,14 +99,9 @@ def published(root: Path, *, run_key: str) -> Path | None:
 
 
 def current_run(root: Path) -> Path | None:
-    """Path of the run that ``CURRENT`` names, or None if nothing was published yet.
+    """Path of the run that ``CURRENT`` names, not verified; None if nothing was published yet.
 
-    The run is not verified; `verify` does that.
-
-    Raises
-    ------
-    StoreError
-        If ``CURRENT`` is unreadable or damaged, or names a run that is not there.
+    Raises `StoreError` if ``CURRENT`` is unreadable or damaged, or names a run that is not there.
     """
     pointer = root / "CURRENT"
     advice = "Run the job again to publish it again, or write the key of a run in OUT/runs into it."
@@ -151,13 +139,7 @@ def make_current(root: Path, *, run_key: str) -> None:
 
 
 def verify_files(run_path: Path) -> None:
-    """Check every file of a published run against its manifest. Cost: one read of all files.
-
-    Raises
-    ------
-    StoreError
-        Naming the file that is damaged, missing, or not part of the run.
-    """
+    """Check every file of a published run, in one read of all; `StoreError` names the one that is wrong."""
     manifest.compare(run_path)
 
 
@@ -196,9 +178,9 @@ def _publish_new(
     return run
 
 
-def install(staged: Path, listing: Path, run: Path) -> None:
-    """Flush a staged run to the disk and rename it over what is there, inside `output_lock`."""
-    sync_tree(staged)
+def install(staged: Path, listing: Path, run: Path, *, without: Container[str] = ()) -> None:
+    """Flush a run to the disk, but files that are there, and rename it into place, inside `output_lock`."""
+    sync_tree(staged, without=without)
     with disk_errors(run):
         os.replace(listing, manifest.manifest_path(run))
         if run.exists():
@@ -231,6 +213,7 @@ def _plain_attributes(
 
 
 def _json(what: str, value: object) -> str:
+    """Write a value as JSON, in one way."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -241,4 +224,5 @@ def _json(what: str, value: object) -> str:
 
 
 def _run_path(root: Path, key: str) -> Path:
+    """Where a run lies."""
     return root / "runs" / f"{key}.zarr"

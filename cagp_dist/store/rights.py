@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from cagp_dist.arrays import Times
 
 _ERA5_STORES = (
@@ -27,9 +29,9 @@ class Rights:
 
 def rights_of(source: str, times: Times) -> Rights:
     """Say under which licence observations come, and which words go with what is made from them."""
-    copernicus = (
-        f"Contains modified Copernicus Climate Change Service information {_years(times)}. {_NOT_LIABLE}"
-    )
+    years = np.unique(times.astype("datetime64[Y]")).astype(str)
+    span = "-".join(dict.fromkeys(years[[0, -1]])) if years.size else ""
+    copernicus = f"Contains modified Copernicus Climate Change Service information {span}. {_NOT_LIABLE}"
     if source == "sample":
         return Rights(
             "Apache-2.0",
@@ -46,11 +48,3 @@ def rights_of(source: str, times: Times) -> Rights:
         f"that of the observations, {source}, which this file does not know; see their provider",
         f"Made from {source}. If that is ERA5 or another Copernicus product: {copernicus}",
     )
-
-
-def _years(times: Times) -> str:
-    years = times.astype("datetime64[Y]")
-    if not years.size:
-        return ""
-    first, last = str(years.min()), str(years.max())
-    return first if first == last else f"{first}-{last}"

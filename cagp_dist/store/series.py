@@ -27,9 +27,9 @@ from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import manifest
 from cagp_dist.store.atomic_files import READS, empty_folder
 from cagp_dist.store.batches import PRELIMINARY
-from cagp_dist.store.durable_files import disk_errors, sync, sync_tree, write_durably
+from cagp_dist.store.durable_files import disk_errors, sync, write_durably
 from cagp_dist.store.group_dataset import root_attributes
-from cagp_dist.store.publish import consolidate
+from cagp_dist.store.publish import consolidate, install
 from cagp_dist.store.series_layout import as_recalibrated
 from cagp_dist.store.zarr_arrays import missing_chunks, open_group, read_group, write_group
 
@@ -90,12 +90,8 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
             _check(staged, new)
             text = manifest.build(staged, name=staged.name, known=shared)
             write_durably(listing, text)
-            sync_tree(staged, without=shared)
-        with disk_errors(final):
-            shutil.rmtree(final, ignore_errors=True)  # of a process that died before the link was replaced
-            os.replace(listing, manifest.manifest_path(final))
-            os.rename(staged, final)
-        sync(final.parent)
+        # over that of a process that died before the link was replaced, if there is one
+        install(staged, listing, final, without=shared)
         with disk_errors(root / NAME):
             link = stage / NAME
             link.symlink_to(Path(VERSIONS) / final.name)
@@ -211,7 +207,8 @@ def _write_fields(
     first: list[str] = []
     at_before: list[int] = []
     if before is not None:
-        at_before = np.searchsorted(_times(before, name), times).tolist()
+        with open_group(before, name) as opened:
+            at_before = np.searchsorted(opened["time"].values, times).tolist()
         first = [each for each in map(str, fields.data_vars) if not (before / name / each).is_dir()]
         for index in others if first else []:
             with open_group(before, name) as opened:
@@ -360,11 +357,6 @@ def _other(name: str, reason: str) -> ConfigurationError:
         f"the run does not continue group {name!r} of the series in this output folder: {reason}. A series "
         "belongs to one job: give this one its own output root, or remove OUT/series.zarr to start again."
     )
-
-
-def _times(version: Path, name: str) -> np.ndarray:
-    with open_group(version, name) as opened:
-        return np.asarray(opened["time"].values)
 
 
 def _check(staged: Path, new: Mapping[str, xr.Dataset]) -> None:

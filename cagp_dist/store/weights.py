@@ -29,17 +29,9 @@ UNUSED_SECONDS = 30 * 24 * 3600.0  # weights that were not used for so long are 
 
 @dataclass(frozen=True)
 class KeptWeights:
-    """A folder of weights, each 8 bytes for every observed point and target.
+    """A folder of weights, each 8 bytes for every observed point and target; one process writes to it."""
 
-    One process at a time writes to it, as in the output folder of a job.
-
-    Parameters
-    ----------
-    folder : Path
-        Made when something is kept.
-    """
-
-    folder: Path
+    folder: Path  # made when something is kept
 
     def find(self, key: str) -> CheckpointReader | None:
         """Find weights that are whole; damaged ones are named in the log and removed."""
@@ -59,13 +51,7 @@ class KeptWeights:
         return FolderKept(path, metadata)
 
     def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
-        """Keep what ``write`` writes, with what it says of that.
-
-        Raises
-        ------
-        StoreError, ConfigurationError
-            If the disk is full or fails, or this folder may not be written to.
-        """
+        """Keep what ``write`` writes, with what it says of that; raises as `cagp_dist.store.publish`."""
         staged = Folder(self.folder / f".{key}-{os.getpid()}")
         for path in self.folder.glob("*") if self.folder.is_dir() else ():
             with suppress(OSError):  # what processes left that died, and what nobody used for a month

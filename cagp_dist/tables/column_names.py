@@ -8,28 +8,12 @@ LONGITUDE = (
     *("decimallongitude", "stn_lon"),
 )
 X_NAMES = (
-    "x",
-    "easting",
-    "east",
-    "utm_x",
-    "utm_e",
-    "utm_easting",
-    "x_coord",
-    "x_coordinate",
-    "coord_x",
-    "rd_x",
+    *("x", "easting", "east", "utm_x", "utm_e", "utm_easting"),
+    *("x_coord", "x_coordinate", "coord_x", "rd_x"),
 )
 Y_NAMES = (
-    "y",
-    "northing",
-    "north",
-    "utm_y",
-    "utm_n",
-    "utm_northing",
-    "y_coord",
-    "y_coordinate",
-    "coord_y",
-    "rd_y",
+    *("y", "northing", "north", "utm_y", "utm_n", "utm_northing"),
+    *("y_coord", "y_coordinate", "coord_y", "rd_y"),
 )
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
 DATE = ("year", "month", "day", "hour", "minute")  # which make a time together, the first at least

@@ -86,8 +86,8 @@ def read_table(
     static : collection of str, optional
         Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
     x, y, plane : str, optional, and bool
-        Columns of the coordinates of a plane, which stand instead of latitude and longitude also where the
-        table has both; ``plane=True`` alone has them found by the usual names, such as ``easting``.
+        Columns of the coordinates of a plane, instead of latitude and longitude; ``plane=True`` alone has
+        them found by the usual names, such as ``easting``.
 
     Returns
     -------
@@ -97,11 +97,10 @@ def read_table(
     Raises
     ------
     ArgumentError
-        If a column is not there, or which one is meant cannot be told; names the columns that are there. Also
-        if rows of one place and time differ in a column that nothing was said of.
+        If which column is meant cannot be told, or rows of one place and time differ in a column that nothing
+        was said of.
     DataError
-        If the file cannot be read, or a row has a latitude beyond the poles, a longitude beyond -180..360, a
-        time that cannot be read, a value that is no number, or a noise that is not above zero.
+        If the file cannot be read, or a row holds what cannot be an observation.
 
     Examples
     --------
@@ -170,11 +169,7 @@ def read_places(
     y: str | None = None,
     plane: bool = False,
 ) -> Places:
-    """Read places from a table; arguments and errors as for `read_table`.
-
-    With ``plane`` latitudes and longitudes are read where there are neither x and y of these names nor usual
-    ones.
-    """
+    """Read places as `read_table`; with ``plane`` degrees stand in where there are no columns of x and y."""
     frame = Columns.open(source)
     if plane:
         x, y = (name if name in frame.columns else None for name in (x, y))

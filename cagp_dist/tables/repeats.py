@@ -143,9 +143,8 @@ def check_repeats(
     raise ArgumentError(
         f"{counted(repeated.size, 'row')} of {frame.title} have the same place and time as another row and "
         f"differ in column {name!r} ({', '.join(map(repr, shown))}{others}), about which the call says "
-        f"nothing. Say which rows to use, where={{{name!r}: {shown[0]!r}}}, or that all of them measure "
-        "the same quantity, "
-        f"where={{{name!r}: {ANY!r}}}."
+        f"nothing. Say which rows to use, where={{{name!r}: {shown[0]!r}}}, or that all of them measure the "
+        f"same quantity, where={{{name!r}: {ANY!r}}}."
     )
 
 

@@ -25,10 +25,8 @@ LOOKED_AT = 50  # lines in which names of columns are looked for behind the firs
 MOST_COLUMNS = 20_000
 CHUNK_BYTES = 2**20
 MOST_LINE_BYTES = 2 * 2**20  # with as many cells as a line of a table may have, and more
-MOST_PACKED, FREELY_UNPACKED_BYTES = (
-    100,
-    64 * 2**20,
-)  # times the size of a file; measurements pack 20 times at most
+# times the size of a file; measurements pack 20 times at most
+MOST_PACKED, FREELY_UNPACKED_BYTES = 100, 64 * 2**20
 READ_BYTES = 6  # of memory, for a byte of text
 
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f"))
@@ -62,7 +60,8 @@ class TextLayout:
 
     def open(self) -> AbstractContextManager[TextIO]:
         """Open the file as text."""
-        return _text(self.path, self.encoding)
+        opened: AbstractContextManager[TextIO] = _opened(self.path, "rt", self.encoding)
+        return opened
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Give the line of the names and all behind it that are no comments, with their numbers."""
@@ -96,13 +95,13 @@ class TextLayout:
 
 def layout_of(path: Path) -> TextLayout:
     """Find out how a text file is laid out, by its first lines."""
-    with _bytes(path) as stream:
+    with _opened(path, "rb") as stream:
         _check_kind(path, stream.read(512))
     encoding = _encoding(path)
     comments: list[tuple[int, str]] = []
     skipped: set[int] = set()
     stated, number, header, following = "", 0, "", []
-    with _text(path, encoding) as lines:
+    with _opened(path, "rt", encoding) as lines:
         for number, line in enumerate(lines, start=1):
             if found := _SEPARATOR.fullmatch(line) if number == 1 else None:
                 stated = found[1]
@@ -209,13 +208,10 @@ def _check_kind(path: Path, head: bytes) -> None:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or UTF-16 if the file begins as such, or that of Windows and Latin-1 if it is other text.
-
-    It is the first to read the whole file, in pieces, and so the one that refuses what no memory holds.
-    """
+    """UTF-8, or UTF-16 or that of Windows; refuses what no memory holds, as the first to read the file."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     encoding, binary = "utf-8-sig", False
-    with _bytes(path) as stream:
+    with _opened(path, "rb") as stream:
         chunks = _limited(path, stream)
         first = next(chunks, b"")
         if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -272,18 +268,6 @@ def check_unpacked(path: Path, unpacked: int, free: int) -> None:
         )
 
 
-def _opener(path: Path) -> Callable[..., Any]:
-    opener: Callable[..., Any] = _PACKED.get(path.suffix.lower(), ("", open))[1]
-    return opener
-
-
-def _bytes(path: Path) -> AbstractContextManager[BinaryIO]:
+def _opened(path: Path, mode: str, encoding: str | None = None) -> Any:
     """Open a file that may be compressed."""
-    opened: AbstractContextManager[BinaryIO] = _opener(path)(path, "rb")
-    return opened
-
-
-def _text(path: Path, encoding: str) -> AbstractContextManager[TextIO]:
-    """Open a text file that may be compressed."""
-    opened: AbstractContextManager[TextIO] = _opener(path)(path, "rt", encoding=encoding)
-    return opened
+    return _PACKED.get(path.suffix.lower(), ("", open))[1](path, mode, encoding=encoding)

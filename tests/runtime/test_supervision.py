@@ -160,7 +160,7 @@ def test_a_worker_that_never_answers_is_asked_once_and_given_up(monkeypatch, clo
         assert asked.acquire(timeout=30.0)
     assert calls == [0.0, 42.0, 84.0], "given up at the first look after 40.05 s, asked at the next"
     answers.set()
-    assert watch._question.done(30.0)
+    assert supervision.has_ended(watch._question, 30.0)
     with pytest.raises(ClusterError, match=r"/spill/a on worker a has 1 MiB free"):
         clock.look_on(watch, seconds=1.0, before=be_heard)
 
