@@ -11,6 +11,7 @@ import sys
 import time
 from datetime import datetime, timedelta
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -555,6 +556,15 @@ def test_every_command_helps_with_examples(command):
     result = cagp(command, "--help")
     assert result.exit_code == 0
     assert f"cagp {command}" in result.stdout.split("Examples:")[1]
+
+
+@pytest.mark.parametrize("command", ["daily", "calibrate", "verify"])
+def test_help_is_wrapped_where_the_terminal_ends(command):
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "70"}).stdout
+    told = shown[: shown.index("Arguments")].splitlines()[2:-1]
+    for line, following in pairwise(told):
+        if line.strip() and following.strip():
+            assert len(line.rstrip()) + 1 + len(following.split()[0]) > 68, line
 
 
 def test_the_package_is_the_command():

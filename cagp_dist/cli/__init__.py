@@ -30,6 +30,7 @@ from cagp_dist.cli.options import (
     argument,
     loaded_job,
     option,
+    unwrapped,
 )
 from cagp_dist.cli.options import examples as _examples
 
@@ -405,6 +406,10 @@ def example(
 
             for path in write_examples(stations, JOB_FILES, replace=False):
                 typer.echo(path)
+
+
+for _command in app.registered_commands:
+    _command.help = unwrapped(_command.callback and _command.callback.__doc__)
 
 
 def _run(

@@ -1,6 +1,7 @@
 """Arguments and options that several commands share, and how their help ends."""
 
 from functools import partial
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,6 +69,12 @@ PublishUnconverged = Annotated[
     bool, typer.Option("--publish-unconverged", help="Publish a run even if it did not converge.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def unwrapped(docstring: str | None) -> str:
+    """Join the lines of each paragraph: a terminal breaks them at its own width."""
+    paragraphs = cleandoc(docstring or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def examples(*lines: str) -> str:
