@@ -77,60 +77,29 @@ class Maps:
             between these; beyond the outermost ones, 0.025 and 0.975, the number is a bound, which the
             attribute ``comment`` says.
 
-        Raises
-        ------
-        ArgumentError
-            If the result does not say the distribution, as of means over cells that nobody observes.
-
         Notes
         -----
         The probability is that of each place by itself. Whether a region, or any place of it, exceeds a
-        threshold depends on how errors go together: draw samples, `Kriging.sample`.
+        threshold depends on how errors go together: draw samples, `Kriging.sample`. `ArgumentError`: the
+        result does not say the distribution, as of means over cells that nobody observes.
         """
         return distribution_of(self._dataset, of=of, noise_std=noise_std).exceedance(threshold)
 
     def interval(self, level: float = 0.9, *, of: Of = None, noise_std: float | None = None) -> xr.Dataset:
         """Error bars: the central interval that holds the value of each place with a probability.
 
-        Parameters
-        ----------
-        level : float
-            The probability, between 0 and 1.
-        of, noise_std
-            As for `exceedance`.
-
-        Returns
-        -------
-        Dataset
-            ``lower`` and ``upper``, in the unit of the field.
-
-        Raises
-        ------
-        ArgumentError
-            As for `exceedance`; and if the result knows its distribution by quantiles, and the interval is
-            wider than these.
+        The dataset has ``lower`` and ``upper``, in the unit of the field; ``of`` and ``noise_std`` are as for
+        `exceedance`. `ArgumentError`: as there; and the result knows its distribution by quantiles, and the
+        interval is wider than these.
         """
         return distribution_of(self._dataset, of=of, noise_std=noise_std).interval(level)
 
     def explore(self, *, height: int = 600) -> "IFrame":
         """Show the maps of a notebook on the page of `cagp view`: zoom, layers, times, values at a click.
 
-        The page is served to this machine alone until Python ends, and needs no network.
-
-        Parameters
-        ----------
-        height : int
-            Of the frame, pixels.
-
-        Returns
-        -------
-        IPython.display.IFrame
-            What a notebook shows where it is the last line of a cell; its ``src`` is the address of the page.
-
-        Raises
-        ------
-        ArgumentError
-            If the result is not on a grid of latitudes and longitudes.
+        The page is served to this machine alone until Python ends, and needs no network. The frame, so many
+        pixels high, is what a notebook shows where it is the last line of a cell; its ``src`` is the address
+        of the page. `ArgumentError`: the result is not on a grid of latitudes and longitudes.
         """
         # a layer above this one
         shown: IFrame = import_module("cagp_dist.view.notebook").explore_result(self._dataset, height=height)

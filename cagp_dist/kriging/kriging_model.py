@@ -371,11 +371,6 @@ class Kriging:
             columns in a data frame. With ``x``, ``y`` or ``crs`` those of a plane: x, y.
         y : array_like, shape (n,) or (n, T), optional
             Values at the rows of an array; NaN where there is none.
-
-        Returns
-        -------
-        Kriging
-            This object.
         """
         with self._call() as call:
             self._learn_from(read(self, observations, y), call)
@@ -435,18 +430,14 @@ class Kriging:
         to : as for `krige`, or array or list of rows, shape (q, 2)
             Latitudes and longitudes in degrees, or x and y of a plane. After ``fit(X, y)`` a data frame
             counts as an array, whose columns are found by their names.
-        return_std : bool
-            For an array: also the standard deviations.
-        kind : {"grid", "cells"}
-            As for `krige`.
-        at : times or "observed", optional
-            As for `krige`, instead of the times of the model, if it was made with ``at``.
+        kind, at
+            As for `krige`; ``at`` instead of the times of the model, if it was made with ``at``.
 
         Returns
         -------
         xarray.Dataset
-            As for `krige`; for an array the means (q,) or (q, T), or means and standard deviations of the
-            field, which no recalibration changes. T are the fields, or the times of ``at``.
+            As for `krige`; for an array the means (q,) or (q, T), or with ``return_std`` means and standard
+            deviations of the field, which no recalibration changes. T are the fields, or the times of ``at``.
         """
         observed, _ = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
@@ -564,26 +555,10 @@ class Kriging:
     def sample(self, to: To = None, size: int = 1, *, seed: int = 0, at: At = None) -> xr.Dataset:
         """Draw fields that agree with the observations, from their joint distribution at all targets.
 
-        Parameters
-        ----------
-        to : as for `krige`
-            Up to 4,000 targets are drawn by their full covariance. More are drawn pathwise, as by
-            `cagp_dist.sample_posterior`: a right-hand side for each draw, and 8 bytes for each of its values.
-        size : int
-            Number of draws.
-        seed : int
-            Of the random numbers.
-        at : as for `predict`
-
-        Returns
-        -------
-        xarray.Dataset
-            The variable that was observed, with the dimension ``sample`` first; without noise.
-
-        Raises
-        ------
-        ArgumentError, BudgetError, NumericalError
-            As for `cagp_dist.condition`, or `cagp_dist.sample_posterior`.
+        The result has the variable that was observed, without noise, and the dimension ``sample`` of ``size``
+        draws first. Targets ``to`` and ``at`` are as for `predict`. Up to 4,000 are drawn by their full
+        covariance, more pathwise: a right-hand side for each draw, and 8 bytes for each of its values. Errors
+        are those of `cagp_dist.condition` and `cagp_dist.sample_posterior`.
         """
         observed, _ = self._fitted()
         if self.recalibration != "none":
@@ -679,20 +654,11 @@ class Kriging:
     def variogram(self, *, draws: int = 200, seed: int = 0) -> xr.Dataset:
         """Estimate the variogram of the observations, beside that of the fitted kernel and noise.
 
-        Parameters
-        ----------
-        draws : int
-            Fields that are drawn from the fitted model at the same places, for the band.
-        seed : int
-            Of the random numbers, which also choose 800 places where there are more.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``empirical`` semivariances of observations about the prior mean, ``low`` and ``high`` of the band
-            of 90 % of the draws, and ``pairs``, along ``bin``, whose pairs are ``distance`` kilometres apart,
-            in a plane in the unit of x and y; and the curve ``fitted`` along ``curve_distance``. Pairs are of
-            the same time. The numbers of the fit count as known.
+        The result has ``empirical`` semivariances of observations about the prior mean, ``low`` and ``high``
+        of the band of 90 % of so many fields drawn from the fitted model at the same places, and ``pairs``,
+        along ``bin``, whose pairs are ``distance`` kilometres apart, in a plane in the unit of x and y; and
+        the curve ``fitted`` along ``curve_distance``. Pairs are of the same time; where there are more than
+        800 places the seed chooses. The numbers of the fit count as known.
         """
         observed, learned = self._fitted()
         check_count("draws", draws, least=20)

@@ -62,11 +62,9 @@ class Plots:
         Parameters
         ----------
         variables : str or sequence of str, optional
-            Variables to draw maps of.
-        field : int, optional
-            Number of the one field that is drawn, of several.
-        time : moment or sequence of moments, optional
-            Those that are drawn, of several.
+            Those that maps are drawn of.
+        field, time : optional
+            Of several fields, the number of the one that is drawn, or one or more moments.
         observations : optional
             What `krige` was given, or the fitted `Kriging`. On the mean they have its colours; elsewhere,
             and where there are more than 2,000, black points show where they are. Of several times, those of
@@ -135,17 +133,9 @@ class Plots:
     ) -> "Figure":
         """Draw the variogram of the observations beside the fitted one: `Kriging.variogram`.
 
-        Points outside the band are what the fitted model does not explain.
-
-        Parameters
-        ----------
-        observations
-            The fitted `Kriging`; or what `krige` was given, with the kernel, mean and noise that the
-            attributes of the result say.
-        draws, seed : int
-            As for `Kriging.variogram`.
-        ax : matplotlib.axes.Axes, optional
-            Where it is drawn.
+        Points outside the band are what the fitted model does not explain. ``observations`` are the fitted
+        `Kriging`; or what `krige` was given, with the kernel, mean and noise that the attributes of the
+        result say. ``draws`` and ``seed`` are as for `Kriging.variogram`.
         """
         from cagp_dist.kriging.kriging_model import Kriging
 

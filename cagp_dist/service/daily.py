@@ -179,11 +179,8 @@ def _one(
     observe: Observer,
     settled: _Settled,
 ) -> Day:
-    """Do one time, unless the series has its result.
-
-    Whatever goes wrong is its own failure, but for a disk that cannot be written, a cluster, another process
-    and a damaged series, which end the pass.
-    """
+    """Do one time, unless the series has its result; what goes wrong is its own failure, but for `of_all`."""
+    # what ends the pass: a disk that cannot be written, another process, a cluster; and a damaged series
     of_all: tuple[type[CagpError], ...] = (DiskError, BusyError, ClusterError)
     try:
         if (known := settled.runs.get(time)) is not None:

@@ -216,10 +216,7 @@ def _fit_of_all_times(size: Size, chosen: ChosenPoints | None, *, workers: int) 
 def _demands(
     job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
 ) -> list[Demand]:
-    """Give the demand of each pattern of gaps; of a solver that takes a field at a time, that of the fullest.
-
-    On a grid the points of a fold are missing, too; of others the solve with all points stands for all.
-    """
+    """Give the demand of each pattern of gaps; of a solver that takes field by field that of the fullest."""
     of_all = Demand(
         n=size.joined or size.observed,
         q=size.targets,
@@ -240,7 +237,7 @@ def _demands(
         scale = np.ones(seen.inputs.shape[1])
         of_all = replace(of_all, wide=solver.touched(seen.inputs, design.region_means, scale=scale))
     present = seen.points.present[:, design.train]
-    if places is not None and design.folds is not None:
+    if places is not None and design.folds is not None:  # elsewhere the solve with all points stands for all
         largest = design.test[design.folds == np.bincount(design.folds).argmax()]
         present &= ~np.isin(design.train, largest)
     groups = fields_by_pattern(present)

@@ -315,10 +315,7 @@ def _draw(
     others: Mapping[str, Choice],
     allowed: Mask | None,
 ) -> Choice:
-    """Draw allowed points that the others left, in proportion to size altogether.
-
-    One is left with probability ``1 - chance`` of the others, by which its size is divided.
-    """
+    """Draw allowed points that the others left: sizes over the chance of being left, altogether as sizes."""
     total = areas.size
     taken, chance_taken = _taken(others, total)
     free = np.setdiff1d(np.arange(total) if allowed is None else np.flatnonzero(allowed), taken)

@@ -47,22 +47,9 @@ class RunEntry:
 def list_runs(root: Path | str) -> list[RunEntry]:
     """List the published runs of an output folder by their first time, then by when they were made.
 
-    Parameters
-    ----------
-    root : Path or str
-        Output folder of one or more jobs, or ``s3://BUCKET/PATH``, whose runs are fetched.
-
-    Returns
-    -------
-    list of RunEntry
-        One of them says that it is current. A run that cannot be read is listed last, with its fault. Chunks
-        are checked by their checksums, files are not compared with the manifest: `verify_runs` does that.
-        About 20 ms a run.
-
-    Raises
-    ------
-    ConfigurationError
-        If nothing was published there.
+    Runs of ``s3://BUCKET/PATH`` are fetched. One says that it is current. One that cannot be read is listed
+    last, with its fault. Chunks are checked by their checksums, files are not compared with the manifest:
+    `verify_runs` does that. About 20 ms a run. `ConfigurationError`: nothing was published there.
     """
     name, root = root, readable(root, every=True)
     paths = sorted((root / "runs").glob("*.zarr"))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Indices
 from cagp_dist.errors import ConfigurationError, DataError, StoreError
 from cagp_dist.mapping import NAMES, Neighbours
 from cagp_dist.mapping.field_solves import Execution
@@ -58,7 +57,9 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
     # a solve by neighbours depends on all targets, which share them, and costs little more for these
     together = isinstance(part.solver, Neighbours) or part.carried is not None or part.seen is not None
     cells = None if part.design.samples else part.design.cells
-    sample = _only(part, drawn)
+    train, test = part.design.train, part.design.test[drawn]
+    alone = Design(train=train, test=test, test_weights=np.ones(drawn.size), cells=None)
+    sample = replace(part, design=alone, wanted=None, recalibration=NOT_ASKED)
     if together:  # maps that no column of the solve belongs to are left out
         sample = replace(part, design=replace(part.design, cells=cells, mean_cells=None, samples=0))
     if task.prior is None:  # the numbers are in the attributes of every run
@@ -136,10 +137,3 @@ def _task_of(run: Path, job: Job, attributes: dict[str, Any]) -> PreparedJob:
     if task.provenance.get(key) != made_from.get(key):
         raise NotSolvedAgainError(run, f"{before_it}, was replaced.")
     return task
-
-
-def _only(part: PreparedJob, drawn: Indices) -> PreparedJob:
-    """Give the task of some of the test points alone."""
-    train, test = part.design.train, part.design.test[drawn]
-    design = Design(train=train, test=test, test_weights=np.ones(drawn.size), cells=None)
-    return replace(part, design=design, wanted=None, recalibration=NOT_ASKED)
