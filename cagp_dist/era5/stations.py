@@ -144,10 +144,8 @@ def _selected(fields: MeasuredFields, path: Path, wanted: "Request") -> Measured
         raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")
     return replace(
         fields,
-        latitude_degrees=fields.latitude_degrees[kept],
-        longitude_degrees=fields.longitude_degrees[kept],
+        **vars(fields.at(kept)),
         values=fields.values[np.ix_(rows, kept)],
         times=moments[rows],
         noise_std=None if fields.noise_std is None else fields.noise_std[kept],
-        names=None if fields.names is None else fields.names[kept],
     )

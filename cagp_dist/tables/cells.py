@@ -81,10 +81,7 @@ def read_row_places(
     taken: Collection[str],
     named: str | None = None,
 ) -> Places:
-    """Read the places of some rows, with names of this column, or of a usual one that is not taken.
-
-    The columns are those of latitude and longitude, or of x and y of a plane.
-    """
+    """Read the places of some rows, with names of this column, or of a usual one that is not taken."""
     found = _on_plane(frame, axes, kept) if plane else _on_globe(frame, axes, kept)
     names = _names(frame, found.keys, kept, taken) if named is None else _written(frame, named, kept)
     return replace(found, names=names)

@@ -23,7 +23,7 @@ class PlaneColumns:
     names: tuple[str, str]  # of the columns, without units
     unit: str  # of both, as it is stated; empty if it is not
 
-    def at(self, rows: Indices) -> "PlaneColumns":
+    def at(self, rows: Indices | slice) -> "PlaneColumns":
         """Take some of the places."""
         return replace(self, xy=self.xy[rows])
 
@@ -41,39 +41,44 @@ class Places:
     @property
     def keys(self) -> Array:
         """Numbers (n, 2) that are the same where the place is."""
-        return _keys(self.latitude_degrees, self.longitude_degrees, self.plane)
+        if self.plane is not None:
+            return self.plane.xy
+        return np.column_stack([self.latitude_degrees, np.mod(self.longitude_degrees, 360.0)])
+
+    def at(self, rows: Indices | slice) -> "Places":
+        """Take some of the places."""
+        return Places(
+            self.latitude_degrees[rows],
+            self.longitude_degrees[rows],
+            None if self.names is None else self.names[rows],
+            {name: column[rows] for name, column in self.static.items()},
+            None if self.plane is None else self.plane.at(rows),
+        )
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Measurements, n of them; none is missing."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table(Places):
+    """Measurements, n of them, with the place of each; none is missing."""
 
-    latitude_degrees: Array  # in the order and convention of the table, as longitudes
-    longitude_degrees: Array
-    values: Array
+    values: Array  # (n,), as all that follows
     times: Times | None  # in UTC; None if the table does not say
     noise_std: Array | None  # of the error of each, in the unit of the values; None if nothing is known
     name: str  # of the column of the values, without units
     units: str  # of the values, where the column or the caller says so; else empty
     dropped_missing: int = 0  # rows that were left out because they have no value
-    names: Names | None = None  # of the place of each, as in `Places`
     notes: tuple[str, ...] = ()  # sentences on the rows that people should know of
-    static: Mapping[str, Array] = field(default_factory=dict)  # as in `Places`
-    plane: PlaneColumns | None = None  # of places of a plane, whose latitudes and longitudes are NaN
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredFields:
-    """Measurements by time and place; a place appears once for each repeat and each noise."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasuredFields(Places):
+    """Measurements by time and place; a place appears once for each repeat and each noise.
 
-    latitude_degrees: Array  # (n,), of the places
-    longitude_degrees: Array
+    One whose rows have several names has them all, "A; B"; of static columns it has the first row.
+    """
+
     values: Array  # (T, n), NaN where nothing was measured
     times: Times | None  # (T,), ascending; None if the table has no times, and T is 1
     noise_std: Array | None  # (n,)
-    names: Names | None = None  # (n,); a place whose rows have several names has them all, "A; B"
-    static: Mapping[str, Array] = field(default_factory=dict)  # what the first row of a place says
-    plane: PlaneColumns | None = None
 
 
 MOST_SINGLE = 10  # from so many times with hardly more rows than times on, each row has a time of its own
@@ -91,8 +96,7 @@ def by_time_and_place(table: Table) -> MeasuredFields:
         if table.times is None
         else np.unique(table.times, return_inverse=True)
     )
-    where = _keys(table.latitude_degrees, table.longitude_degrees, table.plane)
-    kinds = pd.DataFrame(np.column_stack([where, noise, *table.static.values()]))
+    kinds = pd.DataFrame(np.column_stack([table.keys, noise, *table.static.values()]))
     repeats = kinds.assign(when=when).groupby([*kinds.columns, "when"], dropna=False).cumcount()
     kinds = kinds.assign(repeats=repeats)
     # in the order in which they appear first
@@ -102,37 +106,17 @@ def by_time_and_place(table: Table) -> MeasuredFields:
         _check_size(rows, moments.size, first.size)
     values = np.full((1 if moments is None else moments.size, first.size), np.nan)
     values[when, place] = table.values
-    return MeasuredFields(
-        latitude_degrees=table.latitude_degrees[first],
-        longitude_degrees=table.longitude_degrees[first],
-        values=values,
-        times=moments,
-        noise_std=None if table.noise_std is None else table.noise_std[first],
-        names=None if table.names is None else _joined(table.names, place, table.names[first]),
-        static={name: column[first] for name, column in table.static.items()},
-        plane=None if table.plane is None else table.plane.at(first),
-    )
+    places = table.at(first)
+    if places.names is not None and table.names is not None:
+        places = replace(places, names=_joined(table.names, place, places.names))
+    noise_std = None if table.noise_std is None else table.noise_std[first]
+    return MeasuredFields(**vars(places), values=values, times=moments, noise_std=noise_std)
 
 
 def row_by_row(table: Table) -> MeasuredFields:
     """Give each measurement a place of its own in one field, whose times (n,) are those of the places."""
-    return MeasuredFields(
-        latitude_degrees=table.latitude_degrees,
-        longitude_degrees=table.longitude_degrees,
-        values=table.values[None],
-        times=table.times,
-        noise_std=table.noise_std,
-        names=table.names,
-        static=table.static,
-        plane=table.plane,
-    )
-
-
-def _keys(latitude_degrees: Array, longitude_degrees: Array, plane: PlaneColumns | None) -> Array:
-    """Numbers (n, 2) that are the same where the place is."""
-    if plane is not None:
-        return plane.xy
-    return np.column_stack([latitude_degrees, np.mod(longitude_degrees, 360.0)])
+    places = vars(table.at(slice(None)))
+    return MeasuredFields(**places, values=table.values[None], times=table.times, noise_std=table.noise_std)
 
 
 def _check_size(rows: int, times: int, places: int) -> None:

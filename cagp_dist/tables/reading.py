@@ -143,19 +143,16 @@ def read_table(
         far_in_plane(places.keys) if plane else far_places(places.latitude_degrees, places.longitude_degrees),
     )
     stated = units_in(column) if units is None else units
+    places = replace(places, static=read_static(frame, static, kept, missing=missing))
     return Table(
-        latitude_degrees=places.latitude_degrees,
-        longitude_degrees=places.longitude_degrees,
+        **vars(places),
         values=values[kept],
         times=moments.times,
         noise_std=read_noise(frame, noise, noise_std, kept, units=stated, missing=missing),
         name=bare(column),
         units=stated,
         dropped_missing=values.size - kept.size,
-        names=places.names,
         notes=tuple(filter(None, notes)),
-        static=read_static(frame, static, kept, missing=missing),
-        plane=places.plane,
     )
 
 
