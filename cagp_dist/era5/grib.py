@@ -277,10 +277,7 @@ def _check_same(messages: Sequence[Message], variable: str) -> None:
 
 
 def _check_times(path: Path, messages: Sequence[Message], variable: str) -> None:
-    """Refuse messages of one time between which nothing chooses, as final and preliminary versions do.
-
-    Messages that agree in all keys pass: that their values are the same, who joins them must see.
-    """
+    """Refuse messages of one time between which nothing chooses; those that agree in all keys pass."""
     early = is_preliminary([message.version for message in messages]).tolist()
     alike: dict[tuple[np.datetime64, bool], list[Message]] = {}
     for message, preliminary in zip(messages, early, strict=True):

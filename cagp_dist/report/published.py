@@ -32,19 +32,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class TestPoints:
-    """Posterior and observation at the test points, in the unit of the variable.
-
-    ``std`` is latent, without the noise of an observation; ``predictive_std`` has it. Of ``std``, no more
-    than ``computational_std`` is unfinished computation.
-    """
+    """Posterior and observation at the test points, in the unit of the variable."""
 
     longitude_degrees: Array  # (q,)
     latitude_degrees: Array  # (q,)
     observed: Array  # (T, q), as all that follow; NaN where a station did not measure
     mean: Array
-    std: Array
-    predictive_std: Array
-    computational_std: Array | None = None
+    std: Array  # latent, without the noise of an observation
+    predictive_std: Array  # with it
+    computational_std: Array | None = None  # of std, what is unfinished computation, at most
     local_scale: Array | None = None
 
     def residuals(self, time: int) -> "tuple[TestPoints, Array]":
@@ -192,11 +188,7 @@ class Attributes:
 
 @dataclass(frozen=True, eq=False)
 class PublishedRun:
-    """One published run; ``grid`` is None when the job asked for no map.
-
-    ``fine`` is there where the mean has a finer map than the error bars, ``places`` where the job asked for
-    predictions at those of a table, ``regions`` where it asked for means over some.
-    """
+    """One published run; of what the job did not ask for there is nothing."""
 
     key: str
     times: Times
@@ -206,7 +198,7 @@ class PublishedRun:
     trace: Mapping[str, Array]  # scores after each ``iteration``, by their published names; 0 is the prior
     attributes: Attributes
     variable: Variable = T2M
-    fine: MeanMap | None = None
+    fine: MeanMap | None = None  # where the mean has a finer map than the error bars
     places: PublishedPlaces | None = None
     simulation: Simulation | None = None
     regions: Regions | None = None

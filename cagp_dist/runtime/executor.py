@@ -143,32 +143,29 @@ class _BlasLimit:
         self._users = 0
         self._limiter: _ThreadpoolLimiter | None = None
 
-    def acquire(self) -> None:
+    @contextmanager
+    def held(self) -> Iterator[None]:
         with self._lock:
             if self._users == 0:
                 self._limiter = _limit_blas()
             self._users += 1
-
-    def release(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0 and self._limiter is not None:
-                _take_control_of_blas()
-                self._limiter.restore_original_limits()
-                _take_control_of_blas()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._users == 0 and self._limiter is not None:
+                    _take_control_of_blas()
+                    self._limiter.restore_original_limits()
+                    _take_control_of_blas()
 
 
 _blas_limit = _BlasLimit()
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
+def single_threaded_blas() -> AbstractContextManager[None]:
     """One BLAS thread while tasks run: tasks are the parallelism, and splits must not change bits."""
-    _blas_limit.acquire()
-    try:
-        yield
-    finally:
-        _blas_limit.release()
+    return _blas_limit.held()
 
 
 def single_threaded_steps(steps: Iterator[T]) -> Iterator[T]:

@@ -10,7 +10,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 from cagp_dist.checks import check_count
@@ -96,9 +95,7 @@ class ThreadExecutor(InThisProcess):
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._open = False
             self._ready.clear()

@@ -166,10 +166,7 @@ def _values(groups: Mapping[str, xr.Dataset], name: str) -> np.ndarray:
 
 
 def _longitude_extent(longitude_degrees: Array) -> tuple[float, float]:
-    """Western and eastern end of the smallest arc that holds all points; west is negative across Greenwich.
-
-    Points all around the circle are described from 0 to 360.
-    """
+    """Find the smallest arc that holds all points, west negative across Greenwich; 0..360 all around."""
     around = np.unique(longitude_degrees % 360.0)
     gaps = np.append(np.diff(around), around[0] + 360.0 - around[-1])
     widest = len(gaps) - 1 if gaps.max() < _WHOLE_CIRCLE_GAP_DEGREES else int(np.argmax(gaps))

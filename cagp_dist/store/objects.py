@@ -214,10 +214,7 @@ class PublishedObjects:
         return data
 
     def _digests(self, key: str, text: bytes) -> tuple[str, dict[str, str]]:
-        """Read a manifest: the name of the upload, and the digests of its objects.
-
-        Who may write to a bucket must not write anywhere on the disks of its readers: such names are refused.
-        """
+        """Read a manifest: upload and digests; names that lead out of the folder are refused."""
         where = f"{self.address}/{marks.manifest_of(key)}"
         upload = marks.upload_in(text)
         try:

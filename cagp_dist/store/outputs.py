@@ -34,10 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FolderOutput:
-    """An output folder on a file system; methods are called inside its `output_lock`, but those on old runs.
-
-    Runs are what ``published`` or ``publish`` gave; ``name_of`` says where readers find one.
-    """
+    """An output folder; methods are called inside its `output_lock`, but those on old runs."""
 
     folder: Path
 

@@ -27,7 +27,10 @@ _most_bytes = ContextVar("most bytes of the answer that is waited for", default=
 
 def is_web(store: Store) -> bool:
     """Whether a store is read over HTTP by its address, as those of clouds are not."""
-    return isinstance(store, FsspecStore) and not {*_listed(store.fs.protocol)}.isdisjoint(_SCHEMES)
+    if not isinstance(store, FsspecStore):
+        return False
+    named = store.fs.protocol
+    return not set(_SCHEMES).isdisjoint([named] if isinstance(named, str) else named)
 
 
 @contextmanager
@@ -129,7 +132,3 @@ def _bounded_response() -> Any:
             return await super().read()
 
     return BoundedResponse
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)

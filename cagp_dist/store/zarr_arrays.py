@@ -80,10 +80,7 @@ def read_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
 
 
 def open_group(path: str | os.PathLike[str], group: str = ROOT) -> xr.Dataset:
-    """Open a group without reading its values; chunks are read, and checked, as they are asked for.
-
-    One that is missing is an error.
-    """
+    """Open a group; chunks are read and checked when they are asked for, a missing one is an error."""
     name = group.strip("/")
     if not (Path(path) / name / "zarr.json").exists():
         raise StoreError(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import Horizontal, located
+from cagp_dist.kriging.axes import located
 from cagp_dist.kriging.result_distribution import stem_of
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
@@ -66,24 +66,24 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
     eastward = np.unwrap(longitude, period=360.0)  # across Greenwich without a jump
     rows, columns = np.argsort(latitude), np.argsort(eastward)
 
-    def fields(name: str) -> Array | None:
-        """Values (T, P, Q) of a variable, ascending in both axes; None where it is not there."""
-        if name not in dataset:
-            return None
-        held = dataset[name].broadcast_like(mean).transpose(*others, *where.dims)
-        return _sorted(held, where, rows, columns).reshape(len(times), len(rows), len(columns))
+    def field(held: xr.DataArray) -> Array:
+        """Values (T, P, Q) of a variable, ascending in both axes."""
+        numbers = held.broadcast_like(mean).transpose(*others, *where.dims).values.astype(np.float64)
+        if where.dims[0] not in where.north.dims:
+            numbers = np.swapaxes(numbers, -1, -2)
+        return np.asarray(numbers[..., rows, :][..., columns].reshape(len(times), len(rows), len(columns)))
 
+    arrays = {str(name): held for name, held in dataset.data_vars.items()}
+    std, unfinished = (
+        field(arrays[name]) if name in arrays else None for name in (f"{stem}std", f"{stem}std_computational")
+    )
     law, noise = None, dataset.attrs.get("noise_std")
-    of_observations = f"{stem}quantile" in dataset
-    if of_observations or "field_quantile" in dataset:
-        table = dataset[f"{stem}quantile" if of_observations else "field_quantile"]
-        each = (table.sel({QUANTILE_LEVEL: level}) for level in QUANTILE_LEVELS)
-        stacked = [_sorted(level.transpose(*others, *where.dims), where, rows, columns) for level in each]
-        shape = len(times), len(rows), len(columns)
-        quantiles = np.stack([level.reshape(shape) for level in stacked], axis=1)
-        predictive = fields(f"{stem}predictive_std" if of_observations else f"{stem}std")
-        assert predictive is not None
-        law = PublishedLaw(predictive, quantiles)
+    of_observations = f"{stem}quantile" in arrays
+    if of_observations or "field_quantile" in arrays:
+        table = arrays[f"{stem}quantile" if of_observations else "field_quantile"]
+        quantiles = [field(table.sel({QUANTILE_LEVEL: level})) for level in QUANTILE_LEVELS]
+        spread = arrays[f"{stem}predictive_std" if of_observations else f"{stem}std"]
+        law = PublishedLaw(field(spread), np.stack(quantiles, axis=1))
     what = str(mean.attrs.get("long_name", NAME)).removeprefix("posterior ").removeprefix("mean of ")
     known = noise if isinstance(noise, (int, float)) else None
     group = prediction_group(
@@ -91,10 +91,10 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         times=times,
         latitude_degrees=latitude[rows],
         longitude_degrees=eastward[columns],
-        mean=np.asarray(fields(f"{stem}mean")),
-        std=fields(f"{stem}std"),
+        mean=field(mean),
+        std=std,
         noise_variance=0.0 if known is None else known**2,
-        computational_std=fields(f"{stem}std_computational"),
+        computational_std=unfinished,
         law=law,
         variable=Variable(NAME, what, units=str(mean.attrs.get("units", ""))),
     )
@@ -106,14 +106,6 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         return means_over_cells(group, Variable(NAME, what), int(dataset.attrs[NODES_PER_CELL]))
     noisy = of_observations or (law is None and known is not None)
     return group if noisy else group.drop_vars(f"{NAME}_predictive_std")
-
-
-def _sorted(values: xr.DataArray, where: Horizontal, rows: Indices, columns: Indices) -> Array:
-    """Values (..., P, Q), ascending in both axes."""
-    numbers = np.asarray(values.values, dtype=np.float64)
-    if where.dims[0] not in where.north.dims:
-        numbers = np.swapaxes(numbers, -1, -2)
-    return numbers[..., rows, :][..., columns]
 
 
 def _close() -> None:
