@@ -8,7 +8,7 @@ about files they do not know.
 import re
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cagp_dist.digest import file_sha256, read_regular
 from cagp_dist.errors import StoreError
@@ -81,14 +81,16 @@ def digests_of(run_path: Path) -> dict[str, str]:
 
 
 def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
-    """Read the text of a manifest: the digest of each file of ``name``, by the names of the files."""
+    """Read the text of a manifest: the digest of each file of ``name``, by names that stay in its folder."""
     lines, prefix = text.split(b"\n"), f"{name}/"
     listed: dict[str, str] = {}
     for number, line in enumerate(lines[:-1], start=1):
-        digest, _, file = line.decode("utf-8", "replace").partition("  ")
-        if not _DIGEST.fullmatch(digest) or not file.startswith(prefix):
+        digest, _, path = line.decode("utf-8", "replace").partition("  ")
+        file = PurePosixPath(path.removeprefix(prefix))
+        inside = path == f"{prefix}{file}" and not {"..", "/", ""} & {file.name, *file.parts}
+        if not _DIGEST.fullmatch(digest) or not inside:
             raise StoreError(f"line {number} of the manifest {where} is damaged. {_ADVICE}")
-        listed[file.removeprefix(prefix)] = digest
+        listed[str(file)] = digest
     if lines[-1] or not listed:
         raise StoreError(f"the manifest {where} is empty or cut off. {_ADVICE}")
     return listed

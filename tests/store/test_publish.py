@@ -18,7 +18,7 @@ import xarray as xr
 import zarr
 
 from cagp_dist.errors import ArgumentError, BusyError, DiskError, StoreError
-from cagp_dist.store import durable_files
+from cagp_dist.store import durable_files, manifest
 from cagp_dist.store.durable_files import sync_tree
 from cagp_dist.store.publish import (
     current_run,
@@ -403,6 +403,21 @@ def test_the_lock_is_free_after_an_error(tmp_path):
         raise KeyError
     with output_lock(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(f"{64 * '0'}  r.zarr/{file}" for file in ("../x", "/x", "t2m/../../x", "t2m//x", "", ".")),
+        f"{64 * '0'}  other.zarr/x",
+        f"{64 * 'g'}  r.zarr/x",
+    ],
+)
+def test_a_manifest_names_files_of_its_run_alone_with_their_digests(line):
+    good = f"{64 * '0'}  r.zarr/t2m/zarr.json\n"
+    assert manifest.parse(good.encode(), name="r.zarr", where="it") == {"t2m/zarr.json": 64 * "0"}
+    with pytest.raises(StoreError, match="line 2 of the manifest it is damaged"):
+        manifest.parse(f"{good}{line}\n".encode(), name="r.zarr", where="it")
 
 
 def test_very_many_files_are_flushed_in_one_step_that_may_fail(tmp_path, monkeypatch):
