@@ -87,8 +87,8 @@ def parse(text: bytes, *, name: str, where: Path | str) -> dict[str, str]:
     for number, line in enumerate(lines[:-1], start=1):
         digest, _, path = line.decode("utf-8", "replace").partition("  ")
         file = PurePosixPath(path.removeprefix(prefix))
-        inside = path == f"{prefix}{file}" and not {"..", "/", ""} & {file.name, *file.parts}
-        if not _DIGEST.fullmatch(digest) or not inside:
+        inside = file.name and not file.is_absolute() and ".." not in file.parts
+        if not (_DIGEST.fullmatch(digest) and path == f"{prefix}{file}" and inside):
             raise StoreError(f"line {number} of the manifest {where} is damaged. {_ADVICE}")
         listed[str(file)] = digest
     if lines[-1] or not listed:
