@@ -66,7 +66,7 @@ def test_scores_of_tables_of_quantiles(scoringrules, drawn):
     np.testing.assert_allclose(law.crps(y), by_quantiles, rtol=2e-3)
 
 
-def test_scores_of_intervals(drawn):
+def test_scores_of_intervals(scoringrules, drawn):
     centre, scale, degrees, y = drawn
     law = StudentT(centre, scale, degrees)
     lower, upper = law.interval(0.9)
