@@ -79,7 +79,8 @@ class ResultDistribution:
         """Put numbers at some places, NaN elsewhere."""
         values = np.full(self.like.shape, np.nan)
         values[there] = numbers
-        return self.like.copy(data=values).drop_attrs(deep=False)
+        kept = {name: text for name, text in self.like.attrs.items() if name == "grid_mapping"}
+        return self.like.copy(data=values).drop_attrs(deep=False).assign_attrs(kept)
 
 
 def stem_of(dataset: xr.Dataset) -> str:

@@ -244,6 +244,8 @@ def test_a_model_grid_on_a_projection_is_mapped_on_its_own_axes():
     found = cagp.krige(given, lengthscale_km=15.0, variance=1.0, noise_std=0.05)
     assert found["mean"].dims == ("y", "x")
     assert found["mean"].attrs["grid_mapping"] == "lcc"
+    assert found.cagp.interval(0.9).lower.attrs["grid_mapping"] == "lcc"
+    assert found.cagp.exceedance(280.0).attrs["grid_mapping"] == "lcc"
     assert found["lcc"].attrs == LAMBERT
     whole = 280.0 + np.sin(given.x / 12.0) + np.cos(given.y / 9.0)
     assert float(abs(found["mean"] - whole).max()) < 0.2
