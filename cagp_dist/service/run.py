@@ -269,7 +269,7 @@ def _numbers_of(task: PreparedJob, work: _Stages, checkpoints: Checkpoints) -> _
     def fit(stage: JobStage, execution: Execution) -> tuple[FittedPrior, IntegratedNumbers | None, str]:
         fitted = _fit(task, stage, execution)
         integrated, said = integrate_numbers(task, fitted, progress=execution.progress)
-        stage.note(f"its numbers are {said}")
+        stage.note(f"parameters are {said}")
         return fitted, integrated, said
 
     def fit_without(stage: JobStage, execution: Execution) -> tuple[Prior, ...]:
