@@ -225,25 +225,16 @@ def krige(
 
     Raises
     ------
-    ArgumentError
-        If the meaning of an argument is not clear.
-    DataError
-        If something cannot be an observation, such as a latitude of 91 degrees; names the row.
-    BudgetError
-        If it does not fit into memory, or is planned to take longer than the limit. Raised before any work,
-        unless only the fitted parameters show that the solve takes much longer than usual.
-    NumericalError
-        If the fit or the solve overflows or loses all digits.
-
-    Warns
-    -----
-    UserWarning
-        If the fit did not end in an optimum inside its bounds, except for a noise that is too small to be
-        found; the text says what to do.
+    CagpError
+        ArgumentError: the meaning of an argument is not clear; DataError: something cannot be an observation,
+        such as a latitude of 91 degrees, with its row; BudgetError: it does not fit into memory, or is
+        planned to take longer than the limit, before any work unless only the fitted parameters show that the
+        solve takes much longer than usual; NumericalError: the fit or the solve loses all digits.
 
     Notes
     -----
-    All fields share kernel and noise. Those with the same gaps share one solve.
+    All fields share kernel and noise. Those with the same gaps share one solve. A fit that did not end in an
+    optimum inside its bounds is a `UserWarning` that says what to do, except for a noise too small to find.
 
     Examples
     --------

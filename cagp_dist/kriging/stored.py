@@ -151,13 +151,11 @@ def krige_store(
 
     Raises
     ------
-    ArgumentError
-        If a variable is missing or has another length, a coordinate or noise is impossible, or the output
-        already exists and does not come from the same call.
-    StoreError
-        If the observations have changed since the map was started, or a disk is full or fails.
-    BudgetError
-        If a task needs more memory than it has; before any work if the plan shows it.
+    CagpError
+        ArgumentError: a variable is missing or has another length, a coordinate or noise is impossible, or
+        the output exists and does not come from the same call; StoreError: the observations have changed
+        since the map was started, or a disk is full or fails; BudgetError: a task needs more memory than it
+        has, before any work if the plan shows it.
 
     Notes
     -----
