@@ -116,7 +116,7 @@ def test_neighbours_are_near_in_space_and_time(kernel):
 
 
 def test_causal_neighbours_come_before_their_target():
-    """All of them give the dense posterior of the past, few of them have the law of their weights (T37)."""
+    """All give the dense posterior of the past, few have the distribution of their weights (T37)."""
     X, rng = points(120), np.random.default_rng(3)
     X[:, 3] = np.round(X[:, 3] / 24.0) * 24.0  # some at the time of a target, which count
     targets = points(40, seed=1, hours=260.0) - [0.0, 0.0, 0.0, 20.0]
@@ -134,9 +134,9 @@ def test_causal_neighbours_come_before_their_target():
     W = cagp.posterior_mean(prior, X, np.eye(120), targets, solver=few)
     assert (W[~seen] == 0.0).all()
     V, G = PRODUCT(targets, X), PRODUCT(X, X) + 0.1 * np.eye(120)
-    law = PRODUCT(targets, targets) - V @ W.T - W @ V.T + W @ G @ W.T
+    distribution = PRODUCT(targets, targets) - V @ W.T - W @ V.T + W @ G @ W.T
     joint = cagp.condition(prior, X, y, targets, solver=few, covariance="full")
-    np.testing.assert_allclose(joint.covariance, law, rtol=0.0, atol=1e-12)
+    np.testing.assert_allclose(joint.covariance, distribution, rtol=0.0, atol=1e-12)
     np.testing.assert_allclose(joint.mean, W @ y, rtol=0.0, atol=1e-12)
     with pytest.raises(ArgumentError, match="knows of no time"):
         cagp.condition(cagp.Prior(PRODUCT.space, 0.1), X[:, :3], y, targets[:, :3], solver=few)

@@ -295,7 +295,7 @@ class CellPosterior(NamedTuple):
     groups: list[Shared]
 
 
-def cell_laws(
+def cell_distributions(
     kernel: Kernel,
     X: Array,
     noise: Array,

@@ -32,7 +32,7 @@ class ResultDistribution:
 
     like: xr.DataArray  # the mean, whose dimensions and coordinates numbers of the distribution have
     known: Mask  # where there is a distribution, of the shape of the mean
-    law: Predictive  # there, (k,)
+    distribution: Predictive  # there, (k,)
     of: str  # "field" or "observation"
     levels: tuple[float, float] | None = None  # between which it is known, if not everywhere
 
@@ -40,7 +40,7 @@ class ResultDistribution:
         """Probability of a value above a threshold; a bound where the distribution is not known there."""
         limit = _as_like(threshold, self.like)
         there = self.known & np.isfinite(limit)
-        of_there = self.law[there[self.known]]
+        of_there = self.distribution[there[self.known]]
         above = ndtr(-of_there.normal_score(limit[there]))
         units = symbol(str(self.like.attrs.get("units", "")))
         shown = "a threshold" if np.ndim(threshold) else f"{float(limit.flat[0]):g} {units}".strip()
@@ -65,7 +65,7 @@ class ResultDistribution:
             )
         whose = "an observation" if self.of == "observation" else "the field"
         units = {name: text for name, text in self.like.attrs.items() if name == "units"}
-        ends = zip(("lower", "upper"), self.law.interval(level), strict=True)
+        ends = zip(("lower", "upper"), self.distribution.interval(level), strict=True)
         return xr.Dataset(
             {
                 end: self._filled(self.known, values).assign_attrs(
@@ -160,9 +160,13 @@ def _of_table(
     rows = np.asarray(quantiles.transpose(QUANTILE_LEVEL, *mean.dims).values, dtype=np.float64)
     known = np.asarray(np.isfinite(rows).all(axis=0))
     table = QuantileTable(levels, rows[:, known])
-    law: Predictive | None = _student(table) if student else None
+    distribution: Predictive | None = _student(table) if student else None
     return ResultDistribution(
-        mean, known, law or table, of, None if law else (float(levels[0]), float(levels[-1]))
+        mean,
+        known,
+        distribution or table,
+        of,
+        None if distribution else (float(levels[0]), float(levels[-1])),
     )
 
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array
-from cagp_dist.calibration.recalibration.corrected import corrected_laws
+from cagp_dist.calibration.recalibration.corrected import corrected_distributions
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, Recalibration
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, OFTEN_SWEEPS, QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.integration import law_of_observations, predict_fields, usual_noise_variance
+from cagp_dist.mapping.integration import distribution_of_observations, predict_fields, usual_noise_variance
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import Prediction, outlook_of, plan_solves
 from cagp_dist.mapping.maps_at_times import predict_in_time
@@ -67,11 +67,11 @@ def cross_validate(
         mean[:, left], std[:, left] = prediction.mean, prediction.std
         noise = learned.noise_variance
         noise = noise if noise.ndim == 0 else noise[part.held_out]
-        law = law_of_observations(prediction, kept, learned, targets, noise)
-        predictive[:, left] = law.std
+        distribution = distribution_of_observations(prediction, kept, learned, targets, noise)
+        predictive[:, left] = distribution.std
         times, some = np.nonzero(~np.isnan(values[:, left]))
         at = times, left[some]
-        scores.put(at, point_scores(law[times, some], values[at]))
+        scores.put(at, point_scores(distribution[times, some], values[at]))
         report((number + 1) / folds)
     return LeftOutFolds(split, mean, std, predictive, scores)
 
@@ -137,14 +137,18 @@ def recalibrate_map(
     sites = len(np.unique(observed.positions[observed.there], axis=0))
     split = Split.into_folds(observed, count=max(2, min(FOLDS, sites)), seed=0)
     errors = cross_validate(observed, learned, settings, split=split, report=report)
-    places, law = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
+    places, distribution = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
     try:
-        fitted = _method(method, observed).fit(law, observed.values[:, places], observed.positions[places])
+        fitted = _method(method, observed).fit(
+            distribution, observed.values[:, places], observed.positions[places]
+        )
     except ArgumentError as error:
         raise ArgumentError(f"recalibration {method!r}: {error}") from error
     noise = usual_noise_variance(learned, places)
     plain = Gaussian(prediction.mean, np.sqrt(prediction.std**2 + noise))
-    found = corrected_laws(fitted, plain, targets.X[:, : observed.positions.shape[1]], levels=QUANTILE_LEVELS)
+    found = corrected_distributions(
+        fitted, plain, targets.X[:, : observed.positions.shape[1]], levels=QUANTILE_LEVELS
+    )
     scale = found.scale if method == "local-scale" else None
     return RecalibratedMap(found.std, found.quantiles, noise, places.size, scale)
 

@@ -101,7 +101,7 @@ def with_numbers_integrated(
             if asked == "integrate":
                 raise
             return replace(learned, numbers=f"plugged in: {error.text}")
-    return replace(learned, integrated=found, numbers=f"integrated over {because}: {found.laws}")
+    return replace(learned, integrated=found, numbers=f"integrated over {because}: {found.distributions}")
 
 
 def predict_fields(
@@ -132,9 +132,9 @@ def predict_fields(
     drift = None
     patterns = list(_patterns(learned, observed, found.held))
     for number, (fields, chosen) in enumerate(patterns):
-        for some, law in mixtures(found, fields, targets.wanted):
-            mean[chosen, some], variance[chosen, some] = law.mean, law.std**2
-            quantiles[chosen, :, some] = np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1)
+        for some, distribution in mixtures(found, fields, targets.wanted):
+            mean[chosen, some], variance[chosen, some] = distribution.mean, distribution.std**2
+            quantiles[chosen, :, some] = np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1)
             report((number + some.stop / q) / len(patterns))
         if isinstance(learned.mean, EstimatedMean) and learned.estimates_mean:
             names = tuple(learned.mean.coefficient_names)
@@ -154,7 +154,7 @@ def predict_fields(
     )
 
 
-def law_of_observations(
+def distribution_of_observations(
     prediction: Prediction,
     observed: Observations,
     learned: FittedModel,

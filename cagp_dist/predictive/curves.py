@@ -35,8 +35,8 @@ class Recalibrated(Predictive):
     >>> from cagp_dist.predictive import Gaussian, Recalibrated
     >>> levels = np.linspace(0.05, 0.95, 19)
     >>> said = Gaussian([0.0], 1.0)
-    >>> law = Recalibrated(said, scores=Gaussian(0.0, 0.5).quantile(levels), levels=levels)
-    >>> law.interval(0.8)[1].round(3).tolist()
+    >>> distribution = Recalibrated(said, scores=Gaussian(0.0, 0.5).quantile(levels), levels=levels)
+    >>> distribution.interval(0.8)[1].round(3).tolist()
     [0.641]
     """
 
@@ -109,8 +109,8 @@ class QuantileTable(Predictive):
     Examples
     --------
     >>> from cagp_dist.predictive import QuantileTable
-    >>> law = QuantileTable([0.1, 0.5, 0.9], [[278.0], [280.0], [286.0]])
-    >>> law.quantile(0.5).tolist(), law.cdf(286.0).round(6).tolist()
+    >>> distribution = QuantileTable([0.1, 0.5, 0.9], [[278.0], [280.0], [286.0]])
+    >>> distribution.quantile(0.5).tolist(), distribution.cdf(286.0).round(6).tolist()
     ([280.0], [0.9])
     """
 

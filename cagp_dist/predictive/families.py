@@ -69,8 +69,8 @@ class Gaussian(_CentreAndScale):
     Examples
     --------
     >>> from cagp_dist.predictive import Gaussian
-    >>> law = Gaussian([280.0, 290.0], 2.0)
-    >>> law.interval(0.9)[1].round(2).tolist()
+    >>> distribution = Gaussian([280.0, 290.0], 2.0)
+    >>> distribution.interval(0.9)[1].round(2).tolist()
     [283.29, 293.29]
     """
 
@@ -123,8 +123,8 @@ class StudentT(_CentreAndScale):
     Examples
     --------
     >>> from cagp_dist.predictive import StudentT
-    >>> law = StudentT([280.0], 2.0, 4.0)
-    >>> law.interval(0.9)[1].round(2).tolist(), law.std.round(2).tolist()
+    >>> distribution = StudentT([280.0], 2.0, 4.0)
+    >>> distribution.interval(0.9)[1].round(2).tolist(), distribution.std.round(2).tolist()
     ([284.26], [2.83])
     """
 

@@ -46,8 +46,8 @@ class Mixture(Predictive):
     Two models of the same probability, of which one is sure:
 
     >>> from cagp_dist.predictive import Mixture
-    >>> law = Mixture([0.5, 0.5], [[280.0], [280.0]], [[1.0], [3.0]])
-    >>> law.std.round(2), law.interval(0.9)[1].round(2)
+    >>> distribution = Mixture([0.5, 0.5], [[280.0], [280.0]], [[1.0], [3.0]])
+    >>> distribution.std.round(2), distribution.interval(0.9)[1].round(2)
     (array([2.24]), array([283.85]))
     """
 

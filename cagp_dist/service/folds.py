@@ -19,8 +19,8 @@ from cagp_dist.prior import Prior
 from cagp_dist.samples import sample_posterior
 from cagp_dist.service.filtered_jobs import solve_filtered
 from cagp_dist.service.job_fit import fit_prior
+from cagp_dist.service.job_recalibration import JobSolution
 from cagp_dist.service.jobs_in_time import solve_all_times
-from cagp_dist.service.laws import JobSolution
 from cagp_dist.service.point_roles import Design, places_on_grid
 from cagp_dist.service.previous import DRAWS, OWN
 from cagp_dist.service.recalibration_plan import NOT_ASKED

@@ -34,9 +34,9 @@ from cagp_dist.prior import Mean, Prior
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.folds import parts_of, without_test
 from cagp_dist.service.job_fit import FittedPrior, fit_prior
-from cagp_dist.service.laws import JobSolution, MixedLaws
+from cagp_dist.service.job_recalibration import JobSolution, MixedDistributions
 from cagp_dist.service.task import PreparedJob
-from cagp_dist.store.schema import PublishedLaw
+from cagp_dist.store.schema import PublishedDistribution
 
 GIVEN = "given"  # Said of numbers that need no fit
 
@@ -80,7 +80,7 @@ def integrate_numbers(
         except NumericalError as error:
             return None, _plugged_in(asked, error.text)
     numbers = IntegratedNumbers(found[0], tuple(found[1:]))
-    return numbers, f"integrated over {because}: {found[0].laws}"
+    return numbers, f"integrated over {because}: {found[0].distributions}"
 
 
 def _kernel_of(fold: PreparedJob, kernel: Kernel) -> Kernel:
@@ -115,7 +115,7 @@ def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: JobSo
         fine_mean=None if fine is None else _moments(task, found, fine)[0],
         left_out=None if solution.left_out is None else _left_out(task, found),
         test_nugget=None if task.design.folds is None else nuggets[task.design.folds],
-        mixed=MixedLaws(
+        mixed=MixedDistributions(
             scores=scores,
             of_test=of_test,
             of_cells=None if cells is None else published(*cells.points()),
@@ -140,21 +140,21 @@ def _moments(task: PreparedJob, found: Integrated, targets: Array | LinearFuncti
     """Means and standard deviations (T, q) of the field at targets."""
     mean, std = np.empty((2, len(task.points.times), len(targets)))
     for fields, times in _patterns(task):
-        for some, law in mixtures(found, fields, targets):
-            mean[times, some], std[times, some] = law.mean, law.std
+        for some, distribution in mixtures(found, fields, targets):
+            mean[times, some], std[times, some] = distribution.mean, distribution.std
     return mean, std
 
 
-def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> tuple[PointScores, PublishedLaw]:
+def _at_test(task: PreparedJob, numbers: IntegratedNumbers) -> tuple[PointScores, PublishedDistribution]:
     """Score the observations (T, q) at test points, NaN for none, and publish their distributions."""
     observed = task.points.values[:, task.design.test]
-    scores, published = unscored(observed.shape), _law(observed.shape)
-    for at, times, law in _tested(task, numbers):
+    scores, published = unscored(observed.shape), _distribution(observed.shape)
+    for at, times, distribution in _tested(task, numbers):
         rows, places = np.nonzero(~np.isnan(observed[np.ix_(times, at)]))
         if rows.size:
             found = times[rows], at[places]
-            scores.put(found, point_scores(law[rows, places], observed[found]))
-        _put(published, np.ix_(times, at), law)
+            scores.put(found, point_scores(distribution[rows, places], observed[found]))
+        _put(published, np.ix_(times, at), distribution)
     return scores, published
 
 
@@ -166,34 +166,34 @@ def _tested(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Ind
         at = np.searchsorted(task.design.test, test) if numbers.by_fold else np.arange(test.size)
         noise = _known_noise(task, test)
         for fields, times in _patterns(part):
-            for some, law in mixtures(found, fields, task.points.X[test], noise):
-                yield at[some], times, law
+            for some, distribution in mixtures(found, fields, task.points.X[test], noise):
+                yield at[some], times, distribution
 
 
 def _published(
     task: PreparedJob, found: Integrated, latitude_degrees: Array, longitude_degrees: Array
-) -> PublishedLaw:
+) -> PublishedDistribution:
     """Distributions of observations with the usual noise at places (q,)."""
     X = unit_sphere(latitude_degrees, longitude_degrees)
-    law = _law((len(task.points.times), len(X)))
+    distribution = _distribution((len(task.points.times), len(X)))
     noise = np.full(len(X), np.median(_known_noise(task, task.design.train)))
     for fields, times in _patterns(task):
         for some, mixture in mixtures(found, fields, X, noise):
-            _put(law, (times, some), mixture)
-    return law
+            _put(distribution, (times, some), mixture)
+    return distribution
 
 
-def _law(shape: tuple[int, int]) -> PublishedLaw:
+def _distribution(shape: tuple[int, int]) -> PublishedDistribution:
     """Room for distributions (T, q)."""
-    return PublishedLaw(
+    return PublishedDistribution(
         np.empty(shape), np.empty((shape[0], len(QUANTILE_LEVELS), shape[1])), recalibrated=False
     )
 
 
-def _put(law: PublishedLaw, at: Any, mixture: Mixture) -> None:
+def _put(distribution: PublishedDistribution, at: Any, mixture: Mixture) -> None:
     """Publish a mixture at some times and points."""
-    law.std[at] = mixture.std
-    by_level = np.moveaxis(law.quantiles, 1, 2)
+    distribution.std[at] = mixture.std
+    by_level = np.moveaxis(distribution.quantiles, 1, 2)
     by_level[at] = np.moveaxis(mixture.quantile(QUANTILE_LEVELS), 0, 2)
 
 
@@ -202,8 +202,8 @@ def _left_out(task: PreparedJob, found: Integrated) -> LeftOut:
     present = ~np.isnan(task.targets.T)
     mean, std = np.full((2, *present.shape), np.nan)
     for fields, times in _patterns(task):
-        law, at = Mixture(*found.left_out(fields)), np.ix_(times, np.flatnonzero(present[times[0]]))
-        mean[at], std[at] = law.mean, law.std
+        distribution, at = Mixture(*found.left_out(fields)), np.ix_(times, np.flatnonzero(present[times[0]]))
+        mean[at], std[at] = distribution.mean, distribution.std
     return LeftOut(mean, std)
 
 

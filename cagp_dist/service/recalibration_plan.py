@@ -145,10 +145,10 @@ def check_enough(method: str, places: int) -> None:
     if places >= FEWEST_ERRORS:
         return
     generator = np.random.default_rng(0)
-    law = Gaussian(np.zeros(places), np.ones(places))
+    distribution = Gaussian(np.zeros(places), np.ones(places))
     try:
         RECALIBRATIONS[method]().fit(
-            law, generator.standard_normal(places), generator.standard_normal((places, 3))
+            distribution, generator.standard_normal(places), generator.standard_normal((places, 3))
         )
     except ArgumentError as error:
         raise ConfigurationError(f'[recalibration] method = "{method}": {error}') from error

@@ -27,16 +27,16 @@ from cagp_dist.service.events import Clock
 from cagp_dist.service.filtered_jobs import state_group_of
 from cagp_dist.service.folds import FEW_PLACES
 from cagp_dist.service.job_fit import FittedPrior, by_name, prior_numbers
-from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
-from cagp_dist.service.jobs_in_time import kernel_keys
-from cagp_dist.service.laws import (
+from cagp_dist.service.job_recalibration import (
     JobDistributions,
     JobSolution,
-    known_errors,
     learnt,
+    out_of_sample_errors,
     predictive_std,
     unchanged,
 )
+from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
+from cagp_dist.service.jobs_in_time import kernel_keys
 from cagp_dist.service.map_cells import MapCells
 from cagp_dist.service.point_roles import Design, blocks_of_folds
 from cagp_dist.service.previous import describe_errors
@@ -47,7 +47,7 @@ from cagp_dist.store import scored_groups as evaluation
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.rights import rights_of
-from cagp_dist.store.schema import PublishedLaw
+from cagp_dist.store.schema import PublishedDistribution
 from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
@@ -91,7 +91,7 @@ class _Predicted:
 
     task: PreparedJob
     solution: JobSolution
-    laws: JobDistributions
+    distributions: JobDistributions
     noise: float | Array  # (q,) variance of the noise at test points
     elsewhere: float  # that of an observation where none was made
 
@@ -102,9 +102,9 @@ class _Predicted:
         nugget = prior.noise_number if mixed is None else mixed.nugget
         there = nugget if solution.test_nugget is None else solution.test_nugget
         noise = noise_at(task.points, task.design.test, there)
-        known = known_errors(task, solution, noise, nugget=nugget)
-        laws = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
-        return cls(task, solution, laws, noise, typical_noise(task.points, task.design, nugget))
+        known = out_of_sample_errors(task, solution, noise, nugget=nugget)
+        distributions = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
+        return cls(task, solution, distributions, noise, typical_noise(task.points, task.design, nugget))
 
     @property
     def last(self) -> SolveStep:
@@ -124,21 +124,21 @@ class _Predicted:
         found = self.solution.computational_std
         return None if found is None else found[:, columns]
 
-    def law_at(
-        self, mean: Array, std: Array, X: Array, *, mixed: PublishedLaw | None, sharp: Array | None
-    ) -> PublishedLaw | None:
+    def distribution_at(
+        self, mean: Array, std: Array, X: Array, *, mixed: PublishedDistribution | None, sharp: Array | None
+    ) -> PublishedDistribution | None:
         """Give the distribution of observations (T, q) at points X (q, 3) where none was made."""
-        if self.solution.mixed is not None and not self.laws.corrected:
+        if self.solution.mixed is not None and not self.distributions.corrected:
             return mixed
         stretched = None if sharp is None else predictive_std(self.elsewhere, sharp)
-        return self.laws.published(
+        return self.distributions.published(
             Gaussian(mean, predictive_std(self.elsewhere, std)), X, stretched=stretched
         )
 
 
 def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
     """Arrange what was predicted at test points, its scores, and how these came about."""
-    task, solution, laws, noise = found.task, found.solution, found.laws, found.noise
+    task, solution, distributions, noise = found.task, found.solution, found.distributions, found.noise
     points, design, columns, mixed = task.points, task.design, task.columns.test, solution.mixed
     at = _placed(points, design.test)
     observed, mean, std = points.values[:, design.test], found.mean(columns), found.std(columns)
@@ -148,17 +148,17 @@ def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
     if mixed is not None:
         trace[-1] = _pooled(of_plain, design.test_weights)
     stretched = None if solution.sharp is None else predictive_std(noise, solution.sharp.test)
-    of_values, law = of_plain, None if mixed is None else mixed.of_test
-    if laws.corrected:
-        of_values = laws.scored(plain, where, observed, folds=design.folds, stretched=stretched)
-        law = laws.published(plain, where, folds=design.folds, stretched=stretched)
+    of_values, distribution = of_plain, None if mixed is None else mixed.of_test
+    if distributions.corrected:
+        of_values = distributions.scored(plain, where, observed, folds=design.folds, stretched=stretched)
+        distribution = distributions.published(plain, where, folds=design.folds, stretched=stretched)
     calibration = evaluation.calibration_group(
         **at,
         pit=of_values.pit,
-        scores=_pooled(of_values, design.test_weights) if laws.corrected else trace[-1],
+        scores=_pooled(of_values, design.test_weights) if distributions.corrected else trace[-1],
         area_weight=design.test_weights,
         of_values=of_values,
-        plain=(of_plain, trace[-1]) if laws.corrected else None,
+        plain=(of_plain, trace[-1]) if distributions.corrected else None,
         strata=strata_of_test(task),
     )
     statement = _computational_statement(std, solution.computational_std, points.variable.units)
@@ -171,10 +171,10 @@ def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
             noise_variance=noise,
             observed=observed,
             computational_std=found.unfinished(columns),
-            law=law,
+            distribution=distribution,
         ),
         "calibration": calibration.assign_attrs(
-            statement | _sampling_statement(solution.sampled) | laws.found.attributes()
+            statement | _sampling_statement(solution.sampled) | distributions.found.attributes()
         ),
         "trace": evaluation.trace_group(
             trace,
@@ -249,11 +249,13 @@ def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
     unfinished = found.unfinished(columns)
     if sampled is not None:
         mean, std, unfinished = sampled.mean, sampled.std, None
-    law = None  # nobody observes a mean over a cell
+    distribution = None  # nobody observes a mean over a cell
     if not cells.nodes_per_side(spacing):
         mixed = None if solution.mixed is None else solution.mixed.of_cells
         sharp = None if solution.sharp is None else solution.sharp.cells
-        law = found.law_at(mean, std, unit_sphere(*cells.points()), mixed=mixed, sharp=sharp)
+        distribution = found.distribution_at(
+            mean, std, unit_sphere(*cells.points()), mixed=mixed, sharp=sharp
+        )
     group = _map_group(
         points,
         cells,
@@ -262,7 +264,7 @@ def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
         std=std,
         noise_variance=found.elsewhere,
         computational_std=None if unfinished is None else cells.fields(unfinished),
-        law=None if law is None else law.on_grid(cells.fields),
+        distribution=None if distribution is None else distribution.on_grid(cells.fields),
     )
     if sampled is not None:
         group.attrs |= {
@@ -325,7 +327,7 @@ def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
         std=std,
         noise_variance=found.elsewhere,
         computational_std=found.unfinished(columns),
-        law=found.law_at(
+        distribution=found.distribution_at(
             mean,
             std,
             unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees),

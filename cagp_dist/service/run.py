@@ -43,9 +43,9 @@ from cagp_dist.service.integrated_jobs import (
 )
 from cagp_dist.service.job_fit import FittedPrior, check_fit, fit_prior
 from cagp_dist.service.job_plan import JobPlan, kept_bytes, plan_fold
+from cagp_dist.service.job_recalibration import JobSolution, Sharpened
 from cagp_dist.service.jobfile.config import load_job
 from cagp_dist.service.jobfile.job import ClusterTable, Job
-from cagp_dist.service.laws import JobSolution, Sharpened
 from cagp_dist.service.results import attributes_of, groups_of, self_contained, simulation_group_of
 from cagp_dist.service.sharp_jobs import FACTORS, sharpened
 from cagp_dist.service.simulated_jobs import MOST_POINTS, simulate_task

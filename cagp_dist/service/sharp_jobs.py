@@ -25,8 +25,8 @@ from cagp_dist.mapping.field_solves import (
     values_at,
 )
 from cagp_dist.prior import Prior
+from cagp_dist.service.job_recalibration import JobSolution, Sharpened, out_of_sample_errors
 from cagp_dist.service.jobfile.job import RecalibrationTable
-from cagp_dist.service.laws import JobSolution, Sharpened, known_errors
 from cagp_dist.service.task import PreparedJob
 from cagp_dist.text import bytes_text, counted, rough_duration
 
@@ -37,7 +37,7 @@ FACTORS = 17  # Multiples of the lengthscale that every level chooses from, 1/20
 def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution: Execution) -> Sharpened:
     """Fit the sharp GP of a task to its calibration points, and solve for what it says elsewhere."""
     found, wanted = task.recalibration, sharp_points(task)
-    errors = known_errors(task, solution, 0.0, nugget=prior.noise_number)
+    errors = out_of_sample_errors(task, solution, 0.0, nugget=prior.noise_number)
     assert errors is not None  # a sharp GP has calibration points: [recalibration] is refused without them
     sharp = Sharp(
         _model(task, prior, execution),
@@ -54,7 +54,7 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
     execution.progress(0.0, f"lengthscale 1 of {FACTORS}")
     try:
         fitted = sharp.fit(
-            errors.law, errors.observed, errors.X, beside=np.concatenate(wanted), report=report
+            errors.distribution, errors.observed, errors.X, beside=np.concatenate(wanted), report=report
         )
     except ArgumentError as error:
         raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error
@@ -63,7 +63,7 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
     std = np.sqrt(np.maximum(variance, 0.0))  # the solve raises where they are negative beyond rounding
     ends = np.cumsum([len(points) for points in wanted])[:-1]
     test, cells, places = np.split(std, ends, axis=-1)
-    if task.sampled_inputs is not None and _has_laws(task):
+    if task.sampled_inputs is not None and _has_distributions(task):
         cells = _sampled(task, prior, fitted, execution)
     return Sharpened(fitted, test, cells, places)
 
@@ -71,7 +71,7 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
 def sharp_points(task: PreparedJob) -> tuple[Array, Array, Array]:
     """Test points, map cells and places (q, 3) whose distributions are published; of others none."""
     none, cells, wanted = np.empty((0, 3)), task.design.cells, task.wanted
-    by_columns = cells is not None and _has_laws(task) and not task.design.samples
+    by_columns = cells is not None and _has_distributions(task) and not task.design.samples
     return (
         task.points.X[task.design.test],
         unit_sphere(*cells.points()) if cells is not None and by_columns else none,
@@ -79,7 +79,7 @@ def sharp_points(task: PreparedJob) -> tuple[Array, Array, Array]:
     )
 
 
-def _has_laws(task: PreparedJob) -> bool:
+def _has_distributions(task: PreparedJob) -> bool:
     """Whether the map of a task has distributions of observations: its cells are points."""
     return task.design.cells is not None and task.design.cells.sides_degrees is None
 

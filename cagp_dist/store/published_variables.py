@@ -53,10 +53,10 @@ _TABLE = """
     away, at most. The rest, {v}_std**2 - {v}_std_computational**2, is what the observations do not tell, at
     least. Zero where the solve was exact.
 {v}_quantile: posterior? map? map_std? targets? (time quantile_level @) field quantile
-    quantile of the published law of an observation of {said} | Noise included.
+    quantile of the published distribution of an observation of {said} | Noise included.
 local_scale: posterior? map? map_std? targets? (time @) 1 >=0
     local scale of the errors | By which the predictive standard deviation of the model is multiplied to give
-    the scale of the published law, a Student t law: learnt from errors near by.
+    the scale of the published distribution, a Student t distribution: learnt from errors near by.
 region_area: regions (region) km2 >=0
     area of the region
 pit: calibration (time point) 1 share p
@@ -157,10 +157,10 @@ the end are twins: by weighting (``w``), distribution (``p``; ``P`` keeps its co
 _ROW = re.compile(r"(\S+): (.+) \((.*)\) (\S+) (\S+) ?(\w*)\n((?:    .+\n)+)")
 
 _SENTENCES = {
-    "predictive": "Against observations, of the published law, whose standard deviation is "
+    "predictive": "Against observations, of the published distribution, whose standard deviation is "
     "{v}_predictive_std.",
-    "plain": "Of the Gaussian law whose variance is {v}_std**2 + noise_variance, beside that of the "
-    "published law.",
+    "plain": "Of the Gaussian distribution whose variance is {v}_std**2 + noise_variance, beside that of the "
+    "published distribution.",
     "chance": "If the error bars are right. It allows for the correlation of errors of neighbouring points, "
     "not for one of all points.",
     "by_area": "Each test point counted with area_weight.",
@@ -279,7 +279,7 @@ def _with_twins(
             optional=True,
         )
     for key, each in plain.items():
-        said = f"{each.long_name}, of the Gaussian law without recalibration"
+        said = f"{each.long_name}, of the Gaussian distribution without recalibration"
         found[f"{key}{PLAIN}"] = replace(each, long_name=said, optional=True)
     return found
 

@@ -34,7 +34,7 @@ _TITLES = {
 
 
 @dataclass(frozen=True, eq=False)
-class PublishedLaw:
+class PublishedDistribution:
     """What is published of recalibrated distributions, each of T times and points, or of a grid (P, Q)."""
 
     std: Array  # (T, q), or (T, P, Q): in the unit of the variable, noise included
@@ -43,9 +43,9 @@ class PublishedLaw:
     local_scale: Array | None = None  # as std: by which the errors were multiplied, where a method has that
     recalibrated: bool = True  # if not, it is a mixture over the numbers of the prior, as it is
 
-    def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedLaw":
+    def on_grid(self, fields: Callable[[Array], Array]) -> "PublishedDistribution":
         """Put values of cells (T, q) into fields (T, P, Q)."""
-        return PublishedLaw(
+        return PublishedDistribution(
             fields(self.std),
             np.stack([fields(each) for each in np.moveaxis(self.quantiles, 1, 0)], axis=1),
             None if self.local_scale is None else fields(self.local_scale),
@@ -64,7 +64,7 @@ def prediction_group(
     noise_variance: ArrayLike = 0.0,
     computational_std: ArrayLike | None = None,
     observed: ArrayLike | None = None,
-    law: PublishedLaw | None = None,
+    distribution: PublishedDistribution | None = None,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
@@ -76,14 +76,14 @@ def prediction_group(
     """
     name, noisy = variable.name, None
     if std is not None:
-        noisy = np.hypot(std, np.sqrt(noise_variance)) if law is None else law.std
+        noisy = np.hypot(std, np.sqrt(noise_variance)) if distribution is None else distribution.std
     arrays = {
         f"{name}_mean": mean,
         f"{name}_std": std,
         f"{name}_predictive_std": noisy,
         f"{name}_std_computational": computational_std,
-        f"{name}_quantile": None if law is None else law.quantiles,
-        "local_scale": None if law is None else law.local_scale,
+        f"{name}_quantile": None if distribution is None else distribution.quantiles,
+        "local_scale": None if distribution is None else distribution.local_scale,
         name: observed,
     }
     if group == "targets":
@@ -91,7 +91,7 @@ def prediction_group(
     grid = GROUPS[group] != "point"
     where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=grid)
     title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
-    found = _of_law(dataset(group, where, arrays, variable, title=title), name, law)
+    found = _of_distribution(dataset(group, where, arrays, variable, title=title), name, distribution)
     if std is None:
         field = found[f"{name}_mean"]
         del field.attrs["ancillary_variables"]
@@ -195,15 +195,16 @@ def _say_mean_over(group: xr.Dataset, name: str, part: str, comment: str) -> Non
         }
 
 
-def _of_law(group: xr.Dataset, name: str, law: PublishedLaw | None) -> xr.Dataset:
+def _of_distribution(group: xr.Dataset, name: str, distribution: PublishedDistribution | None) -> xr.Dataset:
     """Say of recalibrated distributions what their arrays mean, and give the levels of quantiles."""
-    if law is None:
+    if distribution is None:
         return group
     levels = coordinate(QUANTILE_LEVEL, QUANTILE_LEVEL, np.asarray(QUANTILE_LEVELS))
     group = group.assign_coords({QUANTILE_LEVEL: levels})
-    if not law.recalibrated:
+    if not distribution.recalibrated:
         group[f"{name}_quantile"].attrs["comment"] = (
-            "Of an observation, noise included: of a mixture of laws over lengthscale, variance and noise, "
+            "Of an observation, noise included: of a mixture of distributions over lengthscale, variance "
+            "and noise, "
             f"each with its probability, whose standard deviation is {name}_predictive_std."
         )
         return group
@@ -217,7 +218,8 @@ def _of_law(group: xr.Dataset, name: str, law: PublishedLaw | None) -> xr.Datase
         "the error bars of the prior are too wide, the former can be smaller than this."
     )
     predictive["comment"] = (
-        f"Standard deviation of the published law of an observation, whose quantiles are {name}_quantile: "
+        f"Standard deviation of the published distribution of an observation, whose quantiles are "
+        f"{name}_quantile: "
         f"that of the prior, sqrt({name}_std**2 + noise_variance), corrected by errors at points that were "
         "not used."
     )

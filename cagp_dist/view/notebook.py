@@ -14,7 +14,7 @@ from cagp_dist.kriging.axes import located
 from cagp_dist.kriging.result_distribution import stem_of
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
-from cagp_dist.store.schema import PublishedLaw, means_over_cells, prediction_group
+from cagp_dist.store.schema import PublishedDistribution, means_over_cells, prediction_group
 from cagp_dist.store.zarr_arrays import write_group
 from cagp_dist.variables import Variable
 from cagp_dist.view.page_server import PageServer, serve
@@ -77,13 +77,13 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
     std, unfinished = (
         field(arrays[name]) if name in arrays else None for name in (f"{stem}std", f"{stem}std_computational")
     )
-    law, noise = None, dataset.attrs.get("noise_std")
+    distribution, noise = None, dataset.attrs.get("noise_std")
     of_observations = f"{stem}quantile" in arrays
     if of_observations or "field_quantile" in arrays:
         table = arrays[f"{stem}quantile" if of_observations else "field_quantile"]
         quantiles = [field(table.sel({QUANTILE_LEVEL: level})) for level in QUANTILE_LEVELS]
         spread = arrays[f"{stem}predictive_std" if of_observations else f"{stem}std"]
-        law = PublishedLaw(field(spread), np.stack(quantiles, axis=1))
+        distribution = PublishedDistribution(field(spread), np.stack(quantiles, axis=1))
     what = str(mean.attrs.get("long_name", NAME)).removeprefix("posterior ").removeprefix("mean of ")
     known = noise if isinstance(noise, (int, float)) else None
     group = prediction_group(
@@ -95,16 +95,16 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
         std=std,
         noise_variance=0.0 if known is None else known**2,
         computational_std=unfinished,
-        law=law,
+        distribution=distribution,
         variable=Variable(NAME, what, units=str(mean.attrs.get("units", ""))),
     )
-    if law is not None and not of_observations:
+    if distribution is not None and not of_observations:
         about = group[f"{NAME}_quantile"].attrs
         about["long_name"] = f"quantile of {what}, without noise"
         about.pop("comment", None)
     if NODES_PER_CELL in dataset.attrs:
         return means_over_cells(group, Variable(NAME, what), int(dataset.attrs[NODES_PER_CELL]))
-    noisy = of_observations or (law is None and known is not None)
+    noisy = of_observations or (distribution is None and known is not None)
     return group if noisy else group.drop_vars(f"{NAME}_predictive_std")
 
 

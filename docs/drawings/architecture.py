@@ -140,7 +140,7 @@ def draw() -> Figure:
     for y, room, what in (
         (42.2, "stationary", "cycles of stages: sweeps, polynomials"),
         (36.5, "actions", "projections that policies choose"),
-        (30.8, "local", "neighbours, with exact error laws"),
+        (30.8, "local", "neighbours, with exact error distributions"),
         (25.1, "exact", "dense factors, rings"),
     ):
         d.box(36.5, y, 34, 5.6, room, what)

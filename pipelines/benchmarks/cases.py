@@ -210,7 +210,7 @@ def sharp() -> Figures:
     y += (0.1 + 0.2 * X[:, 1]) * generator.standard_normal(3000)
     prior = cagp.Prior(cagp.Matern52(0.6, 2.5), 0.05)
     found = cagp.condition(prior, X[:2000], y[:2000], X[2000:], solver=cagp.Cholesky())
-    law = Gaussian(found.mean, np.sqrt(found.variance + 0.05))
+    distribution = Gaussian(found.mean, np.sqrt(found.variance + 0.05))
     figures: Figures = {}
     for name, anisotropic in (("isotropic", False), ("anisotropic", True)):
         start, worked = time.perf_counter(), time.process_time()
@@ -219,7 +219,7 @@ def sharp() -> Figures:
             "anisotropic": anisotropic,
             "split": "two-way",
         }
-        fitted = Sharp(DenseModel(prior, X[:2000]), **settings).fit(law, y[2000:], X[2000:])
+        fitted = Sharp(DenseModel(prior, X[:2000]), **settings).fit(distribution, y[2000:], X[2000:])
         figures[f"seconds_{name}"] = time.perf_counter() - start
         figures[f"processor_seconds_{name}"] = time.process_time() - worked
         figures[f"stretches_{name}"] = fitted.evaluations

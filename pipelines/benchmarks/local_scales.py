@@ -17,12 +17,12 @@ def _seconds_and_error(X: Array) -> tuple[float, float, float]:
     """Seconds to learn from errors at X, seconds for the scale at all of them, and its relative error."""
     generator = np.random.default_rng(0)
     scale = np.exp(0.8 * X[:, 2])
-    law = Gaussian(np.zeros(len(X)), 1.0)
+    distribution = Gaussian(np.zeros(len(X)), 1.0)
     errors = scale * generator.standard_normal(len(X))
     start = time.perf_counter()
-    fitted = LocalScale(terms=surface_terms).fit(law, errors, X)
+    fitted = LocalScale(terms=surface_terms).fit(distribution, errors, X)
     learnt = time.perf_counter()
-    found = fitted.scale(law, X)
+    found = fitted.scale(distribution, X)
     seconds = time.perf_counter() - learnt
     return learnt - start, seconds, float(np.sqrt(np.mean((found / scale - 1.0) ** 2)))
 

@@ -1,9 +1,9 @@
 """SVGP, CGGP and SGPR as GPyTorch has them (the extra ``baselines``), with kernel and start that others have.
 
-SVGP (Hensman et al. 2013) bounds the likelihood by inducing points and a normal law of the field there, both
-of which are learnt from random batches. CGGP (Gardner et al. 2018) has conjugate gradients in place of the
-Cholesky factor of the likelihood, and of the prediction. SGPR is there for its time alone: the package has
-its own. Matern 3/2 with a lengthscale for each coordinate, mean zero, double precision.
+SVGP (Hensman et al. 2013) bounds the likelihood by inducing points and a normal distribution of the field
+there, both of which are learnt from random batches. CGGP (Gardner et al. 2018) has conjugate gradients in
+place of the Cholesky factor of the likelihood, and of the prediction. SGPR is there for its time alone: the
+package has its own. Matern 3/2 with a lengthscale for each coordinate, mean zero, double precision.
 """
 
 import time
@@ -67,8 +67,8 @@ def svgp(
 
     class Model(gpytorch.models.ApproximateGP):  # type: ignore[misc]
         def __init__(self) -> None:
-            law = CholeskyVariationalDistribution(len(inducing))
-            super().__init__(VariationalStrategy(self, torch.from_numpy(inducing), law))
+            distribution = CholeskyVariationalDistribution(len(inducing))
+            super().__init__(VariationalStrategy(self, torch.from_numpy(inducing), distribution))
             self.mean_module, self.covar_module = gpytorch.means.ZeroMean(), _covariance(start[0])
 
         def forward(self, points: "torch.Tensor") -> Any:
@@ -195,9 +195,9 @@ def _predicted(model: Any, likelihood: Any, X_test: Array, steps: int, seconds: 
     means, variances = [], []
     with torch.no_grad():
         for part in torch.from_numpy(X_test).split(TARGETS):
-            law = model(part)
-            means.append(law.mean.numpy())
-            variances.append(law.variance.numpy())
+            distribution = model(part)
+            means.append(distribution.mean.numpy())
+            variances.append(distribution.variance.numpy())
     return Predicted(
         np.concatenate(means), np.concatenate(variances), float(likelihood.noise.item()), steps, seconds
     )

@@ -38,7 +38,8 @@ def known_scale(latitudes: int, *, seed: int = SEED) -> xr.Dataset:
     -------
     Dataset
         ``true``, ``recovered``, ``probability_plain`` and ``probability`` over latitude and longitude: the
-        last two the probability of smaller values under the leave-one-out laws, as they are and corrected.
+        last two the probability of smaller values under the leave-one-out distributions, as they are and
+        corrected.
     """
     generator = np.random.default_rng(seed)
     latitude = np.linspace(-90.0, 90.0, latitudes)[1:-1]  # a pole is one point
@@ -52,16 +53,16 @@ def known_scale(latitudes: int, *, seed: int = SEED) -> xr.Dataset:
     started = time.process_time()
     left_out = each_left_out(prior, grid, true * field)
     predicted = time.process_time()
-    law = Gaussian(left_out.mean.ravel(), np.sqrt(left_out.variance).ravel())
+    distribution = Gaussian(left_out.mean.ravel(), np.sqrt(left_out.variance).ravel())
     observed, points = (true * field).ravel(), grid.points
-    fitted = LocalScale().fit(law, observed, points)
-    recovered = fitted.scale(law, points)
+    fitted = LocalScale().fit(distribution, observed, points)
+    recovered = fitted.scale(distribution, points)
     learnt = time.process_time()
     data = {
         "true": true,
         "recovered": recovered,
-        "probability_plain": law.cdf(observed),
-        "probability": fitted.left_out(law).cdf(observed),
+        "probability_plain": distribution.cdf(observed),
+        "probability": fitted.left_out(distribution).cdf(observed),
     }
     shape = true.shape
     return xr.Dataset(

@@ -93,8 +93,8 @@ class Fields:
 class Judged:
     """Whitened errors: their number, standard deviation and p-values; and errors over stated ones, alone.
 
-    The whitened errors of a right joint law are independent and standard normal, so that the standard error
-    of ``joint_std`` is ``1 / sqrt(2 count)``.
+    The whitened errors of a right joint distribution are independent and standard normal, so that the
+    standard error of ``joint_std`` is ``1 / sqrt(2 count)``.
     """
 
     count: int

@@ -30,25 +30,25 @@ from cagp_dist.text import counted
 class Marx:
     """Ranks of the errors ``y - mean``: the same widths at all points, whatever deviations were predicted."""
 
-    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> "FittedMarx":
+    def fit(self, distribution: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> "FittedMarx":
         """Fit the curve to predictions of calibration points and their values, each (N,) or (T, N)."""
-        errors = calibration_scores(Gaussian(law.mean, np.asarray(1.0)), observed)
+        errors = calibration_scores(Gaussian(distribution.mean, np.asarray(1.0)), observed)
         std = float(np.sqrt(np.mean(errors**2))) if errors.size else 1.0
-        scores = calibration_scores(Gaussian(law.mean, np.asarray(std)), observed)
+        scores = calibration_scores(Gaussian(distribution.mean, np.asarray(std)), observed)
         return FittedMarx(std, *knots_through(scores, evenly=99))
 
 
 @dataclass(frozen=True, eq=False)
 class FittedMarx:
-    """A curve over laws of one standard deviation, the size of the errors: tails beyond the knots are its."""
+    """A curve over distributions as wide as the errors: tails beyond the knots are theirs."""
 
     std: float
     scores: Array
     levels: Array
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> Recalibrated:
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None = None) -> Recalibrated:
         """Laws of new points, of the shape of ``law``; where they are makes no difference."""
-        return Recalibrated(Gaussian(law.mean, np.asarray(self.std)), self.scores, self.levels)
+        return Recalibrated(Gaussian(distribution.mean, np.asarray(self.std)), self.scores, self.levels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +58,10 @@ class FittedVovk:
     scores: Array
     seed: int
 
-    def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> "Steps":
+    def __call__(self, distribution: Predictive, X_new: ArrayLike | None = None) -> "Steps":
         """Laws of new points, of the shape of ``law``; where they are makes no difference."""
-        tau = np.random.default_rng(self.seed).uniform(np.finfo(float).tiny, 1.0, size=law.shape)
-        return Steps(law, self.scores, tau)
+        tau = np.random.default_rng(self.seed).uniform(np.finfo(float).tiny, 1.0, size=distribution.shape)
+        return Steps(distribution, self.scores, tau)
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,16 @@ class Vovk:
 
     seed: int = 0
 
-    def fit(self, law: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> FittedVovk:
+    def fit(self, distribution: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> FittedVovk:
         """Keep the scores of calibration points, whose predictions and values are (N,) or (T, N)."""
-        scores = np.sort(calibration_scores(law, observed))
+        scores = np.sort(calibration_scores(distribution, observed))
         check_resolved(SMALLEST_LEVEL, scores.size)
         return FittedVovk(scores, self.seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Steps(Predictive):
-    """Laws that rise in steps at the scores of N calibration points [Vovk et al. 2020].
+    """Distributions that rise in steps at the scores of N calibration points [Vovk et al. 2020].
 
     With the score z of a value y, and a number tau of each point::
 
@@ -88,12 +88,12 @@ class Steps(Predictive):
     If the new score is exchangeable with the others and tau is uniform on (0, 1), **F at the observation is
     exactly uniform**. ``F`` does not fall to 0 nor rise to 1: ``tau / (N + 1)`` of the probability is below
     all values and ``(1 - tau) / (N + 1)`` above. Quantiles, and with them samples, moments and CRPS, put it
-    on the values of the smallest and the largest score. A law in steps has no density.
+    on the values of the smallest and the largest score. A distribution in steps has no density.
 
     Parameters
     ----------
     base : Predictive
-        The laws whose normal scores are meant.
+        The distributions whose normal scores are meant.
     scores : array_like, shape (N,)
         Scores of the calibration points, ascending; equal ones are there more than once.
     tau : array_like, of the shape of ``base``
@@ -107,8 +107,8 @@ class Steps(Predictive):
     Examples
     --------
     >>> from cagp_dist.predictive import Gaussian
-    >>> law = Steps(Gaussian([0.0], 1.0), scores=[-1.0, 0.0, 2.0], tau=[0.5])
-    >>> law.cdf(0.5).round(3).tolist(), law.quantile([0.2, 0.5, 0.8]).ravel().tolist()
+    >>> distribution = Steps(Gaussian([0.0], 1.0), scores=[-1.0, 0.0, 2.0], tau=[0.5])
+    >>> distribution.cdf(0.5).round(3).tolist(), distribution.quantile([0.2, 0.5, 0.8]).ravel().tolist()
     ([0.625], [-1.0, 0.0, 2.0])
     """
 
@@ -159,7 +159,7 @@ class Steps(Predictive):
 
 @dataclass(frozen=True, eq=False)
 class FittedIntervals:
-    """Split-conformal intervals that were fitted; a call gives the laws of other points.
+    """Split-conformal intervals that were fitted; a call gives the distributions of other points.
 
     Attributes
     ----------
@@ -179,9 +179,9 @@ class FittedIntervals:
     sizes: Array
     neighbours: int
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> Recalibrated:
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None = None) -> Recalibrated:
         """Laws of new points, of the shape of ``law``, (q,) or (T, q), at X_new (q, p)."""
-        weighted = _weighted(law, X_new, self.places, self.sizes, self.neighbours)
+        weighted = _weighted(distribution, X_new, self.places, self.sizes, self.neighbours)
         return Recalibrated(weighted, self.scores, self.levels)
 
 
@@ -215,8 +215,8 @@ class SplitConformal:
     >>> X = rng.uniform(size=(2000, 1))
     >>> errors = np.where(X[:, 0] < 0.5, 1.0, 4.0) * rng.standard_normal(2000)
     >>> fitted = SplitConformal(neighbours=200).fit(Gaussian(np.zeros(2000), 2.0), errors, X)
-    >>> law = fitted(Gaussian([0.0, 0.0], 2.0), [[0.25], [0.75]])
-    >>> law.interval(0.9)[1].round(1).tolist()
+    >>> distribution = fitted(Gaussian([0.0, 0.0], 2.0), [[0.25], [0.75]])
+    >>> distribution.interval(0.9)[1].round(1).tolist()
     [1.5, 6.6]
     """
 
@@ -226,18 +226,18 @@ class SplitConformal:
     knots: int = 99
     smallest_level: float = SMALLEST_LEVEL
 
-    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> FittedIntervals:
+    def fit(self, distribution: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> FittedIntervals:
         """Fit to predictions of calibration points X (N, p) and their values, each (N,) or (T, N)."""
         check_count("knots", self.knots, least=2)
         check_count("neighbours", self.neighbours, least=0)
-        calibration_scores(law, observed)
+        calibration_scores(distribution, observed)
         values = np.asarray(observed, dtype=np.float64)
         places, sizes, rest = None, np.ones(1), np.arange(values.shape[-1])
         if self.neighbours:
-            points = _points("X", X, law)
+            points = _points("X", X, distribution)
             order = np.random.default_rng(self.seed).permutation(len(points))
             known, rest = np.split(order, [round(self.share * len(points))])
-            found = np.abs(law[..., known].normal_score(values[..., known]))
+            found = np.abs(distribution[..., known].normal_score(values[..., known]))
             number = np.count_nonzero(~np.isnan(found), axis=tuple(range(found.ndim - 1)))
             known, found = known[number > 0], found[..., number > 0]
             if known.size < self.neighbours:
@@ -248,9 +248,9 @@ class SplitConformal:
                 )
             places = points[known]
             sizes = np.nanmean(found, axis=tuple(range(found.ndim - 1)))
-            weighted = _weighted(law[..., rest], points[rest], places, sizes, self.neighbours)
+            weighted = _weighted(distribution[..., rest], points[rest], places, sizes, self.neighbours)
         else:
-            weighted = law
+            weighted = distribution
         scores = np.abs(calibration_scores(weighted, values[..., rest]))
         knots, levels = knots_through(scores, evenly=self.knots, smallest_level=self.smallest_level)
         inside = knots > 0.0
@@ -265,25 +265,25 @@ class SplitConformal:
 
 
 def _weighted(
-    law: Gaussian, X: ArrayLike | None, places: Array | None, sizes: Array, neighbours: int
+    distribution: Gaussian, X: ArrayLike | None, places: Array | None, sizes: Array, neighbours: int
 ) -> Gaussian:
-    """Give the laws with standard deviations times local sizes."""
+    """Give the distributions with standard deviations times local sizes."""
     if places is None:
-        return law
+        return distribution
     from scipy.spatial import cKDTree
 
-    _, nearest = cKDTree(places).query(_points("X_new", X, law), k=neighbours)
+    _, nearest = cKDTree(places).query(_points("X_new", X, distribution), k=neighbours)
     local = sizes[np.reshape(nearest, (-1, neighbours))].mean(axis=1)
-    return Gaussian(law.mean, law.std * np.maximum(local, np.finfo(float).tiny))
+    return Gaussian(distribution.mean, distribution.std * np.maximum(local, np.finfo(float).tiny))
 
 
-def _points(name: str, X: ArrayLike | None, law: Gaussian) -> Array:
+def _points(name: str, X: ArrayLike | None, distribution: Gaussian) -> Array:
     if X is None:
         raise ArgumentError(f"{name} is missing; scores with local sizes need the points of the predictions.")
     points = as_points(name, X)
-    if law.shape[-1:] != (len(points),):
+    if distribution.shape[-1:] != (len(points),):
         raise ArgumentError(
-            f"{name} holds {counted(len(points), 'point')} and predictions have shape {law.shape}; "
+            f"{name} holds {counted(len(points), 'point')} and predictions have shape {distribution.shape}; "
             "expected one point for each prediction."
         )
     return points

@@ -1,8 +1,8 @@
 """Recalibration by a small network that is trained with the pinball loss [Kuleshov & Deshpande 2022].
 
-The other methods that need no place move the probabilities of all laws by one curve. The network sees mean
-and standard deviation of a law, and may move those of wide laws otherwise than those of narrow ones. It is
-trained with PyTorch, which the extra ``baselines`` brings.
+The other methods that need no place move the probabilities of all distributions by one curve. The network
+sees mean and standard deviation of a distribution, and may move those of wide distributions otherwise than
+those of narrow ones. It is trained with PyTorch, which the extra ``baselines`` brings.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Layers = tuple[tuple[Array, Array], ...]
 
 @dataclass(frozen=True, eq=False)
 class FittedNetwork:
-    """A network that was trained; a call gives the laws of other points.
+    """A network that was trained; a call gives the distributions of other points.
 
     Attributes
     ----------
@@ -48,16 +48,18 @@ class FittedNetwork:
     scale: Array
     losses: Array
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
         """Laws of new points, of the shape of ``law``; where they are makes no difference."""
-        values = (_features(law.mean, law.std) - self.centre) / self.scale
+        values = (_features(distribution.mean, distribution.std) - self.centre) / self.scale
         for weight, bias in self.layers[:-1]:
             values = np.maximum(values @ weight.T + bias, 0.0)
         weight, bias = self.layers[-1]
         last = values @ weight.T + bias
         last[..., 1:] = np.logaddexp(0.0, last[..., 1:])
         factors = np.moveaxis(np.cumsum(last, axis=-1), -1, 0)
-        return table_with_tails(self.levels, law.mean + law.std * factors, law.mean)
+        return table_with_tails(
+            self.levels, distribution.mean + distribution.std * factors, distribution.mean
+        )
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,9 @@ class QuantileNetwork:
     """Recalibration by a network of two hidden layers, with the pinball loss [Kuleshov & Deshpande 2022].
 
     The quantile of level ``p_k`` is ``mean + std (a_1 + softplus(a_2) + ... + softplus(a_k))``, so that
-    quantiles never cross, with the outputs a of the network. It starts as the law that was predicted, in
-    place of the pretraining of the paper, and goes down the mean of the pinball loss over all levels and
-    calibration points by steps of Adam over all points at once. Beyond the levels, tails as of
+    quantiles never cross, with the outputs a of the network. It starts as the distribution that was
+    predicted, in place of the pretraining of the paper, and goes down the mean of the pinball loss over all
+    levels and calibration points by steps of Adam over all points at once. Beyond the levels, tails as of
     `cagp_dist.calibration.recalibration.sharp.table_with_tails`.
 
     **Nothing is guaranteed at new points**, and the more it is trained (``epochs`` times ``rate``), the
@@ -115,7 +117,7 @@ class QuantileNetwork:
     rate: float = 3e-4
     seed: int = 0
 
-    def fit(self, law: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> FittedNetwork:
+    def fit(self, distribution: Gaussian, observed: ArrayLike, X: ArrayLike | None = None) -> FittedNetwork:
         """Train with predictions of N calibration points and their values, each (N,) or (T, N).
 
         Cost: ``epochs * N * (width^2 + width L)`` times a few flops; 200 steps with 500 points and 25 levels
@@ -131,11 +133,11 @@ class QuantileNetwork:
         check_count("epochs", self.epochs, least=0)
         check_positive("rate", self.rate)
         check_count("seed", self.seed, least=0)
-        check_resolved(levels, calibration_scores(law, observed).size)
+        check_resolved(levels, calibration_scores(distribution, observed).size)
         torch = _torch()
         values = np.asarray(observed, dtype=np.float64)
         there = ~np.isnan(values)
-        mean, std = law.mean[there], law.std[there]
+        mean, std = distribution.mean[there], distribution.std[there]
         features = _features(mean, std)
         centre, scale = features.mean(axis=0), features.std(axis=0)
         scale = np.where(scale > 1e-9 * np.maximum(1.0, np.abs(centre)), scale, 1.0)

@@ -6,8 +6,8 @@
 Of each field some points are observed, others kept for calibration and others predicted, at random in
 proportion to area or by blocks of the globe, so that a test point has no neighbour that was observed. The
 solver predicts calibration and test points (exactly, and by block Gauss-Seidel after 2 and 5 sweeps), and
-every method corrects the laws of the test points by the errors of the calibration points; of the exact
-solve also by the leave-one-out errors of the observed points. A sharp GP takes dozens of solves and is
+every method corrects the distributions of the test points by the errors of the calibration points; of the
+exact solve also by the leave-one-out errors of the observed points. A sharp GP takes dozens of solves and is
 there for the first field at random points, where 2,500 points at most are observed, from one draw. FIELD is
 one of ``global`` (the built-in field, a field drawn from its prior and one with a known scale, on one grid),
 ``sparse`` (these with a quarter of the observed points), ``europe`` and ``uk`` (every 36th hour of a month),
@@ -80,7 +80,7 @@ METHODS: dict[str, Callable[[], Recalibration]] = {
     "split-conformal": lambda: SplitConformal(neighbours=40),
     "local-scale": partial(LocalScale, terms=surface_terms),
 }
-"""What corrects laws. The system of Vovk et al. is the randomised one, whose laws have no density."""
+"""What corrects distributions. That of Vovk et al. is the randomised one, which has no density."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Known:
     Attributes
     ----------
     solver : str
-    law, values : Gaussian and array, shape (T, N)
+    distribution, values : Gaussian and array, shape (T, N)
     X : array, shape (N, 3)
     test : Gaussian, shape (T, q)
     training : tuple of arrays or None
@@ -102,7 +102,7 @@ class Known:
     """
 
     solver: str
-    law: Gaussian
+    distribution: Gaussian
     values: Array
     X: Array
     test: Gaussian
@@ -112,7 +112,7 @@ class Known:
 
     def fit(self, method: str, some: Indices | int) -> Fitted:
         """Let a method learn from the errors of some of the fields."""
-        law, values = self.law[some], self.values[some]
+        distribution, values = self.distribution[some], self.values[some]
         made = (
             Sharp(self.model, levels=SHARP_LEVELS, starts=2, steps=3)
             if method == SHARP
@@ -120,8 +120,8 @@ class Known:
         )
         if isinstance(made, LocalScale) and self.training is not None:
             places, given = self.training
-            return made.fit(law, values, self.X, training=(places, given[some]), groups=self.blocks)
-        return made.fit(law, values, self.X)
+            return made.fit(distribution, values, self.X, training=(places, given[some]), groups=self.blocks)
+        return made.fit(distribution, values, self.X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +158,7 @@ class Problem:
 
         def known(name: str, mean: Array, variance: Array) -> Known:
             shape = (len(field.values), len(targets))
-            law = Gaussian(
+            distribution = Gaussian(
                 mean.reshape(len(targets), -1).T + self.mean[:, targets],
                 np.broadcast_to(np.sqrt(variance + noise), shape),
             )
@@ -166,10 +166,10 @@ class Problem:
             training = X, field.values[:, parts.observed]
             return Known(
                 name,
-                law[:, :kept],
+                distribution[:, :kept],
                 field.values[:, place],
                 self.points[place],
-                law[:, kept:],
+                distribution[:, kept:],
                 training,
                 parts.blocks,
                 DenseModel(self.prior, X) if self.sharp and name == EXACT else None,
@@ -203,24 +203,25 @@ def block_size(n: int) -> int:
     return min(1024, max(64, n // 10))
 
 
-def mean_crps(law: Predictive, observed: Array) -> Array:
-    """Mean CRPS of laws (T, q): twice the mean pinball loss over levels, by the midpoint rule.
+def mean_crps(distribution: Predictive, observed: Array) -> Array:
+    """Mean CRPS of distributions (T, q): twice the mean pinball loss over levels, by the midpoint rule.
 
-    For laws of many pieces that is a fiftieth of the work of their own ``crps``, and within 1e-3 of it.
+    For distributions of many pieces that is a fiftieth of the work of their own ``crps``, and within 1e-3 of
+    it.
     """
-    if isinstance(law, Gaussian | StudentT):
-        return np.asarray(law.crps(observed).mean())
+    if isinstance(distribution, Gaussian | StudentT):
+        return np.asarray(distribution.crps(observed).mean())
     edges = np.linspace(-5.0, 5.0, 201)
     total = 0.0
     for z, share in zip(0.5 * (edges[1:] + edges[:-1]), np.diff(ndtr(edges)), strict=True):
-        distance = law.at_normal_score(np.array(z)) - observed
+        distance = distribution.at_normal_score(np.array(z)) - observed
         total += 2.0 * share * float(np.mean(((distance > 0.0) - ndtr(z)) * distance))
     return np.asarray(total)
 
 
-def judged(law: Predictive, observed: Array, strata: Sequence[Strata]) -> dict[str, Array]:
-    """Scores of laws (T, q), and coverage of their 90 % intervals by stratum."""
-    lower, upper = law.interval(LEVEL)
+def judged(distribution: Predictive, observed: Array, strata: Sequence[Strata]) -> dict[str, Array]:
+    """Scores of distributions (T, q), and coverage of their 90 % intervals by stratum."""
+    lower, upper = distribution.interval(LEVEL)
     inside = (lower <= observed) & (observed <= upper)
     *_, fifths = strata
     shares = {
@@ -229,9 +230,11 @@ def judged(law: Predictive, observed: Array, strata: Sequence[Strata]) -> dict[s
         for number, name in enumerate(division.names)
     }
     return {
-        "nll": np.array(np.nan) if isinstance(law, Steps) else -law.log_density(observed).mean(),
-        "crps": mean_crps(law, observed),
-        "ks": kstest(law.cdf(observed).ravel(), "uniform").statistic,
+        "nll": np.array(np.nan)
+        if isinstance(distribution, Steps)
+        else -distribution.log_density(observed).mean(),
+        "crps": mean_crps(distribution, observed),
+        "ks": kstest(distribution.cdf(observed).ravel(), "uniform").statistic,
         "width": (upper - lower).mean(),
         "coverage": inside.mean(),
         "coverage_by_fifth": np.array([inside[fifths.member == part].mean() for part in range(5)]),
@@ -259,11 +262,11 @@ def results(
                 except ArgumentError as error:
                     print(f"{name}, {known.solver}, {method}: {error}")
                     continue
-                law = fitted(known.test[some], X_test)
-                found = judged(law, observed[some], strata)
+                distribution = fitted(known.test[some], X_test)
+                found = judged(distribution, observed[some], strata)
                 if isinstance(fitted, FittedLocalScale):
                     found["scale"] = fitted.scale(known.test[some], X_test)
-                found["probability"] = law.cdf(observed[some])
+                found["probability"] = distribution.cdf(observed[some])
                 yield (name, known.solver, method), found
 
 

@@ -8,13 +8,13 @@ repetition 60 % of the cases are for training, 20 % for calibration and 20 % for
 columns and target are standardised by the training cases. A squared exponential kernel with a lengthscale for
 each column is fitted to the training cases by maximum likelihood.
 
-Laws are compared by their quantiles at 25 levels from 0.025 to 0.975: those of the fitted prior as it is, of
-one curve over standardised errors (Kuleshov et al. 2018), of the conformal system with random numbers (Vovk
-et al. 2020), of one width for all points (Marx et al. 2022), of a network (Kuleshov & Deshpande 2022) where
-PyTorch is installed, and of sharp GPs, with the same calibration cases for lengthscales and factors, as in
-the paper, and with different ones, which keeps the guarantee.
-With ``--starting`` nothing is fitted and standard deviations leave the noise out. The set-up of the published
-code, which hardly fits its prior either, is in ``sharp_as_published``.
+Distributions are compared by their quantiles at 25 levels from 0.025 to 0.975: those of the fitted prior as
+it is, of one curve over standardised errors (Kuleshov et al. 2018), of the conformal system with random
+numbers (Vovk et al. 2020), of one width for all points (Marx et al. 2022), of a network (Kuleshov & Deshpande
+2022) where PyTorch is installed, and of sharp GPs, with the same calibration cases for lengthscales and
+factors, as in the paper, and with different ones, which keeps the guarantee. With ``--starting`` nothing is
+fitted and standard deviations leave the noise out. The set-up of the published code, which hardly fits its
+prior either, is in ``sharp_as_published``.
 
 Prints tables, draws ``sharp.png`` and writes ``sharp.zarr``.
 """
@@ -51,7 +51,7 @@ MOST_TRAINED = 500
 """Calibration cases that the network is trained with, as in the paper."""
 
 HOPELESS = 100.0
-"""A mean log score beyond this is that of laws whose outermost quantiles nearly agree."""
+"""A mean log score beyond this is that of distributions whose outermost quantiles nearly agree."""
 
 STARTING = float(np.log(2.0))
 """Lengthscales, variance and noise variance where GPyTorch begins to learn if they have no limits."""
@@ -71,7 +71,7 @@ PRINTED = {
     "concrete": ".00071 .25 .72 .93 | .00064 .64 1.1 2.5 | .00064 .64 1.1 2.5 | .00064 .64 1.1 2.5 | "
     ".00076 .57 .85 2.1 | .032 2.8 2 11",
 }
-"""ECE, standard deviation, NLL, width of 95 %: of sharp, Kuleshov, Vovk, Marx, network and plain laws."""
+"""ECE, standard deviation, NLL, width of 95 %: of sharp, Kuleshov, Vovk, Marx, network and plain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def fitted_prior(X: Array, y: Array) -> cagp.Prior:
 
 
 def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
-    """Give quantiles (25, q) and centre of every law at the test cases."""
+    """Give quantiles (25, q) and centre of every distribution at the test cases."""
     (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
     if starting:
         prior = cagp.Prior(cagp.SquaredExponential((STARTING,) * X.shape[1], STARTING), STARTING)
@@ -114,11 +114,11 @@ def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
         prior = fitted_prior(X, y)
         noise = prior.noise_number
     found = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
-    law = Gaussian(found.mean, np.sqrt(found.variance + noise))
-    known, new = law[: len(X_cal)], law[len(X_cal) :]
+    distribution = Gaussian(found.mean, np.sqrt(found.variance + noise))
+    known, new = distribution[: len(X_cal)], distribution[len(X_cal) :]
     model, outermost = DenseModel(prior, X), 1.0 / len(X_cal)
     sharp = Sharp(model, (outermost, *LEVELS, 1.0 - outermost), anisotropic=True, split="two-way")
-    laws = {
+    distributions = {
         SHARP: np.sort(sharp.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)[1:-1],
         "Kuleshov": new.mean + new.std * q_lin(LEVELS, known.normal_score(y_cal))[:, None],
         "Vovk": Vovk().fit(known, y_cal)(new).quantile(LEVELS),
@@ -128,24 +128,24 @@ def quantiles(cases: Cases, *, starting: bool = False) -> dict[str, Array]:
     }
     if find_spec("torch") is not None:
         network = QuantileNetwork(tuple(LEVELS)).fit(known[:MOST_TRAINED], y_cal[:MOST_TRAINED])
-        laws["network"] = network(new).quantile(LEVELS)
+        distributions["network"] = network(new).quantile(LEVELS)
     if len(X_cal) // 2 >= fewest(LEVELS[0]):
         split = Sharp(model, tuple(LEVELS), anisotropic=True)
-        laws[SPLIT] = np.sort(split.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)
-    return laws
+        distributions[SPLIT] = np.sort(split.fit(known, y_cal, X_cal).quantiles(new, X_test), axis=0)
+    return distributions
 
 
 def scored(found: Array, centre: Array, y: Array) -> Array:
-    """Score quantiles (25, q) of laws about a centre (q,) against values (q,): `SCORES`, means over cases."""
-    law = table_with_tails(LEVELS, found, centre)
+    """Score quantiles (25, q) about a centre (q,) against values (q,): `SCORES`, means over cases."""
+    distribution = table_with_tails(LEVELS, found, centre)
     lower, upper = found[[0, -1]]
     beyond = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
     each = (
         (np.mean(y <= found, axis=1) - LEVELS) ** 2,
-        law.std,
-        -law.log_density(y),
+        distribution.std,
+        -distribution.log_density(y),
         upper - lower,
-        law.crps(y),
+        distribution.crps(y),
         upper - lower + 2.0 / 0.05 * beyond,
     )
     return np.array([values.mean() for values in each])
@@ -156,20 +156,20 @@ def repeated(folder: Path, name: str, *, repetitions: int, most: int | None, sta
     scores = np.full((repetitions, len(METHODS), len(SCORES)), np.nan)
     for repetition in range(repetitions):
         cases = Cases.read(folder, name, repetition=repetition, most=most)
-        laws = quantiles(cases, starting=starting)
+        distributions = quantiles(cases, starting=starting)
         for row, method in enumerate(METHODS):
-            if method in laws:
-                scores[repetition, row] = scored(laws[method], laws[CENTRE], cases.y[2])
+            if method in distributions:
+                scores[repetition, row] = scored(distributions[method], distributions[CENTRE], cases.y[2])
         print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
     return scores
 
 
 def results(found: dict[str, Array]) -> xr.Dataset:
     """Put all scores together."""
-    scores, dims = np.array(list(found.values())), ("set", "repetition", "law")
+    scores, dims = np.array(list(found.values())), ("set", "repetition", "distribution")
     return xr.Dataset(
         {name: (dims, scores[..., index]) for index, name in enumerate(SCORES)},
-        coords={"set": np.array(list(found), dtype=object), "law": np.array(METHODS, dtype=object)},
+        coords={"set": np.array(list(found), dtype=object), "distribution": np.array(METHODS, dtype=object)},
         attrs={"title": "Table 1 of Capone, Hirche and Pleiss (2023)"},
     )
 
@@ -179,7 +179,7 @@ def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
     places = {SHARP: 0, "Kuleshov": 1, "Vovk": 2, "Marx": 3, "network": 4, "plain": 5}
     for name in data["set"].values:
         for method in METHODS:
-            means = {score: float(data[score].sel(set=name, law=method).mean()) for score in SCORES}
+            means = {score: float(data[score].sel(set=name, distribution=method).mean()) for score in SCORES}
             if np.isnan(means["ece"]):
                 continue
             cells = [f"> {HOPELESS:g}" if mean > HOPELESS else f"{mean:.3g}" for mean in means.values()]
@@ -198,12 +198,17 @@ def draw(path: Path, data: xr.Dataset) -> None:
         for axes, score, title in zip(
             panels, ("width", "crps"), ("mean width of 95 % intervals", "CRPS"), strict=True
         ):
-            ratio = (data[score] / data[score].sel(law="Kuleshov")).mean("repetition")
+            ratio = (data[score] / data[score].sel(distribution="Kuleshov")).mean("repetition")
             for method in METHODS:
-                if bool(ratio.sel(law=method).isnull().all()):
+                if bool(ratio.sel(distribution=method).isnull().all()):
                     continue
                 axes.plot(
-                    ratio.sel(law=method), places, "o", color=colours[method], label=method, markersize=5
+                    ratio.sel(distribution=method),
+                    places,
+                    "o",
+                    color=colours[method],
+                    label=method,
+                    markersize=5,
                 )
             axes.axvline(1.0, color=COLOURS["truth"], linewidth=0.8, zorder=0)
             axes.set_title(f"{title}, times Kuleshov", loc="left", fontsize=9)
@@ -253,7 +258,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     print()
     print_table(
-        ("set", "law", "ECE (printed)", "STD", "NLL", "width of 95 %", "CRPS", "interval score"), rows(data)
+        ("set", "distribution", "ECE (printed)", "STD", "NLL", "width of 95 %", "CRPS", "interval score"),
+        rows(data),
     )
     draw(chosen.output / "sharp.png", data)
     few_colours(chosen.output / "sharp.png")

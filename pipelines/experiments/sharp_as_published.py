@@ -17,12 +17,14 @@ from ``sharp``, and is taken from the code that was published with the paper:
 - Lengthscales of the levels 0 and 1 take at most 100 steps with rate 0.5 from four starts: those of the
   prior, both limits and a random one. Further levels begin at their lower limit, the lengthscales of the
   level before, where the slope by the logit is zero: they keep them.
-- The standard deviation of a law is that of 21 quantiles, the last of which is left at zero; the log score is
+- The standard deviation of a distribution is that of 21 quantiles, the last of which is left at zero; the log
+score is
   that of their differences, and takes values outside of them for values in an outermost interval.
 
-The published code has standard deviations without the noise; the printed width of plain laws is that of
-standard deviations with it. Hence three variants of the sharp laws: without the noise, with it, and with it
-in the search for lengthscales and factors but not in the widths; and two of Kuleshov's and plain laws.
+The published code has standard deviations without the noise; the printed width of plain distributions is that
+of standard deviations with it. Hence three variants of the sharp distributions: without the noise, with it,
+and with it in the search for lengthscales and factors but not in the widths; and two of Kuleshov's and plain
+distributions.
 
 Prints a table, with the share of test values inside of the intervals, and writes ``sharp-as-published.zarr``.
 """
@@ -61,14 +63,14 @@ PLACES = {
     "Marx": 3,
     **dict.fromkeys(("plain", "plain, noise"), 5),
 }
-"""The laws, and which of the `PRINTED` ones each is to be compared with."""
+"""The distributions, and which of the `PRINTED` ones each is to be compared with."""
 
 METHODS = tuple(PLACES)
 
 SCORES = ("ece", "std", "nll", "width", "inside")
 
 Quantiles = Callable[[Array], Array]
-"""Quantiles (L, q) of a law about its centre at the test cases, of levels (L,)."""
+"""Quantiles (L, q) of a distribution about its centre at the test cases, of levels (L,)."""
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,10 @@ def loss_slope(X: Array, y: Array, parameters: Array) -> Array:
     return np.array([*squares / lengths**3, total.sum() / variance, np.trace(inner)])
 
 
-def laws(
+def distributions(
     cases: Cases, setting: Setting, generator: np.random.Generator
 ) -> tuple[Array, dict[str, Quantiles]]:
-    """Errors of the prior's predictions at the test cases (q,), and every law about them."""
+    """Errors of the prior's predictions at the test cases (q,), and every distribution about them."""
     (X, X_cal, X_test), (y, y_cal, y_test) = cases.X, cases.y
     prior = started_prior(np.concatenate([X, X_cal]), np.concatenate([y, y_cal]), setting)
     targets = np.concatenate([X_cal, X_test])
@@ -264,7 +266,7 @@ def _descended(
 
 @dataclass(frozen=True, eq=False)
 class SharpQuantiles:
-    """Quantiles of a sharp law: factors and lengthscales linear between the levels that were found."""
+    """Quantiles of a sharp distribution: factors and lengthscales linear between the levels found."""
 
     model: DenseModel
     levels: list[Level]
@@ -286,7 +288,7 @@ class SharpQuantiles:
 
 
 def scored(quantiles: Quantiles, errors: Array) -> Array:
-    """`SCORES` of a law, for errors (q,) at the test cases."""
+    """`SCORES` of a distribution, for errors (q,) at the test cases."""
     found = quantiles(np.concatenate([LEVELS, np.linspace(0.0, 1.0, 21), INTERVAL]))
     many, few, (lower, upper) = np.split(found, [len(LEVELS), len(LEVELS) + 21])
     log_score = _log_score(few, errors)
@@ -319,7 +321,7 @@ def repeated(folder: Path, name: str, *, repetitions: int, most: int | None) -> 
     found = np.empty((repetitions, len(METHODS), len(SCORES)))
     for repetition in range(repetitions):
         cases = Cases.read(folder, name, repetition=repetition, most=most)
-        errors, made = laws(cases, SETTINGS[name], np.random.default_rng([repetition, 1]))
+        errors, made = distributions(cases, SETTINGS[name], np.random.default_rng([repetition, 1]))
         found[repetition] = [scored(made[method], errors) for method in METHODS]
         print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
     return found
@@ -329,7 +331,7 @@ def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
     """Lines of the table: means over repetitions, standard errors of widths, and the printed values."""
     for name in data["set"].values:
         for method in METHODS:
-            part = data.sel(set=name, law=method)
+            part = data.sel(set=name, distribution=method)
             theirs = [f" ({each})" for each in PRINTED[name].split("|")[PLACES[method]].split()]
             means = [float(part[score].mean()) for score in SCORES]
             error = float(part.width.std(ddof=1)) / np.sqrt(part.sizes["repetition"])
@@ -345,14 +347,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = given_sets(command, chosen, SETS)
     repetitions, most = (2, 150) if chosen.quick else (chosen.repetitions, None)
     found = {name: repeated(chosen.data, name, repetitions=repetitions, most=most) for name in names}
-    scores, dims = np.array(list(found.values())), ("set", "repetition", "law")
+    scores, dims = np.array(list(found.values())), ("set", "repetition", "distribution")
     data = xr.Dataset(
         {name: (dims, scores[..., index]) for index, name in enumerate(SCORES)},
-        coords={"set": np.array(list(found), dtype=object), "law": np.array(METHODS, dtype=object)},
+        coords={"set": np.array(list(found), dtype=object), "distribution": np.array(METHODS, dtype=object)},
         attrs={"title": "Table 1 of Capone, Hirche and Pleiss (2023), set up as published"},
     )
     print()
-    print_table(("set", "law", "ECE (printed)", "STD", "NLL", "width of 95 %, s.e.", "inside"), rows(data))
+    print_table(
+        ("set", "distribution", "ECE (printed)", "STD", "NLL", "width of 95 %, s.e.", "inside"), rows(data)
+    )
     save(chosen.output / "sharp-as-published.zarr", data)
 
 

@@ -129,12 +129,12 @@ def _log_posterior(X: Array, y: Array, x: Array) -> float:
 
 
 def bounds(cases: Cases, *, steps: int, seed: int) -> tuple[dict[str, tuple[Array, Array]], float]:
-    """Lower and upper bounds of every law at the test cases, each (q,), and gamma."""
+    """Lower and upper bounds of every distribution at the test cases, each (q,), and gamma."""
     (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
     prior = fitted_prior(X, y)
     found = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
-    law = Gaussian(found.mean, np.sqrt(found.variance + prior.noise_number))
-    known, new = law[: len(X_cal)], law[len(X_cal) :]
+    distribution = Gaussian(found.mean, np.sqrt(found.variance + prior.noise_number))
+    known, new = distribution[: len(X_cal)], distribution[len(X_cal) :]
     ends = 1.0 / len(X_cal), 1.0 - 1.0 / len(X_cal)
     sharp = Sharp(DenseModel(prior, X), (ends[0], 0.5, ends[1]), anisotropic=True, split="two-way")
     lower, _, upper = sharp.fit(known, y_cal, X_cal).quantiles(new, X_test)
@@ -156,23 +156,23 @@ def _about(centre: Array, distance: Array) -> tuple[Array, Array]:
 def results(
     data: Path, names: Sequence[str], *, repetitions: int, steps: int, most: int | None
 ) -> xr.Dataset:
-    """Share outside and mean width of every law, and gamma, for each set and repetition."""
+    """Share outside and mean width of every distribution, and gamma, for each set and repetition."""
     outside, width = np.empty((2, len(names), repetitions, len(LAWS)))
     gamma = np.empty(outside.shape[:2])
     for row, name in enumerate(names):
         for repetition in range(repetitions):
             cases = Cases.read(data, name, repetition=repetition, most=most)
             found, gamma[row, repetition] = bounds(cases, steps=steps, seed=repetition)
-            for column, law in enumerate(LAWS):
-                lower, upper = found[law]
+            for column, distribution in enumerate(LAWS):
+                lower, upper = found[distribution]
                 missed = (cases.y[2] < lower) | (cases.y[2] > upper)
                 outside[row, repetition, column] = missed.mean()
                 width[row, repetition, column] = np.mean(upper - lower)
             print(f"{name}: repetition {repetition + 1} of {repetitions}", flush=True)
-    dims = ("set", "repetition", "law")
+    dims = ("set", "repetition", "distribution")
     return xr.Dataset(
         {"outside": (dims, outside), "width": (dims, width), "gamma": (dims[:2], gamma)},
-        coords={"set": np.array(names, dtype=object), "law": np.array(LAWS, dtype=object)},
+        coords={"set": np.array(names, dtype=object), "distribution": np.array(LAWS, dtype=object)},
         attrs={"title": "Table 2 of Capone, Hirche and Pleiss (2023)"},
     )
 
@@ -180,12 +180,15 @@ def results(
 def rows(data: xr.Dataset) -> Iterator[Sequence[str]]:
     """Lines of the table: means over repetitions, and the printed values behind them."""
     for name in data["set"].values:
-        for law in LAWS:
-            part = data.sel(set=name, law=law)
+        for distribution in LAWS:
+            part = data.sel(set=name, distribution=distribution)
             cells = [f"{float(part[score].mean()):.3g}" for score in ("outside", "width")]
-            if law in PRINTED[name]:
-                cells = [f"{cell} ({each:g})" for cell, each in zip(cells, PRINTED[name][law], strict=True)]
-            yield name, law, *cells
+            if distribution in PRINTED[name]:
+                cells = [
+                    f"{cell} ({each:g})"
+                    for cell, each in zip(cells, PRINTED[name][distribution], strict=True)
+                ]
+            yield name, distribution, *cells
         yield name, "gamma, middle one", "", f"{float(data.gamma.sel(set=name).median()):.3g}"
 
 
@@ -194,9 +197,11 @@ def draw(path: Path, data: xr.Dataset) -> None:
     with drawn(path, width_inches=8.0, height_inches=2.8) as figure:
         panels = np.atleast_1d(figure.subplots(1, data.sizes["set"], sharey=True))
         for axes, name in zip(panels, data["set"].values, strict=True):
-            for law, colour in zip(LAWS[:2], COLOURS.values(), strict=False):
-                part = data.sel(set=name, law=law)
-                axes.plot(part.width, 100.0 * part.outside, "o", color=colour, label=law, markersize=5)
+            for distribution, colour in zip(LAWS[:2], COLOURS.values(), strict=False):
+                part = data.sel(set=name, distribution=distribution)
+                axes.plot(
+                    part.width, 100.0 * part.outside, "o", color=colour, label=distribution, markersize=5
+                )
             axes.set_xscale("log")
             axes.set_xticks([1.0, 3.0, 10.0, 30.0], ["1", "3", "10", "30"])
             axes.set_title(name, loc="left", fontsize=9)
@@ -221,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     data = results(chosen.data, names, repetitions=repetitions, steps=steps, most=most)
     print()
-    print_table(("set", "law", "outside (printed)", "width"), rows(data))
+    print_table(("set", "distribution", "outside (printed)", "width"), rows(data))
     draw(chosen.output / "sharp-bounds.png", data)
     few_colours(chosen.output / "sharp-bounds.png")
     save(chosen.output / "sharp-bounds.zarr", data)

@@ -116,7 +116,7 @@ RULES = {"plain": plain, "one factor": one_factor, "sharp": sharp}
 def _calibration(
     prior: cagp.Prior, X: Array, y: Array, generator: np.random.Generator
 ) -> tuple[Gaussian, Array, tuple[Array, Array]]:
-    """Predict a fifth of the values from the others: laws, values, and indices of the others and of these."""
+    """Predict a fifth of the values from the others: distributions, values, indices of both."""
     order = generator.permutation(len(y))
     rest, train = np.split(order, [len(y) // 5])
     found = cagp.condition(prior, X[train], y[train], X[rest], solver=cagp.Cholesky())

@@ -56,10 +56,10 @@ def test_errors_between_and_after_the_times_have_the_stated_law(kernel):
     assert abs(mean_square(cagp.Prior(1.2 * kernel, NOISE)) - 1.0) > tolerance  # it would be seen
 
 
-def coverage_by_lead(law, fields, *, history, seed, **settings):
+def coverage_by_lead(distribution, fields, *, history, seed, **settings):
     """Part (fields, 24) of 12 places that was in the 90 % interval, 1 to 24 hours after the last one."""
     hours = np.arange(history + 24.0)
-    latitude, longitude, truth, rng = drawn(law, 24, hours, fields, seed)
+    latitude, longitude, truth, rng = drawn(distribution, 24, hours, fields, seed)
     times = START + pd.to_timedelta(hours[:history], unit="h")
     later = START + pd.to_timedelta(hours[history:], unit="h")
     places = pd.DataFrame({"lat": latitude, "lon": longitude})[12:]

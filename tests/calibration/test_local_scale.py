@@ -27,9 +27,11 @@ def _sphere(generator: np.random.Generator, count: int) -> Array:
 def _rough(generator: np.random.Generator, count: int, *, times: int = 1) -> tuple[Array, Array, Gaussian]:
     """Places, values kept out of training that are rougher in the north, and predictions of them, (T, N)."""
     X = _sphere(generator, count)
-    law = Gaussian(generator.standard_normal((times, count)), np.exp(0.3 * X[:, 0])[None])
-    values = law.location + law.scale * np.exp(X[:, 2]) * generator.standard_normal((times, count))
-    return X, values, law
+    distribution = Gaussian(generator.standard_normal((times, count)), np.exp(0.3 * X[:, 0])[None])
+    values = distribution.location + distribution.scale * np.exp(X[:, 2]) * generator.standard_normal(
+        (times, count)
+    )
+    return X, values, distribution
 
 
 def _average(X: Array, x: Array, sizes: Array, k: int) -> float:
@@ -46,10 +48,10 @@ def _average(X: Array, x: Array, sizes: Array, k: int) -> float:
 
 
 def _formula(
-    fitted: FittedLocalScale, X: Array, values: Array, law: Gaussian, new: Gaussian, x: Array
+    fitted: FittedLocalScale, X: Array, values: Array, distribution: Gaussian, new: Gaussian, x: Array
 ) -> float:
     """Scale of math 19 at one place and the first time, with the numbers that were fitted."""
-    sizes = np.abs(values - law.location) / law.scale
+    sizes = np.abs(values - distribution.location) / distribution.scale
     a = np.nanmean(sizes)
     terms = [np.log(_average(X, x, sizes[:1], k) / a + 0.1) for k in (8, 40)]
     if len(values) > 1:
@@ -64,17 +66,17 @@ def _formula(
 @pytest.mark.parametrize("times", [1, 3])
 def test_law_is_that_of_the_formula(times: int) -> None:
     generator = np.random.default_rng(times)
-    X, values, law = _rough(generator, 300, times=times)
+    X, values, distribution = _rough(generator, 300, times=times)
     if times > 1:
         values[0, 5] = np.nan
     X_new = _sphere(generator, 11)
-    fitted = LocalScale().fit(law, values, X)
+    fitted = LocalScale().fit(distribution, values, X)
     new = Gaussian(generator.standard_normal((times, 11)), 0.5)
     corrected = fitted(new, X_new)
     assert isinstance(corrected, StudentT)
     assert fitted.regression is not None
     for q, x in enumerate(X_new):
-        expected = _formula(fitted, X, values, law, new[:, q], x)
+        expected = _formula(fitted, X, values, distribution, new[:, q], x)
         assert corrected.scale[0, q] == pytest.approx(0.5 * expected, rel=1e-10)
     lean = fitted.regression.centre * corrected.scale
     np.testing.assert_allclose(corrected.location, new.location + lean, rtol=1e-14)
@@ -84,15 +86,15 @@ def test_law_is_that_of_the_formula(times: int) -> None:
 
 def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_those_kept_out() -> None:
     generator = np.random.default_rng(14)
-    X, values, law = _rough(generator, 300)
+    X, values, distribution = _rough(generator, 300)
     places = _sphere(generator, 500)
     made_from = np.exp(places[:, 2]) * generator.standard_normal(500)
     made_from[3] = np.nan
-    fitted = LocalScale().fit(law, values, X, training=(places, made_from))
+    fitted = LocalScale().fit(distribution, values, X, training=(places, made_from))
     assert fitted.regression is not None
     X_new, new = _sphere(generator, 7), Gaussian(generator.standard_normal(7), 0.5)
     X_new[0] = places[3]
-    sizes = np.abs(values - law.location) / law.scale
+    sizes = np.abs(values - distribution.location) / distribution.scale
     a = sizes.mean()
     for x, found, mean in zip(X_new, fitted.scale(new, X_new), new.location, strict=True):
         nearest = np.argsort(np.linalg.norm(places - x, axis=1))[:4]
@@ -100,11 +102,11 @@ def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_tho
         terms = [np.log(_average(X, x, sizes, k) / a + 0.1) for k in (8, 40)]
         expected = fitted.regression.coefficients @ [1.0, *terms, np.log(1.0 + C / (a * 0.5))]
         assert np.log(found) == pytest.approx(expected, rel=1e-9)
-    without = LocalScale().fit(law, values, X)
+    without = LocalScale().fit(distribution, values, X)
     assert np.abs(without.scale(new, X_new) / fitted.scale(new, X_new) - 1.0).max() > 1e-3
     assert without.regression is not None
     assert without.regression.share == 0.0
-    errors = (values - law.location) / law.scale
+    errors = (values - distribution.location) / distribution.scale
     corrected = fitted(new, X_new)
     assert isinstance(corrected, StudentT)
     for x, found, mean, scale in zip(X_new, corrected.location, new.location, corrected.scale, strict=True):
@@ -115,7 +117,8 @@ def test_values_that_the_predictions_were_made_from_are_compared_in_place_of_tho
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 def test_laws_follow_errors_that_lean_together(seed: int) -> None:
-    """Errors of an unfinished solve at kept points: laws of others are shifted with them, and calibrated.
+    """Errors of an unfinished solve at kept points: distributions of others are shifted with them, and "
+    "calibrated.
 
     One KS statistic of 1,000 values exceeds 1.95 / sqrt(N) once in 1,000; errors of one smooth field are
     worth fewer, and 600 calibration points know it no better: 0.02 more.
@@ -126,21 +129,21 @@ def test_laws_follow_errors_that_lean_together(seed: int) -> None:
     y = np.linalg.cholesky(prior.kernel(X, X) + 0.02 * np.eye(2600)) @ generator.standard_normal(2600)
     solver = cagp.BlockGaussSeidel(1, block_size=50)
     found = cagp.condition(prior, X[:1000], y[:1000], X[1000:], solver=solver)
-    law = Gaussian(found.mean, np.sqrt(found.variance + 0.02))
+    distribution = Gaussian(found.mean, np.sqrt(found.variance + 0.02))
     kept, others = slice(0, 600), slice(600, None)
-    fitted = LocalScale().fit(law[kept], y[1000:1600], X[1000:1600], training=(X[:1000], y[:1000]))
-    corrected, rest = fitted(law[others], X[1600:]), y[1600:]
-    assert corrected.crps(rest).mean() < 0.9 * law[others].crps(rest).mean()
-    assert (corrected.log_density(rest) - law[others].log_density(rest)).mean() > 0.1
+    fitted = LocalScale().fit(distribution[kept], y[1000:1600], X[1000:1600], training=(X[:1000], y[:1000]))
+    corrected, rest = fitted(distribution[others], X[1600:]), y[1600:]
+    assert corrected.crps(rest).mean() < 0.9 * distribution[others].crps(rest).mean()
+    assert (corrected.log_density(rest) - distribution[others].log_density(rest)).mean() > 0.1
     assert stats.kstest(corrected.cdf(rest), "uniform").statistic < 1.95 / np.sqrt(1000) + 0.02
 
 
 def test_blocks_are_left_out_as_wholes() -> None:
-    """Left-out laws of a block are those of the errors outside it, with the numbers that were fitted."""
+    """Left-out distributions of a block are those of the errors outside it, with the fitted numbers."""
     generator = np.random.default_rng(15)
-    X, values, law = _rough(generator, 400)
+    X, values, distribution = _rough(generator, 400)
     groups = (4.0 * (X[:, 2] + 1.0)).astype(np.intp) + 10 * (X[:, 0] > 0.0)
-    fitted = LocalScale().fit(law, values, X, groups=groups)
+    fitted = LocalScale().fit(distribution, values, X, groups=groups)
     independent = np.zeros_like(fitted.opposed)
     for block in np.unique(groups):
         inside, outside = np.flatnonzero(groups == block), np.flatnonzero(groups != block)
@@ -153,21 +156,21 @@ def test_blocks_are_left_out_as_wholes() -> None:
             groups=None,
         )
         rest.__dict__["typical"] = near.typical
-        found = next(near.features(law[:, inside], X[inside], own=inside, opposed=independent))
-        expected = next(rest.features(law[:, inside], X[inside], opposed=independent))
+        found = next(near.features(distribution[:, inside], X[inside], own=inside, opposed=independent))
+        expected = next(rest.features(distribution[:, inside], X[inside], opposed=independent))
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     with pytest.raises(ArgumentError, match="places lie in one group; expected at least 40 outside"):
-        LocalScale().fit(law, values, X, groups=np.arange(400) < 370)
+        LocalScale().fit(distribution, values, X, groups=np.arange(400) < 370)
     with pytest.raises(ArgumentError, match=r"groups have shape \(3,\); expected \(400,\)"):
-        LocalScale().fit(law, values, X, groups=[1, 2, 3])
+        LocalScale().fit(distribution, values, X, groups=[1, 2, 3])
 
 
 @pytest.mark.exhaustive
 def test_blocks_that_err_together_by_chance_leave_the_law_as_it_is() -> None:
     """Four fifths of the variance are one number for each of 40 blocks: 600 errors say little more than 40.
 
-    Taken for independent ones they change 8 of 12 laws of the model. A gain in blocks that were left out is
-    above one standard error by chance in at most 16 of 100 cases, 5 of 12 or more once in 30.
+    Taken for independent ones they change 8 of 12 distributions of the model. A gain in blocks that were left
+    out is above one standard error by chance in at most 16 of 100 cases, 5 of 12 or more once in 30.
     """
     changed = {True: 0, False: 0}
     for seed in range(12):
@@ -178,10 +181,10 @@ def test_blocks_that_err_together_by_chance_leave_the_law_as_it_is() -> None:
         made_from = generator.standard_normal(300)
         kind = np.sqrt(0.8) * generator.standard_normal(40)[groups]
         kind = kind + np.sqrt(0.2) * generator.standard_normal(600)
-        law = Gaussian(np.zeros(600), 1.0)
+        distribution = Gaussian(np.zeros(600), 1.0)
         for rough in (False, True):
             errors = kind * np.exp(1.2 * centres[groups, 2]) if rough else kind
-            fitted = LocalScale().fit(law, errors, X, training=(far, made_from), groups=groups)
+            fitted = LocalScale().fit(distribution, errors, X, training=(far, made_from), groups=groups)
             changed[rough] += fitted.regression is not None
     assert changed[False] <= 4
     assert changed[True] >= 9
@@ -209,18 +212,22 @@ def test_gain_in_other_groups_is_that_of_fits_without_them() -> None:
 def test_own_errors_are_never_used() -> None:
     """Laws of kept-out points with their own errors left out do not know them, however wrong they are."""
     generator = np.random.default_rng(2)
-    X, values, law = _rough(generator, 150, times=2)
+    X, values, distribution = _rough(generator, 150, times=2)
     X[7] = X[8]  # places may coincide
-    fitted = LocalScale().fit(law, values, X)
+    fitted = LocalScale().fit(distribution, values, X)
     independent = np.zeros_like(fitted.opposed)
     for i in (0, 7, 8, 149):
         changed = values.copy()
         changed[:, i] += 1e3
-        errors = (changed - law.location) / law.scale
+        errors = (changed - distribution.location) / distribution.scale
         own = np.full(150, -1)
         own[i] = i
         before, after = (
-            next(near.features(law[:, i : i + 1], X[i : i + 1], own=own[i : i + 1], opposed=independent))
+            next(
+                near.features(
+                    distribution[:, i : i + 1], X[i : i + 1], own=own[i : i + 1], opposed=independent
+                )
+            )
             for near in (
                 fitted.near,
                 _with(fitted, values=changed, errors=errors),
@@ -265,20 +272,24 @@ def test_leave_one_out_errors_oppose_each_other_and_kept_out_errors_do_not() -> 
     G = prior.kernel(X, X) + 0.05 * np.eye(1200)
     y = np.linalg.cholesky(G) @ generator.standard_normal(1200)
     found = each_left_out(prior, X, y)
-    law = Gaussian(found.mean[0], np.sqrt(found.variance[0]))
-    opposed = LocalScale().fit(law, y, X).opposed
+    distribution = Gaussian(found.mean[0], np.sqrt(found.variance[0]))
+    opposed = LocalScale().fit(distribution, y, X).opposed
     inverse = np.linalg.inv(G)
     nearest = np.argsort(((X[:, None] - X[None]) ** 2).sum(axis=-1), axis=1)[:, 1:5]
     size = np.sqrt(np.diag(inverse))
     r = np.take_along_axis(inverse / np.outer(size, size), nearest, axis=1).mean(axis=0)
     np.testing.assert_allclose(opposed[:4], np.minimum(r, 0.0), atol=0.18)
-    kept_out = LocalScale().fit(law, law.location + law.scale * generator.standard_normal(1200), X).opposed
+    kept_out = (
+        LocalScale()
+        .fit(distribution, distribution.location + distribution.scale * generator.standard_normal(1200), X)
+        .opposed
+    )
     assert kept_out.min() > -0.18
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_leave_one_out_errors_of_the_model_leave_the_law_as_it_is(seed: int) -> None:
-    """A field of the prior, errors by leave-one-out: the law is given back itself."""
+    """A field of the prior, errors by leave-one-out: the distribution is given back itself."""
     generator = np.random.default_rng(seed)
     X = _sphere(generator, 1000)
     prior = cagp.Prior(cagp.Matern32(lengthscale=0.2, variance=2.0), noise_variance=0.05)
@@ -297,8 +308,8 @@ def test_few_errors_of_the_model_leave_the_law_as_it_is(count: int) -> None:
     changed = 0
     for seed in range(20):
         generator = np.random.default_rng(100 + seed)
-        X, law = _sphere(generator, count), Gaussian(np.zeros(count), 3.0)
-        fitted = LocalScale().fit(law, 3.0 * generator.standard_normal(count), X)
+        X, distribution = _sphere(generator, count), Gaussian(np.zeros(count), 3.0)
+        fitted = LocalScale().fit(distribution, 3.0 * generator.standard_normal(count), X)
         changed += fitted.regression is not None
     assert changed <= 1
 
@@ -316,10 +327,10 @@ def test_a_known_scale_is_recovered(seed: int) -> None:
     scale, new_scale = np.exp(X[:, 2]), np.exp(X_new[:, 2])
     fitted = LocalScale().fit(Gaussian(np.zeros(4000), 1.0), scale * generator.standard_normal(4000), X)
     plain = Gaussian(np.zeros(20_000), 1.0)
-    law = fitted(plain, X_new)
+    distribution = fitted(plain, X_new)
     new = new_scale * generator.standard_normal(20_000)
-    assert stats.kstest(law.cdf(new), "uniform").statistic < 1.95 / np.sqrt(20_000) + 0.01
-    lower, upper = law.interval(0.9)
+    assert stats.kstest(distribution.cdf(new), "uniform").statistic < 1.95 / np.sqrt(20_000) + 0.01
+    lower, upper = distribution.interval(0.9)
     fifth = np.searchsorted(np.quantile(X_new[:, 2], [0.2, 0.4, 0.6, 0.8]), X_new[:, 2])
     for part in range(5):
         inside = (lower <= new) & (new <= upper)
@@ -331,22 +342,22 @@ def test_what_is_known_of_places_tells_of_their_scale() -> None:
     """Errors on land are tripled: with terms of the surface the intervals hold there, and at sea."""
     generator = np.random.default_rng(21)
     X, X_new = _sphere(generator, 1500), _sphere(generator, 6000)
-    law, law_new = Gaussian(np.zeros(len(X)), 1.0), Gaussian(np.zeros(len(X_new)), 1.0)
+    distribution, law_new = Gaussian(np.zeros(len(X)), 1.0), Gaussian(np.zeros(len(X_new)), 1.0)
 
     def errors(points: Array) -> Array:
         return np.asarray(3.0 ** surface_terms(points)[:, 0] * generator.standard_normal(len(points)))
 
     values, new = errors(X), errors(X_new)
     land = surface_terms(X_new)[:, 0] == 1.0
-    fitted = LocalScale(terms=surface_terms).fit(law, values, X)
+    fitted = LocalScale(terms=surface_terms).fit(distribution, values, X)
     lower, upper = fitted(law_new, X_new).interval(0.9)
     inside = (lower <= new) & (new <= upper)
     assert inside[land].mean() == pytest.approx(0.9, abs=0.04)  # 1,400 values: 0.008, and 350 errors to learn
     assert inside[~land].mean() == pytest.approx(0.9, abs=0.025)
-    without = LocalScale().fit(law, values, X)
+    without = LocalScale().fit(distribution, values, X)
     lower, upper = without(law_new, X_new).interval(0.9)
     assert ((lower <= new) & (new <= upper))[land].mean() < 0.84
-    density = fitted.left_out(law).log_density(values)
+    density = fitted.left_out(distribution).log_density(values)
     assert density.mean() == pytest.approx(fitted.log_score, abs=1e-12)
 
 
@@ -358,13 +369,13 @@ def test_terms_are_one_row_for_each_place() -> None:
 
 def test_score_is_that_of_the_laws_with_own_errors_left_out() -> None:
     generator = np.random.default_rng(12)
-    X, values, law = _rough(generator, 500, times=2)
+    X, values, distribution = _rough(generator, 500, times=2)
     values[:, 3] = np.nan
     values[1, 4] = np.nan
-    fitted = LocalScale().fit(law, values, X)
-    density = fitted.left_out(law).log_density(values) + np.log(law.scale)
+    fitted = LocalScale().fit(distribution, values, X)
+    density = fitted.left_out(distribution).log_density(values) + np.log(distribution.scale)
     assert np.nanmean(density) == pytest.approx(fitted.log_score, abs=1e-12)
-    plain = law.log_density(values) + np.log(law.scale)
+    plain = distribution.log_density(values) + np.log(distribution.scale)
     assert np.nanmean(plain) == pytest.approx(fitted.plain_log_score, abs=1e-12)
 
 
@@ -413,20 +424,22 @@ def test_tails_are_no_lighter_than_so_many_errors_can_tell() -> None:
 
     normal = stats.norm.ppf((np.arange(300) + 0.5) / 300)
     found = regress_scale(np.zeros((300, 0)), normal)
-    law = stats.t(found.degrees, loc=found.centre, scale=np.exp(found.coefficients[0]))
-    assert 300.0 * (stats.norm.logpdf(normal).mean() - law.logpdf(normal).mean()) < 1.0
-    assert law.logpdf(13.0) > stats.norm.logpdf(13.0) + 50.0
+    distribution = stats.t(found.degrees, loc=found.centre, scale=np.exp(found.coefficients[0]))
+    assert 300.0 * (stats.norm.logpdf(normal).mean() - distribution.logpdf(normal).mean()) < 1.0
+    assert distribution.logpdf(13.0) > stats.norm.logpdf(13.0) + 50.0
 
 
 def test_order_and_unit_do_not_matter() -> None:
     generator = np.random.default_rng(5)
-    X, values, law = _rough(generator, 300)
+    X, values, distribution = _rough(generator, 300)
     X_new, new = _sphere(generator, 20), Gaussian(np.zeros(20), 1.0)
-    expected = LocalScale().fit(law[0], values[0], X).scale(new, X_new)
+    expected = LocalScale().fit(distribution[0], values[0], X).scale(new, X_new)
     order = generator.permutation(300)
-    permuted = LocalScale().fit(law[0, order], values[0, order], X[order]).scale(new, X_new)
+    permuted = LocalScale().fit(distribution[0, order], values[0, order], X[order]).scale(new, X_new)
     np.testing.assert_allclose(permuted, expected, rtol=1e-7)
-    stretched = Gaussian(1e3 * law.location[0], 10.0 * law.scale[0])  # errors 100 times as large
+    stretched = Gaussian(
+        1e3 * distribution.location[0], 10.0 * distribution.scale[0]
+    )  # errors 100 times as large
     wider = LocalScale().fit(stretched, 1e3 * values[0], X)
     found = wider.scale(Gaussian(np.zeros(20), 10.0), X_new)
     np.testing.assert_allclose(found, 100.0 * expected, rtol=1e-7)
@@ -448,15 +461,15 @@ def test_bad_input_is_refused(change: dict[str, object], message: str) -> None:
     generator = np.random.default_rng(7)
     count = int(change.get("count", 120))  # type: ignore[call-overload]
     X, observed = _sphere(generator, count), generator.standard_normal(count)
-    law = Gaussian(np.zeros(count), 1.0)
+    distribution = Gaussian(np.zeros(count), 1.0)
     with pytest.raises(ArgumentError, match=message):
-        LocalScale().fit(law, change.get("observed", observed), change.get("X", X))
+        LocalScale().fit(distribution, change.get("observed", observed), change.get("X", X))
 
 
 def test_what_does_not_fit_is_refused() -> None:
     generator = np.random.default_rng(8)
-    X, values, law = _rough(generator, 120)
-    fitted = LocalScale().fit(law, values, X)
+    X, values, distribution = _rough(generator, 120)
+    fitted = LocalScale().fit(distribution, values, X)
     with pytest.raises(ArgumentError, match="X_new has 2 coordinates and the calibration points 3"):
         fitted(Gaussian(np.zeros(4), 1.0), np.zeros((4, 2)))
     with pytest.raises(
@@ -474,4 +487,4 @@ def test_what_does_not_fit_is_refused() -> None:
         ((X[:9], values[0, :9]), "9 of 120 calibration points are among those of the training"),
     ):
         with pytest.raises(ArgumentError, match=message):
-            LocalScale().fit(law, values, X, training=training)
+            LocalScale().fit(distribution, values, X, training=training)

@@ -50,25 +50,27 @@ def test_scores_of_mixtures(scoringrules, drawn):
     location = centre + rng.standard_normal((3, N))
     scales = scale * np.exp(rng.uniform(0.0, np.log(10.0), (3, N)))
     given = location.T, scales.T, np.tile(weights, (N, 1))
-    law = Mixture(weights, location, scales)
-    np.testing.assert_allclose(law.crps(y), scoringrules.crps_mixnorm(y, *given), rtol=1e-4)
+    distribution = Mixture(weights, location, scales)
+    np.testing.assert_allclose(distribution.crps(y), scoringrules.crps_mixnorm(y, *given), rtol=1e-4)
     near = centre + scale
-    np.testing.assert_allclose(-law.log_density(near), scoringrules.logs_mixnorm(near, *given), rtol=1e-12)
+    np.testing.assert_allclose(
+        -distribution.log_density(near), scoringrules.logs_mixnorm(near, *given), rtol=1e-12
+    )
 
 
 def test_scores_of_tables_of_quantiles(scoringrules, drawn):
     """The score by quantiles alone is within the distance of their levels of the integral."""
     centre, scale, degrees, _ = drawn
     nodes, levels = np.linspace(0.05, 0.95, 19), np.arange(0.5, 4000.0) / 4000.0
-    law = QuantileTable(nodes, StudentT(centre, scale, degrees).quantile(nodes))
+    distribution = QuantileTable(nodes, StudentT(centre, scale, degrees).quantile(nodes))
     y = centre + 2.0 * scale
-    by_quantiles = scoringrules.crps_quantile(y, law.quantile(levels).T, levels)
-    np.testing.assert_allclose(law.crps(y), by_quantiles, rtol=2e-3)
+    by_quantiles = scoringrules.crps_quantile(y, distribution.quantile(levels).T, levels)
+    np.testing.assert_allclose(distribution.crps(y), by_quantiles, rtol=2e-3)
 
 
 def test_scores_of_intervals(scoringrules, drawn):
     centre, scale, degrees, y = drawn
-    law = StudentT(centre, scale, degrees)
-    lower, upper = law.interval(0.9)
+    distribution = StudentT(centre, scale, degrees)
+    lower, upper = distribution.interval(0.9)
     expected = scoringrules.interval_score(y, lower, upper, 0.1).mean()
-    assert scores_of(law, y, levels=[0.9]).interval_score[0] == pytest.approx(expected, rel=1e-12)
+    assert scores_of(distribution, y, levels=[0.9]).interval_score[0] == pytest.approx(expected, rel=1e-12)

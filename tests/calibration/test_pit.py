@@ -75,10 +75,10 @@ def test_histogram_counts_every_value_once():
 @pytest.mark.parametrize("size", [20, 1_000, 24_000])
 def test_band_is_the_exact_binomial_one(size):
     result = histogram(np.linspace(0.0, 1.0, size))
-    law = stats.binom(size, 1.0 / 20.0)
+    distribution = stats.binom(size, 1.0 / 20.0)
     # Quantiles by definition: the smallest count whose cumulative probability reaches the level.
-    assert law.cdf(result.lower) >= 0.025 > law.cdf(result.lower - 1)
-    assert law.cdf(result.upper) >= 0.975 > law.cdf(result.upper - 1)
+    assert distribution.cdf(result.lower) >= 0.025 > distribution.cdf(result.lower - 1)
+    assert distribution.cdf(result.upper) >= 0.975 > distribution.cdf(result.upper - 1)
     assert result.lower <= result.expected <= result.upper
 
 
@@ -88,8 +88,8 @@ def test_band_holds_its_share_of_uniform_counts():
     rng = np.random.default_rng(11)
     results = [histogram(rng.uniform(size=1_000)) for _ in range(500)]
     inside = np.mean([(r.counts >= r.lower) & (r.counts <= r.upper) for r in results])
-    law = stats.binom(1_000, 0.05)
-    expected = law.cdf(results[0].upper) - law.cdf(results[0].lower - 1)
+    distribution = stats.binom(1_000, 0.05)
+    expected = distribution.cdf(results[0].upper) - distribution.cdf(results[0].lower - 1)
     assert abs(inside - expected) < 4.0 * np.sqrt(expected * (1.0 - expected) / 10_000)
     assert expected >= 0.95
 
@@ -130,8 +130,8 @@ def test_weighted_histogram_and_ks_count_by_weight():
     np.testing.assert_allclose(result.counts, [0.5 * (3 + 1 + 3), 0.5 * (2 + 1 + 2)])
     assert result.expected == 3.0
     # six values of weights 3, 1, 2 are worth (2 * 6)^2 / (2 * 14) = 5.1 equal ones
-    law = stats.binom(5, 0.5)
-    assert (result.lower, result.upper) == (law.ppf(0.025) * 6 / 5, law.ppf(0.975) * 6 / 5)
+    distribution = stats.binom(5, 0.5)
+    assert (result.lower, result.upper) == (distribution.ppf(0.025) * 6 / 5, distribution.ppf(0.975) * 6 / 5)
     statistic, pvalue = ks_test(values, weights=[3.0, 1.0, 2.0])
     steps = np.array([0, 3, 6, 7, 8, 10, 12]) / 12
     ordered = np.sort(values.ravel())

@@ -1,4 +1,4 @@
-"""Predictive laws against SciPy's, against their own definitions by quadrature, and against their samples."""
+"""Predictive distributions against SciPy's, their own definitions by quadrature, and their samples."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ LEVELS = np.array([0.02, 0.1, 0.3, 0.5, 0.6, 0.9, 0.99])
 
 
 def _skewed() -> QuantileTable:
-    """Quantiles of a skewed law, stretched and moved for each point."""
+    """Quantiles of a skewed distribution, stretched and moved for each point."""
     return QuantileTable(LEVELS, LOCATION + SCALE * stats.gumbel_r.ppf(LEVELS)[:, None, None])
 
 
@@ -30,51 +30,53 @@ LAWS: dict[str, Predictive] = {
     "recalibrated student-t": _curve(StudentT(LOCATION, SCALE, 6.0)),
     "quantile table": _skewed(),
     "mixture": Mixture([1.0, 3.0], [LOCATION, LOCATION + SCALE], [SCALE, 0.5 * SCALE], 5.5),
-    "mixture of normal laws": Mixture([1.0, 3.0], [LOCATION, LOCATION - SCALE], [0.6 * SCALE, SCALE]),
+    "mixture of normal distributions": Mixture(
+        [1.0, 3.0], [LOCATION, LOCATION - SCALE], [0.6 * SCALE, SCALE]
+    ),
 }
 
 
 @pytest.fixture(params=LAWS)
-def law(request: pytest.FixtureRequest) -> Predictive:
+def distribution(request: pytest.FixtureRequest) -> Predictive:
     return LAWS[request.param]
 
 
 def test_families_are_those_of_scipy() -> None:
     y = LOCATION + SCALE * np.array([-3.0, 0.4, 60.0])
-    for law, oracle in (
+    for distribution, oracle in (
         (LAWS["gaussian"], stats.norm(LOCATION, SCALE)),
         (LAWS["student-t"], stats.t(np.array([3.0, 5.5, 40.0]), LOCATION, SCALE)),
     ):
-        np.testing.assert_allclose(law.cdf(y), oracle.cdf(y), rtol=1e-12)
-        np.testing.assert_allclose(law.log_density(y), oracle.logpdf(y), rtol=1e-10)
-        np.testing.assert_allclose(law.quantile(0.003), oracle.ppf(0.003), rtol=1e-9)
-        np.testing.assert_allclose(law.mean, oracle.mean(), rtol=1e-12)
-        np.testing.assert_allclose(law.std, oracle.std(), rtol=1e-12)
+        np.testing.assert_allclose(distribution.cdf(y), oracle.cdf(y), rtol=1e-12)
+        np.testing.assert_allclose(distribution.log_density(y), oracle.logpdf(y), rtol=1e-10)
+        np.testing.assert_allclose(distribution.quantile(0.003), oracle.ppf(0.003), rtol=1e-9)
+        np.testing.assert_allclose(distribution.mean, oracle.mean(), rtol=1e-12)
+        np.testing.assert_allclose(distribution.std, oracle.std(), rtol=1e-12)
 
 
-def test_quantiles_invert_the_distribution_function(law: Predictive) -> None:
+def test_quantiles_invert_the_distribution_function(distribution: Predictive) -> None:
     levels = np.array([1e-9, 0.01, 0.05, 0.3, 0.5, 0.62, 0.9, 0.97, 0.999])
-    quantiles = law.quantile(levels)
+    quantiles = distribution.quantile(levels)
     assert quantiles.shape == (9, 2, 3)
     assert bool(np.all(np.diff(quantiles, axis=0) > 0.0))
     for level, values in zip(levels, quantiles, strict=True):
-        np.testing.assert_allclose(law.cdf(values), level, rtol=1e-6)
-        np.testing.assert_array_equal(law.quantile(level), values)
-    lower, upper = law.interval(0.8)
-    np.testing.assert_allclose(law.cdf(upper) - law.cdf(lower), 0.8, rtol=1e-9)
+        np.testing.assert_allclose(distribution.cdf(values), level, rtol=1e-6)
+        np.testing.assert_array_equal(distribution.quantile(level), values)
+    lower, upper = distribution.interval(0.8)
+    np.testing.assert_allclose(distribution.cdf(upper) - distribution.cdf(lower), 0.8, rtol=1e-9)
 
 
-def test_density_is_the_slope_of_the_distribution_function(law: Predictive) -> None:
+def test_density_is_the_slope_of_the_distribution_function(distribution: Predictive) -> None:
     for level in (0.004, 0.07, 0.2, 0.45, 0.55, 0.75, 0.995):
-        y = law.quantile(level)
+        y = distribution.quantile(level)
         step = 1e-5 * SCALE
-        slope = (law.cdf(y + step) - law.cdf(y - step)) / (2.0 * step)
-        np.testing.assert_allclose(np.exp(law.log_density(y)), slope, rtol=2e-5)
+        slope = (distribution.cdf(y + step) - distribution.cdf(y - step)) / (2.0 * step)
+        np.testing.assert_allclose(np.exp(distribution.log_density(y)), slope, rtol=2e-5)
 
 
-def test_crps_mean_and_std_are_those_of_the_definition(law: Predictive) -> None:
+def test_crps_mean_and_std_are_those_of_the_definition(distribution: Predictive) -> None:
     """CRPS as the integral of squared differences of distribution functions; moments by the density."""
-    point = law[0, 1:2]
+    point = distribution[0, 1:2]
     grid = np.unique(
         point.quantile(
             np.concatenate([np.geomspace(1e-13, 0.5, 4001)[:-1], 1.0 - np.geomspace(1e-13, 0.5, 4001)])
@@ -93,59 +95,62 @@ def test_crps_mean_and_std_are_those_of_the_definition(law: Predictive) -> None:
     assert float(point.std[0]) == pytest.approx(float(np.sqrt((middle - mean) ** 2 @ mass)), rel=1e-2)
 
 
-def test_samples_follow_the_law(law: Predictive) -> None:
+def test_samples_follow_the_law(distribution: Predictive) -> None:
     """PIT values of 1,000 draws at six points: a KS statistic exceeds 2.2 / sqrt(N) once in 8,000."""
     for seed in (0, 1):
-        drawn = law.sample(np.random.default_rng(seed), 1000)
+        drawn = distribution.sample(np.random.default_rng(seed), 1000)
         assert drawn.shape == (1000, 2, 3)
         probabilities = (
-            law.cdf(drawn) if isinstance(law, Gaussian) else np.stack([law.cdf(row) for row in drawn])
+            distribution.cdf(drawn)
+            if isinstance(distribution, Gaussian)
+            else np.stack([distribution.cdf(row) for row in drawn])
         )
         for index in np.ndindex(2, 3):
             statistic = stats.kstest(probabilities[(slice(None), *index)], "uniform").statistic
             assert statistic < 2.2 / np.sqrt(1000)
 
 
-def test_points_are_taken_out_as_from_an_array(law: Predictive) -> None:
+def test_points_are_taken_out_as_from_an_array(distribution: Predictive) -> None:
     y = LOCATION + 0.3 * SCALE
     mask = np.array([[True, False, True], [False, False, True]])
-    np.testing.assert_array_equal(law[mask].cdf(y[mask]), law.cdf(y)[mask])
-    np.testing.assert_array_equal(law[:, 1].log_density(y[:, 1]), law.log_density(y)[:, 1])
+    np.testing.assert_array_equal(distribution[mask].cdf(y[mask]), distribution.cdf(y)[mask])
+    np.testing.assert_array_equal(distribution[:, 1].log_density(y[:, 1]), distribution.log_density(y)[:, 1])
 
 
 def test_tails_of_a_curve_are_those_of_the_base() -> None:
     """Beyond the last knot ratios of probabilities are those of the base, as far as floating point goes."""
     base = Gaussian(np.zeros(2), 1.0)
-    law = Recalibrated(base, scores=np.array([-1.0, 2.0]), levels=[0.2, 0.9])
+    distribution = Recalibrated(base, scores=np.array([-1.0, 2.0]), levels=[0.2, 0.9])
     for z in (-4.0, -12.0, -30.0):
         np.testing.assert_allclose(
-            stats.norm.logcdf(law.normal_score(z)),
+            stats.norm.logcdf(distribution.normal_score(z)),
             np.log(0.2) + stats.norm.logcdf(z) - stats.norm.logcdf(-1.0),
         )
-        np.testing.assert_allclose(law.at_normal_score(law.normal_score(-z)), -z, rtol=1e-9)
+        np.testing.assert_allclose(distribution.at_normal_score(distribution.normal_score(-z)), -z, rtol=1e-9)
         np.testing.assert_allclose(
-            stats.norm.logsf(law.normal_score(-z)), np.log(0.1) + stats.norm.logsf(-z) - stats.norm.logsf(2.0)
+            stats.norm.logsf(distribution.normal_score(-z)),
+            np.log(0.1) + stats.norm.logsf(-z) - stats.norm.logsf(2.0),
         )
 
 
 def test_identity_curve_and_table_of_a_normal_law_change_nothing() -> None:
-    law = LAWS["gaussian"]
+    distribution = LAWS["gaussian"]
     levels = np.linspace(0.05, 0.95, 10)
     y = LOCATION + SCALE * np.array([-7.0, 0.1, 2.0])
-    same = Recalibrated(law, scores=stats.norm.ppf(levels), levels=levels)
-    table = QuantileTable(levels, law.quantile(levels))
+    same = Recalibrated(distribution, scores=stats.norm.ppf(levels), levels=levels)
+    table = QuantileTable(levels, distribution.quantile(levels))
     for other in (same, table):
-        np.testing.assert_allclose(other.normal_score(y), law.normal_score(y), rtol=1e-9)
-        np.testing.assert_allclose(other.log_density(y), law.log_density(y), rtol=1e-9)
-        np.testing.assert_allclose(other.crps(y), law.crps(y), rtol=1e-6)
-        np.testing.assert_allclose(other.mean, law.mean, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(other.std, law.std, rtol=1e-6)
+        np.testing.assert_allclose(other.normal_score(y), distribution.normal_score(y), rtol=1e-9)
+        np.testing.assert_allclose(other.log_density(y), distribution.log_density(y), rtol=1e-9)
+        np.testing.assert_allclose(other.crps(y), distribution.crps(y), rtol=1e-6)
+        np.testing.assert_allclose(other.mean, distribution.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(other.std, distribution.std, rtol=1e-6)
 
 
 def test_equal_quantiles_are_one_value_with_a_probability() -> None:
-    law = QuantileTable([0.1, 0.4, 0.6, 0.9], np.array([[0.0], [1.0], [1.0], [3.0]]))
-    assert law.cdf(1.0).tolist() == pytest.approx([0.5])
-    assert law.quantile([0.41, 0.5, 0.59]).ravel().tolist() == [1.0, 1.0, 1.0]
+    distribution = QuantileTable([0.1, 0.4, 0.6, 0.9], np.array([[0.0], [1.0], [1.0], [3.0]]))
+    assert distribution.cdf(1.0).tolist() == pytest.approx([0.5])
+    assert distribution.quantile([0.41, 0.5, 0.59]).ravel().tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,22 @@ VALUES = np.linspace(-1.0, 1.0, 30)
 def test_methods_that_are_registered_give_laws_with_a_density() -> None:
     """Of one field and of several, with gaps; gaps are as if they had not been there."""
     rng = np.random.default_rng(1)
-    law = Gaussian(rng.standard_normal((3, 40)), 1.0)
-    values = law.mean + 2.0 * rng.standard_normal((3, 40))
+    distribution = Gaussian(rng.standard_normal((3, 40)), 1.0)
+    values = distribution.mean + 2.0 * rng.standard_normal((3, 40))
     values[0, :5] = np.nan
     X = rng.standard_normal((40, 3))
     for name, method in RECALIBRATIONS.items():
         if name in ("local-scale", "none"):  # the one is tested by itself, the other learns nothing
             continue
-        recalibrated = method().fit(law, values, X)(law, X)
-        assert recalibrated.shape == law.shape
+        recalibrated = method().fit(distribution, values, X)(distribution, X)
+        assert recalibrated.shape == distribution.shape
         assert bool(np.isfinite(recalibrated.log_density(np.nan_to_num(values))).all())
         lower, upper = recalibrated.interval(0.9)
         assert 0.8 < np.mean(((lower <= values) & (values <= upper))[~np.isnan(values)]) < 1.0
         flat = ~np.isnan(values.ravel())
-        alone = method().fit(Gaussian(law.mean.ravel()[flat], 1.0), values.ravel()[flat], None)(law)
+        alone = method().fit(Gaussian(distribution.mean.ravel()[flat], 1.0), values.ravel()[flat], None)(
+            distribution
+        )
         np.testing.assert_array_equal(alone.quantile(0.3), recalibrated.quantile(0.3))
 
 

@@ -91,8 +91,8 @@ def test_scores_of_a_true_prediction_have_their_expectations():
 @pytest.mark.parametrize("score", ["nll", "crps"])
 @pytest.mark.parametrize(("shift", "factor"), [(0.3, 1.0), (0.0, 1.3), (0.0, 0.75)])
 def test_scores_are_proper(score, shift, factor):
-    # Mean of 20,000 paired differences: the wrong laws lose 0.0097 to 0.10 on average, each more than a
-    # seventh of the sd of one difference (0.06 to 0.56): over twenty standard errors.
+    # Mean of 20,000 paired differences: the wrong distributions lose 0.0097 to 0.10 on average, each more
+    # than a seventh of the sd of one difference (0.06 to 0.56): over twenty standard errors.
     observed = np.random.default_rng(13).normal(size=20_000)
     zero, one = np.zeros_like(observed), np.ones_like(observed)
     right, wrong = scores(zero, one, observed), scores(zero + shift, factor * one, observed)
@@ -133,20 +133,20 @@ def _laws(mean, std):
 
 @pytest.mark.parametrize("name", ["gaussian", "student-t", "recalibrated", "quantile table"])
 def test_scores_of_a_law_are_those_of_their_definitions(name):
-    """Each weighted mean is written out with the quantiles, densities and probabilities of the law itself."""
+    """Each weighted mean is written out with quantiles, densities and probabilities of the distribution."""
     mean, std, observed = _prediction(8)
-    law, weights, levels = _laws(mean, std)[name], np.linspace(0.5, 2.0, 50), [0.5, 0.9]
-    result = scores_of(law, observed, weights=weights, levels=levels)
+    distribution, weights, levels = _laws(mean, std)[name], np.linspace(0.5, 2.0, 50), [0.5, 0.9]
+    result = scores_of(distribution, observed, weights=weights, levels=levels)
 
     def average(values):
         return np.average(values, weights=np.broadcast_to(weights, values.shape))
 
-    assert result.by_area.rmse == pytest.approx(np.sqrt(average((law.mean - observed) ** 2)))
-    assert result.by_area.nll == pytest.approx(-average(law.log_density(observed)))
-    assert result.by_area.crps == pytest.approx(average(law.crps(observed)))
-    assert (result.ks_statistic, result.ks_pvalue) == ks_test(law.cdf(observed))
+    assert result.by_area.rmse == pytest.approx(np.sqrt(average((distribution.mean - observed) ** 2)))
+    assert result.by_area.nll == pytest.approx(-average(distribution.log_density(observed)))
+    assert result.by_area.crps == pytest.approx(average(distribution.crps(observed)))
+    assert (result.ks_statistic, result.ks_pvalue) == ks_test(distribution.cdf(observed))
     for index, level in enumerate(levels):
-        low, high = law.quantile(0.5 - level / 2), law.quantile(0.5 + level / 2)
+        low, high = distribution.quantile(0.5 - level / 2), distribution.quantile(0.5 + level / 2)
         below, above = observed < low, observed > high
         loss = (high - low) + 2 / (1 - level) * (below * (low - observed) + above * (observed - high))
         assert result.by_area.coverage[index] == pytest.approx(average(1.0 - below - above))
@@ -163,8 +163,8 @@ def test_scores_of_a_gaussian_law_are_those_of_its_mean_and_standard_deviation()
 
 
 def test_the_interval_score_is_proper():
-    # Mean of 20,000 paired differences at level 0.9: the wrong laws lose 0.32 to 0.63 on average, and the
-    # standard errors of the means of the differences are below 0.024: over fifteen of them.
+    # Mean of 20,000 paired differences at level 0.9: the wrong distributions lose 0.32 to 0.63 on average,
+    # and the standard errors of the means of the differences are below 0.024: over fifteen of them.
     observed = np.random.default_rng(14).normal(size=20_000)
     right = scores_of(Gaussian(np.zeros(20_000), 1.0), observed, levels=[0.9]).interval_score[0]
     for shift, factor in ((0.4, 1.0), (0.0, 1.4), (0.0, 0.7)):

@@ -46,9 +46,9 @@ def test_dense_slopes_are_those_of_differences_of_solves(family, lengthscale, ow
 @pytest.mark.parametrize("anisotropic", [False, True])
 def test_slopes_go_through_the_active_order_statistics(anisotropic: bool) -> None:
     """Slopes of beta and of the objective (math 12) against central differences, at every level."""
-    prior, X, _, targets, values, law = _problem(1)
+    prior, X, _, targets, values, distribution = _problem(1)
     stretch = Stretch(2 if anisotropic else None)
-    known = Errors(values - law.mean, np.full(60, 0.02), np.arange(60))
+    known = Errors(values - distribution.mean, np.full(60, 0.02), np.arange(60))
     search = Search(DenseModel(prior, X), targets, stretch, known, reach=3.0)
     x = np.array([0.21, -0.4])[: stretch.numbers]
     latent = search.visit(x).latent
@@ -66,22 +66,22 @@ def test_slopes_go_through_the_active_order_statistics(anisotropic: bool) -> Non
 @pytest.mark.parametrize("anisotropic", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_levels_are_ordered_and_no_wider_than_without_a_search(anisotropic: bool, seed: int) -> None:
-    prior, X, _, targets, values, law = _problem(seed)
+    prior, X, _, targets, values, distribution = _problem(seed)
     levels = tuple(np.linspace(0.04, 0.96, 24))
     sharp = Sharp(DenseModel(prior, X), levels, anisotropic=anisotropic, split="two-way")
-    fitted = sharp.fit(law, values, targets)
+    fitted = sharp.fit(distribution, values, targets)
     assert np.all(np.diff(fitted.beta) >= -1e-12)
     upper, lower = fitted.stretches[fitted.beta > 0.0], fitted.stretches[fitted.beta < 0.0]
     assert np.all(np.diff(upper, axis=0) >= 0.0)
     assert np.all(np.diff(lower, axis=0) <= 0.0)
-    quantiles = fitted.quantiles(law, targets)
+    quantiles = fitted.quantiles(distribution, targets)
     if not anisotropic:
         assert np.all(np.diff(quantiles, axis=0) >= -1e-12)
     # eq. 5: as many calibration points below a quantile as its level says, rounded down
     below = np.count_nonzero(values <= quantiles + 1e-12, axis=1)
     np.testing.assert_array_equal(below, np.floor(np.array(levels) * 61 + 1e-9))
-    plain = law.mean + law.std * q_lin(levels, law.normal_score(values))[:, None]
-    ours, theirs = (np.sum((each - law.mean) ** 2, axis=1) for each in (quantiles, plain))
+    plain = distribution.mean + distribution.std * q_lin(levels, distribution.normal_score(values))[:, None]
+    ours, theirs = (np.sum((each - distribution.mean) ** 2, axis=1) for each in (quantiles, plain))
     assert ours[0] <= theirs[0] * (1.0 + 1e-12)
     assert ours[-1] <= theirs[-1] * (1.0 + 1e-12)
     assert ours.sum() < 0.95 * theirs.sum()
@@ -91,18 +91,19 @@ def _shares(simulations: range, *, new: int, count: int) -> np.ndarray:
     """Share of new values below each quantile of a three-way split with ``count`` points for beta."""
     shares = []
     for seed in simulations:
-        prior, X, _, others, values, law = _problem(seed, n=15, others=2 * count + new)
+        prior, X, _, others, values, distribution = _problem(seed, n=15, others=2 * count + new)
         way = ({"anisotropic": True}, {"factors": 7}, {"anisotropic": True}, {})[seed % 4]
         sharp = Sharp(DenseModel(prior, X), LEVELS, starts=2, steps=2, **way)
-        fitted = sharp.fit(law[:-new], values[:-new], others[:-new])
-        shares.append(np.mean(values[-new:] <= fitted.quantiles(law[-new:], others[-new:]), axis=1))
+        fitted = sharp.fit(distribution[:-new], values[:-new], others[:-new])
+        shares.append(np.mean(values[-new:] <= fitted.quantiles(distribution[-new:], others[-new:]), axis=1))
     return np.array(shares)
 
 
 def _guarantee(start: int, simulations: int) -> None:
     """Mean shares within 1 / (N + 1) of their levels, and 4 standard errors.
 
-    Given the calibration points a share has the law Beta(l, N + 1 - l) and ``new`` draws are made of it.
+    Given the calibration points a share has the distribution Beta(l, N + 1 - l) and ``new`` draws are made of
+    it.
     """
     new, count = 50, 19
     shares = _shares(range(start, start + simulations), new=new, count=count).mean(axis=0)
@@ -126,12 +127,14 @@ def test_three_way_split_keeps_the_guarantee_over_500_simulations(start: int) ->
 
 def test_solvers_give_what_dense_matrices_give() -> None:
     """The same search through `Cholesky` of `condition`; sweeps that stop early have their own variances."""
-    prior, X, y, targets, values, law = _problem(2)
+    prior, X, y, targets, values, distribution = _problem(2)
     settings = {"levels": LEVELS, "split": "two-way", "steps": 2, "starts": 2}
-    dense = Sharp(DenseModel(prior, X), **settings).fit(law, values, targets)
-    solved = Sharp(SolvedModel(prior, X, y, cagp.Cholesky()), **settings).fit(law, values, targets)
+    dense = Sharp(DenseModel(prior, X), **settings).fit(distribution, values, targets)
+    solved = Sharp(SolvedModel(prior, X, y, cagp.Cholesky()), **settings).fit(distribution, values, targets)
     np.testing.assert_allclose(solved.stretches, dense.stretches, atol=1e-3)
-    np.testing.assert_allclose(solved.quantiles(law, targets), dense.quantiles(law, targets), atol=1e-4)
+    np.testing.assert_allclose(
+        solved.quantiles(distribution, targets), dense.quantiles(distribution, targets), atol=1e-4
+    )
 
     solver = cagp.BlockGaussSeidel(2, block_size=8)
     early = cagp.condition(prior, X, y, targets, solver=solver)
@@ -166,18 +169,20 @@ def test_grids_are_solved_by_rings() -> None:
 
 
 def test_several_fields_and_gaps_share_the_stretches() -> None:
-    """Twice the same field is the same law, and values that are missing count for nothing."""
-    prior, X, _, targets, values, law = _problem(3)
+    """Twice the same field is the same distribution, and values that are missing count for nothing."""
+    prior, X, _, targets, values, distribution = _problem(3)
     sharp = Sharp(DenseModel(prior, X), LEVELS, split="two-way")
-    twice = Gaussian(np.stack([law.mean, law.mean]), np.stack([law.std, law.std]))
+    twice = Gaussian(
+        np.stack([distribution.mean, distribution.mean]), np.stack([distribution.std, distribution.std])
+    )
     gaps = np.where(np.arange(60) < 20, np.nan, values)
     for seen in (values, gaps):
         there = ~np.isnan(seen)
-        one = sharp.fit(law[there], values[there], targets[there])
-        both = sharp.fit(law, seen, targets)
+        one = sharp.fit(distribution[there], values[there], targets[there])
+        both = sharp.fit(distribution, seen, targets)
         np.testing.assert_allclose(both.beta, one.beta, rtol=1e-9)
         table = sharp.fit(twice, np.stack([seen, np.full(60, np.nan)]), targets)(twice, targets)
-        np.testing.assert_allclose(table.values[:, 0], both(law, targets).values, rtol=1e-9)
+        np.testing.assert_allclose(table.values[:, 0], both(distribution, targets).values, rtol=1e-9)
         np.testing.assert_array_equal(table.values[:, 0], table.values[:, 1])
 
 
@@ -186,7 +191,7 @@ def test_fields_with_gaps_of_their_own_have_variances_of_their_own() -> None:
     prior, X, y, targets, values, _ = _problem(3)
     gaps = np.stack([y, np.where(np.arange(30) < 9, np.nan, y)], axis=1)
     found = cagp.condition(prior, X, gaps, targets, solver=cagp.Cholesky())
-    law, seen = Gaussian(found.mean.T, np.sqrt(found.variance.T + 0.02)), np.stack([values, -values])
+    distribution, seen = Gaussian(found.mean.T, np.sqrt(found.variance.T + 0.02)), np.stack([values, -values])
     seen[0, ::7] = np.nan
     both = SolvedModel(prior, X, gaps, cagp.Cholesky())
     parts = DenseModel(prior, X), DenseModel(prior, X[9:])
@@ -198,21 +203,23 @@ def test_fields_with_gaps_of_their_own_have_variances_of_their_own() -> None:
     slopes = [part.at(targets, x, Stretch()).slope_of_sum(w) for part, w in zip(parts, weights, strict=True)]
     np.testing.assert_allclose(other.slope_of_sum(weights.ravel()), sum(slopes), rtol=1e-12)
     np.testing.assert_allclose(one.slope_of_sum(weights.ravel()), sum(slopes), rtol=1e-4)
-    fitted = Sharp(both, LEVELS, split="two-way", factors=5).fit(law, seen, targets)
+    fitted = Sharp(both, LEVELS, split="two-way", factors=5).fit(distribution, seen, targets)
     for level, beta, stretch in zip(LEVELS, fitted.beta, fitted.stretches, strict=True):
         std = np.sqrt(0.02 + by_field.at(targets, stretch, Stretch()).variance)
-        scores = ((seen - law.mean) / std)[~np.isnan(seen)]
+        scores = ((seen - distribution.mean) / std)[~np.isnan(seen)]
         assert beta == pytest.approx(q_lin(level, scores), rel=1e-8)
-    table = fitted(law[:, :20], targets[:20])
-    np.testing.assert_allclose(table.values[1:-1], fitted.quantiles(law, targets)[:, :, :20], rtol=1e-9)
+    table = fitted(distribution[:, :20], targets[:20])
+    np.testing.assert_allclose(
+        table.values[1:-1], fitted.quantiles(distribution, targets)[:, :, :20], rtol=1e-9
+    )
 
 
 def test_factors_are_solved_for_one_by_one_and_the_best_of_them_is_taken() -> None:
     """By hand: the objective of eq. 7 at every factor, for the outermost level of each side."""
-    prior, X, _, targets, values, law = _problem(2)
+    prior, X, _, targets, values, distribution = _problem(2)
     model, solved = DenseModel(prior, X), []
     fitted = Sharp(model, LEVELS, split="two-way", factors=9, reach=16.0).fit(
-        law, values, targets, beside=targets[:7], report=solved.append
+        distribution, values, targets, beside=targets[:7], report=solved.append
     )
     assert fitted.evaluations == 9
     assert solved == list(range(1, 9 + len(fitted.different) + 1))
@@ -223,35 +230,41 @@ def test_factors_are_solved_for_one_by_one_and_the_best_of_them_is_taken() -> No
             of_factor = cagp.Prior(cagp.Matern32(0.2 / factor, 1.5), noise_variance=0.02)
             found = cagp.condition(of_factor, X, np.zeros(30), targets, solver=cagp.Cholesky())
             variance = 0.02 + found.variance
-            widths.append(q_lin(level, (values - law.mean) / np.sqrt(variance)) ** 2 * variance.sum())
+            widths.append(
+                q_lin(level, (values - distribution.mean) / np.sqrt(variance)) ** 2 * variance.sum()
+            )
         assert np.exp(stretch[0]) == pytest.approx(factors[np.argmin(widths)])
     for x, beside in zip(fitted.different, fitted.beside, strict=True):
         np.testing.assert_allclose(beside, model.at(targets, x, Stretch()).variance[:7], rtol=1e-9)
     std = np.sqrt(0.02 + fitted.beside)
-    table = fitted.with_std(law.mean[:7], std)
-    np.testing.assert_allclose(table.values, fitted(law[:7], targets[:7]).values, rtol=1e-9)
+    table = fitted.with_std(distribution.mean[:7], std)
+    np.testing.assert_allclose(table.values, fitted(distribution[:7], targets[:7]).values, rtol=1e-9)
 
 
 def test_tails_are_normal_about_the_centre_and_never_without_a_width() -> None:
-    """Quantiles of a normal law give it back; two outermost ones that nearly agree do not end the law."""
-    law = Gaussian(np.array([1.0, -2.0]), np.array([0.5, 3.0]))
+    """Quantiles of a normal distribution give it back; two outermost ones that nearly agree do not end it."""
+    distribution = Gaussian(np.array([1.0, -2.0]), np.array([0.5, 3.0]))
     levels = np.array([0.05, 0.1, 0.5, 0.9, 0.95])
-    table = table_with_tails(levels, law.quantile(levels), law.mean)
+    table = table_with_tails(levels, distribution.quantile(levels), distribution.mean)
     for level in (1e-6, 0.01, 0.999):
-        np.testing.assert_allclose(table.quantile(level), law.quantile(level), rtol=1e-9)
-    close = law.quantile(levels)
+        np.testing.assert_allclose(table.quantile(level), distribution.quantile(level), rtol=1e-9)
+    close = distribution.quantile(levels)
     close[-2] = close[-1] - 1e-9
-    table = table_with_tails(levels, close, law.mean)
-    np.testing.assert_allclose(table.quantile(0.999), law.quantile(0.999), rtol=1e-9)
-    shifted = table_with_tails(levels, law.quantile(levels), law.mean + 40.0)
-    np.testing.assert_allclose(shifted.quantile(0.999), law.quantile(0.999), rtol=1e-9)
+    table = table_with_tails(levels, close, distribution.mean)
+    np.testing.assert_allclose(table.quantile(0.999), distribution.quantile(0.999), rtol=1e-9)
+    shifted = table_with_tails(levels, distribution.quantile(levels), distribution.mean + 40.0)
+    np.testing.assert_allclose(shifted.quantile(0.999), distribution.quantile(0.999), rtol=1e-9)
 
 
 def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> None:
-    prior, X, _, targets, values, law = _problem(4)
-    fitted = Sharp(DenseModel(prior, X), (0.1, 0.4, 0.6, 0.9), split="two-way").fit(law, values, targets)
+    prior, X, _, targets, values, distribution = _problem(4)
+    fitted = Sharp(DenseModel(prior, X), (0.1, 0.4, 0.6, 0.9), split="two-way").fit(
+        distribution, values, targets
+    )
     again = fitted.interpolated(fitted.levels)
-    np.testing.assert_allclose(again.quantiles(law, targets), fitted.quantiles(law, targets), rtol=1e-9)
+    np.testing.assert_allclose(
+        again.quantiles(distribution, targets), fitted.quantiles(distribution, targets), rtol=1e-9
+    )
     half = fitted.interpolated([0.25])
     assert half.beta[0] == pytest.approx(0.5 * (fitted.beta[0] + fitted.beta[1]))
     np.testing.assert_allclose(np.exp(half.stretches[0]), np.exp(fitted.stretches[:2]).mean(axis=0))
@@ -279,22 +292,24 @@ def test_levels_between_are_interpolated_with_a_node_where_beta_is_zero() -> Non
     ],
 )
 def test_wrong_settings_are_refused(change: dict, message: str) -> None:
-    prior, X, _, targets, values, law = _problem(0)
+    prior, X, _, targets, values, distribution = _problem(0)
     with pytest.raises(ArgumentError, match=message):
-        Sharp(**({"model": DenseModel(prior, X), "levels": LEVELS} | change)).fit(law, values, targets)
+        Sharp(**({"model": DenseModel(prior, X), "levels": LEVELS} | change)).fit(
+            distribution, values, targets
+        )
 
 
 def test_wrong_problems_are_refused() -> None:
-    prior, X, y, targets, values, law = _problem(0)
+    prior, X, y, targets, values, distribution = _problem(0)
     sharp = Sharp(DenseModel(prior, X), LEVELS)
     with pytest.raises(
         ArgumentError, match=r"60 of 60 predictions have a standard deviation .* noise included"
     ):
-        sharp.fit(Gaussian(law.mean, 0.1 * law.std), values, targets)
+        sharp.fit(Gaussian(distribution.mean, 0.1 * distribution.std), values, targets)
     with pytest.raises(ArgumentError, match="X holds 5 points"):
-        sharp.fit(law, values, targets[:5])
+        sharp.fit(distribution, values, targets[:5])
     with pytest.raises(ArgumentError, match="the same multiple"):
-        sharp.fit(law, law.mean, targets)
+        sharp.fit(distribution, distribution.mean, targets)
     with pytest.raises(ArgumentError, match="the kernel is a sum"):
         DenseModel(cagp.Prior(prior.kernel + prior.kernel, 0.1), X)
     singular = DenseModel(cagp.Prior(cagp.SquaredExponential(50.0, 1.0), 1e-18), X)
@@ -304,5 +319,5 @@ def test_wrong_problems_are_refused() -> None:
     twice = np.stack([values, values, values])
     with pytest.raises(ArgumentError, match=r"variances of shape \(2, 60\) .* have shape \(3, 60\)"):
         Sharp(SolvedModel(prior, X, gaps, cagp.Cholesky()), LEVELS).fit(
-            Gaussian(twice, np.stack([law.std] * 3)), twice + 0.1 * twice**2 + 0.1, targets
+            Gaussian(twice, np.stack([distribution.std] * 3)), twice + 0.1 * twice**2 + 0.1, targets
         )

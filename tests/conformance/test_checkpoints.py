@@ -290,15 +290,15 @@ def test_cells_of_neighbours_that_are_done_are_not_done_again(tmp_path, monkeypa
     monkeypatch.setattr("cagp_dist.gram.neighbourhoods.FEWEST_OF_CELL", 8)
     monkeypatch.setattr(neighbours, "AT_ONCE", 1)
     condition, calls, plans = of_points(cagp.Neighbours(12)), [], []
-    whole, cell_laws = condition(), neighbours.cell_laws
+    whole, cell_distributions = condition(), neighbours.cell_distributions
 
     def counted(*arguments, fail=()):
         calls.append(len(calls))
         if len(calls) in fail:
             raise CutError
-        return cell_laws(*arguments)
+        return cell_distributions(*arguments)
 
-    monkeypatch.setattr(neighbours, "cell_laws", counted)
+    monkeypatch.setattr(neighbours, "cell_distributions", counted)
     condition(on_plan=plans.append)
     cells = len(calls)
     assert cells > 3
@@ -306,10 +306,10 @@ def test_cells_of_neighbours_that_are_done_are_not_done_again(tmp_path, monkeypa
     with pytest.raises(CutError):
         condition(checkpoints=Checkpoints(tmp_path, seconds=0.0), progress=cut_after(0))
     assert len(calls) == 1
-    monkeypatch.setattr(neighbours, "cell_laws", partial(counted, fail=(3,)))
+    monkeypatch.setattr(neighbours, "cell_distributions", partial(counted, fail=(3,)))
     with pytest.raises(CutError):
         condition(checkpoints=Checkpoints(tmp_path, seconds=0.0))
-    monkeypatch.setattr(neighbours, "cell_laws", counted)
+    monkeypatch.setattr(neighbours, "cell_distributions", counted)
     assert_same_bits(condition(checkpoints=Checkpoints(tmp_path, seconds=0.0)), whole)
     assert len(calls) == cells + 1, "the one that failed is done twice"
     assert 0 <= max(sizes_of_checkpoints(tmp_path)) - plans[0].checkpoint_bytes <= 8  # two checksums

@@ -86,8 +86,8 @@ class Case:
     @property
     def log_likelihood(self):
         """Of all fields."""
-        law = multivariate_normal(np.zeros(len(self.X)), self.G)
-        return float(np.sum(law.logpdf(self.b.T)))
+        distribution = multivariate_normal(np.zeros(len(self.X)), self.G)
+        return float(np.sum(distribution.logpdf(self.b.T)))
 
     def posterior(self, S):
         """Mean (n, T) and covariance of the computation-aware posterior at X."""
@@ -113,8 +113,8 @@ def elbo_of(case, S):
 def projected_of(case, S):
     """Log density of the data, projected on an orthonormal basis of actions with disjoint blocks."""
     S = S / np.linalg.norm(S, axis=0)
-    law = multivariate_normal(np.zeros(S.shape[1]), S.T @ case.G @ S)
-    return float(np.sum(np.atleast_1d(law.logpdf((S.T @ case.b).T))))
+    distribution = multivariate_normal(np.zeros(S.shape[1]), S.T @ case.G @ S)
+    return float(np.sum(np.atleast_1d(distribution.logpdf((S.T @ case.b).T))))
 
 
 @every_model

@@ -67,8 +67,8 @@ class Case:
 
     def log_density(self, covariance):
         """Of all fields, with so much noise beside it."""
-        law = multivariate_normal(np.zeros(len(self.X)), covariance + self.white)
-        return float(np.sum(law.logpdf(self.b.T)))
+        distribution = multivariate_normal(np.zeros(len(self.X)), covariance + self.white)
+        return float(np.sum(distribution.logpdf(self.b.T)))
 
     @property
     def bound(self):
@@ -77,7 +77,7 @@ class Case:
         return self.log_density(self.Q) - 0.5 * left_out / self.noise
 
     def posterior(self, targets):
-        """Mean and variance [Titsias 2009, eq. 6], the optimal law of the field at Z put in."""
+        """Mean and variance [Titsias 2009, eq. 6], the optimal distribution of the field at Z put in."""
         V = kernel_matrix(self.kernel, targets, self.Z)
         S = np.linalg.inv(self.KZ + self.KXZ.T @ self.KXZ / self.noise)
         prior = kernel_matrix(self.kernel, targets, targets)

@@ -1,6 +1,6 @@
 """Kriging from neighbours: identities T40-T42 of the mathematics page, its limits, and what is hard for it.
 
-W is read off the means of unit vectors; that the law is that of any such W is T37.
+W is read off the means of unit vectors; that the distribution is that of any such W is T37.
 """
 
 import dataclasses
@@ -265,13 +265,13 @@ def test_auto_takes_what_is_within_a_hundredth_of_four_times_as_many(caplog):
 
 def test_what_auto_looks_at_does_not_grow_with_the_observations(monkeypatch):
     """Targets far apart, each among the observations near it; and none after it, if causal."""
-    looked, cell_laws = [], neighbours.cell_laws
+    looked, cell_distributions = [], neighbours.cell_distributions
 
     def counted(kernel, X, *rest):
         looked.append(X)
-        return cell_laws(kernel, X, *rest)
+        return cell_distributions(kernel, X, *rest)
 
-    monkeypatch.setattr(neighbours, "cell_laws", counted)
+    monkeypatch.setattr(neighbours, "cell_distributions", counted)
     rng, executor = np.random.default_rng(0), SerialExecutor()
     X, targets = (
         np.column_stack(

@@ -93,7 +93,7 @@ RECALIBRATED = JOB.replace("[prior]", 'calibration = { kind = "random", count = 
 
 @pytest.fixture(scope="module")
 def recalibrated(tmp_path_factory):
-    """The same job, whose laws are corrected by errors at calibration points."""
+    """The same job, whose distributions are corrected by errors at calibration points."""
     return run(job_in(tmp_path_factory.mktemp("recalibrated"), RECALIBRATED)).path
 
 

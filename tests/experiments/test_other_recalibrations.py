@@ -20,25 +20,26 @@ def _draw(seed: int, count: int) -> tuple[Gaussian, np.ndarray, np.ndarray]:
     """Predictions with wrong widths and lopsided errors at points of a line, all exchangeable."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(size=(count, 1))
-    law = Gaussian(3.0 * rng.standard_normal(count), np.exp(0.5 * rng.standard_normal(count)))
+    distribution = Gaussian(3.0 * rng.standard_normal(count), np.exp(0.5 * rng.standard_normal(count)))
     errors = (1.0 + 4.0 * X[:, 0]) * (rng.gamma(2.0, size=count) - 1.0)
-    return law, law.mean + law.std * errors, X
+    return distribution, distribution.mean + distribution.std * errors, X
 
 
 def _simulated(method, seeds: range) -> np.ndarray:
     """PIT values (S, NEW) of new points after a fit to N others, one row for each simulation."""
     found = []
     for seed in seeds:
-        law, values, X = _draw(seed, N + NEW)
-        fitted = method.fit(law[:N], values[:N], X[:N])
-        found.append(fitted(law[N:], X[N:]).cdf(values[N:]))
+        distribution, values, X = _draw(seed, N + NEW)
+        fitted = method.fit(distribution[:N], values[:N], X[:N])
+        found.append(fitted(distribution[N:], X[N:]).cdf(values[N:]))
     return np.array(found)
 
 
 def _spread(rank: int, simulations: int) -> float:
     """Standard error of a share of PIT values below the level of a rank.
 
-    Given the calibration points the share has the law Beta(l, N + 1 - l), and NEW draws are made of it.
+    Given the calibration points the share has the distribution Beta(l, N + 1 - l), and NEW draws are made of
+    it.
     """
     level = rank / (N + 1)
     own = level * (1.0 - level) / (N + 2)
@@ -76,17 +77,19 @@ def test_randomised_system_has_uniform_pit_values(seed: int) -> None:
 def test_system_is_that_of_the_definition() -> None:
     """Counts of math 12."""
     rng = np.random.default_rng(0)
-    law, values, _ = _draw(0, 300)
-    fitted = Vovk(seed=3).fit(law[:30], values[:30])
-    z = np.sort((values[:30] - law.mean[:30]) / law.std[:30])
-    steps = fitted(law[30:])
-    y = law.mean[30:] + law.std[30:] * np.where(rng.uniform(size=270) < 0.5, rng.choice(z, 270), 2.0)
-    new = (y - law.mean[30:]) / law.std[30:]
+    distribution, values, _ = _draw(0, 300)
+    fitted = Vovk(seed=3).fit(distribution[:30], values[:30])
+    z = np.sort((values[:30] - distribution.mean[:30]) / distribution.std[:30])
+    steps = fitted(distribution[30:])
+    y = distribution.mean[30:] + distribution.std[30:] * np.where(
+        rng.uniform(size=270) < 0.5, rng.choice(z, 270), 2.0
+    )
+    new = (y - distribution.mean[30:]) / distribution.std[30:]
     new = np.where(
         np.abs(new[:, None] - z).min(axis=1) < 1e-12, z[np.abs(new[:, None] - z).argmin(axis=1)], new
     )
-    y = law.mean[30:] + law.std[30:] * new
-    seen = law[30:].normal_score(y)[:, None]
+    y = distribution.mean[30:] + distribution.std[30:] * new
+    seen = distribution[30:].normal_score(y)[:, None]
     expected = ((z < seen).sum(axis=1) + steps.tau * ((z == seen).sum(axis=1) + 1)) / 31
     np.testing.assert_allclose(steps.cdf(y), expected, rtol=1e-12)
     assert bool(np.all(steps.log_density(y) == -np.inf))
@@ -117,10 +120,10 @@ def test_split_conformal_intervals_hold_what_they_say(neighbours: int, start: in
 
 def test_local_sizes_widen_intervals_where_errors_are_large() -> None:
     """Errors double along the line: coverage of 80 % intervals by thirds; 5 errors of 1,300 draws: 0.06."""
-    law, values, X = _draw(5, 8000)
+    distribution, values, X = _draw(5, 8000)
     for neighbours, bound in ((0, None), (40, 0.06)):
-        fitted = SplitConformal(neighbours=neighbours).fit(law[:4000], values[:4000], X[:4000])
-        lower, upper = fitted(law[4000:], X[4000:]).interval(0.8)
+        fitted = SplitConformal(neighbours=neighbours).fit(distribution[:4000], values[:4000], X[:4000])
+        lower, upper = fitted(distribution[4000:], X[4000:]).interval(0.8)
         inside = (lower <= values[4000:]) & (values[4000:] <= upper)
         thirds = [inside[X[4000:, 0] // (1 / 3) == third].mean() for third in (0, 1, 2)]
         if bound is None:
@@ -132,11 +135,20 @@ def test_local_sizes_widen_intervals_where_errors_are_large() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda law, y: SplitConformal(neighbours=3).fit(law, y), "X is missing"),
-        (lambda law, y: SplitConformal(neighbours=16).fit(law, y, y[:, None]), "expected at least 16"),
-        (lambda law, y: SplitConformal(neighbours=3).fit(law, y, y[:9, None]), "X holds 9 points"),
-        (lambda law, y: Vovk().fit(law[:19], y[:19]), "19 calibration points cannot resolve the level 0.05"),
-        (lambda law, y: Marx().fit(law, np.full(30, 0.3)), "no width can be estimated"),
+        (lambda distribution, y: SplitConformal(neighbours=3).fit(distribution, y), "X is missing"),
+        (
+            lambda distribution, y: SplitConformal(neighbours=16).fit(distribution, y, y[:, None]),
+            "expected at least 16",
+        ),
+        (
+            lambda distribution, y: SplitConformal(neighbours=3).fit(distribution, y, y[:9, None]),
+            "X holds 9 points",
+        ),
+        (
+            lambda distribution, y: Vovk().fit(distribution[:19], y[:19]),
+            "19 calibration points cannot resolve the level 0.05",
+        ),
+        (lambda distribution, y: Marx().fit(distribution, np.full(30, 0.3)), "no width can be estimated"),
     ],
 )
 def test_what_cannot_be_recalibrated_is_refused(call, message: str) -> None:
@@ -152,8 +164,10 @@ NOT_INSTALLED = "other packages are compared with where they are installed: see 
 def drawn():
     """Laws of calibration points and NEW others, and the values there."""
     rng = np.random.default_rng(0)
-    law = Gaussian(3.0 * rng.standard_normal(KNOWN + NEW), np.exp(0.5 * rng.standard_normal(KNOWN + NEW)))
-    return law, law.mean + law.std * (rng.gamma(2.0, size=KNOWN + NEW) - 1.5)
+    distribution = Gaussian(
+        3.0 * rng.standard_normal(KNOWN + NEW), np.exp(0.5 * rng.standard_normal(KNOWN + NEW))
+    )
+    return distribution, distribution.mean + distribution.std * (rng.gamma(2.0, size=KNOWN + NEW) - 1.5)
 
 
 @pytest.mark.filterwarnings("default")  # of the other packages
@@ -173,14 +187,14 @@ def test_split_conformal_intervals_are_those_of_mapie(drawn, percent):
         def predict(self, X):
             return np.asarray(X)[:, 0]
 
-    law, values = drawn
-    points = law.mean[:, None]
+    distribution, values = drawn
+    points = distribution.mean[:, None]
     theirs = regression.SplitConformalRegressor(
         Mean().fit(points, values), confidence_level=percent / 100.0, prefit=True
     )
     theirs.conformalize(points[:KNOWN], values[:KNOWN])
     _, intervals = theirs.predict_interval(points[KNOWN:])
-    one_width = Gaussian(law.mean, np.ones(KNOWN + NEW))
+    one_width = Gaussian(distribution.mean, np.ones(KNOWN + NEW))
     fitted = SplitConformal(knots=KNOWN).fit(one_width[:KNOWN], values[:KNOWN])
     lower, upper = fitted(one_width[KNOWN:]).interval(percent / 100.0)
     np.testing.assert_allclose(lower, intervals[:, 0, 0], atol=1e-9)
@@ -191,11 +205,13 @@ def test_split_conformal_intervals_are_those_of_mapie(drawn, percent):
 def test_predictive_systems_are_those_of_crepes(drawn):
     """``F(y) = (#{z_j < z} + tau (#{z_j = z} + 1)) / (KNOWN + 1)``: the same numbers tau give the same F."""
     crepes = pytest.importorskip("crepes", reason=NOT_INSTALLED)
-    law, values = drawn
-    system = crepes.ConformalPredictiveSystem().fit(values[:KNOWN] - law.mean[:KNOWN], sigmas=law.std[:KNOWN])
-    ours = Vovk().fit(law[:KNOWN], values[:KNOWN])(law[KNOWN:])
+    distribution, values = drawn
+    system = crepes.ConformalPredictiveSystem().fit(
+        values[:KNOWN] - distribution.mean[:KNOWN], sigmas=distribution.std[:KNOWN]
+    )
+    ours = Vovk().fit(distribution[:KNOWN], values[:KNOWN])(distribution[KNOWN:])
     theirs = system.predict_p(
-        law.mean[KNOWN:], values[KNOWN:], sigmas=law.std[KNOWN:], smoothing=True, seed=0
+        distribution.mean[KNOWN:], values[KNOWN:], sigmas=distribution.std[KNOWN:], smoothing=True, seed=0
     )
     low, high = (
         np.floor(p * (KNOWN + 1) + 1e-9) for p in (np.asarray(theirs).ravel(), ours.cdf(values[KNOWN:]))
@@ -203,10 +219,12 @@ def test_predictive_systems_are_those_of_crepes(drawn):
     np.testing.assert_array_equal(low, high)  # within a step of 1 / (KNOWN + 1) both add a random part
     percentiles = [10.0, 50.0, 90.0]
     found = system.predict_percentiles(
-        law.mean[KNOWN:], sigmas=law.std[KNOWN:], higher_percentiles=percentiles
+        distribution.mean[KNOWN:], sigmas=distribution.std[KNOWN:], higher_percentiles=percentiles
     )
     # the level l / (KNOWN + 1) of 99 scores is the l-th smallest
-    z = np.sort((values[:KNOWN] - law.mean[:KNOWN]) / law.std[:KNOWN])[[9, 49, 89]]
-    np.testing.assert_allclose(found, law.mean[KNOWN:, None] + law.std[KNOWN:, None] * z, rtol=1e-9)
-    curve = Kuleshov(knots=KNOWN).fit(law[:KNOWN], values[:KNOWN])(law[KNOWN:])
+    z = np.sort((values[:KNOWN] - distribution.mean[:KNOWN]) / distribution.std[:KNOWN])[[9, 49, 89]]
+    np.testing.assert_allclose(
+        found, distribution.mean[KNOWN:, None] + distribution.std[KNOWN:, None] * z, rtol=1e-9
+    )
+    curve = Kuleshov(knots=KNOWN).fit(distribution[:KNOWN], values[:KNOWN])(distribution[KNOWN:])
     np.testing.assert_allclose(found, curve.quantile([0.1, 0.5, 0.9]).T, rtol=1e-9)

@@ -36,7 +36,7 @@ def test_parts_of_a_real_field_are_disjoint_and_blocks_are_apart(global_fields, 
 
 
 def test_numbers_of_a_real_field_know_of_what_is_observed_alone(global_fields):
-    """Values that are not observed are changed: prior, mean and laws of the other fields stay to the bit."""
+    """Values that are not observed are changed: all that is said of the other fields stays to the bit."""
     real = script("real_field")
     counts = (150, 100, 20)
     problem = real.Problem.drawn(global_fields, counts, 0, "random")
@@ -48,7 +48,7 @@ def test_numbers_of_a_real_field_know_of_what_is_observed_alone(global_fields):
     for before, after in zip(problem.solved(), changed.solved(), strict=True):
         np.testing.assert_array_equal(after.test.mean, before.test.mean)
         np.testing.assert_array_equal(after.values, before.values)
-        np.testing.assert_array_equal(after.law.std, before.law.std)
+        np.testing.assert_array_equal(after.distribution.std, before.distribution.std)
     np.testing.assert_array_equal(changed.roughness(), problem.roughness())
 
 
@@ -97,7 +97,7 @@ def test_a_scale_that_varies_over_a_whole_grid_is_recovered_and_drawn(tmp_path):
 
 
 def test_fields_of_the_fitted_prior_and_every_method_stand_beside_a_field(tmp_path, global_fields):
-    """At 150 points; the laws of the drawn field are those of its prior, and every method has a row."""
+    """At 150 points; distributions of the drawn field are those of its prior, every method has a row."""
     real, fields = script("real_field"), script("real_fields")
     field = dataclasses.replace(
         global_fields, names=global_fields.names[:1], values=global_fields.values[:1], prior=None
@@ -120,11 +120,13 @@ def test_fields_of_the_fitted_prior_and_every_method_stand_beside_a_field(tmp_pa
             assert {method for *where, method in found if where == [name, solver]} >= set(real.METHODS)
     assert ("built-in", real.EXACT, real.SHARP) in found
     assert all(np.isnan(row["nll"]) == (method == "vovk") for (*_, method), row in found.items())
-    law = real.METHODS["kuleshov"]().fit(Gaussian(np.zeros(200), 1.0), np.linspace(-2.0, 3.0, 200), None)(
-        Gaussian(np.linspace(-1.0, 1.0, 9), 1.0), None
-    )
+    distribution = real.METHODS["kuleshov"]().fit(
+        Gaussian(np.zeros(200), 1.0), np.linspace(-2.0, 3.0, 200), None
+    )(Gaussian(np.linspace(-1.0, 1.0, 9), 1.0), None)
     values = np.linspace(-3.0, 3.0, 9)
-    assert float(real.mean_crps(law, values)) == pytest.approx(law.crps(values).mean(), rel=1e-3)
+    assert float(real.mean_crps(distribution, values)) == pytest.approx(
+        distribution.crps(values).mean(), rel=1e-3
+    )
     lines = list(real.table(real.dataset([found, found])))
     assert len(lines) == len(found)
     assert all(len(line) == len(real.HEAD) and "nan" not in " ".join(line) for line in lines)

@@ -153,8 +153,8 @@ def test_the_way_of_learnt_actions_begins_with_means_of_blocks_and_climbs(regres
         problem.X_test,
         solver=solver,
     )
-    law = Gaussian(found.mean, np.sqrt(found.variance + noise))
-    density = -np.mean(law.log_density(problem.y_test))
+    distribution = Gaussian(found.mean, np.sqrt(found.variance + noise))
+    density = -np.mean(distribution.log_density(problem.y_test))
     np.testing.assert_allclose(scored[4].scores[0], density, rtol=1e-9)
 
 
@@ -181,19 +181,23 @@ def test_sets_splits_and_cases_can_be_chosen(regression_set, tmp_path, capsys):
 
 
 def test_laws_of_quantiles_are_scored_as_the_laws_that_they_are_of():
-    """Quantiles of normal laws have their scores; shares below them are counted level by level."""
+    """Quantiles of normal distributions have their scores; shares below them are counted level by level."""
     sharp, generator = script("sharp"), np.random.default_rng(0)
-    law = Gaussian(generator.standard_normal(200), np.exp(generator.standard_normal(200)))
-    y = law.sample(generator, 1)[0]
-    found = dict(zip(sharp.SCORES, sharp.scored(law.quantile(sharp.LEVELS), law.mean, y), strict=True))
-    lower, upper = law.interval(0.95)
+    distribution = Gaussian(generator.standard_normal(200), np.exp(generator.standard_normal(200)))
+    y = distribution.sample(generator, 1)[0]
+    found = dict(
+        zip(
+            sharp.SCORES, sharp.scored(distribution.quantile(sharp.LEVELS), distribution.mean, y), strict=True
+        )
+    )
+    lower, upper = distribution.interval(0.95)
     outside = np.maximum(lower - y, 0.0) + np.maximum(y - upper, 0.0)
-    assert found["std"] == pytest.approx(law.std.mean(), rel=1e-6)
-    assert found["nll"] == pytest.approx(-law.log_density(y).mean(), rel=1e-9)
-    assert found["crps"] == pytest.approx(law.crps(y).mean(), rel=1e-5)
+    assert found["std"] == pytest.approx(distribution.std.mean(), rel=1e-6)
+    assert found["nll"] == pytest.approx(-distribution.log_density(y).mean(), rel=1e-9)
+    assert found["crps"] == pytest.approx(distribution.crps(y).mean(), rel=1e-5)
     assert found["width"] == pytest.approx(np.mean(upper - lower), rel=1e-9)
     assert found["interval"] == pytest.approx(np.mean(upper - lower + 40.0 * outside), rel=1e-9)
-    shares = [np.mean(law.cdf(y) <= level) for level in sharp.LEVELS]
+    shares = [np.mean(distribution.cdf(y) <= level) for level in sharp.LEVELS]
     assert found["ece"] == pytest.approx(np.mean((shares - sharp.LEVELS) ** 2), abs=1e-12)
 
 
@@ -211,10 +215,12 @@ def test_sharp_and_recalibrated_laws_of_a_set_are_compared(regression_set, tmp_p
     printed = capsys.readouterr().out
     assert "| housing | sharp |" in printed
     assert "(.003)" in printed
-    assert "nan" not in printed  # laws that are not there have no row
+    assert "nan" not in printed  # distributions that are not there have no row
     saved = xr.open_zarr(tmp_path / "out" / "sharp.zarr", consolidated=False)
     assert saved.sizes["repetition"] == 1
-    assert np.isnan(saved["nll"].sel(law="sharp, three-way")).all()  # 22 of 44 cases are fewer than 40
-    assert np.isfinite(saved["nll"].sel(law=["sharp", "Kuleshov", "Vovk", "Marx", "plain"])).all()
+    assert np.isnan(
+        saved["nll"].sel(distribution="sharp, three-way")
+    ).all()  # 22 of 44 cases are fewer than 40
+    assert np.isfinite(saved["nll"].sel(distribution=["sharp", "Kuleshov", "Vovk", "Marx", "plain"])).all()
     with pytest.raises(SystemExit, match=r"does not have wine\.csv\.gz"):
         sharp.main(["--data", str(tmp_path), "--sets", "wine"])

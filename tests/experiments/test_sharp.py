@@ -133,18 +133,20 @@ def test_published_set_up_leaves_shares_of_calibration_errors_below_its_quantile
     y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_normal(101)
     cases = published.Cases([X[:60], X[60:], X[60:]], [y[:60], y[60:], y[60:]])
     setting = published.Setting(101, 0.6, (0.1, 10.0), (0.1, 5.0), (0.1, 2.0))
-    errors, laws = published.laws(cases, setting, np.random.default_rng(0))
-    assert set(laws) == set(published.METHODS)
+    errors, distributions = published.distributions(cases, setting, np.random.default_rng(0))
+    assert set(distributions) == set(published.METHODS)
     levels = np.array([0.025, 0.25, 0.75, 0.975])
     for name in (published.SHARP, published.NOISY, "Kuleshov", "Kuleshov, noise", "Marx"):
-        shares = np.mean(errors <= laws[name](levels) + 1e-12, axis=1)
+        shares = np.mean(errors <= distributions[name](levels) + 1e-12, axis=1)
         # the quantile lies between two of 41 errors
         np.testing.assert_allclose(shares, levels, atol=1.0 / 40.0, err_msg=name)
-    narrow, wide = (np.abs(laws[name](levels)) for name in (published.MIXED, published.NOISY))
+    narrow, wide = (np.abs(distributions[name](levels)) for name in (published.MIXED, published.NOISY))
     assert np.all(narrow < wide)
-    within = {name: published.scored(laws[name], errors)[-1] for name in (published.MIXED, published.NOISY)}
+    within = {
+        name: published.scored(distributions[name], errors)[-1] for name in (published.MIXED, published.NOISY)
+    }
     assert within[published.MIXED] < within[published.NOISY]
-    ece, std, _, width, inside = published.scored(laws["Marx"], errors)
+    ece, std, _, width, inside = published.scored(distributions["Marx"], errors)
     assert ece < 0.001
     assert 0.9 < inside < 1.0
     assert width == pytest.approx(np.diff(np.quantile(errors, published.INTERVAL))[0])
@@ -182,18 +184,20 @@ def test_bounds_of_a_set_are_compared(tmp_path, capsys):
     bounds.main(["--quick", "--data", str(tmp_path), "--output", str(tmp_path / "out")])
     assert "| autompg | bounding |" in capsys.readouterr().out
     saved = xr.open_zarr(tmp_path / "out" / "sharp-bounds.zarr", consolidated=False).squeeze()
-    assert float(saved.width.sel(law="theorem")) >= float(saved.width.sel(law="bounding"))
-    assert float(saved.outside.sel(law="theorem")) <= float(saved.outside.sel(law="bounding"))
+    assert float(saved.width.sel(distribution="theorem")) >= float(saved.width.sel(distribution="bounding"))
+    assert float(saved.outside.sel(distribution="theorem")) <= float(
+        saved.outside.sel(distribution="bounding")
+    )
     assert (tmp_path / "out" / "sharp-bounds.png").stat().st_size > 1000
     cases = sharp.Cases.read(tmp_path, "autompg", repetition=0, most=220)
     (X, X_cal, X_test), (y, y_cal, _) = cases.X, cases.y
     found, _ = bounds.bounds(cases, steps=300, seed=0)
     prior = sharp.fitted_prior(X, y)
     exact = cagp.condition(prior, X, y, np.concatenate([X_cal, X_test]), solver=cagp.Cholesky())
-    law = Gaussian(exact.mean, np.sqrt(exact.variance + prior.noise_number))
+    distribution = Gaussian(exact.mean, np.sqrt(exact.variance + prior.noise_number))
     levels = (1.0 / 44.0, *sharp.LEVELS, 1.0 - 1.0 / 44.0)
     method = Sharp(DenseModel(prior, X), levels, anisotropic=True, split="two-way")
-    quantiles = method.fit(law[:44], y_cal, X_cal).quantiles(law[44:], X_test)
+    quantiles = method.fit(distribution[:44], y_cal, X_cal).quantiles(distribution[44:], X_test)
     # levels are fitted from the outermost inwards: those in between hardly matter to it
     widths = [np.mean(upper - lower) for lower, upper in (found["sharp"], quantiles[[0, -1]])]
     assert widths[0] == pytest.approx(widths[1], rel=0.1)

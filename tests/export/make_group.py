@@ -8,7 +8,7 @@ import numpy as np
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.predictive import StudentT
 from cagp_dist.store.publish import output_lock, publish
-from cagp_dist.store.schema import PublishedLaw, prediction_group, values_group
+from cagp_dist.store.schema import PublishedDistribution, prediction_group, values_group
 
 KEY = "0123456789abcdef"
 NOISE = 1.7
@@ -26,7 +26,7 @@ def publish_run(
 ) -> Path:
     """Publish a run with a map and its observations; the field is latitude + longitude / 1000 + time step.
 
-    If it was recalibrated the law at each cell has a scale that grows eastward.
+    If it was recalibrated the distribution at each cell has a scale that grows eastward.
     """
     stamps = np.array(times, dtype="datetime64[s]")
     rows, columns = np.meshgrid(latitude, longitude, indexing="ij")
@@ -42,7 +42,7 @@ def publish_run(
             mean=mean,
             std=np.full(mean.shape, 0.5),
             noise_variance=NOISE,
-            law=_law(mean, columns) if recalibrated else None,
+            distribution=_distribution(mean, columns) if recalibrated else None,
         ),
         "observations": values_group(
             "observations",
@@ -63,10 +63,12 @@ def publish_run(
         return publish(root, groups, run_key=KEY, attributes=attributes)
 
 
-def _law(mean: np.ndarray, columns: np.ndarray) -> PublishedLaw:
+def _distribution(mean: np.ndarray, columns: np.ndarray) -> PublishedDistribution:
     scale = np.broadcast_to(1.0 + columns / 1000.0, mean.shape)
-    law = StudentT(mean, scale, 5.0)
-    return PublishedLaw(law.std, np.moveaxis(law.quantile(QUANTILE_LEVELS), 0, 1), scale)
+    distribution = StudentT(mean, scale, 5.0)
+    return PublishedDistribution(
+        distribution.std, np.moveaxis(distribution.quantile(QUANTILE_LEVELS), 0, 1), scale
+    )
 
 
 def cells(start: float, stop: float, count: int) -> np.ndarray:

@@ -371,7 +371,7 @@ def test_a_model_is_fitted_once_and_gives_maps_series_samples_and_scores(drawn):
 
 
 def test_drifts_cells_and_recalibration_go_with_times(drawn):
-    """Universal kriging and means over cells against dense matrices; laws that are too narrow are widened."""
+    """Universal kriging and means over cells against dense matrices; too narrow distributions are widened."""
     table, X, *_ = drawn
     height = 10.0 * np.sin(3.0 * table["lat"]) + table["lon"]
     raised = table.assign(elevation=height)
@@ -418,11 +418,11 @@ def test_separate_maps_say_where_other_times_would_help(drawn):
     some = X[(X[:, 3] >= 2) & (X[:, 3] < 10)]
     y = table["temperature (degC)"].to_numpy()[(X[:, 3] >= 2) & (X[:, 3] < 10)] - 15.0
     in_space, apart = SPACE["kernel"](some[:, :3], some[:, :3]), np.abs(some[:, 3:] - some[:, 3])
-    laws = (
+    distributions = (
         multivariate_normal(None, in_space * in_time + 0.09 * np.eye(200))
         for in_time in (apart == 0.0, *(np.exp(-apart / hours) for hours in (1.0, 3.0, 10.0, 30.0)))
     )
-    separate, *together = (law.logpdf(y) for law in laws)
+    separate, *together = (distribution.logpdf(y) for distribution in distributions)
     assert abs(gain - (max(together) - separate)) <= 0.5
     assert gain > 20.0
     rng = np.random.default_rng(7)

@@ -9,7 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
-from cagp_dist.store.schema import PublishedLaw, prediction_group
+from cagp_dist.store.schema import PublishedDistribution, prediction_group
 
 TO = {"resolution": 4.0, "region": [12.0, 0.0, 0.0, 12.0]}
 NUMBERS = {"kernel": "matern32", "lengthscale": 0.1, "variance": 4.0, "noise_std": 0.5}
@@ -92,15 +92,15 @@ def test_a_recalibrated_result_exceeds_as_the_student_distribution_that_it_is():
     result = cagp.krige(
         rough, to=5.0, recalibration="local-scale", **{**NUMBERS, "noise_std": 1.0, "mean": 10.0}
     )
-    law = distribution_of(result).law
-    assert 2.0 < law.degrees.flat[0] < 100.0
-    np.testing.assert_allclose(law.std, result["predictive_std"].values.ravel(), rtol=1e-9)
+    distribution = distribution_of(result).distribution
+    assert 2.0 < distribution.degrees.flat[0] < 100.0
+    np.testing.assert_allclose(distribution.std, result["predictive_std"].values.ravel(), rtol=1e-9)
     plain = np.hypot(result["std"], result.attrs["reference_noise_std"])
-    np.testing.assert_allclose(law.scale, (result["local_scale"] * plain).values.ravel(), rtol=1e-9)
+    np.testing.assert_allclose(distribution.scale, (result["local_scale"] * plain).values.ravel(), rtol=1e-9)
     centre = result["quantile"].sel(quantile_level=0.5).values.ravel()
     for threshold in (9.0, 10.0, 25.0):
         found = result.cagp.exceedance(threshold)
-        expected = stats.t.sf(threshold, law.degrees, centre, law.scale)
+        expected = stats.t.sf(threshold, distribution.degrees, centre, distribution.scale)
         np.testing.assert_allclose(found.values.ravel(), expected, rtol=1e-9)
         assert "comment" not in found.attrs
     assert "an observation is above" in found.attrs["long_name"]
@@ -159,10 +159,12 @@ def test_groups_of_runs_say_it_in_their_names():
         plain.cagp.exceedance(282.0, of="observation"), stats.norm.sf(282.0, mean, 2.5), rtol=1e-9
     )
     quantiles = mean[:, None] + stats.t.ppf(QUANTILE_LEVELS, 5.0)[None, :, None, None]
-    scaled = PublishedLaw(np.full_like(mean, np.sqrt(5.0 / 3.0)), quantiles, std / 2.5)
-    recalibrated = prediction_group("map", mean=mean, std=std, noise_variance=2.25, law=scaled, **where)
+    scaled = PublishedDistribution(np.full_like(mean, np.sqrt(5.0 / 3.0)), quantiles, std / 2.5)
+    recalibrated = prediction_group(
+        "map", mean=mean, std=std, noise_variance=2.25, distribution=scaled, **where
+    )
     np.testing.assert_allclose(recalibrated.cagp.exceedance(286.0), stats.t.sf(286.0 - mean, 5.0), rtol=1e-6)
-    mixed = PublishedLaw(scaled.std, quantiles, recalibrated=False)
-    mixture = prediction_group("map", mean=mean, std=std, noise_variance=2.25, law=mixed, **where)
+    mixed = PublishedDistribution(scaled.std, quantiles, recalibrated=False)
+    mixture = prediction_group("map", mean=mean, std=std, noise_variance=2.25, distribution=mixed, **where)
     with pytest.raises(ArgumentError, match="quantiles of an observation alone"):
         mixture.cagp.exceedance(282.0, of="field")

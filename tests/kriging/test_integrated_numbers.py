@@ -29,13 +29,13 @@ def _plain(table):
 
 def test_few_observations_are_integrated_over_and_it_is_said(few):
     known, sought = cagp.krige(few, to=TO), cagp.krige(_plain(few), to=TO)
-    for result, laws in (
+    for result, distributions in (
         (known, "normal distributions"),
         (sought, "Student distributions of 19 degrees of freedom"),
     ):
         said = result.attrs["hyperparameters"]
         assert said.startswith("integrated over because there are no more than 20 observations: mixtures")
-        assert said.endswith(laws)
+        assert said.endswith(distributions)
         low, high = result.attrs["lengthscale_interval"]
         assert low < result.attrs["lengthscale_chord"] < high
         quantiles = result["field_quantile"]

@@ -277,10 +277,12 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     learnt = Kuleshov().fit(
         Gaussian(errors["mean"].values, errors.predictive_std.values), errors.observed.values, None
     )
-    law = learnt(Gaussian(plain["mean"].values, np.sqrt(plain["std"].values ** 2 + 0.25)), None)
+    distribution = learnt(Gaussian(plain["mean"].values, np.sqrt(plain["std"].values ** 2 + 0.25)), None)
     assert found["quantile"].dims[0] == "quantile_level"
-    np.testing.assert_allclose(found["quantile"], law.quantile(found.quantile_level.values), rtol=1e-9)
-    np.testing.assert_allclose(found.predictive_std, law.std, rtol=1e-9)
+    np.testing.assert_allclose(
+        found["quantile"], distribution.quantile(found.quantile_level.values), rtol=1e-9
+    )
+    np.testing.assert_allclose(found.predictive_std, distribution.std, rtol=1e-9)
     assert found.attrs["recalibration"] == "kuleshov"
     assert "errors at 198 places" in found.attrs["recalibration_statement"]
 

@@ -1,4 +1,4 @@
-"""The law of a new observation where the noise of each station is known."""
+"""The distribution of a new observation where the noise of each station is known."""
 
 import numpy as np
 

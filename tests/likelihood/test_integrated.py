@@ -1,4 +1,4 @@
-"""Numbers integrated over: nodes against dense solves, weights against a likelihood, laws against a truth."""
+"""Numbers integrated over: nodes against dense solves, weights and distributions against a truth."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_each_node_predicts_as_a_dense_solve_and_weighs_as_its_likelihood(case):
     found = integrate(cagp.Matern32(1.0), [fields], held=held)
     W = np.array([[0.5, 0.0], [0.5, 0.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.0]])
     sums = cagp.LinearFunctionals(X_new, W)
-    laws, of_sums = found.predict(fields, X_new), found.predict(fields, sums)
+    distributions, of_sums = found.predict(fields, X_new), found.predict(fields, sums)
     of_values = found.predict(fields, X_new, noise_variance=np.full(5, 0.2))
     left_out = found.left_out(fields)
     basis = fields.mean.basis_at(X)
@@ -63,12 +63,12 @@ def test_each_node_predicts_as_a_dense_solve_and_weighs_as_its_likelihood(case):
         node, noise = found.nodes[index], noises[index]
         kernel = cagp.Matern32(node.lengthscale, node.variance)
         prior = cagp.Prior(kernel, noise, mean)
-        for own, targets in ((laws, X_new), (of_sums, sums)):
+        for own, targets in ((distributions, X_new), (of_sums, sums)):
             dense = cagp.condition(prior, X, y, targets, solver=cagp.Cholesky())
             np.testing.assert_allclose(own.location[index], dense.mean.T, atol=1e-8)
             np.testing.assert_allclose(own.scale[index] ** 2, np.tile(dense.variance, (2, 1)), rtol=1e-6)
         at_new = found.noise_variances(np.full(5, 0.2))[index]
-        np.testing.assert_allclose(of_values.scale[index] ** 2, laws.scale[index] ** 2 + at_new)
+        np.testing.assert_allclose(of_values.scale[index] ** 2, distributions.scale[index] ** 2 + at_new)
         others = each_left_out(prior, X, y)
         np.testing.assert_allclose(left_out.location[index], others.mean, atol=1e-8)
         np.testing.assert_allclose(left_out.scale[index] ** 2, others.variance, rtol=1e-6)
@@ -98,8 +98,8 @@ def test_a_finer_grid_says_the_same(monkeypatch):
 
     def said():
         found = integrate(cagp.Matern32(1.0), [fields], held=Held())
-        law = Mixture(*found.predict(fields, X[25:]))
-        return len(found.nodes), law.mean, law.std, law.quantile([0.05, 0.95])
+        distribution = Mixture(*found.predict(fields, X[25:]))
+        return len(found.nodes), distribution.mean, distribution.std, distribution.quantile([0.05, 0.95])
 
     nodes, *coarse = said()
     monkeypatch.setattr(integrated, "LENGTHSCALES", 61)
@@ -119,10 +119,10 @@ def test_intervals_of_few_observations_hold_what_they_promise():
         X, y, truth = _drawn(12, 30, generator, lengthscale=generator.uniform(0.1, 0.3))
         observed = _fields(X[:12], y)
         found = integrate(cagp.Matern32(1.0), [observed], held=Held())
-        laws = Mixture(*found.predict(observed, X[12:]))
-        best = int(np.argmax(laws.weights))
-        z = (truth.T - laws.location[best]) / laws.scale[best]
-        for way, probability in enumerate((laws.cdf(truth.T), ndtr(z))):
+        distributions = Mixture(*found.predict(observed, X[12:]))
+        best = int(np.argmax(distributions.weights))
+        z = (truth.T - distributions.location[best]) / distributions.scale[best]
+        for way, probability in enumerate((distributions.cdf(truth.T), ndtr(z))):
             shares[way, number] = np.mean(np.abs(probability - 0.5) <= 0.5 * LEVEL)
     # shares of a field have a standard deviation of 0.11, their mean a standard error of 0.018; over 200
     # fields it is 0.87 (pipelines/experiments/few_observations.py)

@@ -1,4 +1,5 @@
-"""Samples from solvers that have not converged: law, ways to draw the prior, kinds of targets, executors.
+"""Samples from solvers that have not converged: distribution, ways to draw the prior, kinds of targets, "
+"executors.
 
 What the covariance of samples is, exactly, is checked for every solver by `tests.conformance` (T7). Here real
 random numbers are used, at bounds that a right answer crosses once in 10^5 times.
@@ -57,7 +58,7 @@ def sampled_by_waves(problem, solver, seed, *, samples=DRAWS):
 
 
 def assert_law(errors, covariance, *, excess=0.0):
-    """Mean zero, variances, and the joint law: each within what chance allows.
+    """Mean zero, variances, and the joint distribution: each within what chance allows.
 
     A mean of N errors has the standard error ``sqrt(k / N)``, a mean of squares ``k sqrt((2 + excess) / N)``,
     and whitened squares, chi-squared with q degrees of freedom each, add up to N q with the variance
@@ -397,7 +398,7 @@ def test_without_iterations_samples_are_those_of_the_prior():
 
 
 def test_of_conjugate_gradients_each_sample_is_a_solve_and_calibrated_on_average():
-    """Parametric bootstrap: ``f - m(y)`` and ``f' - m(y')`` have one law (math 1.5).
+    """Parametric bootstrap: ``f - m(y)`` and ``f' - m(y')`` have one distribution (math 1.5).
 
     Of 40 data sets with 6 targets each, half of the truths lie below the median of 9 samples. The ranks of
     one data set go together, so that what is counted is data sets, by their first target.
@@ -472,7 +473,7 @@ def test_draws_that_are_not_finite_are_an_error():
 
 
 def test_a_median_of_squares_is_that_of_chi_squared():
-    """One more look at the joint law: lengths of whitened errors, draw by draw, follow chi-squared."""
+    """One more look at the joint distribution: lengths of whitened errors follow chi-squared."""
     problem = regression_problem(150, q=20)
     posterior = problem.condition(cagp.GaussSeidel(3))
     errors = sampled(problem, cagp.GaussSeidel(3), 7) - posterior.mean

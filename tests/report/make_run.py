@@ -69,7 +69,7 @@ def make_run(
 
     Test points are uniform on the sphere; ``drawn_by_area`` false weights them as if they were not.
     ``error_std`` is the spread of observed minus predicted, ``stated_std`` the predictive one claimed.
-    ``simulation`` has found something at as many points. A recalibrated run has Student t laws.
+    ``simulation`` has found something at as many points. A recalibrated run has Student t distributions.
     """
     rng = np.random.default_rng(seed)
     stamps = np.array(times, dtype="datetime64[ns]")
@@ -89,8 +89,8 @@ def make_run(
     if recalibrated:
         local_scale = np.where(lon > lon.mean(), 1.0, 0.6)
         scales["local_scale"] = ("time", "point"), np.tile(local_scale, (len(stamps), 1))
-        law = StudentT(mean, local_scale * predictive, 8.0)
-        of_values, predictive = point_scores(law, observed), law.std
+        distribution = StudentT(mean, local_scale * predictive, 8.0)
+        of_values, predictive = point_scores(distribution, observed), distribution.std
         before = point_scores(Gaussian(mean, plain_std), observed), final
         more = {"pit": of_values.pit, "scores": of_values.pooled(weights=weights), "of_values": of_values}
         more |= {"plain": before, "strata": strata_of(lat, lon, roughness=np.abs(mean - 285.0), units="K")}

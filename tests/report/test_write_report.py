@@ -227,10 +227,14 @@ def test_a_run_shows_where_its_error_bars_hold(hourly_report: Path, document: Do
     for name in scores.stratum.values:
         one = scores.sel(stratum=name)
         shown = "all observations" if name == "all" else name
-        inside = [f"{100 * float(one[f'stratum_coverage{law}']):.1f} %" for law in ("_plain", "")]
+        inside = [
+            f"{100 * float(one[f'stratum_coverage{distribution}']):.1f} %" for distribution in ("_plain", "")
+        ]
         chance = f"±{100 * float(one.stratum_coverage_standard_error):.1f}"
-        widths = [f"{float(one[f'stratum_mean_width{law}']):.2f} K" for law in ("_plain", "")]
-        crps = [f"{float(one[f'stratum_crps{law}']):.2f} K" for law in ("_plain", "")]
+        widths = [
+            f"{float(one[f'stratum_mean_width{distribution}']):.2f} K" for distribution in ("_plain", "")
+        ]
+        crps = [f"{float(one[f'stratum_crps{distribution}']):.2f} K" for distribution in ("_plain", "")]
         row = [shown, f"{int(one.stratum_observations):,}", *inside, chance, *widths, *crps]
         assert " ".join(row) in text
     for title, name in (("Width, 90 %", "mean_width"), ("Interval score, 90 %", "interval_score")):

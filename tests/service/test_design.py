@@ -158,7 +158,7 @@ def test_no_point_of_a_held_out_block_is_observed(train, margin):
 
 
 def angle(latitude, longitude, one, other):
-    """Great-circle distances between two sets of points, by the spherical law of cosines."""
+    """Great-circle distances between two sets of points, by the spherical distribution of cosines."""
     north, south = latitude[one][:, None], latitude[other]
     east = longitude[one][:, None] - longitude[other]
     cosine = np.sin(north) * np.sin(south) + np.cos(north) * np.cos(south) * np.cos(east)

@@ -171,8 +171,10 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     else:
         y = y - task.mean(X).T
     kernel, noise = fitted.prior.kernel, fitted.prior.noise_variance
-    law = multivariate_normal(np.zeros(N.shape[1]), N.T @ (kernel(X, X) + noise * np.eye(len(X))) @ N)
-    expected = law.logpdf(y @ N).sum()
+    distribution = multivariate_normal(
+        np.zeros(N.shape[1]), N.T @ (kernel(X, X) + noise * np.eye(len(X))) @ N
+    )
+    expected = distribution.logpdf(y @ N).sum()
     assert fitted.result.log_likelihood == pytest.approx(expected, abs=1e-6)
     assert_within(fitted, standard_errors=4.0)
 
@@ -222,8 +224,8 @@ def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text
     N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
     kernel, nugget = fitted.prior.kernel, fitted.prior.noise_number
     G = kernel(X, X) + np.diag(task.points.noise_variance[chosen] + nugget)
-    law = multivariate_normal(np.zeros(N.shape[1]), N.T @ G @ N)
-    expected = law.logpdf(task.points.values[:, chosen] @ N).sum()
+    distribution = multivariate_normal(np.zeros(N.shape[1]), N.T @ G @ N)
+    expected = distribution.logpdf(task.points.values[:, chosen] @ N).sum()
     assert fitted.result.log_likelihood == pytest.approx(expected, abs=1e-4)
     *_, (low, high) = fitted.intervals()
     assert 0.0 < low < nugget < high

@@ -100,7 +100,7 @@ def test_a_job_of_few_stations_integrates_as_krige_does_and_anew_in_each_fold(st
         assert (quantiles.diff("quantile_level") > 0.0).all()
     inside = groups["calibration"].pit.values
     assert 0.0 < inside.min() < inside.max() < 1.0
-    # tails of a mixture are longer than those of the normal law of its moments
+    # tails of a mixture are longer than those of the normal distribution of its moments
     normal = posterior.TAVG_mean + ndtri(0.975) * posterior.TAVG_predictive_std
     assert not np.allclose(posterior.TAVG_quantile.isel(quantile_level=-1), normal, rtol=1e-4)
     noise_variance = posterior.TAVG_predictive_std**2 - posterior.TAVG_std**2

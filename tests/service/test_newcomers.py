@@ -85,11 +85,11 @@ def test_a_solver(points, monkeypatch):
 class Halved:
     """All error bars were twice too wide."""
 
-    def fit(self, law, observed, X):
+    def fit(self, distribution, observed, X):
         return self
 
-    def __call__(self, law, X_new):
-        return Gaussian(law.mean, 0.5 * law.std)
+    def __call__(self, distribution, X_new):
+        return Gaussian(distribution.mean, 0.5 * distribution.std)
 
 
 def open_tape(reel, wanted):

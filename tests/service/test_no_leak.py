@@ -91,12 +91,12 @@ def outcome(task):
         found = sharpened(task, fitted.prior, solution, execution)
         solution = dataclasses.replace(solution, sharp=found)
     said, groups = fitted.attributes(), groups_of(task, fitted.prior, solution)
-    laws = groups["posterior"].drop_vars("t2m")  # what was observed there
+    distributions = groups["posterior"].drop_vars("t2m")  # what was observed there
     found = {
         "mean": mean_of(task),
         "estimates": np.array([row[1:] for row in fitted.estimates()]),
         "said": repr(said),
-        **{f"published {name}": values.to_numpy() for name, values in laws.data_vars.items()},
+        **{f"published {name}": values.to_numpy() for name, values in distributions.data_vars.items()},
         **{f"mean {number}": step.mean for number, step in enumerate(solution.steps)},
         **{f"std {number}": step.std for number, step in enumerate(solution.steps)},
         "unfinished": solution.computational_std,
@@ -180,7 +180,7 @@ def assert_same_bits(one, other):
     ],
 )
 def test_no_bit_depends_on_values_that_are_held_out(field, design, settings, change):
-    """Fitted numbers, mean, predictions at every iteration, and the laws that calibration made of them."""
+    """Fitted numbers, mean, predictions at every iteration, and their recalibrated distributions."""
     field = field if change is None else change(field)
     task = task_of(field, design, **settings)
     found = outcome(task)
@@ -190,11 +190,13 @@ def test_no_bit_depends_on_values_that_are_held_out(field, design, settings, cha
     assert not np.array_equal(before, after, equal_nan=True)
     assert np.array_equal(other.design.train, task.design.train)
     assert_same_bits(found, outcome(other))
-    if task.design.calibration is not None:  # nor is anything but these laws fitted to calibration points
+    if (
+        task.design.calibration is not None
+    ):  # nor is anything but these distributions fitted to calibration points
         other = outcome(task_of(permuted(field, task.points, task.design.calibration), design, **settings))
-        laws = [name for name in found if name.startswith("published ")]
-        assert any(not np.array_equal(found[name], other[name]) for name in laws)
-        rest = [name for name in found if name not in laws]
+        distributions = [name for name in found if name.startswith("published ")]
+        assert any(not np.array_equal(found[name], other[name]) for name in distributions)
+        rest = [name for name in found if name not in distributions]
         assert_same_bits({name: found[name] for name in rest}, {name: other[name] for name in rest})
     # and the test can fail: one observed value decides many of these numbers
     moved = task_of(permuted(field, task.points, task.design.train[:1]), design, **settings)

@@ -1,4 +1,4 @@
-"""Recalibrated laws of jobs: which errors they learn from, what is published, and when there are none."""
+"""Recalibrated distributions of jobs: from which errors, what is published, and when there are none."""
 
 from dataclasses import replace
 
@@ -85,7 +85,7 @@ def done(field, tmp_path_factory):
 
 
 def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_them(done):
-    """Against the method itself, applied to what was published of plain laws and to dense predictions."""
+    """Against the method itself, applied to published plain distributions and to dense predictions."""
     task, solution = done
     groups = groups_of(task, task.prior, solution)
     plain = groups_of(
@@ -102,26 +102,26 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
         training=(task.inputs, task.targets.T),
     )
     group, values = groups["posterior"], plain["posterior"]
-    law = learnt(
+    distribution = learnt(
         Gaussian(values.t2m_mean.values, values.t2m_predictive_std.values), task.points.X[task.design.test]
     )
-    assert isinstance(law, StudentT)
+    assert isinstance(distribution, StudentT)
     np.testing.assert_array_equal(group.t2m_mean, values.t2m_mean)
     np.testing.assert_array_equal(group.t2m_std, values.t2m_std)
-    np.testing.assert_allclose(group.t2m_predictive_std, law.std, rtol=1e-12)
+    np.testing.assert_allclose(group.t2m_predictive_std, distribution.std, rtol=1e-12)
     quantiles = group.t2m_quantile.transpose("quantile_level", "time", "point")
-    np.testing.assert_allclose(quantiles, law.quantile(QUANTILE_LEVELS), rtol=1e-12)
-    np.testing.assert_allclose(group.local_scale, law.scale / values.t2m_predictive_std, rtol=1e-12)
+    np.testing.assert_allclose(quantiles, distribution.quantile(QUANTILE_LEVELS), rtol=1e-12)
+    np.testing.assert_allclose(group.local_scale, distribution.scale / values.t2m_predictive_std, rtol=1e-12)
     east = group.longitude.values > 180.0
     scales = np.median(group.local_scale, axis=0)
     assert np.median(scales[east]) > 3.0 * np.median(scales[~east])
-    expected = scores_of(law, group.t2m.values, weights=task.design.test_weights)
+    expected = scores_of(distribution, group.t2m.values, weights=task.design.test_weights)
     scored, before = groups["calibration"], plain["calibration"]
     for name in ("nll", "crps", "ks_statistic", "coverage", "mean_width", "interval_score"):
         for by in ("", "_area_weighted"):
             np.testing.assert_allclose(scored[f"{name}{by}"], expected.named()[f"{name}{by}"], rtol=1e-12)
             np.testing.assert_array_equal(scored[f"{name}{by}_plain"], before[f"{name}{by}"])
-    np.testing.assert_allclose(scored.pit, law.cdf(group.t2m.values), rtol=1e-12)
+    np.testing.assert_allclose(scored.pit, distribution.cdf(group.t2m.values), rtol=1e-12)
     np.testing.assert_array_equal(scored.pit_plain, before.pit)
     np.testing.assert_allclose(scored.nll_of_value.mean(), scored.nll, rtol=1e-12)
     assert not any("plain" in str(name) or "quantile" in str(name) for name in before)
@@ -213,7 +213,7 @@ def test_a_test_by_blocks_is_calibrated_by_blocks_even_where_the_solver_is_exact
 
 
 def test_the_law_of_a_place_uses_no_error_of_its_own_fold(field, tmp_path):
-    """Errors of one fold are changed: all laws of that fold stay, to the bit, and those of others do not."""
+    """Errors of one fold are changed: its distributions stay to the bit, and those of others do not."""
     design = {"train": random_points(700), "test": {"kind": "folds", "count": 3, "blocks_degrees": 20.0}}
     task = task_of(the_job(field, tmp_path, design=design))
     assert task.recalibration.errors == "folds"
@@ -270,7 +270,7 @@ def test_methods_that_cannot_learn_are_refused_if_they_were_asked_for(done, fiel
         task_of(the_job(field, tmp_path, method="local-scale", design=few))
     with pytest.raises(ConfigurationError, match=r'method = "locale-scale" .* nearest: "local-scale"'):
         the_job(field, tmp_path, method="locale-scale")
-    # of equal errors nothing can be learnt: one that nobody asked for says so and leaves the laws
+    # of equal errors nothing can be learnt: one that nobody asked for says so and leaves the distributions
     level = np.broadcast_to(280.0, task.points.values.shape)
     flat = replace(
         task,

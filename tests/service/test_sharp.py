@@ -99,18 +99,18 @@ def fitted_by_hand(task, solution, model, **settings):
     """The class itself, on predictions that were published."""
     at = task.columns.calibration
     last, kept = solution.steps[-1], task.design.calibration
-    law = Gaussian(last.mean[:, at], np.sqrt(last.std[:, at] ** 2 + NUMBERS["noise_variance"]))
+    distribution = Gaussian(last.mean[:, at], np.sqrt(last.std[:, at] ** 2 + NUMBERS["noise_variance"]))
     sharp = Sharp(model, settings.pop("levels", SHARP_LEVELS), factors=FACTORS, **settings)
-    return sharp.fit(law, task.points.values[:, kept], task.points.X[kept])
+    return sharp.fit(distribution, task.points.values[:, kept], task.points.X[kept])
 
 
 def expected_quantiles(fitted, group, X):
-    """Of the laws that the fitted class gives for a published group, (T, L, q)."""
+    """Of the distributions that the fitted class gives for a published group, (T, L, q)."""
     mean, std = (
         group[name].values.reshape(2, -1) if name in group else None for name in ("t2m_mean", "t2m_std")
     )
-    law = Gaussian(mean, np.sqrt(std**2 + NUMBERS["noise_variance"]))
-    return np.moveaxis(fitted(law, X).quantile(QUANTILE_LEVELS), 0, 1)
+    distribution = Gaussian(mean, np.sqrt(std**2 + NUMBERS["noise_variance"]))
+    return np.moveaxis(fitted(distribution, X).quantile(QUANTILE_LEVELS), 0, 1)
 
 
 @pytest.mark.parametrize("store", ["whole", "gaps"])
@@ -147,7 +147,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
         assert (np.diff(found, axis=1) >= 0.0).all()
         plain = np.sqrt(group.t2m_std.values**2 + NUMBERS["noise_variance"])
         assert (np.abs(group.t2m_predictive_std.values / plain - 1.0) > 0.01).any()
-    law = fitted(
+    distribution = fitted(
         Gaussian(
             groups["posterior"].t2m_mean.values,
             np.sqrt(groups["posterior"].t2m_std.values ** 2 + NUMBERS["noise_variance"]),
@@ -155,7 +155,7 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
         where["posterior"],
     )
     there = ~np.isnan(groups["posterior"].t2m.values)
-    pit = law.cdf(np.nan_to_num(groups["posterior"].t2m.values))
+    pit = distribution.cdf(np.nan_to_num(groups["posterior"].t2m.values))
     np.testing.assert_allclose(groups["calibration"].pit.values[there], pit[there], rtol=1e-9)
     assert np.isfinite(groups["calibration"].crps_plain)
 
@@ -258,7 +258,7 @@ def test_a_run_is_planned_as_it_is_done_and_says_what_it_did(stores, tmp_path, m
 
 
 def test_long_plans_name_what_takes_less(stores, tmp_path):
-    """Of solves that take minutes; and a cell whose mean is wanted has no law, nor a column."""
+    """Of solves that take minutes; and a cell whose mean is wanted has no distribution, nor a column."""
     design = {"map": {"kind": "cells", "resolution_degrees": 30.0}}
     planned = plan_job(the_job(stores["whole"], tmp_path, design=design)).sharp
     assert planned.last.q == 40 + 45

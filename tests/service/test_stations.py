@@ -317,8 +317,8 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     contrasts = null_space(np.ones((1, len(X))))  # of the restricted likelihood beside a constant
     kernel = Matern32(prior["lengthscale"], prior["variance"])
     G = kernel(X, X) + np.diag(task.points.noise_variance[sites.chosen] + prior["noise_variance"])
-    law = multivariate_normal(np.zeros(len(X) - 1), contrasts.T @ G @ contrasts)
-    expected = law.logpdf(y @ contrasts).sum()
+    distribution = multivariate_normal(np.zeros(len(X) - 1), contrasts.T @ G @ contrasts)
+    expected = distribution.logpdf(y @ contrasts).sum()
     assert json.loads(attributes["fit"])["log_likelihood"] == pytest.approx(expected, abs=1e-4)
     assert "fitted to them, kernel and noise too." in attributes["cross_validation"]
 

@@ -186,9 +186,9 @@ def test_scores_histogram_and_verdict_are_in_both_weightings():
 
 def test_strata_and_reliability_are_those_of_their_observations():
     weights = np.cos(np.deg2rad(POINTS["latitude_degrees"]))
-    laws = Gaussian(MEAN, np.tile(STD, (T, 1))), Gaussian(MEAN, np.tile(0.3 * STD, (T, 1)))
+    distributions = Gaussian(MEAN, np.tile(STD, (T, 1))), Gaussian(MEAN, np.tile(0.3 * STD, (T, 1)))
     south = POINTS["latitude_degrees"] < np.median(POINTS["latitude_degrees"])
-    found, plain = (point_scores(law, OBSERVED) for law in laws)
+    found, plain = (point_scores(distribution, OBSERVED) for distribution in distributions)
     score, before = (each.pooled(weights=weights) for each in (found, plain))
     halves = Strata("half", ("north", "south"), ("of most", "of most others"), south.astype(np.intp))
     group = calibration_group(
@@ -205,16 +205,16 @@ def test_strata_and_reliability_are_those_of_their_observations():
     assert group.stratum_kind.values.tolist() == ["all", "half", "half"]
     assert group.stratum_definition.values.tolist()[1:] == ["of most", "of most others"]
     assert group.stratum_observations.values.tolist() == [T * Q, T * (~south).sum(), T * south.sum()]
-    for suffix, law, pooled in (("", found, score), ("_plain", plain, before)):
+    for suffix, distribution, pooled in (("", found, score), ("_plain", plain, before)):
         for name in ("coverage", "mean_width", "interval_score", "crps", "nll"):
             whole = getattr(pooled.by_area, name)
             np.testing.assert_allclose(group[f"stratum_{name}{suffix}"][0], whole, rtol=1e-12)
         share = np.tile(weights, (T, 1))[:, south]
-        inside = np.abs(law.pit[:, south] - 0.5) <= 0.45
+        inside = np.abs(distribution.pit[:, south] - 0.5) <= 0.45
         covered = group[f"stratum_coverage{suffix}"].sel(stratum="south", level=0.9)
         assert float(covered) == pytest.approx(np.average(inside, weights=share), rel=1e-12)
         assert float(group[f"stratum_crps{suffix}"][2]) == pytest.approx(
-            np.average(law.crps[:, south], weights=share), rel=1e-12
+            np.average(distribution.crps[:, south], weights=share), rel=1e-12
         )
         counts = group[f"stratum_pit_count{suffix}"].sum("pit_interval")
         np.testing.assert_allclose(counts, group.stratum_observations, rtol=1e-12)
@@ -266,11 +266,11 @@ def test_the_p_value_says_when_it_means_little():
 
 def test_the_histogram_carries_its_band():
     attributes = _groups()["calibration"].pit_count.attrs
-    law = stats.binom(T * Q, 0.05)
+    distribution = stats.binom(T * Q, 0.05)
     assert attributes["uniform_expected"] == pytest.approx(T * Q / 20)
     assert (attributes["uniform_lower_95"], attributes["uniform_upper_95"]) == (
-        law.ppf(0.025),
-        law.ppf(0.975),
+        distribution.ppf(0.025),
+        distribution.ppf(0.975),
     )
 
 

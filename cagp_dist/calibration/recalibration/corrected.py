@@ -23,17 +23,19 @@ class Corrected(NamedTuple):
     scale: Array
 
 
-def corrected_laws(fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequence[float]) -> Corrected:
+def corrected_distributions(
+    fitted: Fitted, plain: Gaussian, X: Array, *, levels: Sequence[float]
+) -> Corrected:
     """Give standard deviations and quantiles that correct Gaussian ones, ``plain`` (T, q)."""
     std, scale = np.empty(plain.shape), np.ones(plain.shape)
     quantiles = np.empty((plain.shape[0], len(levels), plain.shape[1]))
     for some in in_parts(np.arange(plain.shape[1]), times=plain.shape[0]):
         of_some = plain[:, some]
-        law = fitted(of_some, X[some])
-        std[:, some] = law.std
-        quantiles[:, :, some] = np.moveaxis(law.quantile(levels), 0, 1)
-        if isinstance(law, StudentT):
-            scale[:, some] = law.scale / of_some.scale
+        distribution = fitted(of_some, X[some])
+        std[:, some] = distribution.std
+        quantiles[:, :, some] = np.moveaxis(distribution.quantile(levels), 0, 1)
+        if isinstance(distribution, StudentT):
+            scale[:, some] = distribution.scale / of_some.scale
     return Corrected(std, quantiles, scale)
 
 

@@ -87,7 +87,7 @@ class LocalScale:
 
     def fit(
         self,
-        law: Gaussian,
+        distribution: Gaussian,
         observed: ArrayLike,
         X: ArrayLike | None,
         *,
@@ -98,9 +98,9 @@ class LocalScale:
 
         Parameters
         ----------
-        law : Gaussian, shape (N,) or (T, N)
+        distribution : Gaussian, shape (N,) or (T, N)
             Predictions at the calibration points, noise included, that did not use the point's own value.
-        observed : array_like, the shape of ``law``
+        observed : array_like, the shape of ``distribution``
             What was observed there; NaN where nothing was.
         X : array_like, shape (N, p)
             The places; on the sphere unit vectors.
@@ -124,7 +124,7 @@ class LocalScale:
             If there are errors at fewer than `FEWEST_POINTS` places, they are all the same, shapes disagree,
             calibration points are among those of the training, or too few places lie outside a group.
         """
-        points, values, errors = _checked(law, observed, X)
+        points, values, errors = _checked(distribution, observed, X)
         known = np.flatnonzero(~np.isnan(errors).all(axis=0))
         near = NearBy(
             points[known],
@@ -143,7 +143,8 @@ class LocalScale:
             )
         opposed = near.opposed(chosen)
         some = Gaussian(
-            np.atleast_2d(law.location)[:, known[chosen]], np.atleast_2d(law.scale)[:, known[chosen]]
+            np.atleast_2d(distribution.location)[:, known[chosen]],
+            np.atleast_2d(distribution.scale)[:, known[chosen]],
         )
         features = np.concatenate(
             list(near.features(some, near.points[chosen], own=chosen, opposed=opposed)), axis=1
@@ -188,13 +189,13 @@ class FittedLocalScale:
     places: Array
     known: Indices
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
-        """Give those of new points (q, p), of the shape of ``law``, (q,) or (T, q) of the times fitted."""
-        return self._law(law, *self._parts(law, self._new(X_new), None))
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None) -> Predictive:
+        """Give those of new points (q, p): ``distribution`` is (q,), or (T, q) of the times fitted."""
+        return self._distribution(distribution, *self._parts(distribution, self._new(X_new), None))
 
-    def scale(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
-        """Scale ``s(x)`` at new points (q, p), of the shape of ``law``, no unit."""
-        return self._parts(law, self._new(X_new), None)[0]
+    def scale(self, distribution: Gaussian, X_new: ArrayLike | None) -> Array:
+        """Scale ``s(x)`` at new points (q, p), of the shape of ``distribution``, no unit."""
+        return self._parts(distribution, self._new(X_new), None)[0]
 
     def _new(self, X_new: ArrayLike | None) -> Array:
         points = as_points("X_new", _given(X_new))
@@ -205,23 +206,23 @@ class FittedLocalScale:
             )
         return points
 
-    def left_out(self, law: Gaussian) -> Predictive:
+    def left_out(self, distribution: Gaussian) -> Predictive:
         """Give those of the calibration points, as they were fitted, each place's own errors left out."""
         own = np.full(len(self.places), -1)
         own[self.known] = np.arange(self.known.size)
-        return self._law(law, *self._parts(law, self.places, own))
+        return self._distribution(distribution, *self._parts(distribution, self.places, own))
 
-    def _parts(self, law: Gaussian, points: Array, own: Indices | None) -> tuple[Array, Array]:
-        """Scale, and how far the centre moves with the errors near by, both in units of ``law.scale``."""
+    def _parts(self, distribution: Gaussian, points: Array, own: Indices | None) -> tuple[Array, Array]:
+        """Scale, and shift of the centre with the errors near by, in units of ``distribution.scale``."""
         times = len(self.near.values)
-        if law.shape not in ([(len(points),)] if times == 1 else []) + [(times, len(points))]:
+        if distribution.shape not in ([(len(points),)] if times == 1 else []) + [(times, len(points))]:
             raise ArgumentError(
-                f"the distribution has shape {law.shape}; expected {len(points)} points, at the "
+                f"the distribution has shape {distribution.shape}; expected {len(points)} points, at the "
                 f"{times} times of the calibration points."
             )
         if self.regression is None:
-            return np.ones(law.shape), np.zeros(law.shape)
-        table = Gaussian(np.atleast_2d(law.location), np.atleast_2d(law.scale))
+            return np.ones(distribution.shape), np.zeros(distribution.shape)
+        table = Gaussian(np.atleast_2d(distribution.location), np.atleast_2d(distribution.scale))
         coefficients = self.regression.coefficients
         scales, moves = [np.empty((times, 0))], [np.empty((times, 0))]
         done = 0
@@ -231,14 +232,14 @@ class FittedLocalScale:
             terms, lean = _apart(self.near, part, known)
             scales.append(np.exp(coefficients[0] + terms @ coefficients[1:]))
             moves.append(np.zeros(part.shape[:-1]) if lean is None else self.regression.share * lean)
-        scale, move = (np.concatenate(each, axis=1).reshape(law.shape) for each in (scales, moves))
+        scale, move = (np.concatenate(each, axis=1).reshape(distribution.shape) for each in (scales, moves))
         return scale, move
 
-    def _law(self, law: Gaussian, scale: Array, move: Array) -> Predictive:
+    def _distribution(self, distribution: Gaussian, scale: Array, move: Array) -> Predictive:
         if self.regression is None:
-            return law
-        spread = law.scale * scale
-        centre = law.location + self.regression.centre * spread + law.scale * move
+            return distribution
+        spread = distribution.scale * scale
+        centre = distribution.location + self.regression.centre * spread + distribution.scale * move
         return StudentT(centre, spread, np.array(self.regression.degrees))
 
 
@@ -310,13 +311,14 @@ def _groups(groups: ArrayLike, places: int, fewest: int) -> Indices:
     return numbers
 
 
-def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[Array, Array, Array]:
+def _checked(distribution: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[Array, Array, Array]:
     """Places (N, p), values and standardised errors (T, N), NaN where there are none."""
     points = as_points("X", _given(X))
     values = as_numbers("observed", observed)
-    if values.shape != law.shape or law.shape[-1:] != (len(points),) or values.ndim > 2:
+    if values.shape != distribution.shape or distribution.shape[-1:] != (len(points),) or values.ndim > 2:
         raise ArgumentError(
-            f"the distribution has shape {law.shape}, observed {values.shape} and X {points.shape}; expected "
+            f"the distribution has shape {distribution.shape}, observed {values.shape} and X "
+            f"{points.shape}; expected "
             "(N,) or (T, N) of the first two, and one row of X for each of the N places. Errors of another "
             "grid cannot be used."
         )
@@ -325,7 +327,7 @@ def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[A
             f"{np.count_nonzero(np.isinf(values))} observed values are infinite; expected numbers, or NaN "
             "where nothing was observed."
         )
-    errors = np.atleast_2d((values - law.location) / law.scale)
+    errors = np.atleast_2d((values - distribution.location) / distribution.scale)
     places = np.count_nonzero(~np.isnan(errors).all(axis=0))
     if places < FEWEST_POINTS:
         raise ArgumentError(
@@ -338,5 +340,5 @@ def _checked(law: Gaussian, observed: ArrayLike, X: ArrayLike | None) -> tuple[A
             "scale cannot be estimated; check what the predictions are compared with."
         )
     there = ~np.isnan(values)
-    check_not_constant(law.location[there], values[there])
+    check_not_constant(distribution.location[there], values[there])
     return points, np.atleast_2d(values), errors

@@ -1,8 +1,8 @@
 """Recalibration methods by the names that job files give them: a new method is one module and one line here.
 
-``method.fit(law, observed, X)`` learns from calibration points, whose predictions did not use their own
-values; ``fitted(law, X_new)`` gives corrected distributions. Methods need SciPy, and are imported when asked
-for.
+``method.fit(distribution, observed, X)`` learns from calibration points, whose predictions did not use their
+own values; ``fitted(distribution, X_new)`` gives corrected distributions. Methods need SciPy, and are
+imported when asked for.
 """
 
 from collections.abc import Callable
@@ -24,28 +24,28 @@ SHARP_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 
 
 class Fitted(Protocol):
-    """What a method learned; ``law`` has shape (q,) or (T, q), ``X_new`` (q, p)."""
+    """What a method learned; ``distribution`` has shape (q,) or (T, q), ``X_new`` (q, p)."""
 
-    def __call__(self, law: "Gaussian", X_new: ArrayLike | None) -> "Predictive": ...
+    def __call__(self, distribution: "Gaussian", X_new: ArrayLike | None) -> "Predictive": ...
 
 
 class Recalibration(Protocol):
-    """Settings of a method; ``law``, ``observed`` (NaN: left out) are (N,) or (T, N), ``X`` (N, p)."""
+    """A method; ``distribution`` and ``observed`` (NaN: left out) are (N,) or (T, N), ``X`` (N, p)."""
 
-    def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> Fitted: ...
+    def fit(self, distribution: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> Fitted: ...
 
 
 @dataclass(frozen=True)
 class Unchanged:
     """The distributions as they are: ``method = "none"``."""
 
-    def fit(self, law: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> "Unchanged":
+    def fit(self, distribution: "Gaussian", observed: ArrayLike, X: ArrayLike | None) -> "Unchanged":
         """Learn nothing."""
         return self
 
-    def __call__(self, law: "Gaussian", X_new: ArrayLike | None) -> "Gaussian":
+    def __call__(self, distribution: "Gaussian", X_new: ArrayLike | None) -> "Gaussian":
         """Give the distribution back."""
-        return law
+        return distribution
 
 
 def _local_scale() -> "LocalScale":

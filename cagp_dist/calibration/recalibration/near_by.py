@@ -66,7 +66,7 @@ class NearBy:
         return np.minimum(np.sin(0.5 * np.pi * np.array(agreement)), 0.0)
 
     def features(
-        self, law: Gaussian, points: Array, *, own: Indices | None = None, opposed: Array
+        self, distribution: Gaussian, points: Array, *, own: Indices | None = None, opposed: Array
     ) -> Iterator[Array]:
         """Yield the terms of the scale at some points after others, each (T, some, F).
 
@@ -86,8 +86,8 @@ class NearBy:
             values = (
                 self.values[:, index[:, :k]] if self.training is None else self.training.near(points[part], k)
             )
-            gaps = np.abs(values - law[:, part].location[..., None])
-            typical = self.typical * law[:, part].scale
+            gaps = np.abs(values - distribution[:, part].location[..., None])
+            typical = self.typical * distribution[:, part].scale
             contrast = _average(np.ones(gaps.shape[1:]), gaps, otherwise=typical)
             terms = [*self._sizes(distance, index, np.abs(near)), np.log1p(contrast / typical)]
             if self.training is not None:

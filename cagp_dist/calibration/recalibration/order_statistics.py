@@ -64,23 +64,24 @@ def check_resolved(levels: ArrayLike, count: int, *, shared: bool = False) -> No
         )
 
 
-def calibration_scores(law: Predictive, observed: ArrayLike) -> Array:
+def calibration_scores(distribution: Predictive, observed: ArrayLike) -> Array:
     """Give normal scores of the calibration points that were observed, shape (N,); NaN is left out."""
     values = np.asarray(observed, dtype=np.float64)
-    if values.shape != law.shape:
+    if values.shape != distribution.shape:
         raise ArgumentError(
-            f"observed has shape {values.shape} and the predictions {law.shape}; expected one value, or NaN, "
+            f"observed has shape {values.shape} and the predictions {distribution.shape}; expected one "
+            f"value, or NaN, "
             "for each prediction."
         )
     there = ~np.isnan(values)
-    scores = _finite(law[there].normal_score(values[there]))
+    scores = _finite(distribution[there].normal_score(values[there]))
     if scores.size > 1 and np.ptp(scores) <= 1e-12 * np.abs(scores).max():
         raise ArgumentError(
             f"the errors of all {scores.size} calibration points are the same multiple, {scores[0]:g}, of "
             "their standard deviations, so no width can be estimated. Look for calibration values that are "
             "copies of their predictions, or for a constant field."
         )
-    check_not_constant(law[there].quantile(0.5), values[there])
+    check_not_constant(distribution[there].quantile(0.5), values[there])
     return scores
 
 

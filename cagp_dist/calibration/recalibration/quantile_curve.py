@@ -16,15 +16,15 @@ from cagp_dist.predictive import Predictive, Recalibrated
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A curve that was fitted: ``fitted(law)`` gives the recalibrated distributions of other points."""
+    """A fitted curve: ``fitted(distribution)`` gives the recalibrated distributions of other points."""
 
     # scores, levels: (K,), knots: normal scores, and the probabilities that they get
     scores: Array
     levels: Array
 
-    def __call__(self, law: Predictive, X_new: ArrayLike | None = None) -> Recalibrated:
-        """Distributions of new points, of the shape of ``law``; where they are makes no difference."""
-        return Recalibrated(law, self.scores, self.levels)
+    def __call__(self, distribution: Predictive, X_new: ArrayLike | None = None) -> Recalibrated:
+        """Distributions of new points, shape of ``distribution``; where they are makes no difference."""
+        return Recalibrated(distribution, self.scores, self.levels)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Kuleshov:
 
     knots: int = 99
 
-    def fit(self, law: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> Curve:
+    def fit(self, distribution: Predictive, observed: ArrayLike, X: ArrayLike | None = None) -> Curve:
         """Fit the curve to predictions of calibration points and their values, each (N,) or (T, N)."""
         check_count("knots", self.knots, least=2)
-        return Curve(*knots_through(calibration_scores(law, observed), evenly=self.knots))
+        return Curve(*knots_through(calibration_scores(distribution, observed), evenly=self.knots))

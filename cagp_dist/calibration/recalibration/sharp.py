@@ -55,25 +55,26 @@ class FittedSharp:
         different, which = np.unique(self.stretches, axis=0, return_inverse=True)
         return different, which.ravel()
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
-        """Give those of new points (q, p), of the shape of ``law``, (q,) or (T, q); a solve for each stretch.
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None = None) -> QuantileTable:
+        """Give those of new points (q, p): ``distribution`` is (q,) or (T, q).
 
-        Quantiles that cross are put in order [Chernozhukov et al. 2010]; tails as of `table_with_tails`.
+        It takes a solve for each stretch. Quantiles that cross are put in order [Chernozhukov et al. 2010];
+        tails as of `table_with_tails`.
         """
-        return self._table(self.quantiles(law, X_new), law.mean)
+        return self._table(self.quantiles(distribution, X_new), distribution.mean)
 
     def with_std(self, mean: Array, std: Array) -> QuantileTable:
         """Give those about means (T, q) with standard deviations (S, T, q) for each of `different`."""
         return self._table(self._quantiles(mean, std), mean)
 
-    def quantiles(self, law: Gaussian, X_new: ArrayLike | None) -> Array:
-        """Quantiles as they are, shape ``(L, *law.shape)``."""
-        points = _points("X_new", X_new, law)
-        extra = law.std**2 - _plain(law, points, self.model, self.stretch)
+    def quantiles(self, distribution: Gaussian, X_new: ArrayLike | None) -> Array:
+        """Quantiles as they are, shape ``(L, *distribution.shape)``."""
+        points = _points("X_new", X_new, distribution)
+        extra = distribution.std**2 - _plain(distribution, points, self.model, self.stretch)
         latent = np.array([self.model.at(points, x, self.stretch).variance for x in self.different])
         if latent.ndim <= extra.ndim:  # one field, or one variance for all fields
             latent = latent.reshape(-1, *(1,) * (extra.ndim - 1), len(points))
-        return self._quantiles(law.mean, np.sqrt(extra + latent))
+        return self._quantiles(distribution.mean, np.sqrt(extra + latent))
 
     def _quantiles(self, mean: Array, std: Array) -> Array:
         factor = self.beta.reshape(-1, *(1,) * mean.ndim)
@@ -175,11 +176,11 @@ class Sharp:
     >>> y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(500)
     >>> prior = cagp.Prior(cagp.Matern32(0.01, 4.0), noise_variance=0.01)
     >>> found = cagp.condition(prior, X[:100], y[:100], X[100:], solver=cagp.Cholesky())
-    >>> law = Gaussian(found.mean, np.sqrt(found.variance + 0.01))
+    >>> distribution = Gaussian(found.mean, np.sqrt(found.variance + 0.01))
     >>> sharp = Sharp(DenseModel(prior, X[:100]), levels=(0.05, 0.25, 0.5, 0.75, 0.95))
-    >>> fitted = sharp.fit(law[:200], y[100:300], X[100:300])
-    >>> lower, upper = fitted(law[200:], X[300:]).interval(0.9)
-    >>> bool(np.mean(upper - lower) < 0.7 * np.mean(2 * 1.645 * law[200:].std))
+    >>> fitted = sharp.fit(distribution[:200], y[100:300], X[100:300])
+    >>> lower, upper = fitted(distribution[200:], X[300:]).interval(0.9)
+    >>> bool(np.mean(upper - lower) < 0.7 * np.mean(2 * 1.645 * distribution[200:].std))
     True
     >>> bool(0.84 < np.mean((lower < y[300:]) & (y[300:] < upper)) < 0.96)
     True
@@ -199,7 +200,7 @@ class Sharp:
 
     def fit(
         self,
-        law: Gaussian,
+        distribution: Gaussian,
         observed: ArrayLike,
         X: ArrayLike | None,
         *,
@@ -214,11 +215,11 @@ class Sharp:
         variances are wanted too. ``report`` is called with how many stretches were solved for, after each.
         """
         model, levels = self._checked()
-        points, values = _points("X", X, law), np.asarray(observed, dtype=np.float64)
-        calibration_scores(law, values)
+        points, values = _points("X", X, distribution), np.asarray(observed, dtype=np.float64)
+        calibration_scores(distribution, values)
         stretch = Stretch(points.shape[1] if self.anisotropic else None, self.variance)
-        latent = _plain(law, points, model, stretch)
-        extra, by_field = law.std**2 - latent, latent.ndim > 1
+        latent = _plain(distribution, points, model, stretch)
+        extra, by_field = distribution.std**2 - latent, latent.ndim > 1
         parts = self._parts(points)
         for part in parts:
             check_resolved(levels, int(np.count_nonzero(~np.isnan(values[..., part]))), shared=len(parts) > 1)
@@ -227,7 +228,7 @@ class Sharp:
             model,
             points[first],
             stretch,
-            _errors(law[..., first], values[..., first], extra[..., first], by_field=by_field),
+            _errors(distribution[..., first], values[..., first], extra[..., first], by_field=by_field),
             reach=float(np.log(self.reach)),
             report=report,
         )
@@ -239,7 +240,7 @@ class Sharp:
             steps=self.steps if searched else 0,
         )
         chosen = FittedSharp(levels, np.empty(levels.size), stretches, model, stretch, len(search.visits))
-        known = _errors(law[..., last], values[..., last], extra[..., last], by_field=by_field)
+        known = _errors(distribution[..., last], values[..., last], extra[..., last], by_field=by_field)
         more = np.empty((0, points.shape[1])) if beside is None else beside
         at_beside = []
         for number, x in enumerate(chosen.different):
@@ -302,31 +303,32 @@ class Sharp:
         return np.split(order, [round(self.share * len(points))])
 
 
-def _errors(law: Gaussian, values: Array, extra: Array, *, by_field: bool) -> Errors:
+def _errors(distribution: Gaussian, values: Array, extra: Array, *, by_field: bool) -> Errors:
     there = ~np.isnan(values)
     places = np.flatnonzero(there) if by_field else np.nonzero(there)[-1]
-    return Errors((values - law.mean)[there], extra[there], places)
+    return Errors((values - distribution.mean)[there], extra[there], places)
 
 
-def _points(name: str, X: ArrayLike | None, law: Gaussian) -> Array:
+def _points(name: str, X: ArrayLike | None, distribution: Gaussian) -> Array:
     points = as_points(name, () if X is None else X)
-    if law.shape[-1:] != (len(points),):
+    if distribution.shape[-1:] != (len(points),):
         raise ArgumentError(
-            f"{name} holds {len(points)} points and predictions have shape {law.shape}; expected (N,) or "
+            f"{name} holds {len(points)} points and predictions have shape {distribution.shape}; expected "
+            f"(N,) or "
             "(T, N)."
         )
     return points
 
 
-def _plain(law: Gaussian, points: Array, model: StretchedModel, stretch: Stretch) -> Array:
+def _plain(distribution: Gaussian, points: Array, model: StretchedModel, stretch: Stretch) -> Array:
     """Latent variances of the prior as it is, (N,) or (T, N), below the predictive ones by the noise."""
     latent = model.at(points, np.zeros(stretch.numbers), stretch).variance
-    if latent.ndim > 1 and latent.shape != law.shape:
+    if latent.ndim > 1 and latent.shape != distribution.shape:
         raise ArgumentError(
             f"the fields of the model have variances of shape {latent.shape} and the predictions have shape "
-            f"{law.shape}; expected predictions of the same fields, (T, N)."
+            f"{distribution.shape}; expected predictions of the same fields, (T, N)."
         )
-    extra = law.std**2 - latent
+    extra = distribution.std**2 - latent
     if extra.size and extra.min() <= 0.0:
         raise ArgumentError(
             f"{np.count_nonzero(extra <= 0.0)} of {extra.size} predictions have a standard deviation that "

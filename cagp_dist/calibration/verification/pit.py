@@ -92,12 +92,12 @@ def histogram(
     share = unit_weights(weights, np.shape(values))
     counts = np.histogram(pooled, bins=edges, weights=share.ravel())[0].astype(np.float64)
     independent = max(1, round(effective_count(share)))
-    law, scale = binom(independent, 1.0 / intervals), pooled.size / independent
+    distribution, scale = binom(independent, 1.0 / intervals), pooled.size / independent
     return Histogram(
         edges=edges,
         counts=counts,
-        lower=float(law.ppf(0.025)) * scale,
-        upper=float(law.ppf(0.975)) * scale,
+        lower=float(distribution.ppf(0.025)) * scale,
+        upper=float(distribution.ppf(0.975)) * scale,
         expected=pooled.size / intervals,
     )
 

@@ -116,20 +116,22 @@ class PointScores:
         )
 
 
-def point_scores(law: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS) -> PointScores:
+def point_scores(
+    distribution: Predictive, observed: ArrayLike, *, levels: Sequence[float] = LEVELS
+) -> PointScores:
     """Score each observation by its distribution; arguments and errors as of `scores_of`."""
-    value, chosen = _observations(law, observed), _levels(levels)
+    value, chosen = _observations(distribution, observed), _levels(levels)
     widths, losses = np.empty((2, chosen.size, *value.shape))
     for index, level in enumerate(chosen):
-        lower, upper = law.interval(level)
+        lower, upper = distribution.interval(level)
         outside = np.maximum(lower - value, 0.0) + np.maximum(value - upper, 0.0)
         widths[index] = upper - lower
         losses[index] = widths[index] + 2.0 / (1.0 - level) * outside
     return PointScores(
-        normal_score=law.normal_score(value),
-        squared_error=(law.mean - value) ** 2,
-        nll=-law.log_density(value),
-        crps=law.crps(value),
+        normal_score=distribution.normal_score(value),
+        squared_error=(distribution.mean - value) ** 2,
+        nll=-distribution.log_density(value),
+        crps=distribution.crps(value),
         width=widths,
         interval_score=losses,
         levels=chosen,
@@ -143,14 +145,14 @@ def unscored(shape: tuple[int, ...]) -> PointScores:
 
 
 def scores_of(
-    law: Predictive,
+    distribution: Predictive,
     observed: ArrayLike,
     *,
     weights: ArrayLike | None = None,
     levels: Sequence[float] = LEVELS,
 ) -> Scores:
     """All scores of predictive distributions, pooled over points and fields. Shapes: ``weights`` (q,)."""
-    return point_scores(law, observed, levels=levels).pooled(weights=weights)
+    return point_scores(distribution, observed, levels=levels).pooled(weights=weights)
 
 
 def scores(
@@ -183,22 +185,24 @@ def scores(
     return scores_of(Gaussian(centre, spread), value, weights=weights, levels=levels)
 
 
-def _observations(law: Predictive, observed: ArrayLike) -> Array:
+def _observations(distribution: Predictive, observed: ArrayLike) -> Array:
     """Observations of a distribution, of its shape and finite."""
     value = np.asarray(observed, dtype=np.float64)
-    if len(law.shape) not in (1, 2) or value.shape != law.shape:
+    if len(distribution.shape) not in (1, 2) or value.shape != distribution.shape:
         raise ArgumentError(
-            f"distributions have shape {law.shape} and observed {value.shape}; expected one shape, (q,) "
+            f"distributions have shape {distribution.shape} and observed {value.shape}; expected one "
+            f"shape, (q,) "
             "for q points or (T, q) for T fields of q points."
         )
     if value.size == 0:
         raise ArgumentError(
-            f"distributions have shape {law.shape}: there is nothing to score; pass at least one point."
+            f"distributions have shape {distribution.shape}: there is nothing to score; pass at least one "
+            f"point."
         )
     if not np.isfinite(value).all():
         raise ArgumentError(
             f"{np.count_nonzero(~np.isfinite(value))} of {value.size} values of observed are NaN or "
-            "infinite; score only points that were observed: law[there], observed[there]."
+            "infinite; score only points that were observed: distribution[there], observed[there]."
         )
     return value
 

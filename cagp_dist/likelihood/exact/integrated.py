@@ -148,7 +148,7 @@ class Integrated:
         return np.array([node.weight for node in self.nodes])
 
     @property
-    def laws(self) -> str:
+    def distributions(self) -> str:
         """What its distributions are, in words."""
         if np.isinf(self.degrees):
             return f"mixtures of {len(self.nodes)} normal distributions"

@@ -30,7 +30,7 @@ from cagp_dist.gram.neighbourhoods import (
     Shared,
     around,
     cell_count,
-    cell_laws,
+    cell_distributions,
     cell_weights,
     cells,
     downdated,
@@ -286,7 +286,9 @@ class Neighbours:
         solver = self.settled(problem, executor=executor)
         work = _Work(solver, problem.gram, list_targets(problem.targets), executor, problem.heard)
         with single_threaded_blas():
-            mean, downdate, left_out, exact = work.laws(problem.residuals, checkpoint=problem.checkpoint)
+            mean, downdate, left_out, exact = work.distributions(
+                problem.residuals, checkpoint=problem.checkpoint
+            )
             if problem.full_covariance:
                 square = work.joint(work.weights())
                 square[np.diag_indices(len(square))] = downdate
@@ -314,7 +316,7 @@ class Neighbours:
         solver, search = self.settled(problem, executor=executor), search or NeighbourSearch(-1)
         with single_threaded_blas():
             work = _Work(solver, problem.gram, list_targets(problem.targets), executor)
-            found = work.laws(problem.residuals, search=search)[0]
+            found = work.distributions(problem.residuals, search=search)[0]
         done(1)
         return found
 
@@ -329,7 +331,7 @@ class Neighbours:
         """Write sparse weights and downdates, and say how they were made: twice the cost of `states`."""
         with single_threaded_blas():
             work = _Work(self, problem.gram, list_targets(problem.targets), executor)
-            _, downdate, _, exact = work.laws(problem.residuals[:, :0])
+            _, downdate, _, exact = work.distributions(problem.residuals[:, :0])
             about = write_sparse(writer, work.parts(), downdate)
         return {
             **about,
@@ -422,7 +424,7 @@ class _Work:
             )
         self._scale = metric(gram.kernel, gram.X.shape[1])
 
-    def laws(
+    def distributions(
         self, columns: Array, *, checkpoint: Checkpoint | None = None, search: NeighbourSearch | None = None
     ) -> tuple[Array, Array, int, bool]:
         """Means (q, T), downdates (q,) unless it searches, observations left out, and if all were used."""
@@ -458,7 +460,7 @@ class _Work:
         def submit(cell: Cell, home: int) -> Handle[CellPosterior]:
             halo, here = cell.halo, narrow[cell.targets]
             return self._executor.submit(
-                cell_laws,
+                cell_distributions,
                 self._kernel,
                 gram.X[halo],
                 gram.noise_variance[halo],
@@ -610,7 +612,7 @@ class _Work:
         halos = [np.sort(around[index][:room]) for index in seen]
         tasks = [
             self._executor.submit(
-                cell_laws,
+                cell_distributions,
                 self._kernel,
                 gram.X[halo],
                 gram.noise_variance[halo],

@@ -66,7 +66,7 @@ def conjugate_gradient(problem: Problem, clock: Clock) -> Prediction:
 def rings(problem: Problem, clock: Clock) -> Prediction:
     """Exact on a grid with few points left out (T28).
 
-    With ``P = G^-1`` on the whole grid, the law of the left-out values m given the observed ones is
+    With ``P = G^-1`` on the whole grid, the distribution of the left-out values m given the observed ones is
     ``N(-P_mm^-1 (P b)_m, P_mm^-1)``, where b is zero at m; noise is included.
     """
     with ThreadExecutor(problem.threads) as executor:

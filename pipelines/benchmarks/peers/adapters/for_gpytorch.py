@@ -29,7 +29,7 @@ class Model(gpytorch.models.ExactGP):
         self.likelihood.noise = problem.noise_variance
 
     def forward(self, X: torch.Tensor) -> gpytorch.distributions.MultivariateNormal:
-        """Law of the field at X."""
+        """Distribution of the field at X."""
         return gpytorch.distributions.MultivariateNormal(self.mean_module(X), self.covar_module(X))
 
 

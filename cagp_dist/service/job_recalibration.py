@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.calibration.recalibration.corrected import corrected_laws, in_parts
+from cagp_dist.calibration.recalibration.corrected import corrected_distributions, in_parts
 from cagp_dist.calibration.recalibration.local_scale import FittedLocalScale, LocalScale
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, Fitted, Recalibration, Unchanged
 from cagp_dist.calibration.recalibration.sharp import FittedSharp
@@ -18,7 +18,7 @@ from cagp_dist.mapping.field_solves import Solution
 from cagp_dist.predictive import Gaussian, Predictive
 from cagp_dist.service.recalibration_plan import NOT_ASKED, Recalibrating
 from cagp_dist.service.task import PreparedJob, noise_at
-from cagp_dist.store.schema import PublishedLaw
+from cagp_dist.store.schema import PublishedDistribution
 from cagp_dist.text import counted
 
 
@@ -35,13 +35,13 @@ class Sharpened:
 
 
 @dataclass(frozen=True, eq=False)
-class MixedLaws:
+class MixedDistributions:
     """What is said of observations where the numbers of the prior are integrated over."""
 
     scores: PointScores  # of the observations (T, q) at test points; NaN where there is none
-    of_test: PublishedLaw  # distributions at test points
-    of_cells: PublishedLaw | None  # with the usual noise, at points of a map and places of a table
-    of_places: PublishedLaw | None
+    of_test: PublishedDistribution  # distributions at test points
+    of_cells: PublishedDistribution | None  # with the usual noise, at points of a map and places of a table
+    of_places: PublishedDistribution | None
     nugget: float  # mean of the noise variance, or of the nugget beside a known noise
 
 
@@ -50,14 +50,14 @@ class JobSolution(Solution):
     """The end of the solves of a job."""
 
     sharp: Sharpened | None = None  # quantiles with lengthscales of their own, where the job asks for them
-    mixed: MixedLaws | None = None  # where the numbers of the prior are integrated over
+    mixed: MixedDistributions | None = None  # where the numbers of the prior are integrated over
 
 
 @dataclass(frozen=True, eq=False)
-class KnownErrors:
+class OutOfSampleErrors:
     """Predictions that did not use the values that they are compared with."""
 
-    law: Gaussian  # (T, N) noise included
+    distribution: Gaussian  # (T, N) noise included
     observed: Array  # (T, N) NaN where nothing was observed
     X: Array  # (N, 3) where, on the unit sphere
     folds: Indices | None = None  # (N,) of a cross-validation, the fold of each place
@@ -71,16 +71,16 @@ class KnownErrors:
         known = self if without is None or self.folds is None else self._without(without, self.folds)
         if isinstance(method, LocalScale):
             return method.fit(
-                known.law, known.observed, known.X, training=known.training, groups=known.blocks
+                known.distribution, known.observed, known.X, training=known.training, groups=known.blocks
             )
-        return method.fit(known.law, known.observed, known.X)
+        return method.fit(known.distribution, known.observed, known.X)
 
-    def _without(self, fold: int, folds: Indices) -> "KnownErrors":
+    def _without(self, fold: int, folds: Indices) -> "OutOfSampleErrors":
         """Errors of all folds but one; several folds that are left stay together as blocks."""
         others = folds != fold
         left = folds[others]
-        return KnownErrors(
-            self.law[:, others],
+        return OutOfSampleErrors(
+            self.distribution[:, others],
             self.observed[:, others],
             self.X[others],
             left,
@@ -88,16 +88,16 @@ class KnownErrors:
         )
 
 
-def known_errors(
+def out_of_sample_errors(
     task: PreparedJob, solution: JobSolution, noise: float | Array, *, nugget: float
-) -> KnownErrors | None:
+) -> OutOfSampleErrors | None:
     """Give the errors from which the distributions of a job are to be corrected, None if they are not."""
     last, design, values = solution.steps[-1], task.design, task.points.values
     match task.recalibration.errors:
         case "points":
             chosen, at = task.calibrating, task.columns.calibration
             std = predictive_std(noise_at(task.points, chosen, nugget), last.std[:, at])
-            return KnownErrors(
+            return OutOfSampleErrors(
                 Gaussian(last.mean[:, at], std),
                 values[:, chosen],
                 task.points.X[chosen],
@@ -106,13 +106,17 @@ def known_errors(
             )
         case "folds":
             at = task.columns.test
-            law = Gaussian(last.mean[:, at], predictive_std(noise, last.std[:, at]))
-            return KnownErrors(law, values[:, design.test], task.points.X[design.test], design.folds)
+            distribution = Gaussian(last.mean[:, at], predictive_std(noise, last.std[:, at]))
+            return OutOfSampleErrors(
+                distribution, values[:, design.test], task.points.X[design.test], design.folds
+            )
         case "leave-one-out" if solution.left_out is not None:
             mean, std = solution.left_out.mean, solution.left_out.std
             known = ~np.isnan(mean)  # nothing was observed elsewhere
-            law = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
-            return KnownErrors(law, np.where(known, values[:, design.train], np.nan), task.inputs)
+            distribution = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
+            return OutOfSampleErrors(
+                distribution, np.where(known, values[:, design.train], np.nan), task.inputs
+            )
     return None
 
 
@@ -137,16 +141,16 @@ class JobDistributions:
 
     def published(
         self, plain: Gaussian, X: Array, *, folds: Indices | None = None, stretched: Array | None = None
-    ) -> PublishedLaw | None:
+    ) -> PublishedDistribution | None:
         """Give what is published of distributions at points X (q, 3), from plain ones (T, q), or None."""
         if not self.corrected:
             return None
         std, scale = np.empty(plain.shape), np.empty(plain.shape)
         quantiles = np.empty((plain.shape[0], len(QUANTILE_LEVELS), plain.shape[1]))
         for fitted, some in self._groups(plain.shape, folds, stretched):
-            found = corrected_laws(fitted, plain[:, some], X[some], levels=QUANTILE_LEVELS)
+            found = corrected_distributions(fitted, plain[:, some], X[some], levels=QUANTILE_LEVELS)
             std[:, some], quantiles[..., some], scale[:, some] = found
-        return PublishedLaw(std, quantiles, scale if self.found.method == "local-scale" else None)
+        return PublishedDistribution(std, quantiles, scale if self.found.method == "local-scale" else None)
 
     def scored(
         self,
@@ -164,8 +168,8 @@ class JobDistributions:
                 times, places = np.nonzero(~np.isnan(observed[:, some]))
                 if not times.size:
                     continue
-                law = fitted(plain[:, some], X[some])
-                found = point_scores(law[times, places], observed[times, some[places]])
+                distribution = fitted(plain[:, some], X[some])
+                found = point_scores(distribution[times, places], observed[times, some[places]])
                 everywhere.put((times, some[places]), found)
         return everywhere
 
@@ -192,8 +196,8 @@ class _Stretched:
     fitted: FittedSharp
     std: Array
 
-    def __call__(self, law: Gaussian, X_new: ArrayLike | None) -> Predictive:
-        return self.fitted.with_std(law.mean, self.std)
+    def __call__(self, distribution: Gaussian, X_new: ArrayLike | None) -> Predictive:
+        return self.fitted.with_std(distribution.mean, self.std)
 
 
 def unchanged(found: Recalibrating = NOT_ASKED) -> JobDistributions:
@@ -202,7 +206,7 @@ def unchanged(found: Recalibrating = NOT_ASKED) -> JobDistributions:
 
 
 def learnt(
-    found: Recalibrating, errors: KnownErrors | None, sharp: FittedSharp | None = None
+    found: Recalibrating, errors: OutOfSampleErrors | None, sharp: FittedSharp | None = None
 ) -> JobDistributions:
     """Fit the method of a job to its errors."""
     if sharp is not None:
