@@ -66,7 +66,7 @@ class OutOfSampleErrors:
     training: tuple[Array, Array] | None = None
     blocks: Indices | None = None  # (N,) which block each place lies in, where whole blocks were kept
 
-    def teach(self, method: Recalibration, *, without: int | None = None) -> Fitted:
+    def fit(self, method: Recalibration, *, without: int | None = None) -> Fitted:
         """Let a method learn from the errors, or from those of all folds but one."""
         known = self if without is None or self.folds is None else self._without(without, self.folds)
         if isinstance(method, LocalScale):
@@ -136,7 +136,7 @@ class JobDistributions:
 
     @property
     def corrected(self) -> bool:
-        """Whether anything is."""
+        """Whether a method changes the distributions."""
         return self.found.method != "none"
 
     def published(
@@ -205,19 +205,20 @@ def unchanged(found: Recalibrating = NOT_ASKED) -> JobDistributions:
     return JobDistributions(found, Unchanged())
 
 
-def learnt(
+def fit_distributions(
     found: Recalibrating, errors: OutOfSampleErrors | None, sharp: FittedSharp | None = None
 ) -> JobDistributions:
     """Fit the method of a job to its errors."""
     if sharp is not None:
         return JobDistributions(found, sharp)
-    if found.method == "none" or errors is None:
+    if found.method == "none":
         return unchanged(found)
+    assert errors is not None  # there is a method only where the plan finds errors
     method = RECALIBRATIONS[found.method]()
     try:
-        everywhere = errors.teach(method)
-        folds = [] if errors.folds is None else np.unique(errors.folds).tolist()
-        by_fold = tuple(errors.teach(method, without=fold) for fold in folds)
+        everywhere = errors.fit(method)
+        folds = range(0 if errors.folds is None else int(errors.folds.max()) + 1)
+        by_fold = tuple(errors.fit(method, without=fold) for fold in folds)
     except ArgumentError as error:
         if found.asked:
             raise ConfigurationError(f'[recalibration] method = "{found.method}": {error}') from error

@@ -30,7 +30,7 @@ from cagp_dist.service.job_fit import FittedPrior, by_name, prior_numbers
 from cagp_dist.service.job_recalibration import (
     JobDistributions,
     JobSolution,
-    learnt,
+    fit_distributions,
     out_of_sample_errors,
     predictive_std,
     unchanged,
@@ -103,7 +103,7 @@ class _Predicted:
         there = nugget if solution.test_nugget is None else solution.test_nugget
         noise = noise_at(task.points, task.design.test, there)
         known = out_of_sample_errors(task, solution, noise, nugget=nugget)
-        distributions = learnt(task.recalibration, known, None if sharp is None else sharp.fitted)
+        distributions = fit_distributions(task.recalibration, known, None if sharp is None else sharp.fitted)
         return cls(task, solution, distributions, noise, typical_noise(task.points, task.design, nugget))
 
     @property
