@@ -158,27 +158,22 @@ def noticed_scale(points: int) -> float:
 def computed(status: str, iterations: int) -> str:
     """Say how much of the computational part of the error bars is left, by how the solve ended."""
     steps = counted(iterations, "iteration")
-    if status == Status.EXACT.value:
-        return "here the solver finished the computation, so this part is zero."
-    if status == Status.SOLVED.value:
-        return "here the system was solved to a relative residual of 1e-10, so this part is practically zero."
-    if status == Status.CONVERGED.value:
-        return (
-            f"here the residual reached rounding level after {steps}, so the mean is solved. The "
-            "variance reflects the directions that were searched, and may exceed that of an exact solve."
-        )
-    if status == Status.NEIGHBOURS.value:
-        return (
-            "here each point was predicted from the observations near it; the error bars include what the "
-            "other observations would add."
-        )
-    if status == Status.ILL_CONDITIONED.value:
-        return f"here the solver did {steps}, but rounding may have spoilt mean and error bars."
-    if status == Status.BREAKDOWN.value:
-        return f"here the solver broke down after {steps}; the error bars include what it had not computed."
-    if iterations == 0:
-        return "here no iteration was requested: this is the prior."
-    return f"here the solver did {steps}; the error bars include what it did not compute."
+    said = {
+        Status.EXACT: "the solver finished the computation, so this part is zero.",
+        Status.SOLVED: "the system was solved to a relative residual of 1e-10, so this part is practically "
+        "zero.",
+        Status.CONVERGED: f"the residual reached rounding level after {steps}, so the mean is solved. The "
+        "variance reflects the directions that were searched, and may exceed that of an exact solve.",
+        Status.NEIGHBOURS: "each point was predicted from the observations near it; the error bars include "
+        "what the other observations would add.",
+        Status.ILL_CONDITIONED: f"the solver did {steps}, but rounding may have spoilt mean and error bars.",
+        Status.BREAKDOWN: f"the solver broke down after {steps}; the error bars include what it had not "
+        "computed.",
+    }
+    known = {each.value: text for each, text in said.items()}.get(status)
+    if known is None and iterations == 0:
+        known = "no iteration was requested: this is the prior."
+    return f"here {known or f'the solver did {steps}; the error bars include what it did not compute.'}"
 
 
 def _margin(total: float, share: float, noticeable: float, design_effect: float = 1.0) -> float:
