@@ -704,9 +704,9 @@ def test_on_a_cluster_a_lost_worker_costs_one_sweep_and_no_bit(solver, tmp_path,
         client.cluster.scheduler.add_plugin(ended)
         submit = client.submit
 
-        def submitted(run, function, *arguments, **settings):
-            future = submit(run, function, *arguments, **settings)
-            functions[future.key] = function.__name__
+        def submitted(run, *arguments, **settings):
+            future = submit(run, *arguments, **settings)
+            functions[future.key] = next((each.__name__ for each in arguments if callable(each)), "")
             return future
 
         monkeypatch.setattr(client, "submit", submitted)

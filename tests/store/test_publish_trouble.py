@@ -77,7 +77,7 @@ def test_failing_file_operations_are_store_errors_and_change_nothing(tmp_path):
     failures = [line for line in output.splitlines() if line.startswith("failed")]
     assert len(failures) >= 5
     for line in failures:
-        assert re.match(rf"failed \d+ StoreError: .*{root}", line), line
+        assert re.match(rf"failed \d+ (Disk|Store)Error: .*{root}", line), line
         assert "No space left on device" in line or "Input/output error" in line
     assert "child failed" not in output
 
@@ -163,7 +163,7 @@ def test_a_disk_that_fails_to_flush_is_a_store_error(root):
         text=True,
     )
     assert output.returncode == 1
-    assert re.search(rf"StoreError: cannot write {root}/.staging/.*: Input/output error", output.stderr)
+    assert re.search(rf"DiskError: cannot write {root}/.staging/.*: Input/output error", output.stderr)
     assert current_run(root) == before
     verify_files(before)
 
