@@ -16,7 +16,7 @@ from cagp_dist.errors import ClusterError
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime.dask import DaskExecutor
 from cagp_dist.runtime.deadlines import Deadlines
-from cagp_dist.runtime.supervision import Call
+from cagp_dist.runtime.supervision import call_in_thread, has_ended
 from cagp_dist.store.checkpoints import Checkpoints
 
 from ..clusters import Processes, local_cluster
@@ -125,11 +125,11 @@ class Disturbed:
         deadline: float,
     ) -> None:
         began = time.monotonic()
-        self._call, self._deadline = Call(call), deadline
-        self.hit = not self._call.done(after)
+        self._call, self._deadline = call_in_thread(call), deadline
+        self.hit = not has_ended(self._call, after)
         if self.hit:
             strike()
-        self._done = self._call.done(deadline - after)
+        self._done = has_ended(self._call, deadline - after)
         self.seconds = time.monotonic() - began
 
     def judge(self, row: Row, expected: cagp.Posterior) -> bool:
@@ -137,7 +137,7 @@ class Disturbed:
         row.expect(self._done, f"no result and no error {self._deadline:g} s after the beginning")
         if self._done:
             try:
-                row.count(same=same_bits(self._call.value(), expected))
+                row.count(same=same_bits(self._call.result(), expected))
             except ClusterError as error:
                 row.expect(False, f"no result: {error}")
         return self._done
@@ -211,16 +211,16 @@ def kill_storms(count: int, rng: np.random.Generator, folder: Path, *, seconds: 
             kept = Checkpoints(folder / f"storm-{row.runs}-0", seconds=0.5)
             until = time.monotonic() + seconds
             while time.monotonic() < until:  # each round is an attempt, as a job makes them
-                call = Call(partial(_attempt, cluster.file, problem, solver, kept))
-                while time.monotonic() < until and not call.done(float(rng.uniform(0.2, 3.0))):
+                call = call_in_thread(partial(_attempt, cluster.file, problem, solver, kept))
+                while time.monotonic() < until and not has_ended(call, float(rng.uniform(0.2, 3.0))):
                     for number in range(2):
                         cluster.replace(number)
                     kills += 2
-                if not call.done(PATIENCE_SECONDS):
+                if not has_ended(call, PATIENCE_SECONDS):
                     row.expect(False, f"no result and no error {PATIENCE_SECONDS:g} s after the storm")
                     return row
                 try:
-                    row.expect(same_bits(call.value(), expected), "another result in the storm")
+                    row.expect(same_bits(call.result(), expected), "another result in the storm")
                 except ClusterError:
                     row.named_errors += 1
                 else:
