@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.era5.axis_layout import AbsentVariableError
-from cagp_dist.errors import ConfigurationError
+from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
 from cagp_dist.service.jobfile.config import load_job
 
 from ..era5.test_damage import temperature
@@ -23,7 +23,10 @@ JOB_SECONDS = 10.0
 DECODE_SECONDS = 60.0
 """Until the next copy is decoded, or the first; `tests.era5.fuzzed` allows half of it for each."""
 
-NAMED = ("refused DataError", f"refused {AbsentVariableError.__name__}", "crashed")
+NAMED = (
+    *(f"refused {each.__name__}" for each in (DataError, DamagedFileError, AbsentVariableError)),
+    "crashed",
+)
 """Errors of the parent: what is there makes no sense, or has another name; and the child died."""
 
 CHECKED = "netcdf-4"
