@@ -74,7 +74,10 @@ def test_slopes_are_those_of_differences(family):
         np.testing.assert_allclose(out, (ends[0] - ends[1]) / 2e-5, rtol=0.0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kernel", [PRODUCT, METRIC, PRODUCT + METRIC, CYCLE + STRETCHED])
+@pytest.mark.parametrize(
+    "kernel",
+    [PRODUCT, METRIC, PRODUCT + METRIC, pytest.param(CYCLE + STRETCHED, marks=pytest.mark.exhaustive)],
+)
 def test_solvers_agree_with_the_dense_posterior(kernel):
     """Factor, sweeps to convergence and all neighbours; far tiles in time are left out without a trace."""
     X, targets = points(200, hours=5000.0), points(30, seed=1, hours=5000.0)

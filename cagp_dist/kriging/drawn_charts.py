@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 MOST_PLACES = 6  # that have a series
 BAND_LEVEL = 0.9
 SAME_PLACE_KILOMETRES = 0.1
@@ -113,13 +112,10 @@ def _place_name(dataset: xr.Dataset, where: Horizontal, place: int) -> str:
     return f"{degrees_label(latitude, axis='latitude')} {degrees_label(longitude, axis='longitude')}"
 
 
-LEVEL = 0.9  # of the band
-
-
 def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: int, seed: int) -> xr.Dataset:
     """Estimate the variogram, and the band that draws of the model have."""
     found = fitted_variogram(observed.points, learned, draws=draws, seed=seed)
-    low, high = np.quantile(found.draws, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
+    low, high = np.quantile(found.draws, [0.5 - 0.5 * BAND_LEVEL, 0.5 + 0.5 * BAND_LEVEL], axis=0)
     units = {name: square_of(text) for name, text in observed.units.items()}
     about = {"units": "km", "long_name": "distance on the ground"}
     if observed.plane is not None:
@@ -142,10 +138,10 @@ def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: 
             "curve_distance": ("curve", found.curve_distance, about),
         },
         {
-            "level": LEVEL,
+            "level": BAND_LEVEL,
             "places": found.places,
-            "comment": f"low and high are the band of {LEVEL:.0%} of {draws} fields drawn from the fitted "
-            "model at the places of the observations, about a mean that is fitted as theirs is.",
+            "comment": f"low and high are the band of {BAND_LEVEL:.0%} of {draws} fields drawn from the "
+            "fitted model at the places of the observations, about a mean that is fitted as theirs is.",
         },
     )
 
@@ -159,7 +155,7 @@ def draw_variogram(found: xr.Dataset, units: str, ax: "Axes | None") -> "Figure"
         panel = ax or figure.add_subplot()
         quiet_grid(panel, f"variogram at {found.attrs['places']:,} places")
         distance = found["distance"].values
-        band = f"{LEVEL:.0%} of fields drawn from the fit"
+        band = f"{BAND_LEVEL:.0%} of fields drawn from the fit"
         panel.fill_between(
             distance, found["low"].values, found["high"].values, color=BAND, linewidth=0, label=band
         )

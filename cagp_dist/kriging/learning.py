@@ -23,8 +23,10 @@ from cagp_dist.mapping.split import Split
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
 
-
 OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
+LONGEST_OF_A_FIT = 35.0  # Ten times the diagonal of a cube around the sphere, where every fit ends
+
+Numbers: TypeAlias = float | Sequence[float] | None
 
 
 def learn(
@@ -88,11 +90,6 @@ def _check_alone(model: "Kriging") -> None:
     others += ["drift"] if model.drift is not None else []
     if others:
         raise ArgumentError(f"prior and {' and '.join(others)} were both given; a prior fixes every number.")
-
-
-LONGEST_OF_A_FIT = 35.0  # Ten times the diagonal of a cube around the sphere, where every fit ends
-
-Numbers: TypeAlias = float | Sequence[float] | None
 
 
 def fixed_numbers(

@@ -17,6 +17,8 @@ from cagp_dist.store.publish import current_run
 from cagp_dist.store.retention import Retention
 from cagp_dist.store.zarr_arrays import open_group
 
+_log = logging.getLogger(__name__)
+
 SHOWN_SCORES = ("rmse", "crps", "nll")
 COVERAGE_LEVEL = 0.9
 
@@ -109,9 +111,6 @@ def _scores(path: Path) -> tuple[dict[str, float], str]:
         if level.size:
             scores["coverage"] = float(group["coverage"].values[level[0]])
         return scores, str(group["rmse"].attrs.get("units", ""))
-
-
-_log = logging.getLogger(__name__)
 
 
 def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = False) -> list[str]:

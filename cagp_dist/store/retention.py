@@ -85,6 +85,7 @@ def beyond(
 
 def about_run(key: str, document: Mapping[str, Any]) -> KeptRun:
     """Read what decides from the metadata of a run, the ``zarr.json`` of its root."""
+    # what reads stores; a rule of a job file needs none of it
     from cagp_dist.store.batches import PRELIMINARY
     from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
 

@@ -203,9 +203,8 @@ def _of_distribution(group: xr.Dataset, name: str, distribution: PublishedDistri
     group = group.assign_coords({QUANTILE_LEVEL: levels})
     if not distribution.recalibrated:
         group[f"{name}_quantile"].attrs["comment"] = (
-            "Of an observation, noise included: of a mixture of distributions over lengthscale, variance "
-            "and noise, "
-            f"each with its probability, whose standard deviation is {name}_predictive_std."
+            "Of an observation, noise included: of a mixture of distributions over lengthscale, variance and "
+            f"noise, each with its probability, whose standard deviation is {name}_predictive_std."
         )
         return group
     errors, predictive = group[f"{name}_std"].attrs, group[f"{name}_predictive_std"].attrs
@@ -218,9 +217,8 @@ def _of_distribution(group: xr.Dataset, name: str, distribution: PublishedDistri
         "the error bars of the prior are too wide, the former can be smaller than this."
     )
     predictive["comment"] = (
-        f"Standard deviation of the published distribution of an observation, whose quantiles are "
-        f"{name}_quantile: "
-        f"that of the prior, sqrt({name}_std**2 + noise_variance), corrected by errors at points that were "
-        "not used."
+        "Standard deviation of the published distribution of an observation, whose quantiles are "
+        f"{name}_quantile: that of the prior, sqrt({name}_std**2 + noise_variance), corrected by errors at "
+        "points that were not used."
     )
     return group

@@ -327,6 +327,7 @@ def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(
     series.verify_series(root)
 
 
+@pytest.mark.exhaustive
 def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun, tmp_path):
     root = tmp_path / "out"
     before = opened(tmp_path, "map")

@@ -60,7 +60,8 @@ def _job(folder, root, *, noise=True, test=None, **prior):
     )
 
 
-@pytest.mark.parametrize("noise", [pytest.param(True, marks=pytest.mark.exhaustive), False])
+@pytest.mark.exhaustive  # test_two_doors compares a job and krige in every run
+@pytest.mark.parametrize("noise", [True, False])
 def test_a_job_of_few_stations_integrates_as_krige_does_and_anew_in_each_fold(stations, tmp_path, noise):
     folder, table = stations
     outcome = run(_job(folder, tmp_path / "out", noise=noise))
