@@ -12,7 +12,7 @@ from cagp_dist.versions import version
 
 if TYPE_CHECKING:
     from cagp_dist.calibration.simulation.laboratory import Calibration, calibrate
-    from cagp_dist.era5.covariates import covariate
+    from cagp_dist.fields.covariates import covariate
     from cagp_dist.geometry import area_weights, space_filling_order, unit_sphere
     from cagp_dist.gp import condition, posterior_mean
     from cagp_dist.gram import DenseGram, LeaveOneOut, MaskedRings, RingGram, TiledGram

@@ -1,5 +1,8 @@
 """Types of arrays, as the package writes them."""
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,3 +10,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Times = NDArray[np.datetime64]
+Names: TypeAlias = NDArray[np.object_]  # texts; rows of one place share theirs
+Marks: TypeAlias = (
+    float | Sequence[float] | None
+)  # a mark of missing values beside which others are suspected, or all

@@ -16,12 +16,11 @@ from typing import Any, ClassVar, Literal, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Marks
 from cagp_dist.checks import as_numbers
 from cagp_dist.digest import joint_sha256
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import area_weights, unit_sphere
-from cagp_dist.missing import Marks
 from cagp_dist.text import alternatives
 
 Times = NDArray[np.datetime64]
@@ -299,7 +298,7 @@ MEANS: dict[str, MeanFamily | ReadFamily] = {
     "constant": LatitudePolynomial("power", 0),
     "quadratic-latitude": LatitudePolynomial("power", 2),
     "harmonic-latitude": LatitudePolynomial("harmonic", 4),
-    "climatology": ReadFamily("cagp_dist.era5.climatology:open_climatology"),
+    "climatology": ReadFamily("cagp_dist.fields.climatology:open_climatology"),
 }
 """All families by the names that jobs use; `mean_family` gives one."""
 
@@ -307,7 +306,7 @@ SPELLINGS = tuple(f"{name}:PATH" if isinstance(kind, ReadFamily) else name for n
 """How each is written."""
 
 
-COVARIATE_READER = "cagp_dist.era5.covariates:open_covariate"  # imported when needed
+COVARIATE_READER = "cagp_dist.fields.covariates:open_covariate"  # imported when needed
 
 
 def mean_family(

@@ -207,10 +207,10 @@ _SAMPLES: dict[str, "xr.Dataset"] = {}
 def sample_is_decoded_once() -> Iterator[None]:
     """The built-in field, or the same part of it, is decoded by one child process for all tests.
 
-    In `tests.era5` every call has its own child process, and so it has in every other process.
+    In `tests.fields` every call has its own child process, and so it has in every other process.
     """
-    from cagp_dist.era5 import sample
-    from cagp_dist.era5.local_files import open_file, scratch_folder
+    from cagp_dist.fields import sample
+    from cagp_dist.fields.files.local_files import open_file, scratch_folder
 
     def opened(path: Path, *, scratch: Path, **selection: object) -> "xr.Dataset":
         key = repr(sorted(selection.items()))
@@ -228,7 +228,7 @@ def sample_is_decoded_once() -> Iterator[None]:
 def decoder_in_this_process() -> Iterator[None]:
     """What a child process does with a file is done here: its start takes longer than small files.
 
-    `tests.era5.test_files` has that process, and what it costs when a file crashes or delays it.
+    `tests.fields.test_files` has that process, and what it costs when a file crashes or delays it.
     """
     from .decoding import decoder_here
 

@@ -13,9 +13,9 @@ import pytest
 
 @contextmanager
 def decoder_here() -> Iterator[None]:
-    """Decode files in this process; `tests.era5.test_files` has the child, and what it costs."""
-    from cagp_dist.era5 import _decode
-    from cagp_dist.era5 import local_files as files
+    """Decode files in this process; `tests.fields.test_files` has the child, and what it costs."""
+    from cagp_dist.fields.files import _decode
+    from cagp_dist.fields.files import local_files as files
 
     start = subprocess.run
 

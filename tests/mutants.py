@@ -54,7 +54,7 @@ TESTS = {
     "cagp_dist/store/schema.py": ("store/test_schema.py", "store/test_publish.py"),
     "cagp_dist/store/prune.py": ("store/test_prune.py",),
     "cagp_dist/store/series.py": ("service/test_daily.py",),
-    "cagp_dist/era5/canonical.py": ("era5/test_canonical.py", "era5/test_damage.py"),
+    "cagp_dist/fields/canonical.py": ("era5/test_canonical.py", "era5/test_damage.py"),
     "cagp_dist/service/point_roles.py": ("service/test_design.py",),
     "cagp_dist/service/job_fit.py": ("service/test_fit.py",),
     "cagp_dist/mapping/grid_places.py": ("service/test_places.py",),

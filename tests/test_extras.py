@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from cagp_dist.era5 import cds_client
-from cagp_dist.era5.sources import open_source
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.extras import from_extra
+from cagp_dist.fields.sources import open_source
+from cagp_dist.fields.stores import cds_client
 from cagp_dist.remedies import installation
 
 from .decoding import decoder_here
@@ -36,8 +36,8 @@ def test_every_module_but_the_grib_decoder_is_imported_without_the_extras():
         "import cagp_dist\n"
         "names = [found.name for found in walk_packages(cagp_dist.__path__, 'cagp_dist.')]\n"
         "for name in names:\n"
-        "    if name not in ('cagp_dist.__main__', 'cagp_dist.era5.grib'): import_module(name)\n"
-        "print(len(names), *set(sys.modules) & {'cagp_dist.era5._decode', 'cagp_dist.report.page'})"
+        "    if name not in ('cagp_dist.__main__', 'cagp_dist.fields.files.grib'): import_module(name)\n"
+        "print(len(names), *set(sys.modules) & {'cagp_dist.fields.files._decode', 'cagp_dist.report.page'})"
     )
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
@@ -59,7 +59,7 @@ def test_an_extra_that_is_not_there_is_named_with_the_command_that_installs_it(m
 
 def test_a_grib_file_and_the_climate_data_store_name_their_extras(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "eccodes", None)
-    monkeypatch.delitem(sys.modules, "cagp_dist.era5.grib", raising=False)
+    monkeypatch.delitem(sys.modules, "cagp_dist.fields.files.grib", raising=False)
     with decoder_here(), pytest.raises(ConfigurationError, match=rf"europe\.grib: .*{installed('grib')}$"):
         open_source(f"file:{EUROPE}", cache_directory=tmp_path)
     monkeypatch.setitem(sys.modules, "cdsapi", None)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.era5.bilinear import BilinearGrid
-from cagp_dist.era5.climatology import Climatology
 from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.fields.bilinear import BilinearGrid
+from cagp_dist.fields.climatology import Climatology
 from cagp_dist.geometry import area_weights, unit_sphere
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily, mean_family
 

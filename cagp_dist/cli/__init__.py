@@ -62,7 +62,7 @@ class _JobCommand(TyperCommand):
     @property
     def epilog(self) -> str:
         """Examples, and the names of the registries."""
-        from cagp_dist.era5.sources import SOURCE_FORMS
+        from cagp_dist.fields.sources import SOURCE_FORMS
         from cagp_dist.kernels import KERNEL_FORMS
         from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
         from cagp_dist.solvers.registry import SOLVERS

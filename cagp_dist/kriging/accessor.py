@@ -14,7 +14,7 @@ from cagp_dist.cartography.colour_scale import spanning
 from cagp_dist.cartography.frame import Frame, PlaneFrame
 from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import Horizontal, located
+from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.kriging.drawn_maps import LETTERS_PER_INCH, Axes2D, frame_around, grid_values, one_field
 from cagp_dist.kriging.plots import Plots, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of

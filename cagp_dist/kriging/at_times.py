@@ -10,13 +10,13 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Times
-from cagp_dist.era5.calendars import calendar_of_dates, evenly_counted
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.calendars import calendar_of_dates, evenly_counted
 from cagp_dist.mapping.observations import hours_since
 from cagp_dist.store.published_variables import COORDINATES
 
 if TYPE_CHECKING:
-    from cagp_dist.kriging.observed_objects import ObservedObject
+    from cagp_dist.fields.observed_objects import ObservedObject
 
 At: TypeAlias = "str | Sequence[object] | Times | None"
 """Times, or "observed"."""

@@ -8,15 +8,15 @@ import xarray as xr
 
 from cagp_dist.cartography.chart_style import ACCENT, BAND, INK, date_axis, drawing_style, quiet_grid
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.axes import Horizontal
+from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
-from cagp_dist.kriging.axes import Horizontal
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, own_figure
-from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.plane import moved
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.kriging.result_model import seen_in
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.variogram import fitted_variogram
+from cagp_dist.plane import moved
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import degrees_label
 from cagp_dist.variables.units import square_of, squared, symbol

@@ -15,10 +15,10 @@ from cagp_dist.cartography.colour_scale import ColourScale, spanning
 from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells
 from cagp_dist.cartography.raster import half_cell
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import Horizontal
-from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.plane import Plane
+from cagp_dist.fields.axes import Horizontal
+from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.result_model import seen_in
+from cagp_dist.plane import Plane
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:

@@ -20,16 +20,16 @@ from scipy.interpolate import RegularGridInterpolator
 from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.era5.covariates import covariate, open_covariate
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.axes import on_plane
+from cagp_dist.fields.covariates import covariate, open_covariate
+from cagp_dist.fields.missing import observations
+from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import degrees, is_pole, widest_gap
-from cagp_dist.kriging.axes import on_plane
 from cagp_dist.kriging.map_targets import Targets
-from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping import Observations
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
-from cagp_dist.missing import observations
+from cagp_dist.plane import Plane
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.text import alternatives
 

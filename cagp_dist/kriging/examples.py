@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from cagp_dist.era5.sample import open_sample
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
+from cagp_dist.fields.sample import open_sample
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram import RingGram
 from cagp_dist.kernels import Matern32

@@ -12,11 +12,8 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.axes import Asked
-from cagp_dist.kriging.drift import named_columns
-from cagp_dist.kriging.map_targets import Targets, of_table
-from cagp_dist.kriging.observed_objects import (
+from cagp_dist.fields.axes import Asked
+from cagp_dist.fields.observed_objects import (
     ObservedObject,
     Reading,
     Source,
@@ -24,12 +21,15 @@ from cagp_dist.kriging.observed_objects import (
     observe,
     observe_arrays,
 )
-from cagp_dist.kriging.plane import Plane, plane_of
+from cagp_dist.fields.tables import DataFrameLike
+from cagp_dist.kernels import Kernel
+from cagp_dist.kriging.drift import named_columns
+from cagp_dist.kriging.map_targets import Targets, of_table
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
+from cagp_dist.plane import Plane, plane_of
 from cagp_dist.prior import Prior
 from cagp_dist.space_time import SpaceTimeOf
-from cagp_dist.tables import DataFrameLike
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging

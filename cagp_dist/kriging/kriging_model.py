@@ -10,10 +10,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Array, Indices, Marks
 from cagp_dist.calibration.verification.spatial_folds import fitting_blocks
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.observed_objects import ObservedObject, Source
+from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
@@ -30,8 +32,6 @@ from cagp_dist.kriging.map_dataset import (
     with_system,
 )
 from cagp_dist.kriging.map_targets import Kind, Targets, To, are_rows, find_targets, of_array, of_kind
-from cagp_dist.kriging.observed_objects import ObservedObject, Source
-from cagp_dist.kriging.plane import CRSLike
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.mapping import Hyperparameters, Solver, SolveSettings
 from cagp_dist.mapping.cross_validation import (
@@ -50,10 +50,9 @@ from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_swee
 from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.split import Split
-from cagp_dist.missing import Marks
+from cagp_dist.plane import CRSLike
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
-from cagp_dist.tables import DataFrameLike
 
 BLOCKS_DEGREES, BLOCKS_OF_PLANE = 5.0, 0.1  # Height of blocks of a cross-validation; part of a plane's side
 
@@ -105,7 +104,7 @@ def krige(
         its CF ``grid_mapping``. NaN marks missing values. Copies of a pole are one place, their mean;
         components of vectors have no value there.
 
-        A table has a row for each measurement, see `cagp_dist.tables.read_table`: a pandas or polars data
+        A table has a row for each measurement, see `cagp_dist.fields.tables.read_table`: a pandas or polars data
         frame, a mapping of columns, or the path of a CSV or Parquet file. A source of a job works too:
         "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".
     to : optional
@@ -184,7 +183,7 @@ def krige(
         with a number for each part.
     latitude, longitude, time, units, missing, where : optional
         Columns of a table, units of the values, the mark of missing values, and which rows to use,
-        ``where={"element": "TMAX"}``; see `cagp_dist.tables.read_table`. For a source, ``where`` takes
+        ``where={"element": "TMAX"}``; see `cagp_dist.fields.tables.read_table`. For a source, ``where`` takes
         "times", "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
         ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
     x, y : str, optional

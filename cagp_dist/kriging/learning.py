@@ -7,18 +7,18 @@ import numpy as np
 
 from cagp_dist.checks import check_positive
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import drift_of
 from cagp_dist.kriging.given_observations import given_kernel
 from cagp_dist.kriging.map_dataset import LONGEST_CHORD
-from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping import Resources
 from cagp_dist.mapping.fitted_model import FittedModel, fit_model
 from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
+from cagp_dist.plane import Plane
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging

@@ -10,11 +10,10 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array
+from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.map_targets import Targets, of_places
-from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.plane import Plane
 from cagp_dist.kriging.result_distribution import UNCORRECTED
 from cagp_dist.mapping import FitResult
 from cagp_dist.mapping.cross_validation import LeftOutFolds, RecalibratedMap
@@ -22,6 +21,7 @@ from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_samples import Draws
 from cagp_dist.mapping.map_solves import Prediction
+from cagp_dist.plane import Plane
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version

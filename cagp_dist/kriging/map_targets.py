@@ -11,9 +11,13 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Names
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.axes import Horizontal, located, on_plane
+from cagp_dist.fields.missing import observations
+from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
+from cagp_dist.fields.tables import DataFrameLike, TableLike, read_places
 from cagp_dist.geometry import (
     SAME_DEGREES,
     cell_edges,
@@ -23,15 +27,11 @@ from cagp_dist.geometry import (
     widest_gap,
 )
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_per_side, rectangle_means
-from cagp_dist.kriging.axes import Horizontal, located, on_plane
-from cagp_dist.kriging.observed_objects import ObservedObject, check_pairs
-from cagp_dist.kriging.plane import Plane, check_in_use, moved
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.mapping import Observations
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.missing import observations
+from cagp_dist.plane import Plane, check_in_use, moved
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
-from cagp_dist.tables import DataFrameLike, Names, TableLike, read_places
 from cagp_dist.text import counted
 
 Kind: TypeAlias = Literal["grid", "cells"]

@@ -8,10 +8,10 @@ import xarray as xr
 
 from cagp_dist.cartography.colour_scale import ColourScale
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import Horizontal, located
+from cagp_dist.fields.axes import Horizontal, located
+from cagp_dist.fields.observed_objects import Source
 from cagp_dist.kriging.drawn_charts import draw_series, draw_variogram, time_axis_of
 from cagp_dist.kriging.drawn_maps import maps_of, stamp_of
-from cagp_dist.kriging.observed_objects import Source
 from cagp_dist.kriging.result_distribution import Of, distribution_of, stem_of
 from cagp_dist.kriging.result_model import model_of, observed_beside
 

@@ -10,12 +10,12 @@ import xarray as xr
 from cagp_dist import kernels, space_time, time_factors
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, CagpError
+from cagp_dist.fields.axes import ANYWHERE, Asked, Horizontal, located
+from cagp_dist.fields.observed_objects import ObservedObject, Reading, Source, observe
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.axes import ANYWHERE, Asked, Horizontal, located
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
-from cagp_dist.kriging.observed_objects import ObservedObject, Reading, Source, observe
-from cagp_dist.kriging.plane import has_system, moved, plane_of
 from cagp_dist.means import MEANS
+from cagp_dist.plane import has_system, moved, plane_of
 from cagp_dist.variables.units import plain_units
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from math import sqrt
 import numpy as np
 from scipy.spatial import cKDTree
 
+from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.map_dataset import BEYOND, LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, region_of
-from cagp_dist.kriging.observed_objects import ObservedObject
-from cagp_dist.kriging.plane import Plane
 from cagp_dist.mapping.defaults import INTERVAL
 from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.plane import Plane
 from cagp_dist.text import counted
 
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from cagp_dist import tiling
-from cagp_dist.arrays import Array, Indices, Mask, Times
+from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import beside_hours, is_pole, space_filling_order, unit_sphere
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
@@ -18,7 +18,6 @@ from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.space_time import AXES
-from cagp_dist.tables import Names
 from cagp_dist.variables import T2M, Variable
 
 logger = logging.getLogger(__name__)

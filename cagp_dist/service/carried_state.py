@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cagp_dist.budget.demand import FEW_MISSING
-from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.selection import shown_time
 from cagp_dist.gram.ring_filter import RingState
 from cagp_dist.mapping import Observations
 from cagp_dist.mapping.observations import hours_since

@@ -12,7 +12,6 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import text_sha256
-from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import (
     BusyError,
     CagpError,
@@ -23,6 +22,7 @@ from cagp_dist.errors import (
     StoreError,
     in_words_of_the_job,
 )
+from cagp_dist.fields.selection import shown_time
 from cagp_dist.mapping import Status
 from cagp_dist.service.day_inputs import Inputs, inputs_of_days
 from cagp_dist.service.day_records import (

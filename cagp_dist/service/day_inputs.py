@@ -13,9 +13,9 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, text_sha256
-from cagp_dist.era5.file_catalogue import file_version
-from cagp_dist.era5.local_files import versions_by_time
 from cagp_dist.errors import DataError, StoreError
+from cagp_dist.fields.files.file_catalogue import file_version
+from cagp_dist.fields.files.local_files import versions_by_time
 from cagp_dist.service.ingest import is_remote, store_path
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.job import Job

@@ -8,8 +8,8 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Times
 from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift, measure_drift
 from cagp_dist.calibration.verification.verdict import compact_cells
-from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.selection import shown_time
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.store import series
 from cagp_dist.store.zarr_arrays import open_group, read_group

@@ -13,11 +13,11 @@ import xarray as xr
 
 from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
-from cagp_dist.era5.canonical import joined_times
-from cagp_dist.era5.selection import parse_times
-from cagp_dist.era5.sources import SOURCES, open_source, source_times
-from cagp_dist.era5.synthetic import DEFAULT_TIMES, Synthetic
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
+from cagp_dist.fields.canonical import joined_times
+from cagp_dist.fields.selection import parse_times
+from cagp_dist.fields.sources import SOURCES, open_source, source_times
+from cagp_dist.fields.synthetic import DEFAULT_TIMES, Synthetic
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.config import job_of_fit_times, with_fit_times, with_listed_times
 from cagp_dist.service.jobfile.job import Job

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import DataError
+from cagp_dist.fields.selection import shown_time
 from cagp_dist.gram.targets import averaged, prior_variance, target_points
 from cagp_dist.kernels import AUTO, Family, Kernel, name_of
 from cagp_dist.mapping import Observations, SolveSettings

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.arrays import Array, Times
-from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.selection import shown_time
+from cagp_dist.fields.tables import Places
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
@@ -33,7 +34,6 @@ from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
-from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables import Variable
 

@@ -18,6 +18,7 @@ from cagp_dist.calibration.verification.strata import (
     roughness_of,
     strata_of,
 )
+from cagp_dist.fields.tables import Places
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.mapping import Observations, solver_name
 from cagp_dist.mapping.field_solves import SampledMap, SolveStep
@@ -48,7 +49,6 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PREVIOUS_RUN, STATE
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedDistribution
-from cagp_dist.tables import Places
 from cagp_dist.text import without_secrets
 from cagp_dist.variables.units import amount, square_of
 from cagp_dist.versions import numerical_version, version

@@ -12,8 +12,8 @@ import numpy as np
 
 from cagp_dist.arrays import Times
 from cagp_dist.calibration.verification.calibration_drift import CalibrationDrift
-from cagp_dist.era5.selection import shown_time
 from cagp_dist.errors import CagpError, ConfigurationError, StoreError
+from cagp_dist.fields.selection import shown_time
 from cagp_dist.service.day_records import LASTING_TRIES, NOT_READY, DayRecords, FailedDay, written_day
 from cagp_dist.service.drift_check import DriftOfSeries, drift_of_series
 from cagp_dist.store import series

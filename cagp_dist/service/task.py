@@ -14,9 +14,10 @@ from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5.canonical import observation_points
-from cagp_dist.era5.selection import parse_times, shown_time
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.selection import parse_times, shown_time
+from cagp_dist.fields.tables import Places, read_places
 from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import joined_targets
@@ -55,7 +56,6 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.tables import Places, read_places
 from cagp_dist.versions import numerical_version
 
 # Kernels in time by their names in job files; None: one kernel of the distance in space and time together

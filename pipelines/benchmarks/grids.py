@@ -130,7 +130,7 @@ def sample_field() -> tuple[cagp.LatLonGrid, Array]:
     import tempfile
     from pathlib import Path
 
-    from cagp_dist.era5.sources import open_source
+    from cagp_dist.fields.sources import open_source
 
     with tempfile.TemporaryDirectory() as folder:
         field = open_source("sample", cache_directory=Path(folder)).load()

@@ -11,7 +11,7 @@ import pandas as pd
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.era5.sources import open_source
+from cagp_dist.fields.sources import open_source
 from pipelines.benchmarks.maps import map_points
 from pipelines.benchmarks.scattered import drawn
 from pipelines.experiments.real_fields import UNITED_KINGDOM

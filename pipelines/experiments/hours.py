@@ -20,7 +20,7 @@ import pandas as pd
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.calibration.verification.scores import scores
-from cagp_dist.era5.sources import open_source
+from cagp_dist.fields.sources import open_source
 from pipelines.experiments.output import parser, print_table
 from pipelines.experiments.real_fields import UNITED_KINGDOM
 

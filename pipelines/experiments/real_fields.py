@@ -11,7 +11,7 @@ import numpy as np
 import cagp_dist as cagp
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.verification.spatial_folds import block_folds, blocks_of
-from cagp_dist.era5.sources import open_source
+from cagp_dist.fields.sources import open_source
 
 Kind = Literal["random", "blocks"]
 
@@ -128,7 +128,7 @@ def varying_scale(latitude_degrees: Array, longitude_degrees: Array) -> Array:
 
 def file_field(path: Path, name: str, *, every: int = 1) -> Field:
     """Read the field of a file, at every ``every``-th of its times."""
-    from cagp_dist.era5.local_files import open_file
+    from cagp_dist.fields.files.local_files import open_file
 
     with tempfile.TemporaryDirectory() as folder:
         field = open_file(path, scratch=Path(folder)).load()

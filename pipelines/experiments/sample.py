@@ -13,7 +13,7 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.calibration.verification.scores import scores
-from cagp_dist.era5.sources import open_source
+from cagp_dist.fields.sources import open_source
 from cagp_dist.service.demo import demo_job_text
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.task import prepare_job

@@ -9,8 +9,8 @@ import numpy as np
 
 import cagp_dist as cagp
 from cagp_dist.arrays import Array
-from cagp_dist.era5.canonical import observation_points
-from cagp_dist.era5.sources import open_source
+from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.sources import open_source
 
 MEANS = ("constant", "quadratic-latitude")
 

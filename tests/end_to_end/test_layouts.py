@@ -13,7 +13,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
-from cagp_dist.era5.sources import open_source, source_times
+from cagp_dist.fields.sources import open_source, source_times
 
 from ..jobs import job_text, map_grid, random_points
 

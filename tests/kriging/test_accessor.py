@@ -14,7 +14,7 @@ from PIL import Image
 import cagp_dist.kriging  # noqa: F401 (registers the accessor)
 from cagp_dist.cartography.frame import EqualEarth, PlateCarree, frame_of
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kriging.axes import horizontal
+from cagp_dist.fields.axes import horizontal
 from cagp_dist.kriging.drawn_maps import frame_around
 
 

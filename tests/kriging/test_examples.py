@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.tables import read_places, read_table
 from cagp_dist.kriging.examples import DAYS, PLACES, STATIONS, write_examples
-from cagp_dist.tables import read_places, read_table
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "kriging.md"
 

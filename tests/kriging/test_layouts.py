@@ -8,7 +8,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.kriging.observed_objects import observe
+from cagp_dist.fields.observed_objects import observe
 
 
 @dataclass(frozen=True)

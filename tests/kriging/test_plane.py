@@ -11,7 +11,7 @@ from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.kriging.plane import import_pyproj
+from cagp_dist.plane import import_pyproj
 
 from ..oracle import kernel_matrix
 
@@ -447,7 +447,7 @@ def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypa
 
 @pytest.mark.exhaustive
 def test_a_system_is_read_beside_the_proj_that_eccodes_loads():
-    code = "import eccodes; from cagp_dist.kriging.plane import system; print(system(32632).name)"
+    code = "import eccodes; from cagp_dist.plane import system; print(system(32632).name)"
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.startswith("WGS 84 / UTM zone 32N")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.kriging.observed_objects import observe
+from cagp_dist.fields.observed_objects import observe
 from cagp_dist.mapping import Observations, Split
 from cagp_dist.variables import variable_named
 

@@ -14,7 +14,6 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
-from cagp_dist.era5 import local_files
 from cagp_dist.errors import (
     ArgumentError,
     BudgetError,
@@ -27,6 +26,7 @@ from cagp_dist.errors import (
     StoreError,
     TimeLimitError,
 )
+from cagp_dist.fields.files import local_files
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cagp_dist.calibration.verification.spatial_folds import bands_and_pieces
-from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.kernels import Matern32
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job

@@ -10,9 +10,9 @@ from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
 import cagp_dist as cagp
-from cagp_dist.era5.canonical import observation_points
-from cagp_dist.era5.synthetic import Synthetic, open_synthetic
 from cagp_dist.errors import ConfigurationError, DataError, FitError
+from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
 from cagp_dist.likelihood.fit_result import FitStatus, StandardErrors
@@ -522,14 +522,16 @@ def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_tex
     bare = parse_job(job_text.replace('times = ["2020-01-01", "2020-01-02"]\n', ""))
     first = ingest(bare, report=print)
     assert first.time.values.tolist() == np.array(["2001-01-01"], dtype="datetime64[ns]").tolist()
-    monkeypatch.setattr("cagp_dist.era5.synthetic.open_synthetic", None)
+    monkeypatch.setattr("cagp_dist.fields.synthetic.open_synthetic", None)
     xr.testing.assert_identical(ingest(bare, report=print), first)
 
 
 def test_synthetic_fields_are_drawn_once(job_text, monkeypatch, tmp_path):
     job = parse_job(job_text)
     first = fit_job(job)
-    monkeypatch.setattr("cagp_dist.era5.synthetic.open_synthetic", None)  # what is stored is not drawn again
+    monkeypatch.setattr(
+        "cagp_dist.fields.synthetic.open_synthetic", None
+    )  # what is stored is not drawn again
     assert fit_job(job).estimates() == first.estimates()
     assert plan_job(job).size.observed == 250
     monkeypatch.undo()

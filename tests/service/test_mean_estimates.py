@@ -7,8 +7,8 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.era5.covariates import covariate
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.fields.covariates import covariate
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.ingest import ingest

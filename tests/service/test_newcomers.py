@@ -14,9 +14,9 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS
-from cagp_dist.era5.sources import SOURCES, Source
 from cagp_dist.export import FORMATS, Format, export_run
 from cagp_dist.export.groups import GRIDDED
+from cagp_dist.fields.sources import SOURCES, Source
 from cagp_dist.kernels import KERNELS, ClosedForm, name_of
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.jobfile.config import parse_job

@@ -7,7 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
-from cagp_dist.era5.synthetic import Synthetic, open_synthetic
+from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.folds import fit_folds, solve_task

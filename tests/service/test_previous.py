@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import cagp_dist as cagp
 from cagp_dist.cli import app
-from cagp_dist.era5.canonical import canonical
 from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.fields.canonical import canonical
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from cagp_dist import LatLonGrid
 from cagp_dist.checks import check_positive
 from cagp_dist.cli import app
-from cagp_dist.era5.sources import SOURCES, Source, open_source
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.sources import SOURCES, Source, open_source
 from cagp_dist.kernels import KERNELS
 from cagp_dist.runtime import SerialExecutor, open_executor
 from cagp_dist.runtime.schedulers import SCHEDULERS, Scheduler, find_scheduler

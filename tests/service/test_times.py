@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5 import cds
-from cagp_dist.era5.local_files import file_times
-from cagp_dist.era5.remote import open_zarr, store_times
-from cagp_dist.era5.sample import SAMPLE_TIME, open_sample
-from cagp_dist.era5.sources import source_times
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.fields.files.local_files import file_times
+from cagp_dist.fields.sample import SAMPLE_TIME, open_sample
+from cagp_dist.fields.sources import source_times
+from cagp_dist.fields.stores import cds
+from cagp_dist.fields.stores.remote import open_zarr, store_times
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service.events import silent
 from cagp_dist.service.ingest import ingest, resolved

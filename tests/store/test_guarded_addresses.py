@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.era5.remote import open_zarr
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.fields.stores.remote import open_zarr
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
 from cagp_dist.text import without_secrets

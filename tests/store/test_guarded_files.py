@@ -9,18 +9,18 @@ import pytest
 import xarray as xr
 
 from cagp_dist.digest import file_sha256
-from cagp_dist.era5._decode import _open_netcdf
-from cagp_dist.era5.covariates import open_covariate
-from cagp_dist.era5.local_files import files_at, open_file
-from cagp_dist.era5.synthetic import synthetic_grid
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.export.flat_table import _harmless
+from cagp_dist.fields.covariates import open_covariate
+from cagp_dist.fields.files._decode import _open_netcdf
+from cagp_dist.fields.files.local_files import files_at, open_file
+from cagp_dist.fields.synthetic import synthetic_grid
+from cagp_dist.fields.tables.table_files import read_file
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import load_job, parse_job
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.lock import output_lock
 from cagp_dist.store.publish import current_run
-from cagp_dist.tables.table_files import read_file
 
 
 @pytest.fixture

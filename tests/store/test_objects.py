@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from cagp_dist.cli import app
 from cagp_dist.digest import text_sha256
-from cagp_dist.era5.remote import open_zarr
 from cagp_dist.errors import BusyError, ConfigurationError, DataError, StoreError
+from cagp_dist.fields.stores.remote import open_zarr
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store import bucket as bucket_module

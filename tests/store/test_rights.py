@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cagp_dist.era5.remote import PUBLIC_STORES
+from cagp_dist.fields.stores.remote import PUBLIC_STORES
 from cagp_dist.store.rights import rights_of
 
 TIMES = np.array(["2018-12-31T12:00", "2020-01-01T00:00"], dtype="datetime64[s]")

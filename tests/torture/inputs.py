@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cagp_dist.era5.axis_layout import AbsentVariableError
 from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
+from cagp_dist.fields.axis_layout import AbsentVariableError
 from cagp_dist.service.jobfile.config import load_job
 
 from ..era5.test_damage import temperature
@@ -21,7 +21,7 @@ JOB_SECONDS = 10.0
 """What reading a job file may take."""
 
 DECODE_SECONDS = 60.0
-"""Until the next copy is decoded, or the first; `tests.era5.fuzzed` allows half of it for each."""
+"""Until the next copy is decoded, or the first; `tests.fields.fuzzed` allows half of it for each."""
 
 NAMED = (
     *(f"refused {each.__name__}" for each in (DataError, DamagedFileError, AbsentVariableError)),
@@ -43,7 +43,7 @@ def damaged_files(count: int, rng: np.random.Generator, folder: Path, *, kind: s
     copies.mkdir()
     found: Counter[str] = Counter()
     given = (source.resolve(), copies.resolve(), count, rng.integers(2**31))
-    for line in lines(row, "-m", "tests.era5.fuzzed", *given, seconds=DECODE_SECONDS):
+    for line in lines(row, "-m", "tests.fields.fuzzed", *given, seconds=DECODE_SECONDS):
         row.begin(count)
         way, outcome = line.split(" ", 1)
         found[outcome.split()[0]] += 1

@@ -33,7 +33,7 @@ SHORT = {
 }
 """Repetitions of the tests; `make torture` has more of them, and longer solves and storms.
 
-Publications are killed in `tests.store`, more files damaged in `tests.era5` and `tests.service`; the jobs
+Publications are killed in `tests.store`, more files damaged in `tests.fields` and `tests.service`; the jobs
 of a month are killed in `tests.service`.
 """
 

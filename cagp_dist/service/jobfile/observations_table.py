@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from cagp_dist.era5.selection import GapPolicy
-from cagp_dist.era5.sources import SOURCES
+from cagp_dist.fields.selection import GapPolicy
+from cagp_dist.fields.sources import SOURCES
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED, Area, JobTable, Times, key

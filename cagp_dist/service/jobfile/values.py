@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 from math import pi, sin
 
-from cagp_dist.era5.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.errors import ArgumentError, ConfigurationError
+from cagp_dist.fields.sources import SOURCE_FORMS, SOURCES
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES
 from cagp_dist.kernels import KERNEL_FORMS, MOST_PARTS, family_of
 from cagp_dist.means import MEANS, SPELLINGS, ReadFamily

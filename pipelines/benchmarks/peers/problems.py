@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cagp_dist as cagp
-from cagp_dist.era5.canonical import observation_points
-from cagp_dist.era5.sources import open_source
+from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.sources import open_source
 from pipelines.benchmarks import scattered
 from pipelines.benchmarks.peers.adapters.harness import Array, Problem
 

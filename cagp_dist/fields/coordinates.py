@@ -1,0 +1,129 @@
+"""Latitudes and longitudes of data: which variable they are, and their degrees north and east.
+
+Attributes of CF decide before names do (CF 1.11, 4.1 and 4.2). Angles other than degrees are converted;
+degrees of a rotated grid and metres of a projected one are refused with what to use instead. cf-xarray takes
+variables called `latent` for latitudes, and knows no data variables, no `XLAT` and no `Degrees_North`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from numpy.typing import ArrayLike
+
+from cagp_dist.arrays import Array
+from cagp_dist.errors import DataError
+from cagp_dist.fields.missing import Attributes, unpacked
+from cagp_dist.variables.units import conversion
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LATITUDE = ("latitude", "lat", "nav_lat", "lats", "xlat", "clat")
+LONGITUDE = ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon")
+_NAMES = {"latitude": LATITUDE, "longitude": LONGITUDE}
+_UNITS = {"latitude": re.compile(r"degrees?_?(north|n)"), "longitude": re.compile(r"degrees?_?(east|e)")}
+_AXIS = {"latitude": "Y", "longitude": "X"}
+_ANY_DEGREES = re.compile(r"(degrees?|deg|°)?")
+
+_NOT_STATED = ("", "1", "none", "unknown", "dimensionless", "unitless", "-")
+_DEGREES = re.compile(r".*(deg|°|º).*")
+_BACKWARD = re.compile(r".*((deg(ree)?s?|°|º)[ _.]*(w|west|south)|(deg(ree)?s?[ _.]+|°|º)s)")
+_SOUTHWARD = re.compile(r"[Dd]eg(ree)?s?S")
+_OF_COLUMNS = {True: ("e", "east", "w", "west"), False: ("n", "north", "s", "south")}
+_PLAIN_COLUMNS = ("dd", "decimal", "wgs84", "wgs 84", "epsg:4326")
+_LENGTHS = ("m", "metre", "metres", "meter", "meters", "km", "kilometre", "kilometres", "kilometer",
+            "kilometers", "ft", "feet", "foot", "us_survey_foot", "us-ft")  # fmt: skip
+_ROTATED_NAMES = ("rlat", "rlon", "grid_latitude", "grid_longitude")
+
+ROTATED = (
+    "in degrees of a rotated grid; expected geographical ones. Give the latitude and longitude of every "
+    "point, which have two dimensions: data.assign_coords(lat=..., lon=...)."
+)
+PROJECTED = (
+    "on a projected plane; expected degrees on the globe. Convert it to latitude and longitude, with pyproj "
+    "for example, or keep the plane: cagp_dist.krige(data, x=NAME, y=NAME, crs=NUMBER) of xarray and tables, "
+    "or cagp_dist.condition(prior, X, y, targets) for arrays."
+)
+
+
+def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
+    """Name of the variable that is the latitude or longitude, at best that of a dimension; None for none."""
+    tests = (
+        lambda name, attributes: attributes.get("standard_name") == what,
+        lambda name, attributes: _UNITS[what].fullmatch(str(attributes.get("units", "")).lower()),
+        lambda name, attributes: name.lower() in _NAMES[what],
+        lambda name, attributes: (
+            attributes.get("axis") == _AXIS[what]
+            and _ANY_DEGREES.fullmatch(str(attributes.get("units", "")).strip().lower())
+        ),
+    )
+    plausible = {
+        name: axis
+        for name, axis in among.items()
+        if axis.dtype.kind in "fiu"
+        and not str(axis.attrs.get("standard_name", "")).startswith(("grid_", "projection_"))
+        and "nominal"
+        not in str(axis.attrs.get("long_name", ""))  # an ocean model's, true in the tropics alone
+    }
+    for test in tests:
+        found = [name for name, axis in plausible.items() if test(name, axis.attrs)]
+        if found:  # bounds have a dimension more
+            return min(found, key=lambda name: (name not in among[name].dims, among[name].ndim or 2.5))
+    return None
+
+
+def in_degrees(
+    values: ArrayLike, attributes: Attributes, *, what: str, longitude: bool, column: bool = False
+) -> Array:
+    """Give latitudes or longitudes in degrees north or east."""
+    kind = not_on_the_globe("", attributes)
+    if kind is not None:
+        raise DataError(f"{what} is {kind}")
+    stated = str(attributes.get("units", "")).strip()
+    numbers, units = unpacked(values, attributes, what=what), " ".join(stated.lower().split())
+    direction = "east" if longitude else "north"
+    letters = _OF_COLUMNS[longitude] if column else ()
+    if _BACKWARD.fullmatch(units) or _SOUTHWARD.fullmatch(stated) or units in letters[2:]:
+        if (numbers < 0.0).any():
+            raise DataError(
+                f"{what} has the units {stated!r} and numbers below zero, such as {numbers.min():g}, so "
+                f"that it cannot be told in which direction it counts; expected degrees_{direction}. Correct "
+                "its units."
+            )
+        return -numbers
+    angle = conversion(units, "degree") if units else None
+    if angle is not None:
+        return numbers * angle[0]
+    if units in _NOT_STATED or _DEGREES.fullmatch(units) or units in letters[:2]:
+        return numbers
+    if column and units in _PLAIN_COLUMNS:
+        return numbers
+    remedy = "Rename the column, without the brackets" if column else "Correct its attribute units"
+    raise DataError(f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. {remedy}.")
+
+
+def not_on_the_globe(name: str, attributes: Attributes) -> str | None:
+    """Say what an axis is, and what to use instead, if it is one of a rotated or a projected grid."""
+    standard = str(attributes.get("standard_name", ""))
+    if standard.startswith("grid_") or name.lower() in _ROTATED_NAMES:
+        return ROTATED
+    if standard.startswith("projection_") or is_length(attributes):
+        return PROJECTED
+    return None
+
+
+def is_length(attributes: Attributes) -> bool:
+    """Whether the unit of an axis is a length."""
+    return str(attributes.get("units", "")).strip().lower() in _LENGTHS
+
+
+def planes_among(axes: Iterable[tuple[str, Attributes]]) -> str:
+    """Say which of the axes of an object are those of a rotated or projected grid; empty if none is."""
+    kinds = {name: not_on_the_globe(name, attributes) for name, attributes in axes}
+    found = {name: kind for name, kind in kinds.items() if kind is not None}
+    if not found:
+        return ""
+    kind = next(iter(found.values()))
+    names = [repr(name) for name in found if found[name] == kind]
+    return f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} {kind}"

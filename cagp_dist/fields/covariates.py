@@ -1,0 +1,167 @@
+"""Static fields that a prior mean depends on: elevation, a land-sea mask, the distance to the coast."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import xarray as xr
+
+from cagp_dist.arrays import Array, Marks
+from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
+from cagp_dist.fields.axis_layout import check_fits, listed
+from cagp_dist.fields.bilinear import BilinearGrid, closed
+from cagp_dist.fields.coordinates import find_axis, in_degrees
+from cagp_dist.fields.files.hdf5_links import check_hdf5
+from cagp_dist.fields.missing import observations
+from cagp_dist.fields.stores.remote import opened_store
+from cagp_dist.means import latitude_of
+from cagp_dist.store.zarr_arrays import content_sha256
+from cagp_dist.text import counted, without_secrets
+
+
+@dataclass(frozen=True, eq=False)
+class Covariate:
+    """A field on a grid, interpolated bilinearly."""
+
+    name: str
+    grid: BilinearGrid  # with one layer, NaN where the field is not known
+    content_sha256: str
+
+    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
+        """Raise `ConfigurationError` if it is not known at one of these points (n,)."""
+        outside = self.grid.outside(latitude_degrees, longitude_degrees)
+        what, where = f"lies outside: it covers {self.grid.extent}", outside
+        if not outside.any():
+            where = np.isnan(self.grid.at(latitude_degrees, longitude_degrees)[:, 0])
+            what = "is NaN, or a neighbour that it is interpolated from is"
+        if where.any():
+            first = int(np.flatnonzero(where)[0])
+            raise ConfigurationError(
+                f"covariate {self.name} does not cover {counted(int(where.sum()), 'point')} of "
+                f"{where.size:,}; at {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E it "
+                f"{what}. Fill the field, restrict observations and targets to where it is known, or "
+                "leave it out."
+            )
+
+    def at(self, X: Array) -> Array:
+        """Values at unit vectors X (n, 3), shape (n,)."""
+        latitude, longitude = latitude_of(X), np.rad2deg(np.arctan2(X[:, 1], X[:, 0]))
+        self.check_covers(latitude, longitude)
+        return self.grid.at(latitude, longitude)[:, 0]
+
+
+def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = None) -> Covariate:
+    """Make a covariate of a field.
+
+    Parameters
+    ----------
+    field : xarray.DataArray
+        With a latitude and a longitude in degrees for each row and column, in any order and convention, and
+        no other axis of more than one value. On a full circle the seam and the poles are closed.
+    name : str, optional
+        By default that of the field.
+    missing : number or sequence of numbers, optional
+        What stands where the field is not known, as for `cagp_dist.krige`.
+
+    Raises
+    ------
+    DataError
+        If it is no such field, infinite somewhere, or holds what looks like a mark of what is missing.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> axes = {"latitude": np.linspace(-90.0, 90.0, 19), "longitude": np.arange(0.0, 360.0, 10.0)}
+    >>> height = xr.DataArray(np.ones((19, 36)), coords=axes, dims=list(axes), name="height")
+    >>> covariate(height).at(np.eye(3))
+    array([1., 1., 1.])
+    """
+    called = str(field.name or "covariate") if name is None else name
+    plain = field.squeeze(drop=True)
+    among = {str(key): axis for key, axis in plain.coords.items() if axis.ndim == 1}
+    axes = {what: find_axis(among, what) for what in ("latitude", "longitude")}
+    dims = [among[name].dims[0] for name in axes.values() if name is not None]
+    if plain.ndim != 2 or {*dims} != {*plain.dims}:
+        raise DataError(
+            f"covariate {called} has dimensions {dict(field.sizes)}; expected latitude and longitude, "
+            "with their degrees as coordinates, and one value of anything else. Select it before."
+        )
+    plain = plain.transpose(*dims)
+    numbers = observations(
+        plain.values, field.attrs, what=f"covariate {called}", encoding=field.encoding, missing=missing
+    )
+    values = np.asarray(numbers, dtype=np.float64)
+    latitude, longitude = (
+        in_degrees(
+            plain[name].values,
+            plain[name].attrs,
+            what=f"the {what} of covariate {called}",
+            longitude=what == "longitude",
+        )
+        for what, name in axes.items()
+    )
+    longitude = np.mod(longitude, 360.0)
+    if not (np.isfinite(latitude).all() and np.isfinite(longitude).all() and np.abs(latitude).max() <= 90.0):
+        raise DataError(f"the axes of covariate {called} are no degrees; expected latitudes of -90 to 90.")
+    if min(values.shape) < 2 or np.unique(latitude).size < latitude.size:
+        raise DataError(
+            f"covariate {called} has {values.shape[0]} x {values.shape[1]} points; expected at least two "
+            "rows and two columns, and each latitude once."
+        )
+    if np.isinf(values).any():
+        raise DataError(f"covariate {called} is infinite somewhere; expected NaN where it is not known.")
+    longitude, columns = np.unique(longitude, return_index=True)  # a seam that is there twice is one
+    rows = np.argsort(latitude)
+    values, latitude = values[np.ix_(rows, columns)], latitude[rows]
+    held = xr.DataArray(values, {"latitude": latitude, "longitude": longitude}, ["latitude", "longitude"])
+    grid = BilinearGrid(*closed(latitude, longitude, values[:, :, None].copy()))
+    return Covariate(called, grid, content_sha256(held.to_dataset(name="covariate")))
+
+
+def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
+    """Read ``file:PATH:VARIABLE`` or ``zarr:ADDRESS:VARIABLE``; ``missing`` is as for `covariate`."""
+    kind, _, rest = spelling.partition(":")
+    address, _, variable = rest.rpartition(":")
+    if kind not in ("file", "zarr") or not address or not variable:
+        raise ArgumentError(
+            f"covariate is {without_secrets(spelling, spelling)!r}; expected "
+            '"file:PATH:VARIABLE" of a NetCDF file or "zarr:ADDRESS:VARIABLE" of a store, for example '
+            '"file:static.nc:elevation".'
+        )
+    if kind == "zarr":
+        with opened_store(address) as dataset:
+            return _read(dataset, variable, spelling, missing)
+    path = Path(address).expanduser()
+    if not path.is_file():
+        raise DataError(
+            f"covariates: there is no file {path}. The path is relative to the working directory."
+        )
+    try:
+        if h5py.is_hdf5(path):
+            check_hdf5(path)
+        with xr.open_dataset(path, chunks=None, cache=False, decode_times=False) as dataset:
+            return _read(dataset, variable, spelling, missing)
+    except CagpError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"covariates: {path} cannot be read as NetCDF: {error}") from error
+
+
+def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> Covariate:
+    """Make a covariate of a variable of a file or a store."""
+    if variable not in dataset.data_vars:
+        raise DataError(
+            f"covariates: {without_secrets(spelling.rpartition(':')[0])} has no variable {variable!r}; it "
+            f"has {listed(dataset.data_vars)}."
+        )
+    try:
+        check_fits(dataset[variable], dataset[variable].size)
+        return covariate(dataset[variable].load(), name=variable, missing=missing)
+    except DataError as error:
+        if "missing = " not in str(error):
+            raise
+        raise DataError(
+            f"{error} Of a field that is read, missing is covariates_missing under [prior] of a job, and of "
+            "a drift cagp.covariate(field, missing=...)."
+        ) from error

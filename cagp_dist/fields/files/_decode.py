@@ -1,0 +1,221 @@
+"""Child process that decodes untrusted files: ``python -m cagp_dist.fields.files._decode MEMORY_BYTES < REQUEST``.
+
+A damaged file can crash a GRIB or HDF5 decoder, keep it busy for ever, or have it take all memory: here that
+costs one clear error. The answer is plain arrays, or ``error.json``, in a folder that the parent chose.
+"""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import sys
+import threading
+import time
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.errors import CagpError, DamagedFileError, DataError
+from cagp_dist.fields.axis_layout import AbsentVariableError
+from cagp_dist.fields.calendars import decode, is_other
+from cagp_dist.fields.canonical import canonical, joined_times, time_axis
+from cagp_dist.fields.files import decoded_files
+from cagp_dist.fields.files.hdf5_links import check_hdf5
+from cagp_dist.fields.files.sniff import HEAD_BYTES, FileKind, file_kind
+from cagp_dist.fields.selection import parse_times
+from cagp_dist.text import bytes_text
+from cagp_dist.variables import T2M
+
+LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decoded
+MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
+
+
+def decode_command() -> int:
+    """Decode the files that a request on the standard input names."""
+    request = json.load(sys.stdin)
+    if "parent" in request:
+        threading.Thread(target=_end_with, args=(request["parent"],), daemon=True).start()
+    folder = Path(request["folder"])
+    request["selection"] = {"variable": T2M.name, **request["selection"]}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # decoders warn about their own future
+            (_list_times if request.get("times_only") else _decode)(request, folder)
+    except Exception as error:
+        kind, said = _explained(error)
+        (folder / decoded_files.ERROR).write_text(json.dumps({"kind": kind.__name__, "message": said}))
+        return 1
+    return 0
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent does: a job that was killed leaves nobody behind who decodes."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
+
+
+def _list_times(request: dict[str, Any], folder: Path) -> None:
+    """Write what each file has: its times, or the names of other fields, or an error."""
+    selection, found = request["selection"], []
+    for number, path in enumerate(map(Path, request["paths"])):
+        times: list[int] = []
+        names: list[str] = []
+        failed: tuple[str, str] | None = None
+        try:
+            with _opened_file(path, folder / f"file-{number}", request) as datasets:
+                held = time_axis(*datasets, **_of_times(selection))
+                times = held.astype("datetime64[ns]").astype(np.int64).tolist()
+        except AbsentVariableError as error:
+            names = list(error.names)
+        except Exception as error:
+            kind, said = _explained(error)
+            failed = (kind.__name__, said)
+        found.append({"times": times, "names": names, "error": failed})
+    (folder / decoded_files.LISTED).write_text(json.dumps(found))
+
+
+@contextmanager
+def _opened_file(path: Path, members: Path, request: dict[str, Any]) -> Iterator[list[xr.Dataset]]:
+    """Open a file, with a folder for what is packed in it."""
+    members.mkdir()
+    try:
+        with ExitStack() as opened:
+            yield [opened.enter_context(dataset) for dataset in _datasets_in(path, members, request)]
+    finally:
+        shutil.rmtree(members, ignore_errors=True)
+
+
+def _of_times(selection: dict[str, Any]) -> dict[str, Any]:
+    """Give the part of a selection that decides which times there are."""
+    return {"variable": selection["variable"], "select": selection.get("select")}
+
+
+def _decode(request: dict[str, Any], folder: Path) -> None:
+    """Decode the wanted times of files, one after the other; those without the variable are left out."""
+    selection = request["selection"]
+    wanted = selection.get("times") and parse_times(selection["times"])
+    held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
+    parts: list[xr.Dataset] = []
+    names: dict[str, None] = {}
+    paths = [Path(path) for path in request["paths"]]
+    for number, path in enumerate(paths):
+        try:
+            with _opened_file(path, folder / f"file-{number}", request) as datasets:
+                held.append(time_axis(*datasets, **_of_times(selection)))
+                times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
+                if times.size:
+                    chosen = None if wanted is None else [str(time) for time in times]
+                    parts.append(canonical(*datasets, **{**selection, "times": chosen}))
+        except AbsentVariableError as error:
+            names |= dict.fromkeys(error.names)
+        except Exception as error:
+            kind, said = _explained(error)
+            raise kind(f"{path}: {said}" if len(paths) > 1 else said) from error
+    np.save(folder / decoded_files.HELD, np.concatenate(held))
+    (folder / decoded_files.NAMES).write_text(json.dumps(list(names)))
+    if parts:
+        decoded_files.save_field(parts[0] if len(parts) == 1 else joined_times(parts), folder)
+
+
+def _explained(error: Exception) -> tuple[type[CagpError], str]:
+    """Kind of an error, and what is said of it: decoders raise whatever they like on damaged bytes."""
+    if isinstance(error, CagpError):
+        return type(error), str(error)
+    if isinstance(error, MemoryError):
+        return DataError, (
+            "takes more memory to decode than is free. Select fewer times or split the file; one that says "
+            "it has so much may be damaged."
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DataError, f"cannot be unpacked ({error.strerror}). Free some space in the cache folder."
+    first = next(iter(str(error).strip().splitlines()), "no message")
+    if not isinstance(error, OSError) and any(word in str(error) for word in ("calendar", "cftime")):
+        return DataError, (
+            f"has times that are not dates of the standard calendar ({first}). Put them into it first, in "
+            "Python with convert_calendar of xarray, which needs the package cftime."
+        )
+    another_try = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+    if another_try or isinstance(error, ImportError):  # nothing of the file: a disk, a network, a package
+        return DataError, f"cannot be read now ({type(error).__name__}: {first}). Fix this, and try again."
+    return DamagedFileError, (
+        f"cannot be decoded ({type(error).__name__}: {first}). The file is damaged or incomplete; fetch it "
+        "again."
+    )
+
+
+def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.Dataset]:
+    """Open what is in a file, or in the members of a zip, which are unpacked into a folder."""
+    with path.open("rb") as stream:
+        kind = file_kind(stream.read(HEAD_BYTES), name="it")
+    if kind is FileKind.GRIB:
+        from cagp_dist.fields.files.grib import open_grib
+
+        chosen = {key: request["selection"].get(key) for key in ("variable", "level", "select", "times")}
+        return open_grib(path, **chosen, checked=not request.get("times_only"))
+    if kind is FileKind.NETCDF4:
+        return [_open_netcdf(path, engine="h5netcdf")]
+    if kind is FileKind.NETCDF3:
+        return [_open_netcdf(path, engine="scipy", mmap=False)]
+    members = [
+        dataset for member in _unpacked(path, folder) for dataset in _datasets_in(member, folder, request)
+    ]
+    if not members:
+        raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.")
+    return members
+
+
+def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
+    if options["engine"] == "h5netcdf":
+        check_hdf5(path)
+    raw = xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
+    if any(is_other(variable.attrs) for variable in raw.variables.values()):
+        return decode(raw)
+    raw.close()
+    return xr.open_dataset(path, chunks=None, decode_timedelta=False, **options)
+
+
+def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
+    """Members that can be decoded, one after the other, under names of our own: no archive chooses a path."""
+    with zipfile.ZipFile(path) as archive:
+        wanted = [member for member in archive.infolist() if _is_data(archive, member)]
+        size, free = sum(member.file_size for member in wanted), shutil.disk_usage(folder).free
+        if size > free // 2:  # others need the disk too
+            raise DataError(
+                f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(free)} that "
+                f"{folder} has free. Free some space, or unpack it elsewhere and name what is in it."
+            )
+        for number, member in enumerate(wanted):
+            if member.file_size > max(MOST_PACKED * member.compress_size, FREELY_UNPACKED_BYTES):
+                raise DataError(
+                    f"{member.filename!r} in the zip unpacks from {bytes_text(member.compress_size)} to "
+                    f"{bytes_text(member.file_size)}, as no data does. If it is right, unpack it first."
+                )
+            target = folder / f"member-{number}"
+            with archive.open(member) as packed, target.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked)
+            yield target
+
+
+def _is_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
+    """Whether a member can be decoded; a licence or a log beside the data cannot."""
+    with archive.open(member) as packed:
+        head = packed.read(HEAD_BYTES)
+    try:
+        return file_kind(head, name=member.filename) is not FileKind.ZIP
+    except DataError:
+        return False
+
+
+if __name__ == "__main__":
+    most_bytes = int(sys.argv[1]) + LIBRARY_BYTES
+    resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+    sys.exit(decode_command())

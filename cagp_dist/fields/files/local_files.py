@@ -1,0 +1,346 @@
+"""Fields from files (GRIB, NetCDF, zips of them; lists, folders, patterns), decoded in a child process."""
+
+import glob
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, Unpack
+
+import numpy as np
+import xarray as xr
+
+import cagp_dist
+from cagp_dist.arrays import Times
+from cagp_dist.digest import joint_sha256, open_regular
+from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
+from cagp_dist.fields.axis_layout import explain_absent
+from cagp_dist.fields.calendars import named
+from cagp_dist.fields.canonical import joined_times
+from cagp_dist.fields.files import decoded_files
+from cagp_dist.fields.files.file_catalogue import (
+    FOLDER,
+    Listed,
+    Listing,
+    Version,
+    digests_of_files,
+    file_version,
+    known_of_files,
+    times_listed,
+)
+from cagp_dist.fields.files.sniff import HEAD_BYTES, file_kind
+from cagp_dist.fields.selection import Selection, parse_times, shown_time, time_positions
+from cagp_dist.memory import available_bytes
+
+logger = logging.getLogger(__name__)
+
+DECODE_SECONDS = 600.0  # of a child process for a file; a year of hourly global GRIB takes 300 s
+SEPARATOR = ";"  # between the paths of a list; a file whose own name holds it is taken as it is
+BATCH_FILES = 32  # files that one child process decodes; it takes a second to start
+
+LISTED_FILES = 256  # whose times one child process lists; it takes a second to start, in `DECODE_SECONDS`
+
+# what is wrong with such a file is said when it is read
+DATA_SUFFIXES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
+
+UNREADABLE = "cannot read"  # how the fault of a file begins that another try may read
+
+_ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
+_SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
+
+
+def open_file(
+    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
+) -> xr.Dataset:
+    """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
+    found, wanted = files_at(address, scratch=scratch), selection.get("times")
+    paths = list(found)
+    if wanted is not None and len(paths) > 1:
+        available, paths = _holding(found, parse_times(wanted), scratch, selection)
+        _check_times(available, wanted, address)
+    parts, available = _decode(paths, scratch, selection)
+    if wanted is not None:
+        _check_times(available, wanted, address)
+    field = parts[0] if len(parts) == 1 else joined_times(parts)
+    digests = digests_of_files(paths, scratch=scratch)
+    field.attrs |= {
+        "source": named(f"file:{os.fspath(address)}", field),
+        "source_sha256": digests[0] if len(paths) == 1 else joint_sha256(digests),
+    }
+    return field
+
+
+def _check_times(available: Times, wanted: Sequence[str], address: str | os.PathLike[str]) -> None:
+    """Raise `DataError` unless all wanted times are there."""
+    try:
+        time_positions(available, parse_times(wanted))
+    except DataError as error:
+        raise type(error)(f"{os.fspath(address)}: {error}") from error
+
+
+def file_times(
+    address: str | os.PathLike[str],
+    *,
+    scratch: Path,
+    damaged: Callable[[str, DataError], None] | None = None,
+    **selection: Unpack[Selection],
+) -> Times:
+    """List the times that a file, or files together, have; no value of their field is decoded.
+
+    A file that cannot be read is an error, or is told to ``damaged`` and left out where others have times.
+    """
+    found = _listed(files_at(address, scratch=scratch), scratch, selection)
+    return _available(found, selection, damaged)
+
+
+def versions_by_time(
+    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
+) -> dict[int, list[tuple[str, Version]]]:
+    """Which files have each time, in nanoseconds since 1970, and the version of each of them."""
+    found: dict[int, list[tuple[str, Version]]] = {}
+    for each in _listed(files_at(address, scratch=scratch), scratch, selection):
+        for time in each.listing["times"]:
+            found.setdefault(time, []).append((os.fspath(each.path.absolute()), each.version))
+    return found
+
+
+def _holding(
+    files: Mapping[Path, Version], wanted: Times, scratch: Path, selection: Selection
+) -> tuple[Times, list[Path]]:
+    """All times that files have, and those of the files that have wanted times; others may be damaged."""
+    found = _listed(files, scratch, selection)
+    holding = [each.path for each in found if np.isin(each.times, wanted).any()]
+    held = np.concatenate([each.times for each in found])
+    absent = wanted[~np.isin(wanted, held)]
+
+    def absent_from_others(path: str, error: DataError) -> NoReturn:
+        raise type(error)(f"no file that can be read has {shown_time(absent[0])}. {error}")
+
+    return _available(found, selection, absent_from_others if absent.size else _left_out), holding
+
+
+def _left_out(path: str, error: DataError) -> None:
+    logger.warning("a file is left out, the times that are wanted are in others: %s", error)
+
+
+def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) -> list[Listed]:
+    """List the times of files, each once."""
+    everything: Selection = {**selection, "times": None}
+
+    def read(unknown: Sequence[Path]) -> list[Listing]:
+        if len(unknown) > LISTED_FILES:
+            starts = range(0, len(unknown), LISTED_FILES)
+            return [each for start in starts for each in read(unknown[start : start + LISTED_FILES])]
+        try:
+            with _decoder(unknown, scratch, everything, times_only=True) as folder:
+                found: list[Listing] = json.loads((folder / decoded_files.LISTED).read_text())
+                return found
+        except DataError as error:  # its decoder has crashed, or a file is of another kind: which one?
+            if len(unknown) > 1:
+                half = len(unknown) // 2
+                return read(unknown[:half]) + read(unknown[half:])
+            return [{"times": [], "names": [], "error": (DataError.__name__, str(error))}]
+
+    return times_listed(files, scratch=scratch, selection=selection, read=read)
+
+
+def _available(
+    found: Sequence[Listed], selection: Selection, damaged: Callable[[str, DataError], None] | None
+) -> Times:
+    """All times that files have; a file that could not be read is told, or raised."""
+    times = np.unique(np.concatenate([each.times for each in found]))
+    for each in found:
+        if (failed := each.listing["error"]) is not None:
+            error = told_error(*failed, what=str(each.path))
+            if damaged is None or not isinstance(error, DataError) or times.size == 0:
+                raise error
+            damaged(str(each.path), error)
+    if times.size == 0:
+        absent = explain_absent(
+            selection.get("variable", "t2m"),
+            dict.fromkeys(name for each in found for name in each.listing["names"]),
+        )
+        raise DataError(f"{found[0].path}: {absent}") if len(found) == 1 else absent
+    return times
+
+
+def files_at(address: str | os.PathLike[str], *, scratch: Path) -> dict[Path, Version]:
+    """List the files that an address means, in the order of their names, each once, with their versions."""
+    text = os.fspath(address)
+    if SEPARATOR not in text or Path(text).expanduser().exists():
+        return _files_at(text, scratch)
+    pieces = [piece.strip() for piece in text.split(SEPARATOR) if piece.strip()]
+    return {path: version for piece in pieces for path, version in _files_at(piece, scratch).items()}
+
+
+def _files_at(address: str, scratch: Path) -> dict[Path, Version]:
+    path = Path(address).expanduser()
+    if path.is_dir() and not any((path / name).exists() for name in _ZARR):
+        return _files_in(path, scratch)
+    if path.exists() or not glob.has_magic(address):
+        return {path: file_version(path)}
+    files = _with_versions(map(Path, sorted(glob.glob(str(path), recursive=True))))
+    if not files:
+        raise DataError(
+            f"no file matches {address}; expected at least one GRIB or NetCDF file. Check the pattern; it is "
+            f"relative to {Path.cwd()}, and ** stands for folders of any depth."
+        )
+    for fault in _faults(files, scratch).values():
+        raise DataError(fault)
+    return files
+
+
+def _files_in(folder: Path, scratch: Path) -> dict[Path, Version]:
+    """Files of a folder that can be decoded; others, such as a README, are left out."""
+    inside = _with_versions(path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    others = _faults(inside, scratch)
+    files = {path: version for path, version in inside.items() if path not in others}
+    if not files:
+        there = ", ".join(path.name for path in [*others][:5]) or "no file"
+        raise DataError(
+            f"the folder {folder} has no GRIB or NetCDF file; there is {there}. Files of its folders are "
+            f"taken with the pattern file:{folder}/**/*.nc; write zarr:{folder} if it is a Zarr store."
+        )
+    if others:
+        logger.info("%d files of %s are neither GRIB nor NetCDF and are left out", len(others), folder)
+    return files
+
+
+def _with_versions(paths: Iterable[Path]) -> dict[Path, Version]:
+    """Those of the paths that are files."""
+    found = {path: file_version(path) for path in paths}
+    return {path: version for path, version in found.items() if version is not None}
+
+
+def _faults(files: Mapping[Path, Version], scratch: Path) -> dict[Path, str]:
+    """Say why files are no data, by the first bytes of those whose names do not tell."""
+    unclear = {path: version for path, version in files.items() if path.suffix not in DATA_SUFFIXES}
+    if not unclear:
+        return {}
+    heads = known_of_files(
+        unclear,
+        scratch / FOLDER / "heads.json",
+        lambda new: [*map(_fault, new)],
+        lasting=lambda fault: not fault.startswith(UNREADABLE),
+    )
+    return {path: fault for path, fault in zip(unclear, heads, strict=True) if fault}
+
+
+def _fault(path: Path) -> str:
+    try:
+        check_file(path)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def check_file(path: Path) -> None:
+    """Raise `DataError` unless a path is a file whose first bytes can be decoded."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; expected one file. Write zarr:{path} if it is a Zarr store.")
+    try:
+        with open_regular(path) as stream:
+            file_kind(stream.read(HEAD_BYTES), name=str(path))
+    except OSError as error:
+        raise DataError(
+            f"{UNREADABLE} {path} ({error.strerror}); expected a GRIB or NetCDF file. Check the path; it is "
+            f"relative to {Path.cwd()}."
+        ) from error
+
+
+def _decode(paths: Sequence[Path], scratch: Path, selection: Selection) -> tuple[list[xr.Dataset], Times]:
+    """Fields that files hold, by batches, and all their times; files without the variable are left out."""
+    parts: list[xr.Dataset] = []
+    held: list[Times] = []
+    names: dict[str, None] = {}
+    for start in range(0, len(paths), BATCH_FILES):
+        batch = paths[start : start + BATCH_FILES]
+        with _decoder(batch, scratch, selection) as folder:
+            held.append(np.load(folder / decoded_files.HELD, allow_pickle=False))
+            names |= dict.fromkeys(json.loads((folder / decoded_files.NAMES).read_text()))
+            part = decoded_files.saved_field(folder)
+            parts += [] if part is None else [part]
+    available = np.unique(np.concatenate(held))
+    if available.size == 0:
+        absent = explain_absent(selection.get("variable", "t2m"), names)
+        raise DataError(f"{paths[0]}: {absent}") if len(paths) == 1 else absent
+    return parts, available
+
+
+@contextmanager
+def _decoder(
+    paths: Sequence[Path], scratch: Path, selection: Selection, *, times_only: bool = False
+) -> Iterator[Path]:
+    """Have files decoded by a child process, and give the folder of what it found."""
+    for path in paths:
+        check_file(path)
+    what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
+    with scratch_folder(scratch) as name:
+        absolute = [str(path.absolute()) for path in paths]
+        request = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
+        run_child(request, what, DECODE_SECONDS * (1 if times_only else len(paths)))
+        yield Path(name)
+
+
+def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
+    """Make a folder for the arrays on their way, which is removed with its context."""
+    try:
+        scratch.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix="decode-", dir=scratch)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write to the cache folder {scratch} ({error.strerror}); choose one that can be written."
+        ) from error
+
+
+def run_child(request: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
+    """Decode in a child process; what goes wrong there is raised here, naming ``what``."""
+    package = os.fspath(Path(cagp_dist.__file__).parents[1])
+    environment = {key: value for key, value in os.environ.items() if key not in _SECRETS}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH")]))
+    try:
+        child = subprocess.run(
+            [sys.executable, "-P", "-m", "cagp_dist.fields.files._decode", str(available_bytes())],
+            input=json.dumps({**request, "parent": os.getpid()}),
+            env=environment,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=time_limit_seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DataError(
+            f"decoding {what} took longer than {time_limit_seconds:g} s and was stopped. The file is "
+            "damaged, or holds far more than was selected: split it."
+        ) from error
+    if child.returncode == 0:
+        return
+    raise_told(Path(str(request["folder"])), what)
+    code = child.returncode
+    ending = f"ended with exit code {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+    said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
+    raise DataError(
+        f"the decoder of {what} {ending}. The file is damaged or does not fit into memory; fetch it again "
+        f"or select less. Its message: {said}"
+    )
+
+
+def raise_told(folder: Path, what: str) -> None:
+    """Raise the error that the child has written down, if it came so far."""
+    answer = folder / decoded_files.ERROR
+    if answer.exists():
+        told = json.loads(answer.read_text())
+        raise told_error(told["kind"], told["message"], what=what)
+
+
+def told_error(kind: str, message: str, *, what: str) -> ConfigurationError | DataError:
+    """Make an error of what a child process has written down."""
+    kinds = {each.__name__: each for each in (ConfigurationError, DamagedFileError)}
+    return kinds.get(kind, DataError)(f"{what}: {message}")

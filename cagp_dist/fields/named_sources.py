@@ -1,0 +1,65 @@
+"""Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import xarray as xr
+
+from cagp_dist.arrays import Marks
+from cagp_dist.errors import ArgumentError, CagpError
+from cagp_dist.fields.sources import SOURCES, open_source
+
+# What can be asked of any source; other keys choose a value along a dimension of it
+PARTS = ("times", "area", "grid_degrees", "level")
+
+
+def is_source(observations: object) -> TypeGuard[str]:
+    """Whether this names a source of fields; "table:PATH" and a path name a table."""
+    if not isinstance(observations, str):
+        return False
+    name, _, address = observations.partition(":")
+    return name in SOURCES and name != "table" and not (Path(observations).exists() and not address)
+
+
+def open_named(
+    source: str, *, value: str | None, units: str | None, missing: Marks, where: Mapping[str, object] | None
+) -> xr.DataArray:
+    """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
+    asked: dict[str, Any] = dict(where or {})
+    if "time" in asked:
+        raise ArgumentError('where has "time"; expected "times", dates in ISO 8601: ["2017-04-27T12:00"].')
+    parts = {key: asked.pop(key) for key in PARTS if key in asked}
+    if isinstance(parts.get("times"), str):
+        parts["times"] = [parts["times"]]
+    with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
+        remote = SOURCES[source.partition(":")[0]].remote
+        try:
+            field = open_source(
+                source,
+                variable=value or "t2m",
+                select=asked or None,
+                units=units,
+                missing=missing,
+                cache_directory=_cache() if remote else Path(scratch),
+                **parts,
+            ).load()
+        except CagpError as error:
+            raise type(error)(_in_words_of_a_call(str(error))) from error
+    (name,) = field.data_vars
+    return field[name]
+
+
+def _cache() -> Path:
+    """Folder for downloads, which may be asked for again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
+
+
+def _in_words_of_a_call(text: str) -> str:
+    """Say what a job would write as an argument of `krige`."""
+    text = re.sub(r'write variable = ("[^"]*") in \[observations\]', r"say value=\1", text)
+    text = re.sub(r"write select = \{ (\w+) = ([^}]*) \} in \[observations\]", r'say where={"\1": \2}', text)
+    return re.sub(r"write (\w+) = ([^.]*?) in \[observations\]", r'say where={"\1": \2}', text)

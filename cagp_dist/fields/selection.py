@@ -1,0 +1,145 @@
+"""Which times, rows and columns of a field are wanted: pure functions of coordinates, before any read."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Marks, Mask, Times
+from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError
+from cagp_dist.text import counted
+
+Area = tuple[float, float, float, float]
+
+GapPolicy = Literal["keep", "drop"]  # what is done with places that have values at some of the times alone
+Choice = str | float | Sequence[str | float]  # what is chosen of a key or a dimension: a value, or several
+
+
+class Selection(TypedDict, total=False):
+    """Which part of what field is wanted; the keys are parameters of `cagp_dist.fields.canonical.canonical`."""
+
+    variable: str
+    times: Sequence[str] | None
+    area: Area | None
+    grid_degrees: float | None
+    level: float | None
+    select: Mapping[str, Choice] | None
+    units: str | None
+    check_range: bool
+    missing: Marks
+
+
+def is_chosen(value: object, choice: Choice) -> bool:
+    """Tell whether a value that a source has, a number or text, is one that was chosen."""
+    if value is None:
+        return False
+    if not isinstance(choice, str) and isinstance(choice, Sequence):
+        return any(is_chosen(value, each) for each in choice)
+    text = value.decode() if isinstance(value, bytes) else str(value)
+    if text.strip() == str(choice):
+        return True
+    try:
+        return bool(np.isclose(float(text), float(choice), rtol=1e-9, atol=0.0))
+    except ValueError:
+        return False
+
+
+def written_choice(choice: object) -> str:
+    """Write what was chosen, or may be, as a job file has it."""
+    if isinstance(choice, (int, float, np.integer, np.floating)):
+        return f"{choice:.12g}"
+    if isinstance(choice, Sequence) and not isinstance(choice, str):
+        return f"[{', '.join(map(written_choice, choice))}]"
+    return f'"{choice}"'
+
+
+def parse_times(times: Sequence[str]) -> Times:
+    """Parse times written in ISO 8601; sorted, each once."""
+    if isinstance(times, str) or len(times) == 0:
+        raise ConfigurationError(f"times is {times!r}; expected a list of at least one ISO time.")
+    parsed = []
+    for text in times:
+        bare = str(text).strip().removesuffix("Z")
+        try:
+            if "+" in bare or bare.count("-") != 2:  # NumPy would shift other zones with a mere warning
+                raise ValueError("expected year-month-day and no time zone")
+            moment = np.datetime64(bare, "ns")
+        except ValueError as error:
+            raise ConfigurationError(
+                f"time {text!r} cannot be read ({error}); expected UTC in ISO 8601, such as 2017-04-27T12:00."
+            ) from error
+        parsed.append(moment)
+    return np.unique(np.array(parsed, dtype="datetime64[ns]"))
+
+
+def shown_time(time: np.datetime64) -> str:
+    """Write a time as messages show it, to the minute where that is exact."""
+    exact = time.astype("datetime64[ns]")
+    minute = exact.astype("datetime64[m]")
+    return str(minute if minute == exact else exact)
+
+
+def time_positions(available: Times, wanted: Times | None) -> Indices:
+    """Where the wanted times are among the available ones (T,), repeated ones included."""
+    if available.size == 0:
+        raise DataError("the source holds no time at all; expected at least one field.")
+    if wanted is None:
+        return np.arange(available.size)
+    absent = wanted[~np.isin(wanted, available)]
+    if absent.size:
+        examples = ", ".join(shown_time(time) for time in absent[:3]) + (", ..." if absent.size > 3 else "")
+        there = counted(np.unique(available).size, "time")
+        raise AbsentTimeError(
+            f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
+            f"{there} from {shown_time(available.min())} to {shown_time(available.max())}."
+        )
+    return np.flatnonzero(np.isin(available, wanted))
+
+
+def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices, Indices]:
+    """Rows and columns inside a box, boundaries included."""
+    rows, columns = (np.flatnonzero(inside) for inside in area_masks(latitude, longitude, area))
+    if rows.size == 0 or columns.size == 0:
+        raise ConfigurationError(
+            f"area {list(area)} (north, west, south, east) holds no grid point; the field covers latitudes "
+            f"{latitude.min():g}..{latitude.max():g} and longitudes {longitude.min():g}..{longitude.max():g}."
+        )
+    return rows, columns
+
+
+def area_masks(latitude: Array, longitude: Array, area: Area) -> tuple[Mask, Mask]:
+    """Tell which latitudes and which longitudes lie inside a box; it may hold none."""
+    check_area(area)
+    north, west, south, east = area
+    width = 360.0 if abs(east - west) >= 360.0 else (east - west) % 360.0
+    return (
+        (latitude <= north + 1e-6) & (latitude >= south - 1e-6),
+        (longitude - west + 1e-6) % 360.0 <= width + 2e-6,
+    )
+
+
+def check_area(area: Sequence[float]) -> None:
+    """Refuse a box that is not north, west, south, east."""
+    if len(area) != 4 or not all(np.isfinite(area)) or not -90.0 <= area[2] < area[0] <= 90.0:
+        raise ConfigurationError(
+            f"area is {list(area)}; expected four degrees [north, west, south, east] with north above south."
+        )
+
+
+def on_grid(coordinates: Array, grid_degrees: float) -> Indices:
+    """Positions of the coordinates that are whole multiples of a coarser spacing."""
+    if not grid_degrees > 0.0:
+        raise ConfigurationError(f"grid_degrees is {grid_degrees}; expected a positive number of degrees.")
+    gaps = np.abs(np.diff(coordinates))
+    spacing = float(gaps.min()) if gaps.size else grid_degrees
+    ratio = grid_degrees / spacing if spacing > 0.0 else 0.0
+    odd = (~np.isclose(gaps, spacing, atol=1e-4)).sum()  # one: where a box crosses the prime meridian
+    positions = np.flatnonzero(
+        np.abs(np.remainder(coordinates + 0.5 * grid_degrees, grid_degrees) - 0.5 * grid_degrees) < 1e-4
+    )
+    if odd > 1 or round(ratio) < 1 or abs(ratio - round(ratio)) > 1e-4 or positions.size == 0:
+        raise ConfigurationError(
+            f"grid_degrees is {grid_degrees:g}, and the field has a point every {spacing:g} degrees; "
+            "expected a whole multiple of an equal spacing. A field is thinned, never interpolated."
+        )
+    return positions

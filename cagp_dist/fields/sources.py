@@ -1,0 +1,305 @@
+"""The sources of fields by the names that job files give them: a new one is a module and a line here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cagp_dist.arrays import Marks
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.text import nearest, without_secrets
+from cagp_dist.variables import canonical_name
+
+FINAL_AFTER_DAYS = 60.0  # the final ERA5 comes two to three months after the preliminary one
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from cagp_dist.arrays import Times
+    from cagp_dist.fields.selection import Area, Choice, Selection
+    from cagp_dist.fields.synthetic import Synthetic
+
+
+def open_source(
+    source: str,
+    *,
+    variable: str = "t2m",
+    times: Sequence[str] | None = None,
+    area: "Area | None" = None,
+    grid_degrees: float | None = None,
+    level: float | None = None,
+    select: "Mapping[str, Choice] | None" = None,
+    units: str | None = None,
+    check_range: bool = True,
+    cache_directory: Path,
+    progress: Callable[[str], None] | None = None,
+    synthetic: "Synthetic | None" = None,
+    noise_std: str | float | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: Mapping[str, object] | None = None,
+    missing: Marks = None,
+    wait_seconds: float | None = None,
+) -> "xr.Dataset":
+    """Read the selected part of a field into canonical form.
+
+    Parameters
+    ----------
+    source : str
+        ``"sample"``: the built-in ECMWF analysis of 2017-04-27T12:00, 241 x 480 points;
+        ``"synthetic"``: an exact draw of a known prior, see `cagp_dist.fields.synthetic`;
+        ``"file:PATH"``: GRIB, NetCDF or a zip of them; also a folder of such files, a pattern such as
+        ``file:era5/*.nc``, or several with semicolons between them;
+        ``"zarr:URL"``: anything fsspec opens, or ``zarr:arco-era5`` and ``zarr:weatherbench2``;
+        ``"cds"``: the Climate Data Store, which needs a free key;
+        ``"table:PATH"``: CSV or Parquet with a row for each measurement of a station.
+    variable : str
+        Name of the variable in the source, or another name of the same quantity in
+        `cagp_dist.variables.VARIABLES`.
+    times : sequence of str, optional
+        ISO times in UTC.  None: all times of the source, one of ``"synthetic"``; ``"cds"`` needs them.
+    area : tuple of float, optional
+        North, west, south, east in degrees.
+    grid_degrees : float, optional
+        Keep the grid points at multiples of this spacing; ``"cds"`` interpolates to it, and
+        ``"synthetic"`` draws on it (1 degree if left out).
+    level : float, optional
+        Which level, where there are several, in the unit of the source; or in hPa where that is Pa.
+    select : mapping, optional
+        Which value of other dimensions, such as ``{"number": 1}`` of an ensemble, of a file or a Zarr store;
+        of GRIB, of any keys of its messages.
+    units : str, optional
+        What the values are measured in, whatever the source says.
+    check_range : bool
+        Whether values that are not plausible for a known variable are refused.
+    cache_directory : path
+        Folder for downloads and for decoded arrays on their way; created when absent.
+    progress : callable, optional
+        Called with lines of text while a source keeps one waiting.
+    synthetic : Synthetic, optional
+        What the source ``"synthetic"`` draws from; for no other source.
+    noise_std, columns, where
+        Of a table, see `cagp_dist.fields.stations.open_stations`; for no other source.
+    missing : number or sequence of numbers, optional
+        What a file, a Zarr store or a table writes instead of a missing value, such as -9999.
+    wait_seconds : float, optional
+        Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
+
+    Returns
+    -------
+    xarray.Dataset
+        One variable (time, latitude, longitude) float32, ``t2m`` in kelvin, latitude ascending, longitude
+        ascending in [0, 360), time datetime64[ns]; attributes ``source`` and ``source_sha256``.
+
+    Raises
+    ------
+    ConfigurationError, DataError, NotReadyError
+        If the source or the selection is not valid; if the data is absent, damaged or not what was asked for;
+        if it does not exist yet.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from cagp_dist.fields.sources import open_source
+    >>> field = open_source("sample", cache_directory=Path(tempfile.mkdtemp()))
+    >>> field.t2m.shape
+    (1, 241, 480)
+    """
+    from cagp_dist.fields.selection import Selection, check_area, parse_times
+
+    canonical_name(variable)
+    if times is not None:
+        parse_times(times)
+    if area is not None:
+        check_area(area)
+    name, _, address = source.partition(":")
+    found = SOURCES.get(name)
+    if found is None or (address and not found.address):
+        raise _unknown(source)
+    if found.address and not address:
+        raise ConfigurationError(
+            f"source {_named(source)} names nothing; expected {name}: and an address after it."
+        )
+    if synthetic is not None and source != "synthetic":
+        raise ConfigurationError(
+            f"settings of a synthetic field cannot be combined with source {_named(source)}; expected "
+            "source 'synthetic'."
+        )
+    check_select(source, select)
+    if name != "table" and not (noise_std is None and columns is None and where is None):
+        raise ConfigurationError(
+            f"noise_std, columns and where are for a table; source {_named(source)} is none."
+        )
+    if missing is not None and not found.marks_missing:
+        raise ConfigurationError(
+            f"missing is for a file, a Zarr store or a table; source {_named(source)} is none."
+        )
+    selection = Selection(
+        variable=variable,
+        times=times,
+        area=area,
+        grid_degrees=grid_degrees,
+        level=level,
+        select=select,
+        units=units,
+        check_range=check_range,
+        missing=missing,
+    )
+    wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds)
+    return found.open(address, wanted)
+
+
+def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:
+    """Refuse to select of a source that has nothing to select of."""
+    if select and not SOURCES[source.partition(":")[0]].selects:
+        raise ConfigurationError(
+            f"select is for a file or a Zarr store; source {_named(source)} is none. Leave it out."
+        )
+
+
+def source_times(
+    source: str,
+    *,
+    variable: str = "t2m",
+    level: float | None = None,
+    select: "Mapping[str, Choice] | None" = None,
+    columns: Mapping[str, str] | None = None,
+    where: Mapping[str, object] | None = None,
+    missing: Marks = None,
+    cache_directory: Path,
+    damaged: Callable[[str, DataError], None] | None = None,
+) -> "Times":
+    """List the times that a source has, without reading any value of its field.
+
+    A file of several that cannot be read is an error, or is told to ``damaged`` and left out.
+    """
+    from cagp_dist.fields.selection import Selection
+
+    canonical_name(variable)
+    name, _, address = source.partition(":")
+    found = SOURCES.get(name)
+    if found is None or bool(address) != bool(found.address):
+        raise _unknown(source)
+    if found.times is None:
+        raise ConfigurationError(
+            f"source {_named(source)} has no list of times: it gives those that are asked for. List them, or "
+            'say from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
+        )
+    check_select(source, select)
+    selection = Selection(variable=variable, level=level, select=select, missing=missing)
+    return found.times(
+        address, Request(selection, cache_directory, columns=columns, where=where, damaged=damaged)
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a source; the attributes are parameters of `open_source`."""
+
+    selection: "Selection"
+    cache_directory: Path
+    progress: Callable[[str], None] | None = None
+    synthetic: "Synthetic | None" = None
+    noise_std: str | float | None = None
+    columns: Mapping[str, str] | None = None
+    where: Mapping[str, object] | None = None
+    wait_seconds: float | None = None
+    damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
+
+
+@dataclass(frozen=True)
+class Source:
+    """A place that fields come from: what opens it takes the address and a `Request`."""
+
+    open: "Callable[[str, Request], xr.Dataset]"
+    address: str = ""  # what is written after the name and a colon, such as "PATH"
+    example: str = ""  # a valid address
+    remote: bool = False  # whether reading may cost a download, so that nothing is read to make a plan
+    needs_times: bool = False
+    marks_missing: bool = False  # whether a number may stand for a missing value
+    selects: bool = False  # whether it may have dimensions to select of
+    final_after_days: float = 0.0  # age from which it may have the final field instead of the preliminary one
+    times: "Callable[[str, Request], Times] | None" = (
+        None  # those that are there; None: any that is asked for
+    )
+
+
+def _of(module: str) -> Any:
+    """Give the module of a source, which is imported when the source is used: some need much."""
+    return import_module(f"cagp_dist.fields.{module}")
+
+
+SOURCES: dict[str, Source] = {
+    "sample": Source(
+        lambda _, wanted: _of("sample").open_sample(scratch=wanted.cache_directory, **wanted.selection),
+        times=lambda *_: np.array([_of("sample").SAMPLE_TIME], dtype="datetime64[ns]"),
+    ),
+    "synthetic": Source(
+        lambda _, wanted: _of("synthetic").open_synthetic(
+            wanted.synthetic, progress=wanted.progress, **wanted.selection
+        )
+    ),
+    "file": Source(
+        lambda path, wanted: _of("files.local_files").open_file(
+            path, scratch=wanted.cache_directory, **wanted.selection
+        ),
+        address="PATH",
+        example="field.grib",
+        marks_missing=True,
+        selects=True,
+        times=lambda path, wanted: _of("files.local_files").file_times(
+            path, scratch=wanted.cache_directory, damaged=wanted.damaged, **wanted.selection
+        ),
+    ),
+    "zarr": Source(
+        lambda url, wanted: _of("stores.remote").open_zarr(url, **wanted.selection),
+        address="URL",
+        example="gs://bucket/era5.zarr",
+        remote=True,
+        marks_missing=True,
+        selects=True,
+        times=lambda url, wanted: _of("stores.remote").store_times(
+            url, variable=wanted.selection["variable"], select=wanted.selection["select"]
+        ),
+    ),
+    "cds": Source(
+        lambda _, wanted: _of("stores.cds").open_cds(
+            cache_directory=wanted.cache_directory,
+            progress=wanted.progress,
+            wait_seconds=wanted.wait_seconds,
+            **wanted.selection,
+        ),
+        remote=True,
+        needs_times=True,
+        final_after_days=FINAL_AFTER_DAYS,
+    ),
+    "table": Source(
+        lambda path, wanted: _of("stations").open_stations(Path(path).expanduser(), wanted),
+        address="PATH",
+        example="stations.csv",
+        marks_missing=True,
+        times=lambda path, wanted: _of("stations").station_times(Path(path).expanduser(), wanted),
+    ),
+}
+
+SOURCE_FORMS = [f"{name}:{source.address}".removesuffix(":") for name, source in SOURCES.items()]
+"""How sources are written: ``sample``, ``file:PATH``, ..."""
+
+
+def _unknown(source: str) -> ConfigurationError:
+    from cagp_dist.fields.stores.remote import PUBLIC_STORES
+
+    near = nearest(source, [*SOURCES, *(f"zarr:{name}" for name in PUBLIC_STORES)])
+    guess = f" Did you mean {near!r}?" if near else ""
+    if Path(source).expanduser().exists():
+        guess = f" To read that path, write {'zarr' if Path(source).is_dir() else 'file'}:{source}."
+    return ConfigurationError(
+        f"source {_named(source)} is not known; expected one of {', '.join(SOURCE_FORMS)}.{guess}"
+    )
+
+
+def _named(source: str) -> str:
+    return repr(without_secrets(source, source))

@@ -1,0 +1,151 @@
+"""Observations at places of their own, such as weather stations, from a table: one row per measurement.
+
+They take the way of a field, (time, place), in the unit of the variable; NaN is what was not measured.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Array, Times
+from cagp_dist.digest import file_sha256
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.fields.axis_layout import PLACE
+from cagp_dist.fields.selection import area_masks, parse_times, time_positions
+from cagp_dist.fields.tables import IGNORED, MeasuredFields, Table, by_time_and_place, read_table
+from cagp_dist.store.published_variables import STATION_NAME
+from cagp_dist.variables import Variable, describe_variable, range_error
+
+if TYPE_CHECKING:
+    from cagp_dist.fields.sources import Request
+
+_WITHOUT_TIMES = (
+    "so all its rows are one field, and {came}. A run keeps each field under its time: maps, scores, the "
+    "series of runs and names of files have it. Say in [observations] when this one was measured: times = "
+    '["2017-04-27T12:00"]; of a mean over years take any day of them. cagp_dist.krige needs no time.'
+)
+
+
+def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
+    """Read the selected measurements of a table."""
+    selection = wanted.selection
+    if selection["grid_degrees"] is not None or selection["level"] is not None:
+        raise ConfigurationError(
+            "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
+        )
+    table = _read(path, wanted)
+    units = table.units
+    variable, (factor, offset) = _variable_of(selection["variable"], units)
+    variable = replace(variable, checked=selection["check_range"])
+    fields = _selected(by_time_and_place(table), path, wanted)
+    values = factor * fields.values + offset
+    wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
+    if wrong is not None:
+        raise wrong
+    noise = fields.noise_std if fields.noise_std is None else abs(factor) * fields.noise_std
+    if variable.transform is not None:
+        if noise is not None:
+            raise ConfigurationError(
+                f"{variable.name} is transformed, and noise_std is that of the values as they are; leave "
+                "noise_std out."
+            )
+        values = variable.transform(values)
+    coordinates: dict[str, tuple[str, Array | NDArray[np.str_]]] = {
+        "latitude": (PLACE, fields.latitude_degrees),
+        "longitude": (PLACE, np.mod(fields.longitude_degrees, 360.0)),
+    }
+    if noise is not None:
+        coordinates["noise_std"] = (PLACE, noise)
+    if fields.names is not None:
+        coordinates[STATION_NAME] = (PLACE, fields.names.astype(str))
+    return xr.Dataset(
+        {variable.name: (("time", PLACE), values, variable.attributes())},
+        coords={"time": ("time", fields.times), **coordinates},
+        attrs={
+            "Conventions": "CF-1.13",
+            "source": f"table {path.name}",
+            "source_sha256": file_sha256(path),
+            "dropped_missing": table.dropped_missing,
+            "notes": list(table.notes),
+        },
+    )
+
+
+def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
+    """Variable of a column, and what brings its values to its unit; without units it may be anything."""
+    variable, scale = describe_variable(name, {"units": units}, units=units)
+    if not units and not variable.is_temperature:
+        return Variable(variable.name, variable.name.replace("_", " ")), (1.0, 0.0)
+    return variable, scale
+
+
+def station_times(path: Path, wanted: "Request") -> Times:
+    """List the times of a table, ascending, each once; raises as `open_stations`."""
+    times = _read(path, wanted).times
+    if times is None:
+        came = "the times of the job are a rule, which needs those of the table"
+        raise _without_times(path, wanted.columns, came)
+    return np.unique(times)
+
+
+def _without_times(path: Path, columns: Mapping[str, str] | None, came: str) -> ConfigurationError:
+    """Say that the job has to name the one time of a table."""
+    ignored = (columns or {}).get("time") == IGNORED
+    why = "is read without times (columns)" if ignored else "has no column of times"
+    return ConfigurationError(f"{path} {why}, {_WITHOUT_TIMES.format(came=came)}")
+
+
+def _read(path: Path, wanted: "Request") -> Table:
+    if not path.is_file():
+        raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
+    try:
+        names = wanted.columns or {}
+        return read_table(
+            path,
+            value=wanted.selection["variable"],
+            noise_std=wanted.noise_std,
+            missing=wanted.selection.get("missing"),
+            where=wanted.where,
+            units=wanted.selection.get("units"),
+            latitude=names.get("latitude"),
+            longitude=names.get("longitude"),
+            time=names.get("time"),
+            name=names.get("name"),
+        )
+    except ArgumentError as error:
+        raise ConfigurationError(
+            f"{error} In [observations], variable and noise_std name columns, and "
+            'columns = { latitude = "...", longitude = "...", time = "...", name = "..." } those of places, '
+            'times and names of places; where = { COLUMN = "VALUE" } says which rows are meant.'
+        ) from error
+
+
+def _selected(fields: MeasuredFields, path: Path, wanted: "Request") -> MeasuredFields:
+    """Keep the wanted times and area, and the places that measured something then."""
+    times, area = wanted.selection["times"], wanted.selection["area"]
+    chosen = None if times is None else parse_times(times)
+    moments = fields.times
+    if moments is None:
+        if chosen is None or chosen.size != 1:
+            came = "the job names no time" if chosen is None else f"the job names {chosen.size:,} times"
+            raise _without_times(path, wanted.columns, came)
+        moments = chosen
+    rows = time_positions(moments, chosen)
+    inside = np.ones(fields.latitude_degrees.size, dtype=bool)
+    if area is not None:
+        inside = np.logical_and(*area_masks(fields.latitude_degrees, fields.longitude_degrees, area))
+    kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
+    if kept.size == 0:
+        raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")
+    return replace(
+        fields,
+        **vars(fields.at(kept)),
+        values=fields.values[np.ix_(rows, kept)],
+        times=moments[rows],
+        noise_std=None if fields.noise_std is None else fields.noise_std[kept],
+    )

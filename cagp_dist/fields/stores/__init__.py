@@ -1,0 +1,1 @@
+"""Fields that are fetched: from Zarr stores and the Climate Data Store."""

@@ -1,0 +1,145 @@
+"""What tables hold, as it stands in the rows and by time and place."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cagp_dist.arrays import Array, Indices, Names, Times
+from cagp_dist.errors import DataError
+from cagp_dist.memory import available_bytes
+from cagp_dist.text import bytes_text, counted
+
+
+@dataclass(frozen=True, eq=False)
+class PlaneColumns:
+    """x and y of places of a plane, as a table has them."""
+
+    xy: Array  # (n, 2)
+    names: tuple[str, str]  # of the columns, without units
+    unit: str  # of both, as it is stated; empty if it is not
+
+    def at(self, rows: Indices | slice) -> "PlaneColumns":
+        """Take some of the places."""
+        return replace(self, xy=self.xy[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Places on the globe or a plane, n of them, in the order and convention of the table."""
+
+    latitude_degrees: Array  # NaN of places of a plane
+    longitude_degrees: Array
+    names: Names | None = None  # what they are called, empty where one has no name; None if nothing is said
+    static: Mapping[str, Array] = field(default_factory=dict)  # columns with a number for each, if asked for
+    plane: PlaneColumns | None = None
+
+    @property
+    def keys(self) -> Array:
+        """Numbers (n, 2) that are the same where the place is."""
+        if self.plane is not None:
+            return self.plane.xy
+        return np.column_stack([self.latitude_degrees, np.mod(self.longitude_degrees, 360.0)])
+
+    def at(self, rows: Indices | slice) -> "Places":
+        """Take some of the places."""
+        return Places(
+            self.latitude_degrees[rows],
+            self.longitude_degrees[rows],
+            None if self.names is None else self.names[rows],
+            {name: column[rows] for name, column in self.static.items()},
+            None if self.plane is None else self.plane.at(rows),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Table(Places):
+    """Measurements, n of them, with the place of each; none is missing."""
+
+    values: Array  # (n,), as all that follows
+    times: Times | None  # in UTC; None if the table does not say
+    noise_std: Array | None  # of the error of each, in the unit of the values; None if nothing is known
+    name: str  # of the column of the values, without units
+    units: str  # of the values, where the column or the caller says so; else empty
+    dropped_missing: int = 0  # rows that were left out because they have no value
+    notes: tuple[str, ...] = ()  # sentences on the rows that people should know of
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MeasuredFields(Places):
+    """Measurements by time and place; a place appears once for each repeat and each noise.
+
+    One whose rows have several names has them all, "A; B"; of static columns it has the first row.
+    """
+
+    values: Array  # (T, n), NaN where nothing was measured
+    times: Times | None  # (T,), ascending; None if the table has no times, and T is 1
+    noise_std: Array | None  # (n,)
+
+
+MOST_SINGLE = 10  # from so many times with hardly more rows than times on, each row has a time of its own
+SPARSE = 10  # so many entries by time and place for each measurement are mostly empty
+
+
+def by_time_and_place(table: Table) -> MeasuredFields:
+    """Arrange measurements by time and place; a place that has two at one time appears twice."""
+    import pandas as pd
+
+    rows = len(table.values)
+    noise = np.zeros(rows) if table.noise_std is None else table.noise_std
+    moments, when = (
+        (None, np.zeros(rows, dtype=np.intp))
+        if table.times is None
+        else np.unique(table.times, return_inverse=True)
+    )
+    kinds = pd.DataFrame(np.column_stack([table.keys, noise, *table.static.values()]))
+    repeats = kinds.assign(when=when).groupby([*kinds.columns, "when"], dropna=False).cumcount()
+    kinds = kinds.assign(repeats=repeats)
+    # in the order in which they appear first
+    place = kinds.groupby(list(kinds.columns), sort=False, dropna=False).ngroup().to_numpy()
+    first = np.flatnonzero(~kinds.duplicated())
+    if moments is not None:
+        _check_size(rows, moments.size, first.size)
+    values = np.full((1 if moments is None else moments.size, first.size), np.nan)
+    values[when, place] = table.values
+    places = table.at(first)
+    if places.names is not None and table.names is not None:
+        places = replace(places, names=_joined(table.names, place, places.names))
+    noise_std = None if table.noise_std is None else table.noise_std[first]
+    return MeasuredFields(**vars(places), values=values, times=moments, noise_std=noise_std)
+
+
+def row_by_row(table: Table) -> MeasuredFields:
+    """Give each measurement a place of its own in one field, whose times (n,) are those of the places."""
+    places = vars(table.at(slice(None)))
+    return MeasuredFields(**places, values=table.values[None], times=table.times, noise_std=table.noise_std)
+
+
+def _check_size(rows: int, times: int, places: int) -> None:
+    """Refuse fields of hardly more than one measurement, and what does not fit into memory."""
+    single = times > MOST_SINGLE and rows < 2 * times and times * places > SPARSE * rows
+    needed, free = 8 * times * places, available_bytes()
+    if not single and needed <= free:
+        return
+    why = (
+        "nearly every row has its own time, and would be a separate field"
+        if single
+        else f"as fields they take {bytes_text(needed)}, but only {bytes_text(free)} are free"
+    )
+    raise DataError(
+        f"the table has {counted(rows, 'measurement')} of {counted(times, 'time')} at "
+        f"{counted(places, 'place')}: {why}. Map all rows as one field, "
+        'time="none" (in a job columns = { time = "none" }), or round the times so that the measurements of '
+        "one field share theirs."
+    )
+
+
+def _joined(names: Names, place: Indices, found: Names) -> Names:
+    """Add to the first name of each place, ``found``, the others that its rows have."""
+    others = np.flatnonzero((names != found[place]) & (names != ""))
+    if others.size == 0:
+        return found
+    every = [dict.fromkeys([name] if name else []) for name in found.tolist()]
+    for row in others:
+        every[place[row]][str(names[row])] = None
+    return np.array(["; ".join(several) for several in every], dtype=object)

@@ -1,0 +1,391 @@
+"""When the rows of a table were measured: columns of times, of dates and of times of day, put together."""
+
+import datetime as dt
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Indices, Mask, Times
+from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.tables.column_names import DATE, EMPTY, TIME, plain
+from cagp_dist.fields.tables.columns import Columns, refuse_rows, such_rows
+
+IGNORED = "none"  # instead of a column of times: all rows are of one field
+
+HOUR = ("hour", "hour_utc", "hour_of_day")
+TIME_OF_DAY = ("time_of_day", "time_utc", "utc_time", "clock_time", "hhmm")
+CLOCK = (*HOUR, *TIME_OF_DAY, "minute", "second")  # columns that say when on a day, beside one of dates
+
+FORMS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+"""What whole numbers of so many digits are read as."""
+
+EPOCH = {9: "s", 10: "s", 12: "ms", 13: "ms"}  # of whole numbers of so many digits since 1970, if no dates
+EARLIEST_YEAR = 1850  # numbers that would be dates to the hour of earlier years count from 1970
+
+LAST_HOUR, LAST_CLOCK = 24, 2400
+_SECONDS = {"minute": 60, "second": 1}
+
+EXPECTED = (
+    "ISO 8601, such as 2017-04-27T12:00, or 27.04.2017 12:00, 20170427, 2017042712 or seconds since 1970"
+)
+_DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2})(:\d{2}(?::\d{2}(?:\.\d+)?)?))?")
+_SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{4}\b.*")
+_OF_DAY = re.compile(r"(\d{1,2}:\d{2})(:\d{2}(?:\.\d+)?)?")
+_COARSE = re.compile(r"\d{4}(?:-?(\d{2}))?")
+_DIGITS = re.compile(r"\d{3,4}")
+_UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
+_ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """When some rows were measured."""
+
+    times: Times | None  # (n,), in UTC; None if the table does not say
+    columns: frozenset[str]  # what was looked at for them
+    note: str = ""  # what people should know of them
+
+
+def about_time(frame: Columns) -> frozenset[str]:
+    """Columns that say when, by their names."""
+    return frozenset(name for name in frame.columns if plain(name) in (*TIME, *DATE, *CLOCK))
+
+
+def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collection[str] = ()) -> Moments:
+    """Read when some rows were measured; of columns in ``apart`` something else was said."""
+    if given == IGNORED:
+        return Moments(None, about_time(frame))
+    chosen = frame.find("time", given, TIME, needed=False)
+    others = [name for name in frame.columns if plain(name) in TIME and name not in (chosen, *apart)]
+    others.sort(key=lambda name: TIME.index(plain(name)))
+    dated = bool(others) or any(plain(name) == "year" for name in frame.columns)
+    candidates = [name for name in (chosen, *others) if name is not None]
+    may_be_numbers = {
+        name
+        for name in candidates
+        if dated and plain(name) not in ("date", *DATE[:3]) and (others or plain(name) in (*TIME, *CLOCK))
+    }
+    of_day = [
+        name for name in candidates if _is_of_day(frame.columns[name][kept], numbers=name in may_be_numbers)
+    ]
+    days = [name for name in candidates if name not in of_day]
+    if days:
+        day, base, local = _day(frame, days[:1] if given is not None and days[0] == chosen else days, kept)
+        used, note, to_day = {day}, _zones(frame, day, kept), True
+        _check_refined(frame, day, kept, apart)
+    else:
+        date = {part: name for part, name in frame.date(apart).items() if part in DATE[:3]}
+        if not date and of_day:
+            raise ArgumentError(
+                f"column {chosen!r} of {frame.title} has times of day, and no column has dates; it has "
+                f'{frame.listed}. Name the column of dates, time="COLUMN", or map all rows as one field, '
+                f'time="{IGNORED}".'
+            )
+        if not date:
+            return Moments(None, frozenset())
+        base = local = dates_from_columns(frame, date, kept)
+        used, note, to_day = set(date.values()), "", "day" in date
+    clock = [] if _has_time(local) else _clock(frame, of_day, apart, kept)
+    if not to_day:
+        if any(_varies(frame, name, kept) for name in clock):
+            raise ArgumentError(
+                f"{frame.title} has a column {clock[0]!r} with different times of day and none for the day, "
+                'so that it does not say when. Name a column of times: time="COLUMN".'
+            )
+        clock = []
+    for name in clock:
+        if (base != local).any() and _says_utc(frame, name, kept):
+            raise ArgumentError(
+                f"column {name!r} of {frame.title} has times in UTC, and {day!r} has days of another zone. "
+                "Write both in UTC, or the time with its day in one column."
+            )
+        since = _since_midnight(frame, name, kept)
+        base, local = base + since, local + since
+        used.add(name)
+    _check_unused(frame, base, local, kept, apart=(*used, *apart), of_day=of_day)
+    return Moments(base, frozenset(used), note)
+
+
+def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
+    """Take a column with days, and times of day if there are any: its name, times in UTC and local ones."""
+    read = [
+        (name, utc, _local(frame, name, kept, utc))
+        for name in days
+        for utc in [read_times(frame, name, kept)]
+    ]
+    first = next((entry for entry in read if _has_time(entry[2])), read[0])
+    for name, utc, local in read:
+        agree = np.zeros(kept.size, dtype=bool)
+        for one in (utc, local):
+            for other in first[1:]:
+                agree |= one.astype("datetime64[D]") == other.astype("datetime64[D]")
+        if _has_time(local):
+            agree = utc == first[1]
+        if not agree.all():
+            row = int(agree.argmin())
+            moments = " and ".join(str(each[row].astype("datetime64[s]")) for each in (first[1], utc))
+            raise ArgumentError(
+                f"columns {first[0]!r} and {name!r} of {frame.title} disagree in "
+                f"{frame.where(int(kept[row]))} ({such_rows(~agree)}): {moments}. "
+                f"Say which one is meant: time={first[0]!r}."
+            )
+    return first
+
+
+def _local(frame: Columns, name: str, kept: Indices, utc: Times) -> Times:
+    """Give times as the clocks of their zones showed them."""
+    import pandas as pd
+
+    column = frame.columns[name][kept]
+    if column.dtype.kind not in "OUT":
+        return utc
+    codes, distinct = pd.factorize(np.array([str(cell).strip() for cell in column.tolist()], dtype=object))
+    zones = [_ZONE.search(text) for text in distinct]
+    if not any(zones):
+        return utc
+    shown = [
+        text if zone is None else text[: zone.start(1)].strip()
+        for text, zone in zip(distinct, zones, strict=True)
+    ]
+    return np.asarray(_moments(shown)[codes])
+
+
+def _has_time(moments: Times) -> bool:
+    """Whether some times are not midnight."""
+    return bool((moments != moments.astype("datetime64[D]")).any())
+
+
+def _varies(frame: Columns, name: str, kept: Indices) -> bool:
+    """Whether a column has different cells."""
+    return len(set(map(str, frame.columns[name][kept].tolist()))) > 1
+
+
+def _says_utc(frame: Columns, name: str, kept: Indices) -> bool:
+    """Whether times of day are in UTC by the name of their column or by what is written."""
+    cells = frame.columns[name][kept].tolist()
+    return "utc" in plain(name).split("_") or any(_UTC.search(str(cell).strip()) for cell in cells)
+
+
+def _check_refined(frame: Columns, day: str, kept: Indices, apart: Collection[str]) -> None:
+    """Refuse dates that have no month or no day where another column has it."""
+    every = frame.columns[day][kept].tolist()
+    if not all(_COARSE.fullmatch(str(cell).strip()) for cell in every):
+        return
+    cells = {str(cell).strip() for cell in every}
+    found = [_COARSE.fullmatch(cell) for cell in cells]
+    finer = DATE[2:3] if all(match[1] for match in found if match is not None) else DATE[1:3]
+    beside = [name for name in frame.columns if plain(name) in finer and name not in (day, *apart)]
+    if beside:
+        raise ArgumentError(
+            f"column {day!r} of {frame.title} has dates without a day, such as {min(cells)!r}, and column "
+            f"{beside[0]!r} stands beside it. Write the date in one column, such as 2017-04-27, or in "
+            "columns year, month and day."
+        )
+
+
+def _check_unused(
+    frame: Columns,
+    base: Times,
+    local: Times,
+    kept: Indices,
+    *,
+    apart: Collection[str],
+    of_day: Collection[str],
+) -> None:
+    """Refuse further columns of times of day that contradict the times, in UTC and as written."""
+    day = np.timedelta64(1, "D")
+    for name in frame.columns:
+        part = plain(name)
+        says_when = part in (*HOUR, *TIME_OF_DAY) or name in of_day
+        if not says_when or name in apart or not _varies(frame, name, kept):
+            continue
+        since, unit = _since_midnight(frame, name, kept), np.timedelta64(1, "h" if part in HOUR else "m")
+        agree = [(((one - one.astype("datetime64[D]")) - since) % day < unit).all() for one in (base, local)]
+        if not any(agree):
+            raise ArgumentError(
+                f"column {name!r} of {frame.title} has other times of day than the columns that say when. "
+                f"Leave it out, or say that it does not count, where={{{name!r}: '*'}}."
+            )
+
+
+def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: Indices) -> list[str]:
+    """Columns that together say when on a day."""
+    if of_day:
+        return [of_day[0]]
+    by_name = {plain(name): name for name in frame.columns if name not in apart}
+    for usual in TIME_OF_DAY:
+        if usual in by_name:
+            return [by_name[usual]]
+    hour = next((by_name[usual] for usual in HOUR if usual in by_name), None)
+    parts = [by_name[part] for part in _SECONDS if part in by_name]
+    if hour is not None:
+        return [hour, *parts]
+    for name in parts:
+        if _varies(frame, name, kept):
+            raise ArgumentError(
+                f"{frame.title} has a column {name!r} with different values and none for the hour, so that "
+                'it does not say when. Name a column of times: time="COLUMN".'
+            )
+    return []
+
+
+def _is_of_day(column: NDArray[Any], *, numbers: bool) -> bool:
+    """Whether cells are times of day, such as 12:00, or 1200 where ``numbers`` may be such."""
+    if column.dtype.kind == "m":
+        return True
+    if column.dtype.kind in "iuf":
+        return numbers and bool(((column >= 0) & (column <= LAST_CLOCK)).all())
+    if column.dtype.kind == "M":
+        return False
+    cells = [cell for cell in column.tolist() if str(cell).strip().lower() not in EMPTY]
+    return bool(cells) and all(
+        isinstance(cell, dt.time)
+        or _OF_DAY.fullmatch(_UTC.sub("", str(cell).strip())) is not None
+        or (numbers and re.fullmatch(r"\d{1,4}", str(cell).strip()) is not None)
+        for cell in cells
+    )
+
+
+def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.timedelta64]:
+    """Read times of day: 12:00, 1200, or hours, minutes or seconds by the name of their column."""
+    import pandas as pd
+
+    column, part = frame.columns[name][kept], plain(name)
+    if column.dtype.kind == "m":
+        return column.astype("timedelta64[ns]")
+    texts = [_UTC.sub("", str(cell).strip()) for cell in column.tolist()]
+    found = [_OF_DAY.fullmatch(text) for text in texts]
+    if all(found):
+        written = [f"{match[1]}{match[2] or ':00'}" for match in found if match is not None]
+        since = pd.to_timedelta(written, errors="coerce").to_numpy().astype("timedelta64[ns]")
+        wrong = np.isnat(since) | (since > np.timedelta64(LAST_HOUR, "h"))
+    else:
+        numbers = frame.numbers(name)[kept]
+        of_hour = np.zeros(numbers.size)
+        seconds = _SECONDS.get(part, 3600)
+        last = LAST_HOUR if seconds == 3600 else 59
+        padded = column.dtype.kind in "OUT" and all(map(_DIGITS.fullmatch, texts))  # 0015
+        if part not in _SECONDS and (padded or part not in HOUR):
+            largest = np.fmax.reduce(numbers)
+            if not padded and part != "hhmm" and 0 < largest <= LAST_HOUR:
+                raise ArgumentError(
+                    f"column {name!r} of {frame.title} has numbers up to {largest:g}, which may be hours or "
+                    "minutes past midnight, as in 1200. Call the column hour or hhmm, or write 12:00."
+                )
+            numbers, of_hour = np.floor(numbers / 100.0), np.mod(numbers, 100.0)
+        whole_numbers = np.mod(numbers + of_hour, 1.0) == 0
+        wrong = ~((numbers >= 0) & (numbers + of_hour / 60 <= last) & (of_hour < 60) & whole_numbers)
+        whole = np.where(wrong, 0.0, seconds * numbers + 60 * of_hour).astype(np.int64)
+        since = whole.astype("timedelta64[s]").astype("timedelta64[ns]")
+    refuse_rows(
+        frame,
+        kept,
+        wrong,
+        lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
+        "12:00, 1200 or hours, minutes or seconds of their own.",
+        why=", which is not a time of day",
+    )
+    return np.asarray(since)
+
+
+def read_times(frame: Columns, name: str, kept: Indices) -> Times:
+    """Read times in UTC."""
+    import pandas as pd
+
+    column = frame.columns[name][kept]
+    if column.dtype.kind == "M":
+        texts, moments = column.astype(str), column
+    else:
+        texts = np.array(_written(column), dtype=object)
+        codes, distinct = pd.factorize(texts)
+        moments = _moments(list(distinct))[codes]
+    wrong: Mask = np.isnat(moments)
+    slashed = wrong.any() and _SLASHED.fullmatch(texts[wrong.argmax()])
+    slashes = " In 01/02/2017 the day is ambiguous: write 2017-02-01." if slashed else ""
+    refuse_rows(
+        frame,
+        kept,
+        wrong,
+        lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
+        f"{EXPECTED}.{slashes}",
+        why=", which is not a time",
+    )
+    return np.asarray(moments, dtype="datetime64[ns]")
+
+
+def _written(column: NDArray[Any]) -> list[str]:
+    """Cells as texts; whole numbers of eight digits and more without decimals."""
+    if column.dtype.kind != "f":
+        return [str(cell).strip() for cell in column.tolist()]
+    known = column[~np.isnan(column)]
+    if known.size and ((known >= 1e7) & (known == np.round(known))).all():
+        return ["" if np.isnan(cell) else str(int(cell)) for cell in column.tolist()]
+    return [f"{cell!r} (a number)" for cell in column.tolist()]  # days since when?
+
+
+def _moments(texts: list[str]) -> Times:
+    """Read the times of different texts; NaT where one is none."""
+    import pandas as pd
+
+    lengths = {len(text) for text in texts}
+    if all(text.isdecimal() for text in texts):
+        form = FORMS.get(lengths.pop()) if len(lengths) == 1 else None
+        units = {EPOCH.get(len(text)) for text in texts}
+        if form is not None:
+            dates = pd.to_datetime(texts, format=form, errors="coerce")
+            if None in units or (dates.year >= EARLIEST_YEAR).any():
+                return np.asarray(dates.to_numpy(), dtype="datetime64[ns]")
+        unit = units.pop() if len(units) == 1 else None
+        if unit is not None:
+            return np.array(texts, dtype=np.int64).astype(f"datetime64[{unit}]").astype("datetime64[ns]")
+    moments = pd.to_datetime([_iso(text) for text in texts], format="ISO8601", utc=True, errors="coerce")
+    return np.asarray(moments.tz_localize(None).to_numpy(), dtype="datetime64[ns]")
+
+
+def _iso(text: str) -> str:
+    """Write a time as ISO 8601 has it, if it is day.month.year, or says UTC in letters."""
+    text = _UTC.sub("", text)
+    found = _DOTTED.fullmatch(text)
+    if found is None:
+        return text
+    day, month, year, hour, rest = found.groups()
+    return f"{year}-{month:>02}-{day:>02}" + ("" if hour is None else f"T{hour:>02}{rest}")
+
+
+def _zones(frame: Columns, name: str, kept: Indices) -> str:
+    """Say which zones times state, if not all state the same."""
+    column = frame.columns[name][kept]
+    if column.dtype.kind not in "OUT":
+        return ""
+    found = [_ZONE.search(str(cell).strip()) for cell in column.tolist()]
+    zones = sorted({match[1].upper() for match in found if match is not None})
+    without = sum(match is None for match in found)
+    if len(zones) + (without > 0) < 2:
+        return ""
+    said = f"column {name!r} of {frame.title} has times in {', '.join(zones[:5])}"
+    if len(zones) > 5:
+        said += f" and {len(zones) - 5} other zones"
+    taken = f", and {without:,} of {len(found):,} without a zone, which are taken as UTC" if without else ""
+    return f"{said}{taken}: all are brought to UTC."
+
+
+def dates_from_columns(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
+    """Read times in UTC from columns of years and, as far as there are any, of months to minutes."""
+    import pandas as pd
+
+    found = {part: frame.numbers(name)[kept] for part, name in columns.items()}
+    first_day = dict.fromkeys(("year", "month", "day"), np.ones(kept.size))
+    moments = pd.to_datetime(pd.DataFrame(first_day | found), errors="coerce")
+    whole = np.all([part == np.round(part) for part in found.values()], axis=0)
+    wrong = np.asarray(moments.isna()) | ~whole
+
+    def said(row: int) -> str:
+        numbers = ", ".join(f"{name} {found[part][row]:g}" for part, name in columns.items())
+        return f"{frame.title} has {numbers}"
+
+    refuse_rows(frame, kept, wrong, said, "whole numbers of a date.", why=", which is not a time")
+    return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")

@@ -1,0 +1,216 @@
+"""`read_table` and `read_places`: one row per measurement, or per place."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Marks
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.missing import observations
+from cagp_dist.fields.tables.cells import read_noise, read_row_places, read_static
+from cagp_dist.fields.tables.column_names import (
+    LATITUDE,
+    LONGITUDE,
+    NOISE_STD,
+    X_NAMES,
+    Y_NAMES,
+    bare,
+    plain,
+    units_in,
+)
+from cagp_dist.fields.tables.columns import Columns, refuse_rows, value_column
+from cagp_dist.fields.tables.grouping import Places, Table
+from cagp_dist.fields.tables.moments import IGNORED, about_time, moments_of
+from cagp_dist.fields.tables.repeats import (
+    check_repeats,
+    chosen_rows,
+    far_in_plane,
+    far_places,
+    repeated_rows,
+    words_for_missing,
+)
+from cagp_dist.fields.tables.table_files import TableLike
+from cagp_dist.text import counted
+
+
+def read_table(
+    source: TableLike,
+    *,
+    value: str | None = None,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    time: str | None = None,
+    name: str | None = None,
+    noise_std: str | float | None = None,
+    units: str | None = None,
+    missing: Marks = None,
+    where: Mapping[str, object] | None = None,
+    static: Collection[str] = (),
+    x: str | None = None,
+    y: str | None = None,
+    plane: bool = False,
+) -> Table:
+    """Read observations from a table.
+
+    Parameters
+    ----------
+    source : path, pandas or polars data frame, or mapping of names to columns
+        A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
+        compressed; UTF-8, UTF-16 or Latin-1; units may stand in a line below the names) or of a Parquet file.
+        One row per measurement.
+    value, latitude, longitude, time, name : str, optional
+        Names of columns. By default the usual names are looked for, whatever their letter case; the value is
+        the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
+        0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N
+        or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427
+        or 2017042712. A column of dates and one of times of day, or of hours, make a time together
+        (numbers up to 24 only in a column ``hour``; in ``hhmm`` 15 is a quarter past midnight);
+        where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
+        and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
+        Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
+        one.
+    noise_std : str or number, optional
+        Column, or one number for all rows: standard deviation of the error of a measurement, in the units of
+        the values; a column that states others, ``err (K)`` beside ``t (degC)``, is converted. By default a
+        column named ``noise_std``, if there is one.
+    units : str, optional
+        Units of the values; by default what stands in brackets behind the name of their column.
+    missing : number or sequence of numbers, optional
+        What the table writes instead of a missing value, such as -9999, beside empty cells and NaN. Other
+        numbers that look like such marks are refused, unless this is a sequence: ``[-9999, 999.9]``, or
+        ``[]`` where every number was observed.
+    where : mapping of columns to values, optional
+        Which rows are meant: those with this value, or one of a list, in a column such as ``element`` or
+        ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
+    static : collection of str, optional
+        Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
+    x, y, plane : str, optional, and bool
+        Columns of the coordinates of a plane, instead of latitude and longitude; ``plane=True`` alone has
+        them found by the usual names, such as ``easting``.
+
+    Returns
+    -------
+    Table
+        Rows without a value are left out and counted.
+
+    Raises
+    ------
+    ArgumentError
+        If which column is meant cannot be told, or rows of one place and time differ in a column that nothing
+        was said of.
+    DataError
+        If the file cannot be read, or a row holds what cannot be an observation.
+
+    Examples
+    --------
+    >>> rows = {"LAT": [48.1, 52.5, 50.1], "LON": [11.6, 13.4, 8.7], "TMAX (degC)": [21.0, None, 19.5]}
+    >>> table = read_table(rows)
+    >>> table.values, table.name, table.units, table.dropped_missing
+    (array([21. , 19.5]), 'TMAX', 'degC', 1)
+    """
+    frame, said = chosen_rows(Columns.open(source), where)
+    plane = plane or x is not None or y is not None
+    axes = _axes(frame, latitude, longitude, x, y, plane=plane)
+    frame = frame.with_commas_as_in(*axes)
+    name = None if name is None else frame.find("name", name, ())
+    noise: str | None = None
+    if noise_std is None or isinstance(noise_std, str):
+        noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
+    used = {column for column in (*axes, *_degrees_beside(frame), name, noise, *said) if column is not None}
+    used |= set(static) & set(frame.columns)
+    when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
+    column = value_column(frame, used | when) if value is None else str(frame.find("value", value, ()))
+    held = f"column {column!r} of {frame.title}"
+    values = np.asarray(
+        observations(frame.numbers(column), what=held, missing=missing, noun="row"), dtype=np.float64
+    )
+    every = np.arange(values.size)
+    refuse_rows(frame, every, np.isinf(values), f"{held} is infinite", "finite numbers.")
+    kept = np.flatnonzero(~np.isnan(values))
+    if kept.size == 0:
+        raise DataError(f"{held} has no value in any of its {counted(values.size, 'row')}.")
+    places = read_row_places(frame, axes, kept, plane=plane, taken={*used, *when, column}, named=name)
+    moments = moments_of(frame, time, kept, apart=said)
+    keys: list[NDArray[np.generic]] = [*places.keys.T]
+    keys += [found for found in (moments.times, places.names) if found is not None]
+    check_repeats(frame, {*used, *moments.columns, column}, keys, kept)
+    missed = np.isnan(values)
+    notes = (
+        words_for_missing(bare(column), frame.as_written(column)[missed]) if missed.any() else "",
+        moments.note,
+        repeated_rows([*keys, values[kept]]),
+        far_in_plane(places.keys) if plane else far_places(places.latitude_degrees, places.longitude_degrees),
+    )
+    stated = units_in(column) if units is None else units
+    places = replace(places, static=read_static(frame, static, kept, missing=missing))
+    return Table(
+        **vars(places),
+        values=values[kept],
+        times=moments.times,
+        noise_std=read_noise(frame, noise, noise_std, kept, units=stated, missing=missing),
+        name=bare(column),
+        units=stated,
+        dropped_missing=values.size - kept.size,
+        notes=tuple(filter(None, notes)),
+    )
+
+
+def read_places(
+    source: TableLike,
+    *,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    static: Collection[str] = (),
+    x: str | None = None,
+    y: str | None = None,
+    plane: bool = False,
+) -> Places:
+    """Read places as `read_table`; with ``plane`` degrees stand in where there are no columns of x and y."""
+    frame = Columns.open(source)
+    if plane:
+        x, y = (name if name in frame.columns else None for name in (x, y))
+        plane = all(
+            frame.find("", None, usual, needed=False) or name for usual, name in ((X_NAMES, x), (Y_NAMES, y))
+        )
+    names = _axes(frame, latitude, longitude, x, y, plane=plane)
+    if frame.rows == 0:
+        raise DataError(f"{frame.title} has no rows; expected at least one place.")
+    if when := sorted(about_time(frame)):
+        raise ArgumentError(
+            f"{frame.title} has the column {when[0]!r}, but places of a map have no times: it is made for "
+            "each time of the observations. Leave the column out, and name places once."
+        )
+    every = np.arange(frame.rows)
+    places = read_row_places(frame, names, every, plane=plane, taken={*names, *static})
+    return replace(places, static=read_static(frame, static, every))
+
+
+def _axes(
+    frame: Columns, latitude: str | None, longitude: str | None, x: str | None, y: str | None, *, plane: bool
+) -> tuple[str, str]:
+    """Columns of latitude and longitude, or of x and y."""
+    if not plane:
+        found = [frame.find("", None, usual, needed=False) for usual in (LATITUDE, X_NAMES, Y_NAMES)]
+        if latitude is None and found[0] is None and all(found[1:]):
+            raise ArgumentError(
+                f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. "
+                f"For coordinates of a plane call cagp_dist.krige(..., x={found[1]!r}, "
+                f"y={found[2]!r}), with crs=NUMBER where their system is known."
+            )
+        return str(frame.find("latitude", latitude, LATITUDE)), str(
+            frame.find("longitude", longitude, LONGITUDE)
+        )
+    if latitude is not None or longitude is not None:
+        raise ArgumentError(
+            f"latitude is {latitude!r}, longitude is {longitude!r}, and x and y of a plane are asked for; "
+            "expected one pair: leave x, y and crs out, or latitude and longitude."
+        )
+    return str(frame.find("x", x, X_NAMES)), str(frame.find("y", y, Y_NAMES))
+
+
+def _degrees_beside(frame: Columns) -> list[str | None]:
+    """Columns of latitude and longitude that may stand beside others of a plane."""
+    every = {name: plain(name) for name in frame.columns}
+    return [name for name, spelled in every.items() if spelled in (*LATITUDE, *LONGITUDE)]

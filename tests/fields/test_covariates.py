@@ -1,0 +1,152 @@
+"""Static fields as covariates of a prior mean."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.fields.covariates import open_covariate
+
+from ..oracle import assert_close
+
+LATITUDE, LONGITUDE = np.linspace(90.0, -90.0, 37), np.arange(-180.0, 180.0, 5.0)
+
+
+def plane(latitude, longitude):
+    """Linear between grid points along each axis, and the same at all longitudes of a pole."""
+    return np.abs(latitude) * (
+        1.0 + 0.1 * np.minimum(np.mod(longitude, 360.0), 360.0 - np.mod(longitude, 360.0))
+    )
+
+
+def height(**changes):
+    values = plane(LATITUDE[:, None], LONGITUDE)
+    values[[0, -1]] = 5.0
+    axes = {"latitude": LATITUDE, "longitude": LONGITUDE}
+    return xr.DataArray(values, coords=axes, dims=list(axes), name="height", **changes)
+
+
+def at(covariate, latitude, longitude):
+    return covariate.at(cagp.unit_sphere(np.array(latitude), np.array(longitude)))
+
+
+def test_it_is_interpolated_over_the_seam_and_to_the_poles():
+    found = cagp.covariate(height())
+    latitude, longitude = np.array([5.0, 12.5, -40.0, 42.5]), np.array([-180.0, 177.5, 2.5, 181.0])
+    assert_close(at(found, latitude, longitude), plane(latitude, longitude))
+    assert_close(at(found, [90.0, -90.0], [13.0, 200.0]), [5.0, 5.0])
+
+
+def test_axes_may_be_in_any_order_and_convention():
+    found = cagp.covariate(height())
+    other = height().transpose().rename(latitude="lat", longitude="lon").expand_dims(time=1)
+    other = cagp.covariate(other.isel(lat=slice(None, None, -1)).assign_coords(lon=np.mod(LONGITUDE, 360.0)))
+    where = [3.0, -77.0, 10.0], [-3.0, 99.0, 359.0]
+    assert_close(at(other, *where), at(found, *where))
+    assert other.content_sha256 == found.content_sha256 != cagp.covariate(height() + 1.0).content_sha256
+
+
+@pytest.mark.parametrize("kind", ["file", "zarr"])
+def test_it_is_read_from_files_and_stores(tmp_path, kind):
+    path = tmp_path / "static"
+    dataset = height().to_dataset()
+    if kind == "file":
+        dataset.to_netcdf(path, engine="h5netcdf")
+    else:
+        dataset.to_zarr(path, zarr_format=3, consolidated=False)
+    found = open_covariate(f"{kind}:{path}:height")
+    assert found.name == "height"
+    assert_close(at(found, [33.0], [44.0]), at(cagp.covariate(height()), [33.0], [44.0]))
+    with pytest.raises(
+        DataError, match=f"covariates: {kind}:.*static has no variable 'depth'; it has 'height'"
+    ):
+        open_covariate(f"{kind}:{path}:depth")
+
+
+def test_points_that_it_does_not_cover_are_refused():
+    region = cagp.covariate(
+        height().sel(latitude=slice(60.0, 30.0), longitude=slice(0.0, 40.0)), name="relief"
+    )
+    text = (
+        r"covariate relief does not cover 1 point of 2; at 20 N, 10 E it lies outside: it covers latitudes "
+        r"30\.\.60 and 40 degrees east of longitude 0\. Fill the field"
+    )
+    with pytest.raises(ConfigurationError, match=text):
+        region.check_covers(np.array([40.0, 20.0]), np.array([10.0, 10.0]))
+    lake = height()
+    lake[5, 7] = np.nan
+    with pytest.raises(
+        ConfigurationError, match=r"covariate height does not cover 1 point of 2; .* it is NaN, or"
+    ):
+        cagp.covariate(lake).check_covers(np.array([LATITUDE[5] + 1.0, 0.0]), LONGITUDE[[7, 7]])
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            lambda field: field.expand_dims(level=[1, 2]),
+            r"dimensions .*'level': 2.*; expected latitude and longit",
+        ),
+        (lambda field: field.drop_vars("latitude"), "expected latitude and longitude, with their degrees"),
+        (lambda field: field.isel(latitude=[0]), "expected latitude and longitude"),
+        (
+            lambda field: field.isel(latitude=[3, 3, 4]),
+            "3 x 72 points; expected at least two rows .* each latitude",
+        ),
+        (
+            lambda field: field.assign_coords(latitude=2.0 * LATITUDE),
+            "axes of covariate height are no degrees",
+        ),
+        (
+            lambda field: field / 0.0,
+            "covariate height is infinite somewhere; expected NaN where it is not known",
+        ),
+    ],
+)
+def test_what_is_no_static_field_is_refused(change, text):
+    with np.errstate(divide="ignore"):
+        field = change(height() * np.nan_to_num(1.0))
+    with pytest.raises(DataError, match=text):
+        cagp.covariate(field, name="height")
+
+
+def test_spellings_and_absent_files_are_refused(tmp_path):
+    with pytest.raises(
+        ArgumentError, match=r'covariate is "?.file:static.nc.*expected "file:PATH:VARIABLE" of a Net'
+    ):
+        open_covariate("file:static.nc")
+    with pytest.raises(
+        DataError, match=r"covariates: there is no file .*absent.nc. The path is relative to the"
+    ):
+        open_covariate(f"file:{tmp_path / 'absent.nc'}:height")
+    (tmp_path / "text.nc").write_text("no NetCDF")
+    with pytest.raises(DataError, match=r"text.nc cannot be read as NetCDF"):
+        open_covariate(f"file:{tmp_path / 'text.nc'}:height")
+
+
+def test_a_mean_with_covariates_is_estimated_or_fitted():
+    family = cagp.mean_family("quadratic-latitude", covariates=[cagp.covariate(height(), name="elevation")])
+    assert family.coefficient_names == ("constant", "latitude", "latitude^2", "elevation")
+    rng = np.random.default_rng(0)
+    latitude, longitude = rng.uniform(-80.0, 80.0, 50), rng.uniform(0.0, 360.0, 50)
+    X = cagp.unit_sphere(latitude, longitude)
+    y = family.basis_at(X) @ [280.0, 1.0, -40.0, -0.0065]
+    fitted = family.fit(latitude, longitude, y)
+    assert_close(fitted(X[:5])[:, 0], y[:5])
+    prior = cagp.Prior(cagp.Matern32(0.2, 4.0), 0.1, family)
+    found = cagp.condition(prior, X, y, X[:5], solver=cagp.GaussSeidel(1))
+    assert_close(found.mean, y[:5])
+    assert_close(found.coefficients.values, [280.0, 1.0, -40.0, -0.0065], relative=1e-8)
+    assert family.content_sha256 == cagp.covariate(height()).content_sha256
+
+
+def test_families_that_take_no_covariates_refuse_them():
+    relief = cagp.covariate(height())
+    with pytest.raises(
+        ArgumentError, match=r'mean is .climatology:x. with covariates; expected "constant", "quadr'
+    ):
+        cagp.mean_family("climatology:x", covariates=[relief])
+    with pytest.raises(ArgumentError, match="covariates are named height, height; expected each once"):
+        cagp.mean_family("constant", covariates=[relief, relief])

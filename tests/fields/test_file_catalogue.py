@@ -1,0 +1,77 @@
+"""What is kept of a file is what another try would find, and what this version of the package has read."""
+
+import errno
+import json
+
+import pytest
+
+from cagp_dist.errors import DamagedFileError, DataError
+from cagp_dist.fields.files import _decode, file_catalogue
+from cagp_dist.fields.files.file_catalogue import FOLDER, digests_of_files, file_version, times_listed
+
+
+@pytest.fixture
+def path(tmp_path):
+    found = tmp_path / "data.nc"
+    found.write_bytes(b"data")
+    return found
+
+
+def reads(path, listing):
+    """How many files are read to list the times of one."""
+    asked = []
+
+    def read(paths):
+        asked.extend(paths)
+        return [listing for _ in paths]
+
+    (found,) = times_listed({path: file_version(path)}, scratch=path.parent, selection={}, read=read)
+    assert found.listing == listing
+    return len(asked)
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (ValueError("bad bytes"), True),
+        (OSError("file signature not found"), True),
+        (OSError(errno.EINVAL, "seek"), True),
+        (OSError(errno.EIO, "Input/output error"), False),
+        (OSError(errno.ESTALE, "Stale file handle"), False),
+        (ImportError("eccodes"), False),
+        (MemoryError(), False),
+    ],
+)
+def test_only_what_is_wrong_with_the_file_is_kept(path, error, kept):
+    kind, said = _decode._explained(error)
+    assert kind is (DamagedFileError if kept else DataError)
+    listing = {"times": [], "names": [], "error": [kind.__name__, said]}
+    assert [reads(path, listing) for _ in range(2)] == [1, 0 if kept else 1]
+
+
+def test_another_version_of_the_package_reads_again(path, monkeypatch):
+    listing = {"times": [1], "names": [], "error": None}
+    assert [reads(path, listing) for _ in range(2)] == [1, 0]
+    monkeypatch.setattr(file_catalogue, "version", lambda package: "99")
+    assert [reads(path, listing) for _ in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("broken", [None, 5, [1], [None, None], {"times": [1]}, "listing", "times", "error"])
+def test_a_broken_entry_is_read_again(path, broken):
+    listing = {"times": [1], "names": [], "error": None}
+    reads(path, listing)
+    (kept,) = (path.parent / FOLDER).glob("times-*.json")
+    entry = [list(file_version(path)), None]
+    if broken == "times":
+        entry[1] = listing | {"times": [None]}
+    if broken == "error":
+        entry[1] = listing | {"error": "no"}
+    kept.write_text(json.dumps({str(path): entry if isinstance(broken, str) else broken}))
+    assert [reads(path, listing) for _ in range(2)] == [1, 0]
+
+
+def test_a_broken_digest_is_read_again(path):
+    good = digests_of_files([path], scratch=path.parent)
+    kept = path.parent / FOLDER / "sha256.json"
+    kept.write_text(json.dumps({str(path): [list(file_version(path)), None]}))
+    assert digests_of_files([path], scratch=path.parent) == good

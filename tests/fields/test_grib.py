@@ -1,0 +1,162 @@
+"""Messages of GRIB: which make a field, what tells others apart, and where their values lie."""
+
+import eccodes
+import numpy as np
+import pytest
+
+from cagp_dist.errors import DataError
+from cagp_dist.fields.files.local_files import file_times, open_file
+
+pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
+
+NORTH, EAST = np.array([52.0, 51.0, 50.0]), np.array([-2.0, -1.0, 0.0, 1.0])
+FIELD = 280.0 + 10.0 * np.sin(NORTH)[:, None] + EAST
+NOON, EVENING = (20200701, 1200), (20200701, 1800)
+
+
+def message(values=FIELD, *, parameter=167, when=NOON, mode=0, **keys):
+    """A message of GRIB 2 in a scanning mode; keys are set in their order."""
+    handle = eccodes.codes_grib_new_from_samples("regular_ll_sfc_grib2")
+    westward, northward, columns, alternating = (bool(mode >> bit & 1) for bit in (7, 6, 5, 4))
+    north, east = NORTH[:: -1 if northward else 1], EAST[:: -1 if westward else 1] % 360.0
+    settings = {
+        "Ni": 4, "Nj": 3, "iDirectionIncrementInDegrees": 1.0, "jDirectionIncrementInDegrees": 1.0,
+        "latitudeOfFirstGridPointInDegrees": north[0], "latitudeOfLastGridPointInDegrees": north[-1],
+        "longitudeOfFirstGridPointInDegrees": east[0], "longitudeOfLastGridPointInDegrees": east[-1],
+        "scanningMode": mode, "dataDate": when[0], "dataTime": when[1], "paramId": parameter,
+        "bitsPerValue": 24, **keys,
+    }  # fmt: skip
+    for key, value in settings.items():
+        eccodes.codes_set(handle, key, value)
+    if values.ndim == 2:
+        lines = values[:: -1 if northward else 1, :: -1 if westward else 1]
+        lines = (lines.T if columns else lines).copy()
+        if alternating:
+            lines[1::2] = lines[1::2, ::-1]
+        values = lines.ravel()
+    eccodes.codes_set_values(handle, values)
+    data = eccodes.codes_get_message(handle)
+    eccodes.codes_release(handle)
+    return data
+
+
+@pytest.fixture
+def read(tmp_path):
+    def field(*messages, **selection):
+        path = tmp_path / "field.grib2"
+        path.write_bytes(b"".join(messages))
+        return open_file(path, scratch=tmp_path, **selection)
+
+    return field
+
+
+@pytest.mark.parametrize("mode", range(0, 256, 16), ids="{:08b}".format)
+def test_values_lie_where_every_scanning_mode_puts_them(read, mode):
+    found = read(message(mode=mode), message(FIELD + 1.0, when=EVENING)).t2m
+    assert found.shape == (2, 3, 4)
+    placed = found.sel(latitude=NORTH, longitude=EAST % 360.0)
+    np.testing.assert_allclose(placed, [FIELD, FIELD + 1.0], atol=1e-4)
+
+
+def rain(steps, depth):
+    start, end = map(int, steps.split("-"))
+    return message(
+        np.full((3, 4), depth),
+        parameter=228,
+        productDefinitionTemplateNumber=8,
+        lengthOfTimeRange=end - start,
+        stepRange=steps,
+    )
+
+
+def test_two_accumulations_that_end_together_are_refused_until_one_is_chosen(read, tmp_path):
+    both = rain("0-5", 0.005), rain("4-5", 0.001)
+    for order in (both, both[::-1]):
+        with pytest.raises(
+            DataError,
+            match=r"2 messages of 'tp' hold at 2020-07-01T17:00.*stepRange \(.*select = { stepRange = \"",
+        ):
+            read(*order, variable="tp")
+        for steps, depth in (("0-5", 5.0), ("4-5", 1.0)):
+            found = read(*order, variable="tp", select={"stepRange": steps})
+            np.testing.assert_allclose(found.tp, np.log1p(depth), rtol=1e-3)
+            assert found.tp.attrs["long_name"].endswith(f"(stepRange {steps})")
+    assert file_times(tmp_path / "field.grib2", variable="tp", scratch=tmp_path).size == 1
+    with pytest.raises(DataError, match=r"no message of 'tp' has stepRange = \"1-5\"; it is 4-5, 0-5"):
+        read(*both[::-1], variable="tp", select={"stepRange": "1-5"})
+
+
+def test_the_key_that_is_proposed_leaves_a_message_for_each_time(read):
+    steps = ["0-1", "0-2", "1-2", "0-3", "2-3"]
+    messages = [rain(each, 0.001 * (number + 1)) for number, each in enumerate(steps)]
+    with pytest.raises(DataError, match=r"select = { startStep = 0 }"):
+        read(*messages, variable="tp")
+    found = read(*messages, variable="tp", select={"startStep": 0})
+    np.testing.assert_allclose(np.expm1(found.tp[:, 0, 0]), [1.0, 2.0, 4.0], rtol=1e-3)
+    assert read(*messages, variable="tp", select={"stepRange": ["0-1", "1-2"]}).tp.shape[0] == 2
+
+
+def test_messages_that_no_key_tells_apart_are_one_field_or_refused(read):
+    assert read(message(), message()).t2m.shape == (1, 3, 4)
+    with pytest.raises(DataError, match="2020-07-01T12:00 appears twice with different values"):
+        read(message(), message(FIELD + 1.0))
+
+
+def test_any_key_that_tells_messages_apart_is_named(read):
+    with pytest.raises(DataError, match=r"They differ in .*[gG]eneratingProcessIdentifier \("):
+        read(message(), message(FIELD + 1.0, generatingProcessIdentifier=7))
+
+
+MEMBER = {"productDefinitionTemplateNumber": 1}
+LIGHT = {
+    "parameter": 210207,
+    "productDefinitionTemplateNumber": 48,
+    "typeOfWavelengthInterval": 11,
+    "scaleFactorOfFirstWavelength": 9,
+}
+OTHERS = {
+    "types of level": (
+        {"parameter": 130, "typeOfLevel": "isobaricInhPa", "level": 850},
+        {"parameter": 130, "typeOfLevel": "hybrid", "level": 1},
+        {"typeOfLevel": "hybrid"},
+        "typeOfLevel (isobaricInhPa, hybrid); level (850, 1)",
+    ),
+    "members": (MEMBER | {"number": 0}, MEMBER | {"number": 1}, {"number": 1}, "number (0, 1)"),
+    "wavelengths": (
+        LIGHT | {"scaledValueOfFirstWavelength": 550},
+        LIGHT | {"scaledValueOfFirstWavelength": 865},
+        {"scaledValueOfFirstWavelength": 865},
+        "scaledValueOfFirstWavelength (550, 865)",
+    ),
+    "grids": (
+        {},
+        {"longitudeOfFirstGridPointInDegrees": 8.0, "longitudeOfLastGridPointInDegrees": 11.0},
+        {"longitudeOfFirstGridPointInDegrees": 8.0},
+        "longitudeOfFirstGridPointInDegrees (358, 8)",
+    ),
+}
+
+
+@pytest.mark.parametrize("when", [NOON, EVENING], ids=["one time", "two times"])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_messages_of_different_kinds_are_told_apart_and_chosen(read, kind, when):
+    first, second, select, said = OTHERS[kind]
+    variable = {130: "t", 210207: "aod550"}.get(first.get("parameter"), "t2m")
+    messages = message(**first), message(FIELD + 1.0, when=when, **second)
+    with pytest.raises(DataError, match=r"Choose one: write select = {") as caught:
+        read(*messages, variable=variable)
+    assert said in str(caught.value)
+    (found,) = read(*messages, variable=variable, select=select).data_vars.values()
+    columns = EAST if kind != "grids" else EAST + 10.0
+    placed = found[0].sel(latitude=NORTH, longitude=columns % 360.0)
+    np.testing.assert_allclose(placed, FIELD + 1.0, atol=1e-3)
+
+
+def test_the_layer_at_the_surface_is_chosen_by_its_level(read):
+    layers = [
+        message(FIELD + top, parameter=139, typeOfLevel="depthBelowLandLayer", topLevel=top) for top in (0, 7)
+    ]
+    with pytest.raises(DataError, match=r"2 levels along .*write level = 0 in"):
+        read(*layers, variable="stl1")
+    found = read(*layers, variable="stl1", level=0).stl1[0].sel(latitude=NORTH, longitude=EAST % 360.0)
+    np.testing.assert_allclose(found, FIELD, atol=1e-3)

@@ -1,0 +1,102 @@
+"""Every source is opened by its name; a name that is none says which there are."""
+
+import importlib.resources
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.digest import file_sha256
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.fields import sample
+from cagp_dist.fields.canonical import canonical, observation_points
+from cagp_dist.fields.sample import SAMPLE_SHA256
+from cagp_dist.fields.sources import open_source
+
+from ..regional import WORLD
+from .fields import netcdf3, raw_dataset
+
+
+def test_the_sample_is_a_global_field(tmp_path):
+    field = open_source("sample", times=["2017-04-27T12:00"], cache_directory=tmp_path / "cache")
+    assert field.t2m.shape == (1, 241, 480)
+    assert field.t2m.dtype == np.float32
+    assert field.attrs["source"] == "sample"
+    assert field.attrs["source_sha256"] == SAMPLE_SHA256
+    points = observation_points(field)
+    assert points.values.shape == (1, 239 * 480 + 2)
+    assert (points.merged_pole_copies, points.dropped_missing) == (958, 0)
+
+
+@pytest.mark.exhaustive
+def test_the_sample_has_the_values_of_its_origin(tmp_path):
+    assert file_sha256(WORLD) == SAMPLE_SHA256
+    field, origin = (open_source(name, cache_directory=tmp_path) for name in ("sample", f"file:{WORLD}"))
+    assert field.t2m.values.tobytes() == origin.t2m.values.tobytes()
+    xr.testing.assert_identical(field.drop_attrs(deep=False), origin.drop_attrs(deep=False))
+
+
+def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample, "STORED_SHA256", "0" * 64)
+    with pytest.raises(
+        DataError, match=r"built-in sample .* is absent or damaged; install the package again"
+    ):
+        open_source("sample", cache_directory=tmp_path)
+
+
+def test_the_sample_carries_its_attribution():
+    text = (importlib.resources.files("cagp_dist.fields") / "data" / "ATTRIBUTION.txt").read_text()
+    assert "ECMWF" in text
+    assert "Apache License, Version 2.0" in text
+
+
+def test_files_and_stores_are_opened_by_prefix(tmp_path, monkeypatch):
+    raw = raw_dataset()
+    (tmp_path / "field.nc").write_bytes(netcdf3(raw))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    field = open_source("file:~/field.nc", times=["2020-01-01"], cache_directory=tmp_path)
+    xr.testing.assert_equal(field, canonical(raw, times=["2020-01-01"]))
+    raw.drop_vars("expver").to_zarr(tmp_path / "field.zarr", consolidated=False)
+    field = open_source(f"zarr:{tmp_path}/field.zarr", area=(60.0, 0.0, 40.0, 90.0), cache_directory=tmp_path)
+    xr.testing.assert_equal(field, canonical(raw, area=(60.0, 0.0, 40.0, 90.0)))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "other",
+            r"'other' is not known; expected one of sample, synthetic, .*URL, cds, table:PATH\.$",
+        ),
+        ("syntetic", "Did you mean 'synthetic'"),
+        ("smaple", "Did you mean 'sample'"),
+        ("arco-era5", "Did you mean 'zarr:arco-era5'"),
+        ("", "source '' is not known"),
+        ("file:", "'file:' names nothing; expected file: and an address"),
+        ("zarr", "'zarr' names nothing"),
+        ("sample:x", "'sample:x' is not known"),
+    ],
+)
+def test_an_unknown_source_says_which_there_are(tmp_path, source, message):
+    with pytest.raises(ConfigurationError, match=message):
+        open_source(source, cache_directory=tmp_path)
+
+
+def test_a_bare_path_is_told_its_prefix(tmp_path):
+    (tmp_path / "field.nc").write_bytes(b"")
+    for path, prefix in ((tmp_path / "field.nc", "file"), (tmp_path, "zarr")):
+        with pytest.raises(ConfigurationError, match=f"To read that path, write {prefix}:{path}"):
+            open_source(str(path), cache_directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"variable": "a/b"}, "variable 'a/b' cannot be the name of a field"),
+        ({"times": ["noon"]}, "'noon' cannot be read"),
+        ({"area": (0.0, 0.0, 0.0, 0.0)}, "north above south"),
+    ],
+)
+def test_a_wrong_selection_is_refused_before_anything_is_read(tmp_path, settings, message):
+    with pytest.raises(ConfigurationError, match=message):
+        open_source("file:/does/not/exist", cache_directory=tmp_path, **settings)

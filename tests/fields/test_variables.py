@@ -1,0 +1,368 @@
+"""Fields of any variable: names, units, levels and transforms of other people's files, ingested right."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.fields.canonical import canonical, joined_times, observation_points
+from cagp_dist.variables import (
+    T2M,
+    VARIABLES,
+    canonical_name,
+    describe_variable,
+    variable_named,
+    variable_of,
+)
+from cagp_dist.variables.units import conversion
+
+from .fields import raw_dataset
+
+
+def cmip(name, values, *, units="K", **attributes):
+    """A monthly field as CMIP lays it out: lat and lon with bounds, south first, times mid-month."""
+    time = np.array(["2001-01-16T12:00", "2001-02-15T00:00"], dtype="datetime64[ns]")
+    lat, lon = np.array([-45.0, 0.0, 45.0]), np.array([0.0, 90.0, 180.0, 270.0])
+    return xr.Dataset(
+        {
+            name: (("time", "lat", "lon"), values, {"units": units, **attributes}),
+            "lat_bnds": (("lat", "bnds"), np.stack([lat - 22.5, lat + 22.5], axis=1)),
+            "time_bnds": (("time", "bnds"), np.stack([time, time], axis=1)),
+        },
+        coords={"time": time, "lat": lat, "lon": lon, "height": 2.0},
+    )
+
+
+def drawn(level, spread, *, seed=3, shape=(2, 3, 4)):
+    return np.random.default_rng(seed).normal(level, spread, shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "level", "spread", "expected_units", "scale"),
+    [
+        ("tas", "K", 280.0, 5.0, "K", (1.0, 0.0)),
+        ("tas", "degC", 10.0, 5.0, "K", (1.0, 273.15)),
+        ("tos", "degrees_Celsius", 15.0, 2.0, "K", (1.0, 273.15)),
+        ("temperature", "Kelvin", 250.0, 5.0, "K", (1.0, 0.0)),
+        ("psl", "Pa", 1e5, 500.0, "Pa", (1.0, 0.0)),
+        ("psl", "hPa", 1e3, 5.0, "Pa", (100.0, 0.0)),
+        ("uas", "m s**-1", 0.0, 5.0, "m s-1", (1.0, 0.0)),
+        ("uas", "m/s", 0.0, 5.0, "m s-1", (1.0, 0.0)),
+        ("zg", "m", 5500.0, 50.0, "m", (1.0, 0.0)),
+        ("zosga", "mm", 3.0, 0.5, "mm", (1.0, 0.0)),
+        ("chlorophyll", "", 3.0, 0.5, "", (1.0, 0.0)),
+    ],
+)
+def test_a_variable_is_a_name_in_the_file_and_comes_in_its_own_unit(
+    name, units, level, spread, expected_units, scale
+):
+    values = drawn(level, spread)
+    field = canonical(cmip(name, values, units=units), variable=name)
+    assert list(field.data_vars) == [name]
+    assert field[name].attrs.get("units", "") == expected_units
+    expected = (scale[0] * values.astype(float) + scale[1]).astype("float32")
+    np.testing.assert_array_equal(field[name], expected)
+    assert observation_points(field).variable == variable_of(name, field[name].attrs)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "published"),
+    [
+        ("2m_temperature", "t2m", "t2m"),
+        ("t2m", "2m_temperature", "t2m"),
+        ("2t", "T2M", "t2m"),
+        ("msl", "mean_sea_level_pressure", "msl"),
+        ("mean_sea_level_pressure", "msl", "msl"),
+        ("temperature", "temperature", "temperature"),
+        ("swh", "SWH", "swh"),
+    ],
+)
+def test_known_quantities_have_one_name_and_all_their_spellings(asked, there, published):
+    known = variable_named(asked)
+    level = 1e5 if known.units == "Pa" else 280.0
+    raw = raw_dataset().rename(t2m=there)
+    raw[there] = raw[there] - 280.0 + level
+    raw[there].attrs["units"] = known.units
+    assert list(canonical(raw, variable=asked).data_vars) == [published]
+
+
+def test_names_that_differ_by_case_alone_are_told_apart():
+    raw = raw_dataset()
+    raw = raw.assign(SM=raw.t2m * 0.0, sm=raw.t2m * 0.0 + 1.0)
+    assert float(canonical(raw, variable="sm").sm.max()) == 1.0
+    assert float(canonical(raw, variable="SM").SM.max()) == 0.0
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", ".zattrs", "time", "longitude", "_x", "a\0b"])
+def test_a_name_that_no_array_can_have_is_refused(name):
+    with pytest.raises(ConfigurationError, match="cannot be the name of a field"):
+        canonical_name(name)
+
+
+def test_what_is_there_is_named_without_bounds_and_how_to_take_it():
+    raw = cmip("temperature", drawn(280.0, 5.0))
+    with pytest.raises(
+        DataError,
+        match=r"variable 't2m' is missing; there is 'temperature'\. To take it, write variable = "
+        r'"temperature" in \[observations\]\.$',
+    ):
+        canonical(raw)
+    with pytest.raises(
+        DataError, match=r"there is 'pr', 'psl'\. To take one of them, write variable = \"pr\""
+    ):
+        canonical(cmip("pr", drawn(1.0, 0.1)).assign(psl=raw.temperature), variable="tas")
+
+
+def test_the_unit_of_the_job_stands_above_that_of_the_file():
+    values = drawn(10.0, 5.0)
+    field = canonical(cmip("tas", values, units="K"), variable="tas", units="degC")
+    np.testing.assert_array_equal(field.tas, (values.astype(float) + 273.15).astype("float32"))
+    assert canonical(cmip("ph", values, units=""), variable="ph", units="1").ph.units == "1"
+
+
+def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
+    with pytest.raises(DataError, match=r"units 'psi'; expected Pa\. If the file states them wrongly"):
+        canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), variable="psl")
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "level", "message"),
+    [
+        (
+            "psl",
+            "Pa",
+            1000.0,
+            r"'psl' reach from .* expected 85000\.\.112000 Pa\. It looks like hPa: write units",
+        ),
+        ("tas", "K", 10.0, r"expected 150\.\.350 K\. It looks like Celsius: add 273\.15, or write units"),
+        ("tas", "degC", 280.0, r"expected 150\.\.350 K \(the file says 'degC'\)\. Check"),
+        (
+            "uas",
+            "m s-1",
+            500.0,
+            r"expected -120\.\.120 m s-1\. .* write check_range = false in \[observations\]",
+        ),
+    ],
+)
+def test_values_that_cannot_be_are_refused_with_unit_and_way_out(name, units, level, message):
+    raw = cmip(name, drawn(level, 3.0), units=units)
+    with pytest.raises(DataError, match=message):
+        canonical(raw, variable=name)
+    field = canonical(raw, variable=name, check_range=False)
+    assert field[name].attrs["plausible_range"] == "not checked"
+    assert not variable_of(name, field[name].attrs).checked
+
+
+@pytest.mark.parametrize("attribute", ["long_name", "standard_name"])
+def test_of_an_anomaly_in_celsius_nothing_is_added_to(attribute):
+    values = drawn(0.5, 1.0)
+    raw = cmip("temperature", values, units="degree C", **{attribute: "Air Surface Temperature Anomaly"})
+    field = canonical(raw, variable="temperature")
+    np.testing.assert_array_equal(field.temperature, values)
+    variable = variable_of("temperature", field.temperature.attrs)
+    assert (variable.units, variable.is_temperature, variable.low) == ("degC", False, -np.inf)
+    with pytest.raises(DataError, match="is an anomaly by its long name"):
+        canonical(raw.rename(temperature="t2m"))
+
+
+def test_precipitation_is_transformed_and_says_so():
+    metres = np.abs(drawn(0.0, 0.01)).astype("float32")
+    metres[0, 0, 0], metres[0, 1, 1], metres[1, 2, 2] = 0.0, -2e-10, np.nan
+    raw = raw_dataset(latitude=(20.0, 10.0, 0.0)).rename(t2m="tp")
+    raw["tp"] = raw.tp.copy(data=metres).assign_attrs(units="m")
+    field = canonical(raw, variable="total_precipitation")
+    expected = np.log1p(1000.0 * np.maximum(metres.astype(float), 0.0))[:, ::-1]
+    np.testing.assert_allclose(field.tp, expected, rtol=1e-6)
+    assert field.tp.attrs["units"] == "1"
+    assert field.tp.attrs["transform"] == "log(1 + tp / 1 mm)"
+    assert "Nothing is transformed back" in field.tp.attrs["comment"]
+    millimetres = raw.assign(tp=(1000.0 * raw.tp).assign_attrs(units="mm"))
+    np.testing.assert_allclose(canonical(millimetres, variable="tp").tp, expected, rtol=1e-6)
+    with pytest.raises(DataError, match=r"reach from -0\.5 to .* expected -0\.0001\.\.3 m"):
+        canonical(raw.assign(tp=raw.tp.where(raw.tp.notnull(), -0.5)), variable="tp")
+    rate = cmip("pr", metres, units="kg m-2 s-1")
+    np.testing.assert_allclose(
+        canonical(rate, variable="pr").pr,
+        np.log1p(86400.0 * np.maximum(metres.astype(float), 0.0)),
+        rtol=1e-6,
+    )
+
+
+def test_a_component_of_the_wind_has_no_value_at_a_pole():
+    raw = raw_dataset(latitude=(90.0, 0.0, -90.0)).rename(t2m="u10")
+    raw["u10"] = (raw.u10 - 280.0).assign_attrs(units="m s**-1")
+    points = observation_points(canonical(raw, variable="u10"))
+    assert points.latitude_degrees.tolist() == [0.0] * 4
+    assert (points.merged_pole_copies, points.dropped_missing) == (6, 2)
+
+
+def test_parts_are_joined_and_must_be_one_quantity():
+    whole = canonical(cmip("tas", drawn(280.0, 5.0)), variable="tas")
+    parts = [whole.isel(time=[1]), whole.isel(time=[0])]
+    xr.testing.assert_identical(joined_times(parts), whole)
+    other = parts[0].copy()
+    other.tas.attrs = {"units": "degF", "long_name": "tas"}
+    with pytest.raises(DataError, match=r"'near-surface air temperature' \[K\] and 'tas' \[degF\]"):
+        joined_times([parts[1], other])
+
+
+def test_attributes_of_every_known_variable_come_back():
+    for name, variable in VARIABLES.items():
+        found = variable_of(name, variable.attributes())
+        assert found == variable
+        assert variable.low < variable.high
+        assert canonical_name(name) == name
+        assert describe_variable(name, {})[1] == (1.0, 0.0)
+    assert T2M.attributes() == {
+        "standard_name": "air_temperature",
+        "long_name": "2 metre temperature",
+        "units": "K",
+    }
+
+
+@pytest.mark.parametrize("dimension", ["level", "plev", "isobaricInhPa", "pressure_level"])
+def test_a_level_is_chosen_by_its_value_and_needs_no_choice_if_it_is_the_only_one(dimension):
+    values = drawn(250.0, 5.0, shape=(2, 3, 3, 4))
+    levels = np.array([500.0, 850.0, 1000.0])
+    pascal = dimension == "plev"
+    raw = cmip("ta", drawn(0.0, 1.0))
+    raw["ta"] = (("time", dimension, "lat", "lon"), values, {"units": "K"})
+    raw = raw.assign_coords({dimension: levels * (100.0 if pascal else 1.0)}).drop_vars("height")
+    raw[dimension].attrs["units"] = "Pa" if pascal else "hPa"
+    field = canonical(raw, variable="ta", level=850)
+    np.testing.assert_array_equal(field.ta, values[:, 1])
+    assert field.ta.attrs["long_name"] == "air temperature at 850 hPa"
+    there = "50000, 85000, 100000 Pa" if pascal else "500, 850, 1000 hPa"
+    with pytest.raises(
+        DataError, match=f"'ta' has 3 levels along '{dimension}': {there}. Choose one: write level"
+    ):
+        canonical(raw, variable="ta")
+    with pytest.raises(DataError, match=f"level 700 is not in 'ta', which has along '{dimension}': {there}"):
+        canonical(raw, variable="ta", level=700)
+    single = raw.isel({dimension: [2]})
+    np.testing.assert_array_equal(canonical(single, variable="ta").ta, values[:, 2])
+    np.testing.assert_array_equal(
+        canonical(raw.isel({dimension: 2}), variable="ta", level=1000).ta, values[:, 2]
+    )
+    with pytest.raises(DataError, match="level 850 is not in 'ta'"):
+        canonical(single, variable="ta", level=850)
+
+
+def test_a_field_without_levels_has_none_to_choose():
+    with pytest.raises(DataError, match=r"'t2m' has no level, and level is 850\. Leave level out"):
+        canonical(raw_dataset(), level=850)
+
+
+@pytest.mark.parametrize(
+    ("units", "target", "expected"),
+    [
+        ("0.1 degC", "K", (0.1, 273.15)),
+        ("0.1 K", "K", (0.1, 0.0)),
+        ("100 Pa", "Pa", (100.0, 0.0)),
+        ("1e-3", "K", None),
+        ("0.1 furlong", "K", None),
+    ],
+)
+def test_a_number_before_a_unit_multiplies(units, target, expected):
+    assert conversion(units, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("units", "target", "expected"),
+    [
+        ("MPa", "Pa", (1e6, 0.0)),
+        ("mPa", "Pa", (1e-3, 0.0)),
+        ("℃", "K", (1.0, 273.15)),
+        ("ºC", "K", (1.0, 273.15)),
+        ("0.1 ℃", "K", (0.1, 273.15)),
+        ("grados Celsius", "K", (1.0, 273.15)),
+        ("°F", "K", (5.0 / 9.0, 459.67 * 5.0 / 9.0)),
+        ("F", "K", (5.0 / 9.0, 459.67 * 5.0 / 9.0)),
+        ("kt", "m s-1", (1852.0 / 3600.0, 0.0)),
+        ("mi/h", "m s-1", (0.44704, 0.0)),
+        ("inHg", "Pa", (3386.389, 0.0)),
+        ("mm Hg", "Pa", (133.3224, 0.0)),
+        ("inches", "m", (0.0254, 0.0)),
+        ("m s⁻¹", "m s-1", (1.0, 0.0)),
+        ("knots", "Pa", None),
+        ("mpa", "mPa", None),  # either
+        ("MPA", "Pa", None),
+        ("pA", "Pa", None),
+        ("Mm", "m", None),
+        ("Mm d-1", "kg m-2 s-1", None),
+        ("mW/m2", "MW m-2", None),
+        ("MW/m2", "MW m-2", (1.0, 0.0)),
+        ("MM", "m", (1e-3, 0.0)),
+        ("MM/DAY", "kg m-2 s-1", (1.0 / 86400.0, 0.0)),
+        ("M/S", "m s-1", (1.0, 0.0)),
+        ("Km h-1", "m s-1", (1.0 / 3.6, 0.0)),
+        ("G/KG", "kg kg-1", (1e-3, 0.0)),
+        ("k", "K", (1.0, 0.0)),
+        ("Celsius", "K", (1.0, 273.15)),
+        ("DEGC", "K", (1.0, 273.15)),
+        ("Deg_C", "K", (1.0, 273.15)),
+        ("°c", "K", (1.0, 273.15)),
+        ("c", "K", (1.0, 273.15)),
+        ("HPA", "Pa", (100.0, 0.0)),
+        ("hpa", "Pa", (100.0, 0.0)),
+        ("Mb", "Pa", (100.0, 0.0)),
+        ("MB", "Pa", (100.0, 0.0)),
+        ("mbar", "Pa", (100.0, 0.0)),
+        ("Mbar", "Pa", None),
+        ("PA", "Pa", (1.0, 0.0)),
+        ("Pascal", "Pa", (1.0, 0.0)),
+    ],
+)
+def test_case_tells_prefixes_apart_and_nothing_else(units, target, expected):
+    assert conversion(units, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("units", "published"),
+    [
+        ("m s**-1", "m s-1"),
+        ("J m**-2", "J m-2"),
+        ("kg/m^2/s", "kg m-2 s-1"),
+        ("m**3 m**-3", "m3 m-3"),
+        ("degrees Celsius", "degC"),
+        ("kelvin", "K"),
+        ("Proportion", "1"),
+        ("~", "1"),
+        ("1/s", "s-1"),
+        ("psu", "psu"),
+        ("deg / 100 km", "deg / 100 km"),
+        ("", ""),
+    ],
+)
+def test_units_are_published_as_cf_writes_them(units, published):
+    """Also those of a store that was written before they were."""
+    assert describe_variable("any", {"units": units})[0].units == published
+    assert variable_of("any", {"units": units}).units == published
+
+
+def test_a_number_before_the_unit_that_a_job_states_scales_any_variable():
+    variable, scale = describe_variable("TMAX", {}, units="0.1 degC")
+    assert (variable.units, scale) == ("degC", (0.1, 0.0))
+    variable, scale = describe_variable(
+        "salinity", {"units": "0.001 kg m-3"}
+    )  # a file's own number stays in it
+    assert (variable.units, scale) == ("0.001 kg m-3", (1.0, 0.0))
+
+
+def decimal_years(years, units="year A.D."):
+    raw = cmip("tas", np.full((2, 3, 4), 280.0)).isel(time=[0] * len(years)).drop_vars(["time", "time_bnds"])
+    return raw.assign_coords(time=("time", years, {"units": units}))
+
+
+@pytest.mark.parametrize("units", ["year A.D.", "years", "decimal year", "Year"])
+def test_decimal_years_become_times_to_the_hour(units):
+    found = canonical(decimal_years([2019.0, 2019.5, 2020.5, 2020.0 + 59 / 366], units), variable="tas")
+    expected = ["2019-01-01T00", "2019-07-02T12", "2020-02-29T00", "2020-07-02T00"]
+    np.testing.assert_array_equal(found.time.values, np.array(expected, dtype="datetime64[ns]"))
+
+
+def test_other_numbers_are_no_times():
+    with pytest.raises(DataError, match="type float64 and the units 'fortnights'; expected dates"):
+        canonical(decimal_years([2019.0], "fortnights"), variable="tas")
+    with pytest.raises(DataError, match=r"decimal years of the field reach from 3 to 2019; expected 1678"):
+        canonical(decimal_years([3.0, 2019.0]), variable="tas")
