@@ -72,7 +72,7 @@ register_accessor()
 
 _HOMES = {
     "calibration.simulation.laboratory": "calibrate Calibration",
-    "era5.covariates": "covariate",
+    "fields.covariates": "covariate",
     "geometry": "area_weights space_filling_order unit_sphere",
     "gp": "condition posterior_mean",
     "gram": "DenseGram LeaveOneOut MaskedRings RingGram TiledGram",

@@ -11,6 +11,4 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Times = NDArray[np.datetime64]
 Names: TypeAlias = NDArray[np.object_]  # texts; rows of one place share theirs
-Marks: TypeAlias = (
-    float | Sequence[float] | None
-)  # a mark of missing values beside which others are suspected, or all
+Marks: TypeAlias = float | Sequence[float] | None  # what stands for a missing value: one mark, or all of them

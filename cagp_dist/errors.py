@@ -1,26 +1,50 @@
 """Every error the package raises on purpose, with the exit code the command line gives it.
 
-The text of an error says what came, what was expected and what to do.
+An error is data: its class, a key for programs, a text that says what came and what was expected, and
+remedies. The door through which work came puts the remedies into its words: arguments of Python, or keys of
+a job file.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
+from typing import Self
 
-from cagp_dist.remedies import Remedy, advice
+from cagp_dist.remedies import Remedy, Setting, advice
 
 
 class CagpError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command line returns.
 
-    The text ends with the remedies, which are called otherwise in Python and in a job file.
+    Parameters
+    ----------
+    text : str
+        What came, what was expected, and why it matters.
+    key : str
+        A short name of the fault for programs and tests, such as ``"levels-averaged"``.
+    remedies : tuple of Remedy and Setting
+        What to do, any of which helps; they are the end of ``str(error)``.
     """
 
     exit_code = 1
 
-    def __init__(self, text: str = "", *, remedies: tuple[Remedy, ...] = ()) -> None:
-        super().__init__(f"{text} {advice(remedies)}".strip())
+    def __init__(self, text: str = "", *, key: str = "", remedies: tuple[Remedy | Setting, ...] = ()) -> None:
+        super().__init__(text)
         self.text = text
+        self.key = key
         self.remedies = remedies
+        self.in_job = False  # whether remedies are put into the words of a job file
+
+    def __str__(self) -> str:
+        return f"{self.text} {advice(self.remedies, in_job=self.in_job)}".strip()
+
+    def told(self, *, before: str = "", after: str = "", in_job: bool | None = None) -> Self:
+        """Give a copy with more text around it, or in the words of another door."""
+        error = copy(self)
+        error.text = " ".join(filter(None, (before, self.text, after)))
+        error.args = (error.text,)
+        error.in_job = self.in_job if in_job is None else in_job
+        return error
 
 
 @contextmanager
@@ -29,9 +53,9 @@ def in_words_of_the_job() -> Iterator[None]:
     try:
         yield
     except CagpError as error:
-        if error.remedies:
-            error.args = (f"{error.text} {advice(error.remedies, in_job=True)}",)
-        raise
+        if not error.remedies or error.in_job:
+            raise
+        raise error.told(in_job=True) from error.__cause__
 
 
 class ConfigurationError(CagpError, ValueError):

@@ -1,7 +1,9 @@
 """What to change where work does not fit or fails: the argument in Python, and the key of a job file."""
 
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
@@ -46,7 +48,54 @@ class Remedy(Enum):
         self.in_job = in_job
 
 
-def advice(remedies: Iterable[Remedy], *, in_job: bool = False) -> str:
+_NAMES_IN_JOBS = {"value": "variable"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One way out: an argument of `krige` with the value that helps, or that key of ``[observations]``."""
+
+    name: str  # of the argument, such as ``"where"``
+    value: object  # that helps: texts, numbers, sequences and mappings of them
+    so_that: str = ""  # what it does, behind the setting, such as "if they were observed"
+
+    @property
+    def in_python(self) -> str:
+        """Write it as an argument."""
+        return f"say {self.name}={_in_python(self.value)} {self.so_that}".rstrip()
+
+    @property
+    def in_job(self) -> str:
+        """Write it as a key of a job file."""
+        name = _NAMES_IN_JOBS.get(self.name, self.name)
+        return f"write {name} = {_in_toml(self.value)} in [observations] {self.so_that}".rstrip()
+
+
+def _in_python(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_in_python(key)}: {_in_python(held)}' for key, held in value.items())}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_in_python, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _in_toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        pairs = (f"{_toml_key(str(key))} = {_in_toml(held)}" for key, held in value.items())
+        return f"{{ {', '.join(pairs)} }}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{', '.join(map(_in_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _toml_key(key: str) -> str:
+    bare = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if bare else json.dumps(key, ensure_ascii=False)
+
+
+def advice(remedies: Iterable[Remedy | Setting], *, in_job: bool = False) -> str:
     """Write remedies as a sentence, or nothing if there are none."""
     ways = [remedy.in_job if in_job else remedy.in_python for remedy in remedies]
     texts = list(dict.fromkeys(way for way in ways if way is not None))

@@ -7,7 +7,6 @@ import resource
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -69,35 +68,6 @@ def test_every_public_name_can_be_imported_and_is_in_the_reference() -> None:
         assert f"   ~cagp_dist.{name}\n" in reference
     with pytest.raises(AttributeError, match="no attribute 'GausSeidel'"):
         _ = cagp_dist.GausSeidel  # type: ignore[attr-defined]
-
-
-@pytest.mark.exhaustive
-def test_functions_are_short() -> None:
-    """At most 80 lines each, without the docstring; how branched they may be is for the linter."""
-    long = []
-    for path in sorted((REPOSITORY / "cagp_dist").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                said = ast.get_docstring(node, clean=False)
-                lines = node.end_lineno - node.lineno + 1 - (len(said.splitlines()) if said else 0)
-                long += [f"{path.name}:{node.lineno} {node.name}: {lines}"] if lines > 80 else []
-    assert long == []
-
-
-def test_names_are_there_once() -> None:
-    """A file, a class or a public function of a module has a name of its own in the package."""
-    paths = [path for path in sorted((REPOSITORY / "cagp_dist").rglob("*.py")) if path.name != "__init__.py"]
-    found = [path.name for path in paths]
-    for path in sorted((REPOSITORY / "cagp_dist").rglob("*.py")):
-        nodes = ast.parse(path.read_text()).body
-        named = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
-        found += named + [f"{name}()" for name in _functions(nodes) if not name.startswith("_")]
-    assert [name for name, count in Counter(found).items() if count > 1] == []
-
-
-def _functions(nodes: list[ast.stmt]) -> set[str]:
-    """Functions of a module; those with overloads are one."""
-    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
 
 
 def test_modules_import_only_from_the_layers_below_them() -> None:

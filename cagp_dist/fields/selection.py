@@ -16,7 +16,7 @@ Choice = str | float | Sequence[str | float]  # what is chosen of a key or a dim
 
 
 class Selection(TypedDict, total=False):
-    """Which part of what field is wanted; the keys are parameters of `cagp_dist.fields.canonical.canonical`."""
+    """Which part of what field is wanted; the keys are parameters of `canonical`."""
 
     variable: str
     times: Sequence[str] | None

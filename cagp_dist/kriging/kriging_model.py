@@ -104,8 +104,8 @@ def krige(
         its CF ``grid_mapping``. NaN marks missing values. Copies of a pole are one place, their mean;
         components of vectors have no value there.
 
-        A table has a row for each measurement, see `cagp_dist.fields.tables.read_table`: a pandas or polars data
-        frame, a mapping of columns, or the path of a CSV or Parquet file. A source of a job works too:
+        A table has a row for each measurement, see `cagp_dist.fields.tables.read_table`: a pandas or polars
+        data frame, a mapping of columns, or the path of a CSV or Parquet file. A source of a job works too:
         "file:PATH" of NetCDF or GRIB, "zarr:URL", "cds", "sample".
     to : optional
         Where the field is wanted. A number gives cells of so many degrees over the region of the observations

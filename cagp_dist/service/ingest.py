@@ -143,8 +143,7 @@ def _healed(read: Callable[[], T], report: Report) -> T:
         try:
             return read()
         except CagpError as error:
-            error.args = (f"{error} This was to replace what was stored before: {said}",)
-            raise
+            raise error.told(after=f"This was to replace what was stored before: {said}") from error
 
 
 def peek(job: Job) -> xr.Dataset | None:

@@ -1,9 +1,8 @@
 """Decode damaged copies of a file, each in a fork of a process in which the decoders are imported already.
 
-Run as ``python -m tests.fields.fuzzed FILE FOLDER COUNT SEED``: flips bits, cuts the file off, takes bytes out
-or puts some in, and decodes what is left as the child of `cagp_dist.fields.files.local_files` does. One line per
-copy: what was done to it, and ``refused``, ``crashed``, ``hung``, ``same``, or ``other`` with the
-differences.
+Run as ``python -m tests.fields.fuzzed FILE FOLDER COUNT SEED``: flips bits, cuts the file off, takes bytes
+out or puts some in, and decodes what is left as the child of `local_files` does. One line per
+copy: what was done to it, and ``refused``, ``crashed``, ``hung``, ``same``, or ``other`` and differences.
 """
 
 import io

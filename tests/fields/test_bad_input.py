@@ -17,10 +17,10 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.files.file_catalogue import FOLDER
 from cagp_dist.service.jobfile.config import parse_job
 
-from . import sources
-from .jobs import job_text, random_points
-from .regional import WORLD, corrupted
-from .sources import save, smooth
+from .. import sources
+from ..jobs import job_text, random_points
+from ..regional import WORLD, corrupted
+from ..sources import save, smooth
 
 JOB = job_text(
     observations={"source": "file:field.nc"},

@@ -17,7 +17,7 @@ import pytest
 from cagp_dist.errors import DataError
 from cagp_dist.fields.tables import read_table, table_files, table_layout
 
-from .bombs import GIB, read_all, sparse
+from ..bombs import GIB, read_all, sparse
 
 HEAD = b"lat,lon,t\n"
 

@@ -529,9 +529,7 @@ def test_a_synthetic_field_without_times_has_one_whatever_else_is_stored(job_tex
 def test_synthetic_fields_are_drawn_once(job_text, monkeypatch, tmp_path):
     job = parse_job(job_text)
     first = fit_job(job)
-    monkeypatch.setattr(
-        "cagp_dist.fields.synthetic.open_synthetic", None
-    )  # what is stored is not drawn again
+    monkeypatch.setattr("cagp_dist.fields.synthetic.open_synthetic", None)  # what is stored is kept
     assert fit_job(job).estimates() == first.estimates()
     assert plan_job(job).size.observed == 250
     monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Child process that decodes untrusted files: ``python -m cagp_dist.fields.files._decode MEMORY_BYTES < REQUEST``.
+"""Child process that decodes untrusted files: ``python -m cagp_dist.fields.files._decode BYTES < REQUEST``.
 
 A damaged file can crash a GRIB or HDF5 decoder, keep it busy for ever, or have it take all memory: here that
 costs one clear error. The answer is plain arrays, or ``error.json``, in a folder that the parent chose.
