@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import as_numbers, as_points
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import area_weights, is_pole, space_filling_order
 from cagp_dist.kernels import SAME_ON_SPHERE, Matern12, on_unit_sphere
 from cagp_dist.latlon.grid import LatLonGrid
@@ -21,6 +21,9 @@ from cagp_dist.space_time import check_space_time
 from cagp_dist.text import counted
 
 FEWEST_POINTS = 4
+
+ROUNDING = 1e-12
+"""Part of the largest value: what departs from its mean by less is constant."""
 
 LARGEST_SIZE = 1e60
 """Of distances and of y; one over it is the smallest."""
@@ -252,10 +255,14 @@ def centred_observations(
             X, values - centre, deviations=_deviations(noise_deviations, len(X)), basis=basis
         )
     largest = float(np.abs(data.residuals).max())
-    if largest <= 1e-12 * np.abs(values).max():
-        raise ArgumentError(
-            "y equals the prior mean everywhere (y is constant), so there is nothing to fit; expected values "
-            "that vary. Check which variable was passed."
+    if largest <= ROUNDING * np.abs(values).max():
+        low, high = float(values.min()), float(values.max())
+        held = f"constant, {low:g}" if high - low <= ROUNDING * abs(high) else f"{low:g} to {high:g}"
+        raise DataError(
+            f"y is {held}, and departs from its prior mean by rounding alone, so there is nothing to fit; "
+            "expected values that vary about the mean. Check which variable was passed, or give lengthscale, "
+            "variance and noise: then nothing is fitted.",
+            key="constant",
         )
     _check_unit("y departs from the prior mean", largest, "y")
     return data, mean

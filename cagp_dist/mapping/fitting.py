@@ -22,7 +22,7 @@ from cagp_dist.mapping.map_mean import residuals_about
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
-from cagp_dist.prior import EstimatedMean, Mean
+from cagp_dist.prior import Mean
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 
 
@@ -42,11 +42,11 @@ class Sites:
         """Points of the grid that have no value."""
         return 0 if self.grid is None else self.grid.size - self.chosen.size
 
-    def on_grid(self, residuals: Array) -> Array:
-        """Residuals (T, n) as fields (T, P, Q), NaN where the grid has a gap."""
+    def on_grid(self, values: Array) -> Array:
+        """Values (T, n) as fields (T, P, Q), NaN where the grid has a gap."""
         assert self.grid is not None
-        fields = np.full((len(residuals), self.grid.size), np.nan)
-        fields[:, self.places] = residuals
+        fields = np.full((len(values), self.grid.size), np.nan)
+        fields[:, self.places] = values
         return fields.reshape(-1, *self.grid.shape)
 
     @property
@@ -133,14 +133,14 @@ def fit_numbers(
     Where noise is known, ``known`` () or (n,), what is fitted is ``least``, its least, with a nugget on top,
     which comes with the result.
     """
-    values, bounds = residuals_at(sites, observed, mean), dict(held or {})
+    values, bounds = observed.values[np.ix_(sites.times, sites.chosen)], dict(held or {})
 
     def fitted(bounds: Given | None, kernel: Families = kernel) -> FitResult:
         return fit(
             kernel,
             observed.X[sites.chosen] if sites.grid is None else sites.grid,
             values.T if sites.grid is None else sites.on_grid(values),
-            mean=mean if isinstance(mean, EstimatedMean) and not callable(mean) else 0.0,
+            mean=mean,
             bounds=bounds,
             method=sites.method,
             executor=resources.executor,
@@ -153,6 +153,6 @@ def fit_numbers(
     if least == 0.0 or NOISE in bounds:
         result = fitted(bounds or None)
         return result, result.prior.noise_number - least
-    most = 2.0 * least + 4.0 * float(np.var(values))
+    most = 2.0 * least + 4.0 * float(np.var(residuals_at(sites, observed, mean)))
     result = fit_beside_known_noise(fitted, known=least, most=most, others=bounds)
     return result, max(result.prior.noise_number - least, NO_NUGGET * least)

@@ -92,9 +92,6 @@ def fit_in_space_and_time(
     if isinstance(kernel, Kernel) and least > 0.0:
         return FittedModel(kernel, known, mean, held=held, known_noise=known)
     centre = mean_of(mean, observed, observed.there, np.arange(1))
-    y = observed.values[0]
-    if not is_estimated(centre):
-        y, centre = y - Prior(Matern12(1.0), 1.0, centre).mean_at(X)[:, 0], 0.0
     candidates = _candidates(kernel, in_time)
 
     def fitted(
@@ -103,7 +100,7 @@ def fit_in_space_and_time(
         return fit(
             cast("Families", family),
             X[some],
-            y[some],
+            observed.values[0, some],
             mean=centre,
             bounds=bounds or None,
             method="dense" if some.size <= COMPARED + NEIGHBOURS_CELL else "auto",

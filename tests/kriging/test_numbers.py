@@ -72,7 +72,8 @@ def test_a_nugget_is_added_to_a_known_noise(truth):
     # all of it is known, and there is no nugget: no reason to warn
     none = cagp.Kriging(kernel="matern32", noise_std=0.7, nugget_std=None).fit(truth)
     given = cagp.Kriging(kernel="matern32", noise_std=0.7).fit(truth)
-    assert none.fit_result_.prior == given.fit_result_.prior
+    for name in ("kernel", "noise_variance"):
+        assert getattr(none.fit_result_.prior, name) == getattr(given.fit_result_.prior, name)
     none = cagp.Kriging(**settings | {"noise_std": 0.7}, nugget_std=None).fit(truth)
     assert none.prior_.noise_variance == pytest.approx(0.49)
 
@@ -226,3 +227,24 @@ def test_a_lengthscale_beyond_the_diameter_of_the_earth_is_explained(stations):
     assert "nan" not in model.summary()
     short = cagp.Kriging(lengthscale=0.3, variance=4.0, noise_std=0.3).fit(stations)
     assert "lengthscale_comment" not in short.predict({"lat": [50.0], "lon": [10.0]}).attrs
+
+
+def test_constant_and_linear_values_are_refused_where_numbers_are_fitted(gappy):
+    """Whatever the mean's rounding; with every number given they are mapped."""
+    rng = np.random.default_rng(1)
+    places = {"lat": rng.uniform(45.0, 55.0, 40), "lon": rng.uniform(-5.0, 15.0, 40)}
+    hours = np.datetime64("2024-01-01") + np.arange(40).astype("timedelta64[h]")
+    linear = 280.0 - 0.3 * places["lat"] + 0.1 * places["lon"]
+    for source, settings in (
+        ({name: column[:10] for name, column in places.items()} | {"t": np.full(10, 5.0)}, {}),
+        (places | {"t": np.full(40, 0.3)}, {"noise_std": 0.1}),
+        (places | {"t": np.full(40, 5.0), "time": hours}, {"at": "observed"}),
+        (places | {"t": linear}, {"drift": "regional_linear"}),
+        (0.0 * gappy + 273.15, {}),
+    ):
+        with pytest.raises(DataError) as refused:
+            cagp.krige(source, to={"lat": [50.0], "lon": [3.0]}, **settings)
+        assert refused.value.key == "constant"
+    given = {"lengthscale": 0.5, "variance": 1.0, "noise_std": 0.1}
+    found = cagp.krige(places | {"t": np.full(40, 5.0)}, to={"lat": [50.0], "lon": [3.0]}, **given)
+    assert found["mean"].item() == pytest.approx(5.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kernels import Kernel
 
 GRID = cagp.LatLonGrid(np.linspace(-60.0, 60.0, 5), 8)
@@ -47,8 +47,6 @@ POINTS = {
         {},
         "three parameters cannot be learned from 3 points; expected at least 4",
     ),
-    "constant": ((cagp.Matern32, X, np.full(20, 7.1)), {}, "y is constant"),
-    "zero": ((cagp.Matern32, X, np.zeros(20)), {"mean": 0.0}, "y equals the prior mean everywhere"),
     "coincident": ((cagp.Matern32, np.ones((20, 2)), Y), {}, "all points coincide"),
     "mean name": ((cagp.Matern32, X, Y), {"mean": "average"}, 'mean is "average"; expected "constant"'),
     "mean value": ((cagp.Matern32, X, Y), {"mean": np.nan}, "expected a finite number or a function of X"),
@@ -128,7 +126,6 @@ FIELDS = {
     "infinite": (GRID, with_missing(FIELD, np.inf), r"\(1 of 40\); drop what is infinite"),
     "nothing": (GRID, np.full((5, 8), np.nan), "y is NaN everywhere"),
     "masked": (GRID, np.ma.masked_greater(FIELD, 0.0), "y has masked entries"),
-    "constant": (GRID, np.full((5, 8), 280.0), "y is constant"),
     "only poles": (
         cagp.LatLonGrid([-90.0, 90.0], 8),
         FIELD[:2],
@@ -147,6 +144,25 @@ def test_points(given, settings, message):
 def test_grids(grid, y, message):
     with pytest.raises(ArgumentError, match=message):
         cagp.fit(cagp.Matern32, grid, y)
+
+
+@pytest.mark.parametrize(
+    ("where", "y", "mean"),
+    [
+        (X, np.full(20, 7.1), "constant"),
+        (X, np.zeros(20), 0.0),
+        (
+            X,
+            3.0 + X @ [2.0, -1.0],
+            cagp.BasisMean(lambda X: np.column_stack([np.ones(len(X)), X]), ("a", "b", "c")),
+        ),
+        (GRID, np.full((5, 8), 280.0), "constant"),
+    ],
+)
+def test_constants(where, y, mean):
+    with pytest.raises(DataError) as refused:
+        cagp.fit(cagp.Matern32, where, y, mean=mean)
+    assert refused.value.key == "constant"
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e-70, 1e70, 1e200])
