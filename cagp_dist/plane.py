@@ -128,7 +128,7 @@ def plane_of(
     if unit and conversion(unit, "degree") is not None:
         raise DataError(
             f"{names[0]!r} and {names[1]!r} are in {unit!r}; expected lengths. Degrees are those of "
-            'latitude and longitude: leave crs, x and y out, or write latitude="COLUMN", longitude="COLUMN".'
+            "latitude and longitude: leave crs, x and y out."
         )
     if crs is None:
         return Plane(names, plain_units(unit))
@@ -160,7 +160,7 @@ def system(crs: CRSLike) -> "CRS":
     if found.is_geographic:
         raise ArgumentError(
             f"crs is {found.name}, of latitudes and longitudes in degrees, whose distances are those on the "
-            'globe. Leave crs, x and y out; of a table write latitude="COLUMN", longitude="COLUMN".'
+            "globe. Leave crs, x and y out."
         )
     if not (found.is_projected or found.is_engineering):
         raise ArgumentError(f"crs is {found.name}; expected the system of a plane, such as that of UTM.")
@@ -292,8 +292,7 @@ def check_in_use(plane: Plane, x: Array, y: Array, *, some: bool = False) -> Non
             hint = "They look like kilometres, and the unit of the system is another: multiply them by 1,000."
         elif degrees:
             hint = (
-                "They look like degrees: leave crs, x and y out, and write "
-                'latitude="COLUMN", longitude="COLUMN".'
+                "They look like degrees: leave crs out, and name them in columns as latitude and longitude."
             )
         raise DataError(
             f"{plane.names[0]} and {plane.names[1]} are {x[row]:g} and {y[row]:g}, and {plane.crs.name} is "

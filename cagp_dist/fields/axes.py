@@ -117,7 +117,7 @@ def on_plane(
             return None
         raise ArgumentError(
             f"no {'x' if found[0] is None else 'y'} was found; the coordinates are "
-            f"{', '.join(map(repr, pool)) or 'none'}. Name both of a plane, x=NAME and y=NAME."
+            f"{', '.join(map(repr, pool)) or 'none'}. Name both of a plane in columns, as x and y."
         )
     names = str(found[0]), str(found[1])
     east, north = (pool[name].variable for name in names)

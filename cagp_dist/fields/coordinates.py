@@ -42,8 +42,8 @@ ROTATED = (
 )
 PROJECTED = (
     "on a projected plane; expected degrees on the globe. Convert it to latitude and longitude, with pyproj "
-    "for example, or keep the plane: cagp_dist.krige(data, x=NAME, y=NAME, crs=NUMBER) of xarray and tables, "
-    "or cagp_dist.condition(prior, X, y, targets) for arrays."
+    'for example, or keep the plane: krige(data, columns={"x": NAME, "y": NAME}, crs=NUMBER) of xarray and '
+    "tables, or cagp_dist.condition(prior, X, y, targets) for arrays."
 )
 
 

@@ -13,7 +13,6 @@ from cagp_dist.arrays import Array, Marks
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.axes import (
-    ANYWHERE,
     Asked,
     Horizontal,
     choose_variable,
@@ -22,12 +21,13 @@ from cagp_dist.fields.axes import (
     time_coordinate,
 )
 from cagp_dist.fields.calendars import SOURCE_CALENDAR, calendar_of_dates, evenly_counted
+from cagp_dist.fields.column_roles import in_roles
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.selection import shown_time
 from cagp_dist.fields.tables import Table, TableLike, by_time_and_place, noise_factor, read_table, row_by_row
 from cagp_dist.mapping import Observations
-from cagp_dist.plane import Plane, check_in_use, describes_system, plane_of
+from cagp_dist.plane import CRSLike, Plane, check_in_use, describes_system, plane_of
 from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
@@ -67,15 +67,6 @@ class ObservedObject:
         """Attribute of what has the units of the observations."""
         return {name: text for name, text in self.attributes.items() if name == "units"}
 
-    def names_of(self, what: str) -> list[str]:
-        """Names of the coordinates that are the latitude, longitude or time of an xarray object."""
-        if what == "time":
-            return list(self.coordinates)
-        if self.where is None:
-            return []
-        axis = self.where.north if what == "latitude" else self.where.east
-        return [name for name, held in self.where.coordinates.items() if held is axis]
-
 
 @dataclass(frozen=True, eq=False)
 class Reading:
@@ -84,15 +75,18 @@ class Reading:
     value: str | None = None
     noise_std: str | float | None = None
     noise: Noise = None
-    latitude: str | None = None
-    longitude: str | None = None
-    time: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # names of columns or coordinates by their roles
     units: str | None = None
     missing: Marks = None
     where: Mapping[str, object] | None = None
     static: Collection[str] = ()  # columns that a drift may have
     in_time: bool = False  # whether each value is a point in space and time
-    asked: Asked = ANYWHERE
+    crs: CRSLike = None
+
+    @property
+    def asked(self) -> Asked:
+        """What is said of a plane."""
+        return Asked(self.columns.get("x"), self.columns.get("y"), self.crs)
 
 
 def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
@@ -118,29 +112,17 @@ def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
             raise ArgumentError(
                 f"where is {where!r}, which chooses rows of a table; of xarray select before: data.sel(...)."
             )
-        observed = _from_xarray(source, how)
-        for what in ("latitude", "longitude", "time"):
-            name = getattr(how, what)
-            if name is not None and name not in observed.names_of(what):
-                raise ArgumentError(
-                    f"{what} is {name!r}, which names a column of a table; of xarray objects coordinates are "
-                    f"found by their attributes and names, here {' or '.join(observed.names_of(what))}. "
-                    "Rename another one: data.rename(...)."
-                )
+        observed = _from_xarray(in_roles(source, how.columns), how)
         return _in_time(observed) if in_time else observed
     table = read_table(
         source,
         value=how.value,
-        latitude=how.latitude,
-        longitude=how.longitude,
-        time=how.time,
+        columns=how.columns,
         noise_std=how.noise_std,
         units=how.units,
         missing=how.missing,
         where=where,
         static=how.static,
-        x=asked.x,
-        y=asked.y,
         plane=asked.any,
     )
     for note in table.notes:
@@ -193,7 +175,7 @@ def _in_time(observed: ObservedObject) -> ObservedObject:
         some = "no times" if moments is None else "dates that are not known"
         raise ArgumentError(
             f"the observations have {some}, and maps at times were asked for; expected a column or "
-            'coordinate of times. Name it, time="...", or leave at= out.'
+            'coordinate of times. Name it, columns={"time": "..."}, or leave at= out.'
         )
     return replace(
         observed,
@@ -232,7 +214,7 @@ def observe_arrays(
 def check_pairs(X: Array, plane: Plane | None) -> None:
     """Refuse what is no latitudes and longitudes (n, 2), or no x and y."""
     if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
-        expected = "latitude and longitude in degrees. Points of a plane are asked for by crs=, or x= and y=."
+        expected = "latitude and longitude in degrees. Points of a plane are asked for by crs=."
         if plane is not None:
             expected = f"{plane.names[0]} and {plane.names[1]}."
         raise ArgumentError(f"X has shape {X.shape}; expected (n, 2) finite numbers, {expected}")

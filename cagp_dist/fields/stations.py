@@ -104,7 +104,6 @@ def _read(path: Path, wanted: "Request") -> Table:
     if not path.is_file():
         raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
     try:
-        names = wanted.columns or {}
         return read_table(
             path,
             value=wanted.selection["variable"],
@@ -112,10 +111,7 @@ def _read(path: Path, wanted: "Request") -> Table:
             missing=wanted.selection.get("missing"),
             where=wanted.where,
             units=wanted.selection.get("units"),
-            latitude=names.get("latitude"),
-            longitude=names.get("longitude"),
-            time=names.get("time"),
-            name=names.get("name"),
+            columns=wanted.columns,
         )
     except ArgumentError as error:
         raise ConfigurationError(

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ArgumentError
-from cagp_dist.fields.axes import Asked
+from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.observed_objects import (
     ObservedObject,
     Reading,
@@ -24,10 +24,10 @@ from cagp_dist.fields.observed_objects import (
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import named_columns
-from cagp_dist.kriging.map_targets import Targets, of_table
+from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
-from cagp_dist.plane import Plane, plane_of
+from cagp_dist.plane import plane_of
 from cagp_dist.prior import Prior
 from cagp_dist.space_time import SpaceTimeOf
 
@@ -90,33 +90,35 @@ def _observe(
     column = model.noise_std if isinstance(model.noise_std, str) else None
     number = None if model.noise_std is None or column is not None else 1.0
     noise = number if model.prior is None else model.prior.noise_variance
+    columns = roles_of(model)
     if y is None:
         how = Reading(
             value=model.value,
             noise_std=column,
             noise=noise,
-            latitude=model.latitude,
-            longitude=model.longitude,
-            time=model.time,
+            columns=columns,
             units=model.units,
             missing=model.missing,
             where=model.where,
             static=named_columns(model.drift),
             in_time=in_time,
-            asked=asked_plane(model),
+            crs=model.crs,
         )
         observed = observe(observations, how)  # type: ignore[arg-type]
-        names = ("value", "latitude", "longitude", "time", "units", "missing", "where")
+        names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
+        given |= {"columns": columns} if columns else {}
         return replace(observed, read_with=json.dumps(given, default=str) if given else "")
     if in_time:
         raise ArgumentError(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."
         )
-    X, static, asked = observations, cast("Mapping[str, Array]", {}), asked_plane(model)
-    plane = plane_of(asked.crs, names=(asked.x or "x", asked.y or "y")) if asked.any else None
+    X, static = observations, cast("Mapping[str, Array]", {})
+    plane = None
+    if "x" in columns or model.crs is not None:
+        plane = plane_of(model.crs, names=(columns.get("x", "x"), columns.get("y", "y")))
     if isinstance(X, DataFrameLike):
-        rows = places_of_rows(model, X, named_columns(model.drift), plane)
+        rows = of_table(X, plane, columns=columns, static=named_columns(model.drift))
         X, static = np.stack([rows.north, rows.east], axis=1)[:, :: 1 if plane is None else -1], rows.static
     observed = observe_arrays(X, y, noise=noise, missing=model.missing, plane=plane)  # type: ignore[arg-type]
     if column is not None:
@@ -127,16 +129,7 @@ def _observe(
     return replace(observed, static=static)
 
 
-def asked_plane(model: "Kriging") -> Asked:
-    """Give what was said of a plane."""
-    asked = Asked(model.x, model.y, model.crs)
-    if (asked.x is None) != (asked.y is None):
-        raise ArgumentError(f"x is {asked.x!r} and y is {asked.y!r}; expected both names, or none of them.")
-    return asked
-
-
-def places_of_rows(
-    model: "Kriging", frame: DataFrameLike, static: Collection[str], plane: Plane | None = None
-) -> Targets:
-    """Give the places of a data frame beside which the values stand."""
-    return of_table(frame, plane, latitude=model.latitude, longitude=model.longitude, static=static)
+def roles_of(model: "Kriging") -> dict[str, str]:
+    """Give the columns that were named, by their roles."""
+    names = ("latitude", "longitude", "x", "y", "time")
+    return column_roles(model.columns, **{name: getattr(model, name) for name in names})

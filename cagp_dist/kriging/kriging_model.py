@@ -20,7 +20,7 @@ from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import Drift, DriftLike, at_targets
-from cagp_dist.kriging.given_observations import given_kernel, places_of_rows, read
+from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import learn
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
@@ -31,7 +31,16 @@ from cagp_dist.kriging.map_dataset import (
     with_recalibration,
     with_system,
 )
-from cagp_dist.kriging.map_targets import Kind, Targets, To, are_rows, find_targets, of_array, of_kind
+from cagp_dist.kriging.map_targets import (
+    Kind,
+    Targets,
+    To,
+    are_rows,
+    find_targets,
+    of_array,
+    of_kind,
+    of_table,
+)
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.mapping import Hyperparameters, Solver, SolveSettings
 from cagp_dist.mapping.cross_validation import (
@@ -77,12 +86,8 @@ def krige(
     lengthscale_km: float | Sequence[float] | None = None,
     lengthscale: float | Sequence[float] | None = None,
     variance: float | Sequence[float] | None = None,
-    latitude: str | None = None,
-    longitude: str | None = None,
-    x: str | None = None,
-    y: str | None = None,
+    columns: Mapping[str, str] | None = None,
     crs: CRSLike = None,
-    time: str | None = None,
     units: str | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
@@ -90,6 +95,11 @@ def krige(
     memory_limit_bytes: int | None = None,
     time_limit_seconds: float | None = HOUR_SECONDS,
     progress: bool = True,
+    latitude: str | None = None,
+    longitude: str | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    time: str | None = None,
 ) -> xr.Dataset:
     """Map observations: mean and standard deviation of the field at every target.
 
@@ -181,15 +191,18 @@ def krige(
     variance : number or sequence of numbers, optional
         Fixes the variance of the prior, squared unit of the values. For a sum of kernels these are sequences
         with a number for each part.
-    latitude, longitude, time, units, missing, where : optional
-        Columns of a table, units of the values, the mark of missing values, and which rows to use,
-        ``where={"element": "TMAX"}``; see `cagp_dist.fields.tables.read_table`. For a source, ``where`` takes
-        "times", "area" (north, west, south, east), "grid_degrees", "level", and values of other dimensions,
+    columns : mapping of str to str, optional
+        What stands where, if not under usual names: columns of a table, or coordinates of an xarray object,
+        ``columns={"latitude": "lat", "longitude": "lon", "time": "date", "name": "site"}``. With
+        ``{"time": "none"}`` all rows of a table are one field. ``{"x": "easting", "y": "northing"}`` are
+        coordinates of a plane, instead of latitude and longitude. Distances there are Euclidean, lengthscales
+        in the unit of x and y, and ``to`` is as above with y for latitude and x for longitude: ``to=1000.0``
+        for cells of 1000 m.
+    units, missing, where : optional
+        Units of the values, the mark of missing values, and which rows to use, ``where={"element": "TMAX"}``;
+        see `cagp_dist.fields.tables.read_table`. For a source, ``where`` takes "times", "area" (north, west,
+        south, east), "grid_degrees", "level", and values of other dimensions,
         ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
-    x, y : str, optional
-        Coordinates of a plane, instead of latitude and longitude: columns of a table, or coordinates of an
-        object of xarray. Distances are Euclidean, lengthscales in the unit of x and y, and ``to`` is as
-        above with y for latitude and x for longitude: ``to=1000.0`` for cells of 1000 m.
     crs : int, str or pyproj.CRS, optional
         Coordinate reference system of x and y: an EPSG number, WKT or whatever pyproj takes (extra
         ``projections``); overrides that of an xarray object. Targets in another known system, or in degrees,
@@ -207,6 +220,8 @@ def krige(
         quarter of the time or more, and its progress: by a bar in a terminal or notebook (with ipywidgets),
         elsewhere by `logging`, with the plan as a warning and the progress, every ten seconds, as information
         of the logger "cagp_dist". False turns this off.
+    latitude, longitude, x, y, time : str, optional
+        Deprecated: write them into ``columns``.
 
     Returns
     -------
@@ -310,12 +325,8 @@ class Kriging:
     lengthscale_km: float | Sequence[float] | None = None
     lengthscale: float | Sequence[float] | None = None
     variance: float | Sequence[float] | None = None
-    latitude: str | None = None
-    longitude: str | None = None
-    x: str | None = None
-    y: str | None = None
+    columns: Mapping[str, str] | None = None
     crs: CRSLike = None
-    time: str | None = None
     units: str | None = None
     missing: Marks = None
     where: Mapping[str, object] | None = None
@@ -325,6 +336,11 @@ class Kriging:
     memory_limit_bytes: int | None = None
     time_limit_seconds: float | None = HOUR_SECONDS
     progress: bool = True
+    latitude: str | None = None
+    longitude: str | None = None
+    x: str | None = None
+    y: str | None = None
+    time: str | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments of the constructor by name; ``deep`` has no effect."""
@@ -358,7 +374,7 @@ class Kriging:
         ----------
         observations : as for `krige`, or array_like, shape (n, 2), or data frame
             Latitudes and longitudes in degrees, with y: in this order in an array, found by the names of the
-            columns in a data frame. With ``x``, ``y`` or ``crs`` those of a plane: x, y.
+            columns in a data frame. With x and y among ``columns``, or with ``crs``, those of a plane: x, y.
         y : array_like, shape (n,) or (n, T), optional
             Values at the rows of an array; NaN where there is none.
         """
@@ -434,7 +450,12 @@ class Kriging:
         if are_rows(to):
             found = of_array(cast("ArrayLike", to), observed.plane)
         elif arrays:
-            found = places_of_rows(self, cast("DataFrameLike", to), list(observed.static), observed.plane)
+            found = of_table(
+                cast("DataFrameLike", to),
+                observed.plane,
+                columns=roles_of(self),
+                static=list(observed.static),
+            )
         else:
             found = find_targets(cast("To", to), observed)
         targets = self._at_times(of_kind(kind, found, observed), observed, at)

@@ -174,15 +174,14 @@ def of_table(
     table: TableLike,
     plane: Plane | None = None,
     *,
-    latitude: str | None = None,
-    longitude: str | None = None,
+    columns: Mapping[str, str] | None = None,
     static: Collection[str],
 ) -> Targets:
     """Places of a table and its static columns; of a plane by x and y, else degrees are brought there."""
-    x, y = (None, None) if plane is None else plane.names
-    places = read_places(
-        table, latitude=latitude, longitude=longitude, static=static, x=x, y=y, plane=plane is not None
-    )
+    roles = dict(columns or {})
+    if plane is not None:
+        roles |= dict(zip("xy", plane.names, strict=True))
+    places = read_places(table, columns=roles, static=static, plane=plane is not None)
     if (held := places.plane) is not None and plane is not None:
         east, north = (held.xy * [plane.scale_of(held.unit, name) for name in held.names]).T
         check_in_use(plane, east, north)

@@ -11,6 +11,7 @@ from cagp_dist import kernels, space_time, time_factors
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.fields.axes import ANYWHERE, Asked, Horizontal, located
+from cagp_dist.fields.column_roles import ROLES
 from cagp_dist.fields.observed_objects import ObservedObject, Reading, Source, observe
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
@@ -43,11 +44,9 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
         noise_std=None if isinstance(noise, str) else float(noise),
         at="observed" if kernel.parts[0].of_space_and_time else None,
         hyperparameters="plug-in",
-        x=asked.x,
-        y=asked.y,
         crs=asked.crs,
         progress=False,
-        **_settings_of(result),
+        **_settings_of(result, asked),
     ).fit(observations)
     if isinstance(noise, str) and noise != noise_text(model._fitted()[1]):
         raise ArgumentError(f"the noise was {noise}, and these observations do not say it. {instead}")
@@ -92,13 +91,15 @@ def observed_beside(
     if isinstance(observations, Kriging):
         observed = observations._fitted()[0]
     else:
-        asked, settings = asked_of(result, observations), _settings_of(result)
+        asked = asked_of(result, observations)
+        settings, plane = _settings_of(result, asked), _columns_of(asked)
         try:
-            observed = observe(observations, Reading(asked=asked, **settings))
+            observed = observe(observations, Reading(crs=asked.crs, **settings))
         except CagpError:
-            if not settings:
+            if settings.keys() <= {"columns"} and settings.get("columns", {}) == plane:
                 raise
-            observed = observe(observations, Reading(asked=asked))  # others than the result was made from
+            # others than the result was made from
+            observed = observe(observations, Reading(crs=asked.crs, columns=plane))
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(
@@ -107,10 +108,18 @@ def observed_beside(
     return observed
 
 
-def _settings_of(result: xr.Dataset) -> dict[str, Any]:
+def _settings_of(result: xr.Dataset, asked: Asked) -> dict[str, Any]:
     """Give the settings with which the observations of a result were read, such as ``missing=-999``."""
     found: dict[str, Any] = json.loads(result.attrs.get(READ_WITH, "{}"))
-    return found
+    columns = {role: found.pop(role) for role in ROLES if role in found}  # arguments of earlier versions
+    columns |= {role: name for role, name in found.pop("columns", {}).items() if role not in "xy"}
+    columns |= _columns_of(asked)
+    return found | ({"columns": columns} if columns else {})
+
+
+def _columns_of(asked: Asked) -> dict[str, str]:
+    """Give the names of x and y by their roles."""
+    return {role: name for role, name in (("x", asked.x), ("y", asked.y)) if name is not None}
 
 
 def asked_of(result: xr.Dataset, observations: "Source") -> Asked:

@@ -137,7 +137,7 @@ def test_rows_with_times_of_their_own_are_no_fields():
     rows["time"] = np.datetime64("2020-01-01") + np.arange(n) * np.timedelta64(1, "m")
     with pytest.raises(DataError, match=r"20,000 measurements of 20,000 times .* time=\"none\""):
         by_time_and_place(read_table(rows))
-    assert by_time_and_place(read_table(rows, time="none")).values.shape == (1, n)
+    assert by_time_and_place(read_table(rows, columns={"time": "none"})).values.shape == (1, n)
 
 
 def test_places_of_a_map_have_no_times():
@@ -214,7 +214,7 @@ HOURS = ["2017-01-01T00", "2017-01-01T06", "2017-01-01T12"]
         (PARTS | {"second": [0, 1, 2]}, {}, "'second' with different values and none for the hour"),
         ({"year": [2017] * 3, "hour_utc": [0, 6, 12]}, {}, "'hour_utc' .* none for the day"),
         (DAY | {"timestamp": HOURS}, {}, HOURS),
-        (DAY | {"timestamp": HOURS}, {"time": "date"}, ["2017-01-01"] * 3),
+        (DAY | {"timestamp": HOURS}, {"columns": {"time": "date"}}, ["2017-01-01"] * 3),
         (DAY | {"timestamp": ["2017-01-02T06"] * 3}, {}, "'timestamp' and 'date' .* disagree in row 0"),
         ({"date": ["2017-01-01 00:00:00+01:00"] * 3, "time": ["01:00", "07:00", "13:00"]}, {}, HOURS),
         ({"date": ["2017-01-01 00:00:00+01:00"] * 3, "hour_utc": [0, 6, 12]}, {},
@@ -223,7 +223,7 @@ HOURS = ["2017-01-01T00", "2017-01-01T06", "2017-01-01T12"]
         ({"date": HOURS, "hour": [3, 4, 5]}, {}, "'hour' .* has other times of day"),
         ({"date": [201701] * 3, "day": [1, 2, 3]}, {}, "'201701', and column 'day' stands beside"),
         ({"date": ["2017"] * 3, "month": [1, 2, 3]}, {}, "'2017', and column 'month' stands beside"),
-        (DAY | {"time": [0, 600, 1200]}, {"time": "time"}, HOURS),
+        (DAY | {"time": [0, 600, 1200]}, {"columns": {"time": "time"}}, HOURS),
         ({"lev": [1, 2, 3]}, {"where": {"lev": np.array([1, 2])}}, None),
         ({"issued_date": pd.to_datetime(HOURS)}, {"where": {"issued_date": "2017-01-01"}}, None),
         ({"issued_date": pd.to_datetime(HOURS), "lat": [1, 1, 1], "lon": [1, 1, 1]}, {},

@@ -340,11 +340,11 @@ def test_names_are_taken_from_the_column_that_is_said():
         "Site [code]": [7, 8],
         "t": [0.5, 1.5],
     }
-    table = read_table(rows, name="site")
+    table = read_table(rows, columns={"name": "site"})
     assert (table.names.tolist(), table.name) == (["7", "8"], "t")
     assert read_table(rows, value="t").names.tolist() == ["A", "B"]
     with pytest.raises(ArgumentError, match=r"has no column 'stations'; it has .* Did you mean \"station\""):
-        read_table(rows, value="t", name="stations")
+        read_table(rows, value="t", columns={"name": "stations"})
 
 
 def test_other_noise_is_another_column():

@@ -7,7 +7,8 @@ from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.kriging.given_observations import places_of_rows, read
+from cagp_dist.kriging.given_observations import read
+from cagp_dist.kriging.map_targets import of_table
 
 from ..oracle import kernel_matrix
 
@@ -199,4 +200,4 @@ def test_a_frame_beside_its_values_has_the_columns_of_a_drift():
     frame = pandas.DataFrame({"lat": [40.0, 41.0, 42.0], "lon": [5.0, 6.0, 7.0], "elev": [1.0, 3.0, 2.0]})
     model = cagp.Kriging(drift="elev", **NUMBERS)
     assert read(model, frame, [1.0, 2.0, 3.0]).static["elev"].tolist() == [1.0, 3.0, 2.0]
-    assert places_of_rows(model, frame, ["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]
+    assert of_table(frame, static=["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]

@@ -224,11 +224,23 @@ def test_fields_that_cannot_be_read_are_refused(gappy, prior, change, text):
 
 def test_a_number_may_mark_what_is_missing_in_a_field(gappy, prior):
     marked = gappy.fillna(1e20).astype("f4")
-    result = cagp.krige(marked, prior=prior, missing=1e20, latitude="lat", time="time")
+    result = cagp.krige(marked, prior=prior, missing=1e20, columns={"latitude": "lat", "time": "time"})
     expected = cagp.krige(gappy.astype("f4"), prior=prior)
     np.testing.assert_array_equal(result["mean"], expected["mean"])
-    with pytest.raises(ArgumentError, match=r"longitude is 'x', which names a column.*here lon"):
-        cagp.krige(gappy, prior=prior, longitude="x")
+    with pytest.raises(ArgumentError, match=r"columns names 'x' as the longitude, .* no such") as raised:
+        cagp.krige(gappy, prior=prior, columns={"longitude": "x"})
+    assert raised.value.key == "columns"
+    with pytest.deprecated_call(match="latitude= and time= will go"):
+        cagp.krige(marked, prior=prior, missing=1e20, latitude="lat", time="time")
+
+
+def test_columns_say_which_coordinates_of_an_object_are_meant(gappy, prior):
+    """Also where attributes and names say something else."""
+    usual = cagp.krige(gappy, prior=prior)
+    odd = gappy.rename(lat="row", lon="lat")
+    odd["row"].attrs, odd["lat"].attrs = {}, {"standard_name": "latitude"}
+    found = cagp.krige(odd, prior=prior, columns={"latitude": "row", "longitude": "lat"})
+    np.testing.assert_array_equal(found["mean"], usual["mean"])
 
 
 def test_the_fields_that_a_dataset_may_be_asked_for_are_named():

@@ -12,6 +12,7 @@ from scipy.interpolate import RegularGridInterpolator
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.plane import import_pyproj
+from cagp_dist.remedies import Setting
 
 from ..oracle import kernel_matrix
 
@@ -20,7 +21,7 @@ pyproj = import_pyproj()
 EAST, NORTH, SIDE = 412_000.0, 5_331_000.0, 6_000.0  # of UTM zone 32, near Munich, in metres
 KERNEL, NOISE = cagp.Matern32(1500.0, 4.0), 0.04
 NUMBERS = {"lengthscale": 1500.0, "variance": 4.0, "noise_std": 0.2}
-IN_PLANE = {"x": "easting", "y": "northing", "crs": 32632, "value": "lead"}
+IN_PLANE = {"columns": {"x": "easting", "y": "northing"}, "crs": 32632, "value": "lead"}
 
 
 def samples(n=120, seed=3):
@@ -95,7 +96,7 @@ def test_another_origin_direction_or_unit_changes_nothing_but_the_unit():
         assert "lengthscale_units" not in found.attrs
         assert "lengthscale_km" not in found.attrs
     named = {"x (km)": 1e-3 * TABLE["easting"], "y (km)": 1e-3 * TABLE["northing"], "lead": Y}
-    in_km = {"x": "x (km)", "y": "y (km)", "variance": 4.0, "noise_std": 0.2}
+    in_km = {"columns": {"x": "x (km)", "y": "y (km)"}, "variance": 4.0, "noise_std": 0.2}
     to = {"x (m)": TARGETS["easting"], "y (m)": TARGETS["northing"]}
     known = cagp.krige(named, to=to, crs=32632, lengthscale=1.5, **in_km)
     np.testing.assert_allclose(known["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
@@ -285,8 +286,7 @@ def test_systems_that_are_known_are_brought_together():
     with pytest.raises(ArgumentError, match=r"on the plane of x and y.*, the targets on latitudes.* crs="):
         cagp.krige(
             {"x": X[:, 0], "y": X[:, 1], "lead": Y},
-            x="x",
-            y="y",
+            columns={"x": "x", "y": "y"},
             to={"lat": [48.1], "lon": [11.0]},
             **NUMBERS,
         )
@@ -303,7 +303,9 @@ def test_grids_with_latitudes_of_two_dimensions_are_points_of_the_sphere():
     curved = given.assign_coords(XLAT=(("y", "x"), north), XLONG=(("y", "x"), east))
     found = cagp.krige(curved, value="t2m", lengthscale_km=15.0, variance=1.0, noise_std=0.05)
     assert "earth_radius_km" in found.attrs
-    flat = cagp.krige(curved, value="t2m", x="x", y="y", lengthscale_km=15.0, variance=1.0, noise_std=0.05)
+    flat = cagp.krige(
+        curved, value="t2m", columns={"x": "x", "y": "y"}, lengthscale_km=15.0, variance=1.0, noise_std=0.05
+    )
     assert flat.attrs["geometry"].startswith("plane of x and y")
     np.testing.assert_allclose(flat["mean"], found["mean"], atol=1e-3)
 
@@ -354,14 +356,22 @@ def test_times_on_a_plane_are_informed_by_each_other():
 
 
 REFUSED = {
-    "x without y": ({"x": "easting"}, ArgumentError, "x is 'easting' and y is None; expected both names"),
-    "no such column": ({"x": "east_m", "y": "northing"}, ArgumentError, "has no column 'east_m'"),
+    "x without y": ({"columns": {"x": "easting"}}, ArgumentError, "x alone; expected both"),
+    "no such column": (
+        {"columns": {"x": "east_m", "y": "northing"}},
+        ArgumentError,
+        "has no column 'east_m'",
+    ),
     "no such system": ({"crs": 999999}, ArgumentError, "crs is 999999, which pyproj does not know"),
-    "degrees": ({"crs": 4326}, ArgumentError, 'crs is WGS 84, of latitudes.* write latitude="COLUMN"'),
+    "degrees": ({"crs": 4326}, ArgumentError, "crs is WGS 84, of latitudes.* Leave crs"),
     "heights": ({"crs": 5703}, ArgumentError, "expected the system of a plane"),
-    "both pairs": ({"x": "easting", "y": "northing", "latitude": "lat"}, ArgumentError, "expected one pair"),
+    "both pairs": (
+        {"columns": {"x": "easting", "y": "northing", "latitude": "lat"}},
+        ArgumentError,
+        "expected one pair",
+    ),
     "swapped": (
-        {"x": "northing", "y": "easting", "crs": 32632},
+        {"columns": {"x": "northing", "y": "easting"}, "crs": 32632},
         DataError,
         "were not swapped, and their units",
     ),
@@ -386,7 +396,7 @@ def test_bad_coordinates_are_refused_by_row_and_unit():
     with pytest.raises(DataError, match=r"'northing' of the table is empty in row .*expected a number"):
         cagp.krige(empty, to=500.0, **IN_PLANE)
     degrees = with_(easting=11.0 + X[:, 0] / 1e5, northing=48.0 + X[:, 1] / 1e5)
-    with pytest.raises(DataError, match=r'look like degrees: .* latitude="COLUMN"'):
+    with pytest.raises(DataError, match=r"look like degrees: leave crs out"):
         cagp.krige(degrees, to=500.0, **IN_PLANE)
     kilometres = with_(easting=TABLE["easting"] / 1000.0, northing=TABLE["northing"] / 1000.0)
     with pytest.raises(DataError, match=r"look like kilometres, .*: multiply them by 1,000\."):
@@ -402,14 +412,13 @@ def test_bad_coordinates_are_refused_by_row_and_unit():
     with pytest.raises(
         DataError, match=r"'x \(m\)' of the table is in m and 'y \(km\)' in km; expected x and y"
     ):
-        cagp.krige(units, to=500.0, x="x (m)", y="y (km)")
+        cagp.krige(units, to=500.0, columns={"x": "x (m)", "y": "y (km)"})
     angles = {"x (deg)": X[:, 0], "y (deg)": X[:, 1], "lead": Y}
     with pytest.raises(DataError, match="are in 'deg'; expected lengths"):
-        cagp.krige(angles, to=500.0, x="x (deg)", y="y (deg)")
-    with pytest.raises(
-        ArgumentError, match=r"no column for the latitude; it has 'easting' and 'northing'.*x='easting'"
-    ):
+        cagp.krige(angles, to=500.0, columns={"x": "x (deg)", "y": "y (deg)"})
+    with pytest.raises(ArgumentError) as raised:
         cagp.krige(TABLE, to=500.0)
+    assert raised.value.remedies == (Setting("columns", {"x": "easting", "y": "northing"}),)
 
 
 def test_x_and_y_are_taken_where_they_are_named_and_degrees_where_not():
@@ -516,7 +525,7 @@ def test_observations_are_read_as_they_were_beside_targets_elsewhere(name):
     coordinates, own = _places(system, unit), {**IN_PLANE, "crs": None if name == "unit alone" else 32632}
     if name == "unit alone":
         table = {"easting (m)": TABLE["easting"], "northing (m)": TABLE["northing"], "lead": Y}
-        own |= {"x": "easting (m)", "y": "northing (m)"}
+        own |= {"columns": {"x": "easting (m)", "y": "northing (m)"}}
     else:
         table = {each: TABLE[each] for each in ("easting", "northing", "lead")}
     to = xr.Dataset(coords=coordinates)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.tables.cells import read_noise, read_row_places, read_static
 from cagp_dist.fields.tables.column_names import (
@@ -32,6 +33,7 @@ from cagp_dist.fields.tables.repeats import (
     words_for_missing,
 )
 from cagp_dist.fields.tables.table_files import TableLike
+from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
 
 
@@ -39,17 +41,12 @@ def read_table(
     source: TableLike,
     *,
     value: str | None = None,
-    latitude: str | None = None,
-    longitude: str | None = None,
-    time: str | None = None,
-    name: str | None = None,
+    columns: Mapping[str, str] | None = None,
     noise_std: str | float | None = None,
     units: str | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
     static: Collection[str] = (),
-    x: str | None = None,
-    y: str | None = None,
     plane: bool = False,
 ) -> Table:
     """Read observations from a table.
@@ -60,15 +57,20 @@ def read_table(
         A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
         compressed; UTF-8, UTF-16 or Latin-1; units may stand in a line below the names) or of a Parquet file.
         One row per measurement.
-    value, latitude, longitude, time, name : str, optional
-        Names of columns. By default the usual names are looked for, whatever their letter case; the value is
-        the one numeric column that is neither a coordinate nor a description of the place. Longitudes may be
+    value : str, optional
+        Column of the values; by default the one numeric column that is neither a coordinate nor a description
+        of the place.
+    columns : mapping of str to str, optional
+        Columns by what stands in them, ``{"latitude": "lat", "longitude": "lon", "time": "date", "name":
+        "site"}``; by default the usual names are looked for, whatever their letter case. ``{"x": "easting",
+        "y": "northing"}`` are coordinates of a plane, instead of latitude and longitude. Longitudes may be
         0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N
         or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427
         or 2017042712. A column of dates and one of times of day, or of hours, make a time together
         (numbers up to 24 only in a column ``hour``; in ``hhmm`` 15 is a quarter past midnight);
         where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
-        and ``minute``, as many as there are. ``time="none"`` leaves times out: all rows are of one field.
+        and ``minute``, as many as there are. ``{"time": "none"}`` leaves times out: all rows are of one
+        field.
         Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
         one.
     noise_std : str or number, optional
@@ -86,9 +88,8 @@ def read_table(
         ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
     static : collection of str, optional
         Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
-    x, y, plane : str, optional, and bool
-        Columns of the coordinates of a plane, instead of latitude and longitude; ``plane=True`` alone has
-        them found by the usual names, such as ``easting``.
+    plane : bool
+        Whether x and y of a plane are looked for by the usual names, such as ``easting``.
 
     Returns
     -------
@@ -111,8 +112,9 @@ def read_table(
     (array([21. , 19.5]), 'TMAX', 'degC', 1)
     """
     frame, said = chosen_rows(Columns.open(source), where)
-    plane = plane or x is not None or y is not None
-    axes = _axes(frame, latitude, longitude, x, y, plane=plane)
+    roles = column_roles(columns)
+    plane, time, name = plane or "x" in roles, roles.get("time"), roles.get("name")
+    axes = _axes(frame, roles, plane=plane)
     frame = frame.with_commas_as_in(*axes)
     name = None if name is None else frame.find("name", name, ())
     noise: str | None = None
@@ -160,21 +162,19 @@ def read_table(
 def read_places(
     source: TableLike,
     *,
-    latitude: str | None = None,
-    longitude: str | None = None,
+    columns: Mapping[str, str] | None = None,
     static: Collection[str] = (),
-    x: str | None = None,
-    y: str | None = None,
     plane: bool = False,
 ) -> Places:
     """Read places as `read_table`; with ``plane`` degrees stand in where there are no columns of x and y."""
     frame = Columns.open(source)
+    roles = column_roles(columns)
     if plane:
-        x, y = (name if name in frame.columns else None for name in (x, y))
+        roles = {role: name for role, name in roles.items() if role not in "xy" or name in frame.columns}
         plane = all(
-            frame.find("", None, usual, needed=False) or name for usual, name in ((X_NAMES, x), (Y_NAMES, y))
+            role in roles or frame.find("", None, usual, needed=False) for role, usual in _OF_A_PLANE.items()
         )
-    names = _axes(frame, latitude, longitude, x, y, plane=plane)
+    names = _axes(frame, roles, plane=plane)
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.")
     if when := sorted(about_time(frame)):
@@ -187,27 +187,30 @@ def read_places(
     return replace(places, static=read_static(frame, static, every))
 
 
-def _axes(
-    frame: Columns, latitude: str | None, longitude: str | None, x: str | None, y: str | None, *, plane: bool
-) -> tuple[str, str]:
+_OF_THE_GLOBE = {"latitude": LATITUDE, "longitude": LONGITUDE}
+_OF_A_PLANE = {"x": X_NAMES, "y": Y_NAMES}
+
+
+def _axes(frame: Columns, roles: Mapping[str, str], *, plane: bool) -> tuple[str, str]:
     """Columns of latitude and longitude, or of x and y."""
-    if not plane:
+    if not plane and "latitude" not in roles:
         found = [frame.find("", None, usual, needed=False) for usual in (LATITUDE, X_NAMES, Y_NAMES)]
-        if latitude is None and found[0] is None and all(found[1:]):
+        if found[0] is None and all(found[1:]):
             raise ArgumentError(
-                f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. "
-                f"For coordinates of a plane call cagp_dist.krige(..., x={found[1]!r}, "
-                f"y={found[2]!r}), with crs=NUMBER where their system is known."
+                f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. If "
+                "they are coordinates of a plane, say so, and give crs=NUMBER where their system is known.",
+                key="plane-not-said",
+                remedies=(Setting("columns", {"x": found[1], "y": found[2]}),),
             )
-        return str(frame.find("latitude", latitude, LATITUDE)), str(
-            frame.find("longitude", longitude, LONGITUDE)
-        )
-    if latitude is not None or longitude is not None:
+    if plane and (globe := {"latitude", "longitude"} & set(roles)):
         raise ArgumentError(
-            f"latitude is {latitude!r}, longitude is {longitude!r}, and x and y of a plane are asked for; "
-            "expected one pair: leave x, y and crs out, or latitude and longitude."
+            f"columns names the {' and the '.join(sorted(globe))}, and crs the system of a plane; expected x "
+            "and y beside crs, or latitude and longitude without it.",
+            key="columns",
         )
-    return str(frame.find("x", x, X_NAMES)), str(frame.find("y", y, Y_NAMES))
+    usual = _OF_A_PLANE if plane else _OF_THE_GLOBE
+    first, second = (str(frame.find(role, roles.get(role), names)) for role, names in usual.items())
+    return first, second
 
 
 def _degrees_beside(frame: Columns) -> list[str | None]:

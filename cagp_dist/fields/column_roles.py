@@ -1,0 +1,100 @@
+"""What stands where: ``columns={"latitude": "lat", "time": "date"}``, of tables and of objects of xarray."""
+
+import warnings
+from collections.abc import Mapping
+
+import xarray as xr
+
+from cagp_dist.errors import ArgumentError
+from cagp_dist.text import alternatives, nearest
+
+ROLES = ("latitude", "longitude", "x", "y", "time", "name")
+TO_COME = ("depth", "limit")
+INSTEAD_OF_A_ROLE = ("value", "noise_std", "units", "missing", "where", "crs")  # arguments of their own
+
+_ATTRIBUTES = {
+    "latitude": {"standard_name": "latitude", "units": "degrees_north"},
+    "longitude": {"standard_name": "longitude", "units": "degrees_east"},
+    "x": {"standard_name": "projection_x_coordinate"},
+    "y": {"standard_name": "projection_y_coordinate"},
+    "time": {"standard_name": "time"},
+}
+
+
+def column_roles(columns: Mapping[str, str] | None, **arguments: str | None) -> dict[str, str]:
+    """Check ``columns``, and take over the arguments that did the same before, with a warning.
+
+    Raises `ArgumentError` for a role that is none, a name that is no text, a role that is named twice, or one
+    of x and y without the other.
+    """
+    if columns is not None and not isinstance(columns, Mapping):
+        raise ArgumentError(
+            f"columns is {columns!r}; expected a mapping of roles to names, such as "
+            '{"latitude": "lat", "longitude": "lon"}.',
+            key="columns",
+        )
+    found = dict(columns or {})
+    for role, name in found.items():
+        if role in TO_COME:
+            raise ArgumentError(f"columns names a {role}, which observations do not have yet.", key="columns")
+        if role not in ROLES:
+            near = nearest(str(role), ROLES)
+            hint = f" Did you mean {near!r}?" if near else ""
+            if role in INSTEAD_OF_A_ROLE:
+                hint = f" {role} is an argument of its own."
+            raise ArgumentError(
+                f"columns has the key {role!r}; expected {alternatives(ROLES)}.{hint}", key="columns"
+            )
+        if not isinstance(name, str):
+            raise ArgumentError(
+                f"columns names {name!r} as the {role}; expected the name of a column.", key="columns"
+            )
+    given = {role: name for role, name in arguments.items() if name is not None}
+    if given:
+        written = ", ".join(f'"{role}": "{name}"' for role, name in given.items())
+        warnings.warn(
+            f"{' and '.join(f'{role}=' for role in given)} will go; write columns={{{written}}}.",
+            DeprecationWarning,
+            stacklevel=5,
+        )
+    if twice := sorted(set(given) & set(found)):
+        raise ArgumentError(
+            f"columns names the {twice[0]}, and so does {twice[0]}=; expected one.", key="columns"
+        )
+    found |= given
+    if ("x" in found) != ("y" in found):
+        raise ArgumentError(
+            f"columns names {'x' if 'x' in found else 'y'} alone; expected both x and y of a plane.",
+            key="columns",
+        )
+    if {"latitude", "longitude"} & set(found) and "x" in found:
+        raise ArgumentError(
+            "columns names latitude or longitude, and x and y of a plane; expected one pair.", key="columns"
+        )
+    return found
+
+
+def in_roles(given: xr.DataArray | xr.Dataset, roles: Mapping[str, str]) -> xr.DataArray | xr.Dataset:
+    """Give coordinates and variables the CF attributes of their roles, by which every reader finds them."""
+    there = {str(name) for name in (*given.coords, *getattr(given, "data_vars", ()))}
+    absent = next((role for role, name in roles.items() if name not in there), None)
+    if absent is not None:
+        raise ArgumentError(
+            f"columns names {roles[absent]!r} as the {absent}, and there is no such coordinate; there are "
+            f"{', '.join(map(repr, sorted(there))) or 'none'}.",
+            key="columns",
+        )
+    taken = {about.get("standard_name"): role for role, about in _ATTRIBUTES.items() if role in roles}
+    changed = {}
+    for name in there:
+        attributes = dict(given[name].attrs)
+        if attributes.get("standard_name") in taken and name not in roles.values():
+            del attributes["standard_name"]  # another one was meant
+        for role, held in roles.items():
+            if held == name:
+                attributes = {**_ATTRIBUTES.get(role, {}), **attributes}
+                attributes |= {key: text for key, text in _ATTRIBUTES.get(role, {}).items() if key != "units"}
+        if attributes != given[name].attrs:
+            changed[name] = given[name].variable.copy(deep=False)
+            changed[name].attrs = attributes
+    return given.assign_coords(changed) if isinstance(given, xr.DataArray) else given.assign(changed)
