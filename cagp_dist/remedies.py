@@ -72,6 +72,9 @@ class Setting:
 
 
 def _in_python(value: object) -> str:
+    """Write a value as Python has it."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_in_python(key)}: {_in_python(held)}' for key, held in value.items())}}}"
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -80,6 +83,9 @@ def _in_python(value: object) -> str:
 
 
 def _in_toml(value: object) -> str:
+    """Write a value as TOML has it."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
     if isinstance(value, Mapping):
         pairs = (f"{_toml_key(str(key))} = {_in_toml(held)}" for key, held in value.items())
         return f"{{ {', '.join(pairs)} }}"

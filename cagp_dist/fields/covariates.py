@@ -159,9 +159,10 @@ def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> 
         check_fits(dataset[variable], dataset[variable].size)
         return covariate(dataset[variable].load(), name=variable, missing=missing)
     except DataError as error:
-        if "missing = " not in str(error):
+        if error.key not in ("missing-mark", "zero-fill"):
             raise
         raise DataError(
-            f"{error} Of a field that is read, missing is covariates_missing under [prior] of a job, and of "
-            "a drift cagp.covariate(field, missing=...)."
+            f"{error.text} Of a field that is read, missing is covariates_missing under [prior] of a job, "
+            "and of a drift cagp.covariate(field, missing=...).",
+            key=error.key,
         ) from error

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array, Marks, Mask
 from cagp_dist.errors import DataError
+from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
 
 logger = logging.getLogger(__name__)
@@ -252,8 +253,12 @@ def _check_zeros(values: Floats, told: Attributes, stored: Attributes, what: str
         if zeros.any() and not among and not _OF_RAIN.search(text):
             raise DataError(
                 f"{what} is 0 in {counted(int(zeros.sum()), noun)}, and 0 is the fill_value of this Zarr 2 "
-                "store, so that it cannot be told whether these were observed. Say missing = 0 if they are "
-                "missing, or missing = [] if they were observed."
+                "store, so that it cannot be told whether these were observed.",
+                key="zero-fill",
+                remedies=(
+                    Setting("missing", 0, "if they are missing"),
+                    Setting("missing", [], "if they were observed"),
+                ),
             )
     # as xarray has opened such a store
     of_zarr_2 = "compressors" in stored and "serializer" not in stored
@@ -261,8 +266,9 @@ def _check_zeros(values: Floats, told: Attributes, stored: Attributes, what: str
     if of_zarr_2 and empty and _numbers(stored, "_FillValue", what) == [0.0]:
         raise DataError(
             f"{what} is NaN in {counted(empty, noun)}, where its Zarr 2 store, whose fill_value is 0, may "
-            "hold zeros that were observed. Write data.fillna(0) if they were, or say missing = 0 if they "
-            "are missing."
+            "hold zeros that were observed. If they were, write data.fillna(0).",
+            key="zero-fill",
+            remedies=(Setting("missing", 0, "if they are missing"),),
         )
 
 
@@ -296,12 +302,18 @@ def _check_marks(values: Floats, packing: _Packing, what: str, noun: str) -> Non
         f"{_written(mark)}{_as_packed(mark, packing)} in {counted(found[mark][1], noun)}"
         for mark in sorted(suspected)
     )
-    listed = ", ".join(map(_written, sorted(suspected)))
     several = len(suspected) > 1
+    written = [float(_written(mark)) for mark in sorted(suspected)]
     raise DataError(
         f"{what} holds {held}{others}: {'these probably mark' if several else 'it probably marks'} what is "
-        f"missing. Say so, missing = {f'[{listed}]' if several else listed}, or replace "
-        f"{'them' if several else 'it'} by NaN; if observed, say missing = []."
+        "missing.",
+        key="missing-mark",
+        remedies=(
+            Setting(
+                "missing", written if several else written[0], f"if {'they do' if several else 'it does'}"
+            ),
+            Setting("missing", [], f"if {'they were' if several else 'it was'} observed"),
+        ),
     )
 
 

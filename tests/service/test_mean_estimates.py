@@ -151,7 +151,7 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static)
         marked = dataset.load()
     marked["elevation"][16, 36] = -9999.0
     marked.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
-    with pytest.raises(DataError, match=r"missing = -9999.*covariates_missing under \[prior\]"):
+    with pytest.raises(DataError, match=r"holds -9999.*covariates_missing under \[prior\]"):
         task_of(job(covariates=[f"{static}:elevation"]))
     parsed = job(covariates=[f"{static}:elevation"], covariates_missing=-9999)
     with pytest.raises(ConfigurationError, match="covariate elevation does not cover"):
