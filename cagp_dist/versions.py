@@ -16,12 +16,18 @@ class NumericalVersion(NamedTuple):
 NUMERICAL_VERSIONS = (
     NumericalVersion("0.1.0", "2026-11-26", "The first; until then it was the version of the package."),
 )
-"""Oldest first. A new one has every time solved again: append it where numbers change, and only there."""
+"""Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
+series has stay as they are until `cagp daily --redo`."""
 
 
 def numerical_version() -> str:
     """Give the version that is in the keys of runs, weights and checkpoints; a release need not change it."""
     return NUMERICAL_VERSIONS[-1].number
+
+
+def numerical_versions() -> list[str]:
+    """List all of them, the newest first: days of a series keep the numbers of the version that made them."""
+    return [each.number for each in reversed(NUMERICAL_VERSIONS)]
 
 
 @cache

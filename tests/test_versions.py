@@ -16,6 +16,7 @@ from cagp_dist.cli import app
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import load_job, parse_job, with_output, with_times
 from cagp_dist.service.run import run
+from cagp_dist.service.series_status import status_of
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import read_group
 from cagp_dist.versions import NUMERICAL_VERSIONS, numerical_version
@@ -171,12 +172,21 @@ def test_a_release_does_nothing_again(old, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_a_new_numerical_version_has_times_solved_again(old, monkeypatch):
+def test_days_keep_the_numbers_of_their_version_until_they_are_to_be_redone(old, monkeypatch):
     newer = versions.NumericalVersion("2", "2030-01-01", "rounding")
     monkeypatch.setattr(versions, "NUMERICAL_VERSIONS", (*NUMERICAL_VERSIONS, newer))
-    before = current_run(old.output.folder)
-    (day,) = daily(with_times(old, "2020-01-02"))
+    before, root, job = current_run(old.output.folder), old.output.folder, with_times(old, "2020-01-02")
+    for _ in range(2):  # the records of the first pass are those of this version
+        (day,) = daily(job)
+        assert (day.status, day.run or before.stem) == (None, before.stem)
+    assert status_of(root).earlier.size == 2
+    (day,) = daily(job, redo=True)
     assert (day.version, day.replaced) == (3, before.stem)
+    (day,) = daily(job, redo=True)
+    assert "already" in day.line()
+    with xr.open_zarr(root / "series.zarr", group="scores") as scores:
+        assert scores["numerical_version"].values.tolist() == ["", "2"]
+    assert status_of(root).earlier.tolist() == [np.datetime64("2020-01-01", "ns").astype(int)]
 
 
 @pytest.mark.exhaustive

@@ -33,6 +33,7 @@ DAILY_EXAMPLES = examples(
     "cagp daily job.toml",
     "cagp daily job.toml --times 2024-01-01..2024-01-31",
     "cagp daily job.toml --retry --log json --metrics /var/lib/node_exporter/cagp.prom",
+    "cagp daily job.toml --times 2024-01-01..2024-12-31 --redo",
     "cagp daily job.toml --dry-run",
 )
 STATUS_EXAMPLES = examples("cagp status out", "cagp status out --json", "cagp status out --metrics out.prom")
@@ -47,6 +48,10 @@ def daily_command(
     retry: Annotated[
         bool,
         typer.Option("--retry", help="Try all failed days now, also those that wait for a later pass."),
+    ] = False,
+    redo: Annotated[
+        bool,
+        typer.Option("--redo", help="Solve again the days that an earlier numerical version made."),
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the days with their state, and stop.")
@@ -88,7 +93,7 @@ def daily_command(
                 for line in keep_runs(loaded, moments, dry=True):
                     typer.echo(line)
                 return
-            for day in daily(loaded, observe=observe, retry=retry):
+            for day in daily(loaded, observe=observe, retry=retry, redo=redo):
                 typer.echo(day.line())
                 seen.append(day.time)
                 notes.add(day)
@@ -130,6 +135,7 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
 
     from cagp_dist.service.day_records import DayRecords, written_day
     from cagp_dist.store.series import runs_of_times
+    from cagp_dist.versions import numerical_version
 
     for error in damaged.values():
         typer.echo(f"left out: {error}")
@@ -139,7 +145,11 @@ def _list(root: Path, times: "Times", damaged: Mapping[str, Exception]) -> None:
         if day is not None:
             typer.echo(f"failed before: {day.line()}")
         else:
-            typer.echo(f"{written_day(time)}: {'new' if run is None else f'in the series, of run {run.key}'}")
+            earlier = run is not None and run.numerical_version != numerical_version()
+            said = "new" if run is None else f"in the series, of run {run.key}"
+            typer.echo(
+                f"{written_day(time)}: {said}{', of an earlier version, see --redo' if earlier else ''}"
+            )
 
 
 def status_command(

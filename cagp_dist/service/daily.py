@@ -51,6 +51,7 @@ from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.text import counted
+from cagp_dist.versions import numerical_version, numerical_versions
 
 _log = logging.getLogger(__name__)
 
@@ -85,13 +86,19 @@ class Day:
 
 
 def daily(
-    job: Job, *, observe: Observer = silent, retry: bool = False, now: dt.datetime | None = None
+    job: Job,
+    *,
+    observe: Observer = silent,
+    retry: bool = False,
+    redo: bool = False,
+    now: dt.datetime | None = None,
 ) -> Iterator[Day]:
     """Do what is new of a job, one time after the other, the earliest first; a time that fails ends no other.
 
     Times that have failed are tried again, ever less often, also those that the job does not list any more;
     ``retry`` has all of them tried. A file whose times cannot be read is a failure of its own. A time whose
-    job and files are those of its run is not read.
+    job and files are those of its run is not read. Times of an earlier numerical version keep their result;
+    ``redo`` has those of the job solved again.
     """
     root, digest = job.output.folder, text_sha256(job.text)[:16]
     moving = isinstance(job.prior.fit_times, Newest)  # the prior of each pass is another one
@@ -100,7 +107,7 @@ def daily(
     unread = [
         FailedDay(path, DAMAGED, str(error), 1, at, digest, is_file=True) for path, error in damaged.items()
     ]
-    settled = _Settled(job)
+    settled = _Settled(job, redo=redo)
     for file, waits in note_planned(root, [time for time in times if not settled(time)], unread, retry=retry):
         yield Day(None, failed=file, waits=waits)
     records = DayRecords.read(root)
@@ -129,8 +136,9 @@ def daily(
 class _Settled:
     """Whether the series has what a run of a time would give, as job and files tell without being read."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, redo: bool) -> None:
         self._job, self._done = job, DayRecords.read(job.output.folder).done
+        self._redo = redo  # what an earlier numerical version made
         self.runs = series.runs_of_times(job.output.folder)
         self._inputs = inputs_of_days(job, self.runs)
 
@@ -138,17 +146,26 @@ class _Settled:
         done, run = self._done.get(written_day(time)), self.runs.get(time)
         if done is None or done.inputs is None or run is None or run.key != done.run:
             return False
+        if self.is_redone(time):
+            return False
         if run.preliminary and is_remote(self._job.observations):  # there may be a final field now
             return False
         removable = self._job.output.keep is not None  # by a rule of the job, and not solved again
         there = removable or (self._job.output.folder / "runs" / f"{run.key}.zarr").is_dir()
-        return there and done.inputs == self._inputs(time)
+        return there and done.inputs in (self._inputs(time) or ())
+
+    def is_redone(self, time: np.datetime64) -> bool:
+        """Whether a time of the series is of an earlier numerical version, and these are solved again."""
+        return self._redo and self.runs[time].numerical_version != numerical_version()
 
     def done(self, time: np.datetime64, run: str) -> DoneDay:
         """Take note of a run, and of what was read: of files as they were before, of batches as they are."""
-        preliminary = time in self.runs and self.runs[time].preliminary
-        self.runs[time] = series.RunOfTime(run, preliminary)
-        return DoneDay(run, self._read()(time))
+        before = self.runs.get(time)
+        if before is None or before.key != run:
+            preliminary = before is not None and before.preliminary
+            self.runs[time] = series.RunOfTime(run, preliminary, numerical_version())
+        inputs = self._read()(time)
+        return DoneDay(run, None if inputs is None else inputs[0])
 
     def outdated(self, records: DayRecords) -> list[np.datetime64]:
         """List the days of the series whose result is of other data, or by another job."""
@@ -158,14 +175,15 @@ class _Settled:
             for time, run in self.runs.items()
             if (done := records.done.get(written_day(time))) is not None
             and done.run == run.key
-            and None not in (done.inputs, now := inputs(time))
-            and done.inputs != now
+            and done.inputs is not None
+            and (now := inputs(time)) is not None
+            and done.inputs not in now
         ]
 
     def has_changed(self, time: np.datetime64) -> bool:
         """Whether a day was made of other data, or by another job, as far as that is known."""
         done = self._done.get(written_day(time))
-        return done is not None and done.inputs is not None and done.inputs != self._read()(time)
+        return done is not None and done.inputs is not None and done.inputs not in (self._read()(time) or ())
 
     def _read(self) -> Inputs:
         remote = is_remote(self._job.observations)
@@ -183,9 +201,10 @@ def _one(
     # what ends the pass: a disk that cannot be written, another process, a cluster; and a damaged series
     of_all: tuple[type[CagpError], ...] = (DiskError, BusyError, ClusterError)
     try:
-        if (known := settled.runs.get(time)) is not None:
+        if (known := settled.runs.get(time)) is not None and not settled.is_redone(time):
             task = _prepared(job, observe)
-            if known.key == task.run_key and _is_there(job, known.key):
+            keys = map(task.run_key_of, numerical_versions())
+            if known.key in keys and _is_there(job, known.key):
                 return Day(time, run=known.key)
             if _lost_run_before(task, [each for each in settled.runs if each < time]):
                 return Day(time, run=known.key, outdated=settled.has_changed(time))

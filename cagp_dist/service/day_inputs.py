@@ -23,15 +23,16 @@ from cagp_dist.service.task import targets_path
 from cagp_dist.store.earlier import earlier_runs, whole_seconds
 from cagp_dist.store.published_variables import ERROR_DRAWS, FORMAT_VERSION, STATE
 from cagp_dist.store.series import RunOfTime
-from cagp_dist.versions import numerical_version
+from cagp_dist.versions import numerical_versions
 
-Inputs = Callable[[np.datetime64], str | None]
+Inputs = Callable[[np.datetime64], list[str] | None]
 
 
 def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
-    """Give what tells the digest of a day; None where only reading its field does.
+    """Give what tells the digest of a day by each numerical version, the newest first.
 
-    ``runs`` are those of the series, also those that come into it later.
+    It is None where only reading its field does. ``runs`` are those of the series, also those that come into
+    it later.
     """
     if job.prior.in_time:
         return _unknown
@@ -47,15 +48,18 @@ def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
     fitted = [versions(time) for time in times]
     if not all(fitted):
         return _unknown
-    common = [form, job.output.keep_weights, numerical_version(), FORMAT_VERSION, others, fitted]
-    known = text_sha256(json.dumps(common, sort_keys=True))
+    known = []
+    for number in numerical_versions():
+        common = [form, job.output.keep_weights, number, FORMAT_VERSION, others, fitted]
+        known.append(text_sha256(json.dumps(common, sort_keys=True)))
 
-    def digest(time: np.datetime64) -> str | None:
-        version = versions(time)
-        of_day = [known, str(time), version, *([] if before is None else before(time))]
-        return None if not version else text_sha256(json.dumps(of_day))[:16]
+    def digests(time: np.datetime64) -> list[str] | None:
+        if not (version := versions(time)):
+            return None
+        of_day = [str(time), version, *([] if before is None else before(time))]
+        return [text_sha256(json.dumps([each, *of_day]))[:16] for each in known]
 
-    return digest
+    return digests
 
 
 def _unknown(time: np.datetime64) -> None:

@@ -21,6 +21,7 @@ from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.publish import current_run
 from cagp_dist.store.zarr_arrays import open_group
 from cagp_dist.text import bytes_text, counted
+from cagp_dist.versions import numerical_version
 
 SHOWN = 10  # days of a kind that are listed; the others are counted
 MOST_STEPS = 1_000_000  # of a series in which gaps are looked for
@@ -36,6 +37,7 @@ class SeriesStatus:
     missing: Times  # planned by a pass, and in neither the series nor `failed`
     gaps: Times  # between all these by the step of the series, and planned by no pass
     outdated: Times  # of `done`, those of other data or another job than the last pass saw
+    earlier: Times  # of `done`, those that an earlier numerical version made
     failed: tuple[FailedDay, ...]
 
     @property
@@ -102,6 +104,8 @@ class SeriesStatus:
             found.append(f"gaps         {_some(self.gaps)}, which no pass has planned")
         if self.outdated.size:
             found.append(f"outdated     {_some(self.outdated)}, done of other data or by another job")
+        if self.earlier.size:
+            found.append(f"earlier      {_some(self.earlier)}, of an earlier numerical version: daily --redo")
         days = len(self.failed_days)
         files = len(self.failed) - days
         beside = f", {counted(files, 'file')} that cannot be read" if files else ""
@@ -132,6 +136,7 @@ class SeriesStatus:
             "missing": [written_day(time) for time in self.missing],
             "gaps": [written_day(time) for time in self.gaps],
             "outdated": [written_day(time) for time in self.outdated],
+            "earlier": [written_day(time) for time in self.earlier],
             "failed": [asdict(day) for day in self.failed],
             "drift": drift,
             "runs": self.runs,
@@ -200,6 +205,10 @@ def status_of(root: Path) -> SeriesStatus:
         np.setdiff1d(planned, known),
         _gaps(np.union1d(planned, known)),
         np.intersect1d(outdated, done),
+        np.array(
+            [time for time in done if found[time].numerical_version != numerical_version()],
+            dtype="datetime64[ns]",
+        ),
         tuple(records.failed[what] for what in sorted(records.failed)),
     )
 

@@ -274,6 +274,10 @@ class PreparedJob(ChosenPoints):
 
         Numbers that are fitted have no part in it: they follow from the job, the data and the versions.
         """
+        return self.run_key_of(numerical_version())
+
+    def run_key_of(self, version: str) -> str:
+        """Name of the run of this job and these data by a numerical version."""
         blank = 0 if self.design.cells is None else self.design.cells.blank
         gaps = self.points.gridded and bool(np.isnan(self.points.values).any())
         # of folds with gaps the solver was chosen by another order of the points
@@ -314,7 +318,7 @@ class PreparedJob(ChosenPoints):
                 **({"weights": "kept"} if self.job.output.keep_weights else {}),
             },
             dtype="float64",
-            numerical_version=numerical_version(),
+            numerical_version=version,
         )
 
 

@@ -40,6 +40,7 @@ KEPT = 2
 GRIDDED = ("map", "map_std")
 SCORES, VERSION, RUN_KEY = "scores", "version", "run_key"
 IS_PRELIMINARY = "preliminary"
+NUMERICAL_VERSION = "numerical_version"
 UNKNOWN = -1
 _NAMES = "chunk_key_encoding"
 _STATED = ("status", "calibration_status")
@@ -109,6 +110,7 @@ class RunOfTime(NamedTuple):
 
     key: str
     preliminary: bool  # whether its observations were
+    numerical_version: str = ""  # that made it; empty in a series that is older than this variable
 
 
 def runs_of_times(root: Path) -> dict[np.datetime64, RunOfTime]:
@@ -119,9 +121,10 @@ def runs_of_times(root: Path) -> dict[np.datetime64, RunOfTime]:
     with open_group(found, SCORES) as scores:
         times, keys = scores["time"].values, scores[RUN_KEY].values
         preliminary = scores[IS_PRELIMINARY].values == 1 if IS_PRELIMINARY in scores else times != times
+        versions = scores[NUMERICAL_VERSION].values if NUMERICAL_VERSION in scores else [""] * times.size
     return {
-        time: RunOfTime(str(key), bool(early))
-        for time, key, early in zip(times, keys, preliminary, strict=True)
+        time: RunOfTime(str(key), bool(early), str(version))
+        for time, key, early, version in zip(times, keys, preliminary, versions, strict=True)
     }
 
 
@@ -138,6 +141,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     with open_group(run) as root:
         stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
         preliminary = PRELIMINARY in root.attrs
+        version = str(json.loads(root.attrs["provenance"]).get(NUMERICAL_VERSION, ""))
     scores = xr.Dataset(
         {
             name: (("time", *each.dims), each.values[None], each.attrs)
@@ -149,6 +153,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     texts = {RUN_KEY: run.stem, **stated}
     scores = scores.assign({name: ("time", np.array([text], dtype=object)) for name, text in texts.items()})
     scores[IS_PRELIMINARY] = _whether_preliminary(np.array([preliminary]))
+    scores[NUMERICAL_VERSION] = _which_version([version])
     scores.attrs = {
         "Conventions": "CF-1.13",
         "title": "Scores of each time against its held-out observations",
@@ -272,6 +277,8 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
         old = as_recalibrated(read_group(before, name), group)
     if name == SCORES and IS_PRELIMINARY not in old:  # of a series that is older than this variable
         old[IS_PRELIMINARY] = _whether_preliminary(np.full(old.sizes["time"], UNKNOWN))
+    if name == SCORES and NUMERICAL_VERSION not in old:
+        old[NUMERICAL_VERSION] = _which_version([""] * old.sizes["time"])
     kept = old.sel(time=old["time"].values != group["time"].values[0])
     try:
         found = xr.concat(
@@ -286,7 +293,8 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
     except ValueError as error:
         raise _other(name, str(error)) from error
     if name == SCORES:
-        found[IS_PRELIMINARY].attrs = group[IS_PRELIMINARY].attrs
+        for each in (IS_PRELIMINARY, NUMERICAL_VERSION):
+            found[each].attrs = group[each].attrs
     return found.sortby("time").assign_attrs(group.attrs)
 
 
@@ -300,6 +308,16 @@ def _whether_preliminary(of_times: np.ndarray) -> xr.Variable:
         f"{UNKNOWN}: the result is older than this variable; they may have been either.",
     }
     return xr.Variable("time", of_times.astype(np.int64), attributes)
+
+
+def _which_version(of_times: list[str]) -> xr.Variable:
+    """Write the variable `NUMERICAL_VERSION`."""
+    attributes = {
+        "long_name": "numerical version that made the result of the time",
+        "comment": "Numbers of different versions may differ; empty: not known, an early one. "
+        "cagp daily --redo renews those of the times of a job.",
+    }
+    return xr.Variable("time", np.array(of_times, dtype=object), attributes)
 
 
 def _without_fields(group: xr.Dataset) -> xr.Dataset:
@@ -322,8 +340,9 @@ def _check_same_groups(new: Mapping[str, xr.Dataset], before: Path | None) -> No
         if here:
             with open_group(before, name) as opened:
                 one = as_recalibrated(opened.isel(time=slice(1)), new[name])
-                old = set(map(str, one.data_vars)) - {VERSION, IS_PRELIMINARY}
-            if old != (found := set(map(str, new[name].data_vars)) - {IS_PRELIMINARY}):
+                old = set(map(str, one.data_vars)) - {VERSION, IS_PRELIMINARY, NUMERICAL_VERSION}
+            found = set(map(str, new[name].data_vars)) - {IS_PRELIMINARY, NUMERICAL_VERSION}
+            if old != found:
                 raise _other(name, f"it has {', '.join(sorted(old))}, the run {', '.join(sorted(found))}")
 
 
