@@ -10,6 +10,7 @@ from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.missing import observations
+from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.tables.cells import read_noise, read_row_places, read_static
 from cagp_dist.fields.tables.column_names import (
     LATITUDE,
@@ -146,6 +147,7 @@ def read_table(
         far_in_plane(places.keys) if plane else far_places(places.latitude_degrees, places.longitude_degrees),
     )
     stated = units_in(column) if units is None else units
+    refuse_direction(bare(column), stated, "", values)
     places = replace(places, static=read_static(frame, static, kept, missing=missing))
     return Table(
         **vars(places),
