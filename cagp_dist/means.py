@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Literal, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Array, Marks
+from cagp_dist.arrays import Array, Marks, Mask
 from cagp_dist.checks import as_numbers
 from cagp_dist.digest import joint_sha256
-from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import area_weights, unit_sphere
-from cagp_dist.text import alternatives
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.geometry import area_weights, degrees, unit_sphere
+from cagp_dist.text import alternatives, counted, place_text
 
 Times = NDArray[np.datetime64]
 Basis = Literal["power", "harmonic"]
@@ -211,7 +211,7 @@ class BasisMean:
 
 
 class CovariateField(Protocol):
-    """A static field that a mean depends on; `check_covers` raises where it is not known at a point."""
+    """A static field that a mean depends on."""
 
     @property
     def name(self) -> str: ...
@@ -219,9 +219,7 @@ class CovariateField(Protocol):
     @property
     def content_sha256(self) -> str: ...
 
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None: ...
-
-    def at(self, X: Array, /) -> Array: ...  # values (n,) at unit vectors X (n, 3)
+    def at(self, X: Array, /) -> Array: ...  # values (n,) at unit vectors X (n, 3), NaN where not known
 
 
 @dataclass(frozen=True)
@@ -245,12 +243,18 @@ class WithCovariates:
 
     def basis_at(self, X: Array) -> Array:
         """Columns at unit vectors X (n, 3): the polynomial's, and the fields'."""
-        return np.column_stack([self.base.basis_at(X), *(each.at(X) for each in self.covariates)])
+        columns = [(each.name, each.at(X)) for each in self.covariates]
+        for name, values in columns:
+            check_known(name, values, lambda row: place_text(*(axis[0] for axis in degrees(X[[row]]))))
+        return np.column_stack([self.base.basis_at(X), *(values for _, values in columns)])
+
+    def known_at(self, X: Array) -> Mask:
+        """Tell at which unit vectors X (n, 3) all fields are known."""
+        return np.asarray(np.isfinite([each.at(X) for each in self.covariates]).all(axis=0))
 
     def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Raise `ConfigurationError` if a field is not known at one of these points."""
-        for each in self.covariates:
-            each.check_covers(latitude_degrees, longitude_degrees)
+        """Raise `DataError` if a field is not known at one of these points."""
+        self.basis_at(unit_sphere(latitude_degrees, longitude_degrees))
 
     def fit(
         self,
@@ -362,6 +366,18 @@ def mean_family(
             f"covariates are named {', '.join(field.name for field in fields)}; expected each once."
         )
     return WithCovariates(family, fields)
+
+
+def check_known(name: str, values: Array, place: Callable[[int], str]) -> None:
+    """Raise `DataError` where a covariate is NaN; ``place`` says where a point is."""
+    unknown = np.isnan(values)
+    if unknown.any():
+        raise DataError(
+            f"the covariate {name!r} is not known at {counted(int(unknown.sum()), 'point')} of "
+            f"{len(values):,}, such as {place(int(unknown.argmax()))}: its grid ends before, or it is NaN "
+            "there. Fill it, restrict observations and targets to where it is known, or leave it out.",
+            key="covariate-unknown",
+        )
 
 
 def _imported(reader: str) -> Callable[..., Any]:

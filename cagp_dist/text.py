@@ -37,6 +37,13 @@ def rough_duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def place_text(latitude_degrees: float, longitude_degrees: float) -> str:
+    """Write a place as people do, whatever convention its longitude has: ``48.1 N, 12 W``."""
+    east = (float(longitude_degrees) + 180.0) % 360.0 - 180.0
+    north = f"{abs(latitude_degrees):.6g} {'S' if latitude_degrees < 0.0 else 'N'}"
+    return f"{north}, {abs(east):.6g} {'W' if east < 0.0 else 'E'}"
+
+
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun, in the plural unless it is one."""
     return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array
 
 _TOLERANCE_DEGREES = 1e-5
+NEGLIGIBLE = 1e-6  # weight of neighbours that are not known, which a value may lack
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,19 +40,30 @@ class BilinearGrid:
 
     def at(self, latitude_degrees: Array, longitude_degrees: Array) -> Array:
         """Interpolate bilinearly in latitude and longitude to points that are not outside, shape (n, M)."""
-        from scipy.interpolate import RegularGridInterpolator
-
         rows = np.clip(latitude_degrees, self.latitude_degrees[0], self.latitude_degrees[-1])
         columns = np.clip(self._eastward(longitude_degrees), 0.0, self.eastward_degrees[-1])
-        interpolate = RegularGridInterpolator(
-            (self.latitude_degrees, self.eastward_degrees), self.values, method="linear"
-        )
-        return np.asarray(interpolate(np.stack([rows, columns], axis=1)), dtype=np.float64)
+        return bilinear((self.latitude_degrees, self.eastward_degrees), self.values, (rows, columns))
 
     def _eastward(self, longitude_degrees: Array) -> Array:
         """Degrees east of the first column; what rounding put just west of it is slightly negative."""
         shifted = longitude_degrees - self.west_degrees + _TOLERANCE_DEGREES
         return np.asarray(np.mod(shifted, 360.0) - _TOLERANCE_DEGREES, dtype=np.float64)
+
+
+def bilinear(axes: tuple[Array, Array], values: Array, at: tuple[Array, Array]) -> Array:
+    """Interpolate values (P, Q, ...) on ascending axes to points (n,); NaN outside, and where NaN counts."""
+    from scipy.interpolate import RegularGridInterpolator
+
+    def interpolated(of: Array) -> Array:
+        field = RegularGridInterpolator(axes, of, method="linear", bounds_error=False)
+        return np.asarray(field(np.stack(at, axis=1)), dtype=np.float64)
+
+    holes = np.isnan(values)
+    if not holes.any():
+        return interpolated(values)
+    # of a point on the grid its neighbours have no weight, but for rounding
+    lost = interpolated(holes.astype(np.float64)) > NEGLIGIBLE
+    return np.where(lost, np.nan, interpolated(np.where(holes, 0.0, values)))
 
 
 def closed(latitude: Array, longitude: Array, values: Array) -> tuple[Array, float, Array, Array]:

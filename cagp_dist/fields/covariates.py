@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Array, Marks
-from cagp_dist.errors import ArgumentError, CagpError, ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.fields.axis_layout import check_fits, listed
 from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.coordinates import find_axis, in_degrees
@@ -17,7 +17,7 @@ from cagp_dist.fields.missing import observations
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.means import latitude_of
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.text import counted, without_secrets
+from cagp_dist.text import without_secrets
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,27 +28,11 @@ class Covariate:
     grid: BilinearGrid  # with one layer, NaN where the field is not known
     content_sha256: str
 
-    def check_covers(self, latitude_degrees: Array, longitude_degrees: Array) -> None:
-        """Raise `ConfigurationError` if it is not known at one of these points (n,)."""
-        outside = self.grid.outside(latitude_degrees, longitude_degrees)
-        what, where = f"lies outside: it covers {self.grid.extent}", outside
-        if not outside.any():
-            where = np.isnan(self.grid.at(latitude_degrees, longitude_degrees)[:, 0])
-            what = "is NaN, or a neighbour that it is interpolated from is"
-        if where.any():
-            first = int(np.flatnonzero(where)[0])
-            raise ConfigurationError(
-                f"covariate {self.name} does not cover {counted(int(where.sum()), 'point')} of "
-                f"{where.size:,}; at {latitude_degrees[first]:g} N, {longitude_degrees[first]:g} E it "
-                f"{what}. Fill the field, restrict observations and targets to where it is known, or "
-                "leave it out."
-            )
-
     def at(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), shape (n,)."""
+        """Values at unit vectors X (n, 3), shape (n,); NaN outside, and where it or a neighbour is NaN."""
         latitude, longitude = latitude_of(X), np.rad2deg(np.arctan2(X[:, 1], X[:, 0]))
-        self.check_covers(latitude, longitude)
-        return self.grid.at(latitude, longitude)[:, 0]
+        values = self.grid.at(latitude, longitude)[:, 0]
+        return np.where(self.grid.outside(latitude, longitude), np.nan, values)
 
 
 def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = None) -> Covariate:

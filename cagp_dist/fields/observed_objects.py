@@ -51,6 +51,7 @@ class ObservedObject:
     attributes: Mapping[str, str] = field(default_factory=dict)  # units, standard_name, long_name, if there
     missing: int = 0  # values that were not there
     static: Mapping[str, Array] = field(default_factory=dict)  # columns of a table that a drift has, (n,)
+    static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
     # all times of the source as it has them, where they are dates, and the calendar that they are counted in
     moments: NDArray[np.generic] | None = None
     calendar: str = ""
@@ -163,6 +164,7 @@ def _from_table(table: Table, how: Reading) -> ObservedObject:
         attributes={"units": own} if own else {},
         missing=table.dropped_missing,
         static=fields.static,
+        static_units=fields.static_units,
         moments=fields.times if in_time else None,
     )
 

@@ -10,28 +10,31 @@ the kriging system with unbiasedness constraints ([Cressie 1993, 3.4]; universal
 what `cagp_dist.condition` computes with any solver (math 1.7).
 """
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import xarray as xr
-from scipy.interpolate import RegularGridInterpolator
 from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Mask
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.axes import on_plane
+from cagp_dist.fields.bilinear import bilinear
 from cagp_dist.fields.covariates import covariate, open_covariate
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import degrees, is_pole, widest_gap
+from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.mapping import Observations
-from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial
+from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
 from cagp_dist.plane import Plane
 from cagp_dist.prior import EstimatedMean
-from cagp_dist.text import alternatives
+from cagp_dist.text import alternatives, counted, place_text
+from cagp_dist.variables.units import conversion
 
 Term: TypeAlias = str | xr.DataArray | CovariateField
 DriftLike: TypeAlias = Term | Iterable[Term] | EstimatedMean | None
@@ -40,6 +43,10 @@ REGIONAL_LINEAR = "regional_linear"
 WIDEST_REGION = 180.0  # Degrees of longitude over which a linear function of it can be meant
 SAME_PLACE = 1e-9  # Chord of places that are the same: 6 mm
 SAME_VALUE = 1e-6  # Relative difference of values of one place that are the same
+GROSS = (
+    100.0  # Ratio of values at observations and at targets that tells of different units, if none is stated
+)
+MOST_SHOWN = 3  # places that a warning names
 
 TRENDS = {name: family for name, family in MEANS.items() if isinstance(family, LatitudePolynomial)}
 _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
@@ -49,15 +56,15 @@ _OF_PYKRIGE = ("external_Z", "specified", "functional", "point_log")
 class RegionalLinear:
     """Linear functions of latitude and longitude in degrees, an `EstimatedMean`; a pole has no longitude."""
 
-    centre_degrees: float  # from which longitudes are counted, -180 to 180
+    centre_degrees: tuple[float, float]  # latitude and longitude, -180 to 180, from which both are counted
     coefficient_names: tuple[str, ...] = ("constant", "latitude", "longitude")
 
     def basis_at(self, X: Array) -> Array:
         """Columns at unit vectors X (n, 3), shape (n, 3)."""
         latitude, longitude = degrees(X)
-        east = np.mod(longitude - self.centre_degrees + 180.0, 360.0) - 180.0
+        east = np.mod(longitude - self.centre_degrees[1] + 180.0, 360.0) - 180.0
         east = np.where(is_pole(latitude), 0.0, east)
-        return np.column_stack([np.ones(len(X)), latitude, east])
+        return np.column_stack([np.ones(len(X)), latitude - self.centre_degrees[0], east])
 
 
 @dataclass(frozen=True)
@@ -76,37 +83,74 @@ class StaticColumn:
     """Values at places, such as the elevation of stations."""
 
     name: str
-    X: Array  # (n, 3), unit vectors of the places, or (n, 2) of a plane
-    values: Array  # (n,)
+    X: Array  # (n, 3), unit vectors of the places, or (n, 2) of a plane; none twice
+    values: Array  # (n,), NaN where it is not known
+    units: str = ""  # empty if they are not stated
     plane: Plane | None = None
 
-    def __post_init__(self) -> None:
-        _, first = cKDTree(self.X).query(self.X)
-        known, values = self.values[first], self.values
-        wrong: Mask = np.abs(values - known) > SAME_VALUE * np.maximum(np.abs(known), np.abs(values))
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise ArgumentError(
-                f"drift has the column {self.name!r}, which is {known[row]:g} and {values[row]:g} at "
-                f"{_place(self.X[row], self.plane)}; expected one value for each place, of observations and "
-                "of targets."
+    @classmethod
+    def of(cls, name: str, observed: ObservedObject) -> "StaticColumn":
+        """Take a column of observations; where rows of one place have different values, their average."""
+        values, names = observed.static[name], observed.points.names
+        X, place = np.unique(observed.points.positions, axis=0, return_inverse=True)
+        place, least, most = place.ravel(), np.full(len(X), np.nan), np.full(len(X), np.nan)
+        np.fmin.at(least, place, values)
+        np.fmax.at(most, place, values)
+        differ, units = np.flatnonzero(_differ(least, most)), observed.static_units.get(name, "")
+        if differ.size == 0:
+            return cls(name, X, least, units, observed.plane)
+        shown = []
+        for which in differ[:MOST_SHOWN]:
+            called = (
+                "" if names is None else f" ({', '.join(dict.fromkeys(map(str, names[place == which])))})"
             )
+            shown.append(
+                f"{least[which]:g} and {most[which]:g} at {_place(X[which], observed.plane)}{called}"
+            )
+        more = f" and {differ.size - len(shown):,} others" if differ.size > len(shown) else ""
+        warnings.warn(
+            f"the drift {name!r} has different values at {counted(differ.size, 'place')}, whose average is "
+            f"taken: {'; '.join(shown)}{more}. If these are different places, give more digits of them.",
+            stacklevel=5,
+        )
+        for which in differ:
+            least[which] = np.nanmean(values[place == which])
+        return cls(name, X, least, units, observed.plane)
+
+    @property
+    def same_place(self) -> float:
+        """Distance within which places are the same."""
+        return SAME_PLACE * (1.0 if self.plane is None else float(np.ptp(self.X, axis=0).max()))
+
+    def nearest(self, X: Array) -> tuple[Mask, Array]:
+        """Which positions X (n, p) are among the places, and the values of the nearest ones."""
+        distance, first = cKDTree(self.X).query(X)
+        return np.asarray(distance <= self.same_place), self.values[first]
 
     def at(self, X: Array) -> Array:
         """Values at positions X, or these beside hours, which must be among the places."""
         X = X[:, : self.X.shape[1]]
-        distance, first = cKDTree(self.X).query(X)
-        size = 1.0 if self.plane is None else float(np.ptp(self.X, axis=0).max())
-        apart: Mask = np.asarray(distance > SAME_PLACE * size)
-        if apart.any():
+        there, values = self.nearest(X)
+        if not there.all():
             raise ArgumentError(
                 f"drift has the column {self.name!r} of the table, which is not known at "
-                f"{int(apart.sum()):,} of {len(X):,} targets, such as "
-                f"{_place(X[apart.argmax()], self.plane)}; expected "
-                f"a table of places with a column {self.name!r}, or an xarray dataset with such a variable. "
+                f"{int((~there).sum()):,} of {len(X):,} targets, such as "
+                f"{_place(X[there.argmin()], self.plane)}; expected "
+                f"a table of places with a column {self.name!r}, or an xarray object of such a variable. "
                 "For other targets give the term as a field on a grid, drift=DataArray."
             )
-        return self.values[first]
+        return values
+
+    def brought(self, values: Array, units: str) -> Array:
+        """Values of targets in the units of the observations."""
+        found = conversion(units, self.units) if units and self.units else (1.0, 0.0)
+        if found is None:
+            raise DataError(
+                f"the drift {self.name!r} is in {self.units!r} at the observations and in {units!r} at the "
+                "targets, which do not convert; expected one quantity. Correct the units, or give the same.",
+                key="drift-units",
+            )
+        return found[0] * values + found[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,18 +164,8 @@ class PlaneField:
     plane: Plane
 
     def at(self, X: Array) -> Array:
-        """Values at positions X (n, 2), or (n, 4) beside hours."""
-        x, y = self.plane.back(X[:, :2])
-        field = RegularGridInterpolator((self.y, self.x), self.values, bounds_error=False)
-        found = np.asarray(field(np.stack([y, x], axis=1)))
-        unknown = np.isnan(found)
-        if unknown.any():
-            raise ArgumentError(
-                f"drift has the field {self.name!r}, which is not known at {int(unknown.sum()):,} of "
-                f"{len(X):,} places, such as {_place(X[unknown.argmax(), :2], self.plane)}; expected a grid "
-                "around all of them, without NaN."
-            )
-        return found
+        """Values at positions X (n, 2), or (n, 4) beside hours; NaN where it is not known."""
+        return bilinear((self.y, self.x), self.values, self.plane.back(X[:, :2])[::-1])
 
 
 @dataclass(frozen=True)
@@ -140,16 +174,78 @@ class Drift:
 
     trend: LatitudePolynomial | RegionalLinear | PlaneLinear  # with a constant
     fields: tuple[CovariateField | StaticColumn | PlaneField, ...] = ()
+    plane: Plane | None = None  # of the places
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
         """Those of the trend, and the names of the fields."""
         return (*self.trend.coefficient_names, *(field.name for field in self.fields))
 
+    @property
+    def attributes(self) -> dict[str, list[float]]:
+        """What a result says of it: where a trend of the globe is counted from, latitude and longitude."""
+        centre = self.trend.centre_degrees if isinstance(self.trend, RegionalLinear) else None
+        return {} if centre is None else {"centre_of_drift": list(centre)}
+
     def basis_at(self, X: Array) -> Array:
         """Columns at positions X, or (n, 4) beside hours: the trend's, and the fields'."""
         places = X[:, :3]
-        return np.column_stack([self.trend.basis_at(places), *(field.at(places) for field in self.fields)])
+        columns = self.fields_at(places)
+        for field, values in zip(self.fields, columns.T, strict=True):
+            check_known(field.name, values, lambda row: _place(places[row], self.plane))
+        return np.column_stack([self.trend.basis_at(places), columns])
+
+    def fields_at(self, X: Array) -> Array:
+        """Values (n, k) of the fields at positions X, NaN where one is not known."""
+        return np.array([field.at(X) for field in self.fields]).reshape(-1, len(X)).T
+
+
+def with_known_drift(observed: ObservedObject, drift: Drift) -> ObservedObject:
+    """Leave out the observations at places where a field of the drift is not known."""
+    points, there = observed.points, observed.points.there
+    known = np.ones(len(points.positions), dtype=bool)
+    known[there] = np.isfinite(drift.fields_at(points.positions[there])).all(axis=1)
+    if known.all():
+        return observed
+    _tell_unknown(drift, "observations", "left out", ~known, points.positions)
+    if points.hours is None:  # they keep their rows, as those of a grid have to
+        return replace(observed, points=points.only(np.flatnonzero(known)))
+    static = {name: column[known] for name, column in observed.static.items()}
+    return replace(observed, points=points.at(known), static=static)
+
+
+def known_targets(targets: Targets, drift: Drift, observed: ObservedObject) -> Targets:
+    """Say at which targets the drift is known, and bring what they have of it to the observations' units.
+
+    A target at a station with another value there lies 2 cm beside it, as it is another place in the drift.
+    """
+    static, beside = dict(targets.static), np.zeros(len(targets.positions), dtype=bool)
+    for term in drift.fields:
+        if isinstance(term, StaticColumn) and term.name in static:
+            values = term.brought(static[term.name], targets.static_units.get(term.name, ""))
+            there, seen = term.nearest(targets.positions)
+            static[term.name] = np.where(there & np.isnan(values), seen, values)
+            beside |= there & _differ(seen, values)
+    if beside.any():
+        step = (
+            2e-7
+            if targets.plane is None
+            else 4.0 * max(term.same_place for term in drift.fields if isinstance(term, StaticColumn))
+        )
+        south = np.where(targets.north > 0.0, -step, step)
+        targets = replace(targets, north=np.where(beside, targets.north + south, targets.north), grid=None)
+    targets = replace(targets, static=static)
+    if not drift.fields:
+        return targets
+    wanted = targets.points.wanted
+    values = averaged(wanted, at_targets(drift, targets).fields_at(target_points(wanted)))
+    known: Mask = np.asarray(np.isfinite(values).all(axis=1))
+    if not known.all():
+        _tell_unknown(drift, "targets", "NaN", ~known, targets.positions)
+    seen_at = drift.fields_at(observed.points.positions[observed.points.there])
+    for number, term in enumerate(drift.fields):
+        _tell_far(term, targets, seen_at[:, number], values[known, number])
+    return targets if known.all() else replace(targets, known=known)
 
 
 def at_targets(drift: Drift, targets: Targets) -> Drift:
@@ -160,6 +256,53 @@ def at_targets(drift: Drift, targets: Targets) -> Drift:
             known = np.concatenate([term.values, targets.static[term.name]])
             fields[number] = replace(term, X=np.vstack([term.X, targets.positions]), values=known)
     return replace(drift, fields=tuple(fields))
+
+
+def _differ(first: Array, second: Array) -> Mask:
+    """Which values are not the same."""
+    return np.asarray(np.abs(first - second) > SAME_VALUE * np.maximum(np.abs(first), np.abs(second)))
+
+
+def _tell_unknown(drift: Drift, what: str, become: str, unknown: Mask, X: Array) -> None:
+    """Warn of places without a value of the drift; `DataError` if these are all."""
+    names = " or ".join(repr(field.name) for field in drift.fields)
+    text = (
+        f"the drift {names} is not known at {int(unknown.sum()):,} of {unknown.size:,} {what}, such as "
+        f"{_place(X[unknown.argmax()], drift.plane)}: its grid ends before, or it is NaN there"
+    )
+    if unknown.all():
+        raise DataError(
+            f"{text}; expected it around them. Check its region and units.", key="covariate-unknown"
+        )
+    warnings.warn(f"{text}. These {what} are {become}.", stacklevel=4)
+
+
+def _tell_far(
+    term: CovariateField | StaticColumn | PlaneField, targets: Targets, seen: Array, values: Array
+) -> None:
+    """Warn where values of a term at targets lie far from those at observations, in other units perhaps."""
+    low, high, least, most = (float(end(of)) for of in (seen, values) for end in (np.min, np.max))
+    stated = isinstance(term, StaticColumn) and term.name in targets.static
+    units = (
+        (term.units, targets.static_units.get(term.name, "")) if isinstance(term, StaticColumn) else ("", "")
+    )
+    size = max(abs(low), abs(high)), max(abs(least), abs(most))
+    gross = (
+        stated
+        and not all(units)
+        and values.size > 1
+        and size[1] > 0.0
+        and not 1.0 / GROSS < size[0] / size[1] < GROSS
+    )
+    if gross or least < low - (high - low) or most > high + (high - low):
+        which = [f"{unit or 'no unit stated'}" for unit in units]
+        said = [f" ({unit})" if stated else "" for unit in which]
+        warnings.warn(
+            f"the drift {term.name!r} reaches from {low:g} to {high:g}{said[0]} at the observations, and "
+            f"from {least:g} to {most:g}{said[1]} at the targets: its effect is extrapolated. Check that "
+            "both have one unit.",
+            stacklevel=4,
+        )
 
 
 def named_columns(drift: DriftLike) -> list[str]:
@@ -179,8 +322,7 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     fields: list[CovariateField | StaticColumn | PlaneField] = []
     for term in terms:
         if isinstance(term, str) and term in observed.static:
-            column = observed.static[term]
-            fields.append(StaticColumn(term, observed.points.positions, column, observed.plane))
+            fields.append(StaticColumn.of(term, observed))
         elif isinstance(term, str) and ":" not in term:
             trends.append(term)
         elif observed.plane is not None and isinstance(term, xr.DataArray):
@@ -199,7 +341,7 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
         )
     trend = trends[0] if trends else "constant"
     if observed.plane is not None:
-        return Drift(_in_plane(trend, fields), tuple(fields))
+        return Drift(_in_plane(trend, fields), tuple(fields), observed.plane)
     return Drift(_regional(observed.points) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
 
 
@@ -266,9 +408,10 @@ def _field(term: object) -> CovariateField:
 
 
 def _regional(observed: Observations) -> RegionalLinear:
-    """Count longitudes from the middle of the observations, poles left out."""
+    """Count from the middle of the observations, poles left out."""
     there = observed.there[~is_pole(observed.latitude_degrees[observed.there])]
-    west, gap = widest_gap(observed.longitude_degrees[there])
+    latitude, longitude = observed.latitude_degrees[there], observed.longitude_degrees[there]
+    west, gap = widest_gap(longitude)
     width = 360.0 - gap
     if width > WIDEST_REGION:
         raise ArgumentError(
@@ -276,7 +419,8 @@ def _regional(observed: Observations) -> RegionalLinear:
             f"of it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
             f"{alternatives(name for name in TRENDS if name != 'constant')}."
         )
-    return RegionalLinear((west + 0.5 * width + 180.0) % 360.0 - 180.0)
+    middle = 0.5 * float(latitude.min() + latitude.max())
+    return RegionalLinear((middle, (west + 0.5 * width + 180.0) % 360.0 - 180.0))
 
 
 def _place(x: Array, plane: Plane | None) -> str:
@@ -285,5 +429,4 @@ def _place(x: Array, plane: Plane | None) -> str:
         return ", ".join(
             f"{name} {float(axis[0]):.10g}" for name, axis in zip("xy", plane.back(x[None]), strict=True)
         )
-    latitude, longitude = degrees(x[None])
-    return f"{latitude[0]:.4f} N, {longitude[0]:.4f} E"
+    return place_text(*(float(axis[0]) for axis in degrees(x[None])))

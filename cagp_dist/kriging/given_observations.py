@@ -2,14 +2,12 @@
 
 import json
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
 from cagp_dist.checks import check_memory_limit
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_roles import column_roles
@@ -23,20 +21,22 @@ from cagp_dist.fields.observed_objects import (
 )
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.drift import named_columns
+from cagp_dist.kriging.drift import Drift, drift_of, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
 from cagp_dist.plane import plane_of
-from cagp_dist.prior import Prior
+from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.space_time import SpaceTimeOf
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
 
 
-def read(model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None) -> ObservedObject:
-    """Read observations, as they are learned from; of one time without ``at``."""
+def read(
+    model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None
+) -> tuple[ObservedObject, EstimatedMean | None]:
+    """Read observations, as they are learned from, and the drift; of one time without ``at``."""
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
     if model.prior is not None and not isinstance(model.prior, Prior):
@@ -56,6 +56,9 @@ def read(model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | No
             stacklevel=4,
         )
         observed = _observe(model, observations, y, in_time=False)
+    drift = None if model.drift is None else drift_of(model.drift, observed)
+    if isinstance(drift, Drift):
+        observed = with_known_drift(observed, drift)
     if observed.points.hours is None:  # each field has a mean of its own
         check_every_field(observed.points)
     elif refused := _without_times(model):
@@ -63,7 +66,7 @@ def read(model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | No
             f"at and {' and '.join(refused)} were given, which do not go together yet; leave one out. "
             "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
         )
-    return observed
+    return observed, drift
 
 
 def given_kernel(model: "Kriging") -> KernelLike:
@@ -113,20 +116,20 @@ def _observe(
         raise ArgumentError(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."
         )
-    X, static = observations, cast("Mapping[str, Array]", {})
+    X, rows = observations, None
     plane = None
     if "x" in columns or model.crs is not None:
         plane = plane_of(model.crs, names=(columns.get("x", "x"), columns.get("y", "y")))
     if isinstance(X, DataFrameLike):
         rows = of_table(X, plane, columns=columns, static=named_columns(model.drift))
-        X, static = np.stack([rows.north, rows.east], axis=1)[:, :: 1 if plane is None else -1], rows.static
+        X = np.stack([rows.north, rows.east], axis=1)[:, :: 1 if plane is None else -1]
     observed = observe_arrays(X, y, noise=noise, missing=model.missing, plane=plane)  # type: ignore[arg-type]
     if column is not None:
         raise ArgumentError(
             f"noise_std is {column!r}, the name of a column, but arrays have none; expected "
             "a number. Give a table or a dataset of xarray to have a noise for each place."
         )
-    return replace(observed, static=static)
+    return observed if rows is None else replace(observed, static=rows.static, static_units=rows.static_units)
 
 
 def roles_of(model: "Kriging") -> dict[str, str]:

@@ -19,7 +19,7 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
-from cagp_dist.kriging.drift import Drift, DriftLike, at_targets
+from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, known_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import learn
 from cagp_dist.kriging.map_dataset import (
@@ -60,7 +60,7 @@ from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.split import Split
 from cagp_dist.plane import CRSLike
-from cagp_dist.prior import Prior
+from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 
 BLOCKS_DEGREES, BLOCKS_OF_PLANE = 5.0, 0.1  # Height of blocks of a cross-validation; part of a plane's side
@@ -151,11 +151,14 @@ def krige(
     drift : str, xarray.DataArray, several of them, or EstimatedMean, optional
         Instead of a mean: a trend whose coefficients are estimated with the field, with their uncertainty
         included in ``std`` (universal kriging; with a field, kriging with external drift). "constant" is
-        ordinary kriging. "regional_linear" is linear in latitude and longitude, or in x and y of a plane,
-        counted from the attribute ``centre_of_plane``. "quadratic-latitude" and "harmonic-latitude" are those
+        ordinary kriging. "regional_linear" is linear in latitude and longitude, counted from the middle of
+        the observations, the attribute ``centre_of_drift``, or in x and y of a plane, counted from the
+        attribute ``centre_of_plane``. "quadratic-latitude" and "harmonic-latitude" are those
         of `MEANS`. Static fields can be added, ``drift=["regional_linear", elevation]``: as DataArrays on a
         grid of latitudes and longitudes, which are interpolated bilinearly, as "file:PATH:VARIABLE", or as
-        the name of a column of the table, ``drift="elevation"``, which a table of targets then needs too.
+        the name of a column of the table, ``drift="elevation"``, which a table of targets then needs too; a
+        DataArray of this name does as well. Units are converted. Observations where a field is not known are
+        left out, and targets are NaN there, with a warning.
         Kernel and noise are fitted by restricted maximum likelihood.
     value : str, optional
         Variable or column that was observed, if there are several.
@@ -265,11 +268,11 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed = read(model, observations)
+        observed, drift = read(model, observations)
         targets = of_kind(kind, find_targets(to, observed), observed)
-        targets = model._at_times(targets, observed, at)
+        targets = model._at_times(targets, observed, drift, at)
         solves = model._planned(observed, targets, call)
-        model._learn_from(observed, call)
+        model._learn_from(observed, drift, call)
         return model._map(solves, targets, kind, call)
 
 
@@ -379,7 +382,7 @@ class Kriging:
             Values at the rows of an array; NaN where there is none.
         """
         with self._call() as call:
-            self._learn_from(read(self, observations, y), call)
+            self._learn_from(*read(self, observations, y), call)
         self._of_arrays = y is not None
         return self
 
@@ -396,8 +399,12 @@ class Kriging:
                 lead = 0.0 if self.causal else None
                 yield _Call(SolveSettings(executor, self.memory_limit_bytes, self.solver, lead), narrator)
 
-    def _at_times(self, targets: Targets, observed: ObservedObject, at: At) -> Targets:
-        """Give targets at times, by default those of the settings, where the observations have theirs."""
+    def _at_times(
+        self, targets: Targets, observed: ObservedObject, drift: "MeanLike | None", at: At
+    ) -> Targets:
+        """Give targets where the drift is known, at times where the observations have theirs."""
+        if isinstance(drift, Drift):
+            targets = known_targets(targets, drift, observed)
         if observed.points.hours is None:
             if at is not None and self.at is None:
                 raise ArgumentError(
@@ -407,9 +414,9 @@ class Kriging:
             return targets
         return targets.at_times(*times_of_maps(self.at if at is None else at, observed))
 
-    def _learn_from(self, observed: ObservedObject, call: _Call) -> None:
+    def _learn_from(self, observed: ObservedObject, drift: EstimatedMean | None, call: _Call) -> None:
         """Learn kernel and noise."""
-        learned = learn(self, observed, call.settings, call.narrator)
+        learned = learn(self, observed, drift, call.settings, call.narrator)
         learned = with_numbers_integrated(
             learned,
             observed.points,
@@ -445,7 +452,7 @@ class Kriging:
             As for `krige`; for an array the means (q,) or (q, T), or with ``return_std`` means and standard
             deviations of the field, which no recalibration changes. T are the fields, or the times of ``at``.
         """
-        observed, _ = self._fitted()
+        observed, learned = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
         if are_rows(to):
             found = of_array(cast("ArrayLike", to), observed.plane)
@@ -458,7 +465,7 @@ class Kriging:
             )
         else:
             found = find_targets(cast("To", to), observed)
-        targets = self._at_times(of_kind(kind, found, observed), observed, at)
+        targets = self._at_times(of_kind(kind, found, observed), observed, learned.mean, at)
         with self._call() as call:
             solves = self._planned(observed, targets, call)
             if not arrays:
@@ -571,7 +578,7 @@ class Kriging:
         covariance, more pathwise: a right-hand side for each draw, and 8 bytes for each of its values. Errors
         are those of `cagp_dist.condition` and `cagp_dist.sample_posterior`.
         """
-        observed, _ = self._fitted()
+        observed, learned = self._fitted()
         if self.recalibration != "none":
             raise ArgumentError(
                 f"recalibration is {self.recalibration!r}, whose distributions do not say how errors at "
@@ -584,7 +591,7 @@ class Kriging:
             )
         check_count("size", size, least=1)
         check_count("seed", seed, least=0)
-        targets = self._at_times(find_targets(to, observed), observed, at)
+        targets = self._at_times(find_targets(to, observed), observed, learned.mean, at)
         with self._call() as call:
             draws = draw_fields(
                 observed.points,

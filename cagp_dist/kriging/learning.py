@@ -10,7 +10,6 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.drift import drift_of
 from cagp_dist.kriging.given_observations import given_kernel
 from cagp_dist.kriging.map_dataset import LONGEST_CHORD
 from cagp_dist.mapping import Resources
@@ -19,6 +18,7 @@ from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prio
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
 from cagp_dist.plane import Plane
+from cagp_dist.prior import EstimatedMean
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
@@ -30,7 +30,11 @@ Numbers: TypeAlias = float | Sequence[float] | None
 
 
 def learn(
-    model: "Kriging", observed: ObservedObject, resources: Resources, narrator: Narrator
+    model: "Kriging",
+    observed: ObservedObject,
+    drift: EstimatedMean | None,
+    resources: Resources,
+    narrator: Narrator,
 ) -> FittedModel:
     """Take kernel and noise as they are given, or fit them."""
     given, in_time = given_kernel(model), observed.points.hours is not None
@@ -46,12 +50,12 @@ def learn(
         check_chords("prior", model.prior.kernel, observed.plane)
         noise, own = model.prior.noise_variance, observed.points.noise_variance
         return FittedModel(model.prior.kernel, np.asarray(noise) if own is None else own, model.prior.mean)
-    if model.drift is not None and model.mean != "constant":
+    if drift is not None and model.mean != "constant":
         raise ArgumentError(
             f"mean is {model.mean!r} and a drift was given, which stands in its place; expected one of "
             "them. A drift has a constant already, and its coefficients are estimated with the field."
         )
-    mean = model.mean if model.drift is None else drift_of(model.drift, observed)
+    mean = model.mean if drift is None else drift
     noise_std = None if isinstance(model.noise_std, str) else model.noise_std
     if in_time:
         return fit_in_space_and_time(

@@ -13,6 +13,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.at_times import ABOUT
+from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
 from cagp_dist.kriging.result_distribution import UNCORRECTED
 from cagp_dist.mapping import FitResult
@@ -111,7 +112,16 @@ def field_dims(observed: ObservedObject, targets: Targets) -> tuple[str, ...]:
 def shaped(values: Array, observed: ObservedObject, targets: Targets) -> Array:
     """Values (T, q) in the shape of a result."""
     rows = values[0] if observed.dimension is None else values
-    return rows.reshape(*rows.shape[:-1], *targets.shape)
+    return spread(rows, targets)
+
+
+def spread(rows: Array, targets: Targets) -> Array:
+    """Values (..., q) at the targets whose drift is known in the shape of all of them, else NaN."""
+    if targets.known is None:
+        return rows.reshape(*rows.shape[:-1], *targets.shape)
+    every = np.full((*rows.shape[:-1], int(np.prod(targets.shape))), np.nan)
+    every[..., np.resize(targets.known, every.shape[-1])] = rows
+    return every.reshape(*rows.shape[:-1], *targets.shape)
 
 
 def target_coordinates(observed: ObservedObject, targets: Targets) -> dict[str, xr.Variable]:
@@ -186,6 +196,8 @@ def attributes(
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
     if max(learned.lengthscales) > LONGEST_CHORD and observed.plane is None:
         said["lengthscale_comment"] = BEYOND
+    if isinstance(learned.mean, Drift):
+        said |= learned.mean.attributes
     if learned.hours:
         said["lengthscale_hours"] = _one_or_all(learned.hours)
     if units:
@@ -293,7 +305,7 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
     """Give draws the coordinates of the targets."""
     rows = draws.values[:, 0] if observed.dimension is None else draws.values
     dims = ("sample", *field_dims(observed, targets))
-    values = rows.reshape(*rows.shape[:-1], *targets.shape)
+    values = spread(rows, targets)
     return xr.Dataset(
         {observed.name: (dims, values, dict(observed.attributes))},
         coords={**target_coordinates(observed, targets), "sample": np.arange(len(rows))},

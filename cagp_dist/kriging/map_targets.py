@@ -11,13 +11,14 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array, Names
+from cagp_dist.arrays import Array, Mask, Names
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located, on_plane
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
 from cagp_dist.fields.tables import DataFrameLike, TableLike, read_places
+from cagp_dist.fields.tables.column_names import bare
 from cagp_dist.geometry import (
     SAME_DEGREES,
     cell_edges,
@@ -57,6 +58,8 @@ class Targets:
     cells: CellMeans | None = None  # means over the cells around the points, where these are wanted
     bounds: Mapping[str, xr.Variable] = field(default_factory=dict)  # edges of these cells
     static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
+    static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
+    known: Mask | None = None  # (q,), of the targets that have a value of the drift; None: all
     hours: Array | None = None  # (A,), of maps at times, which are the first dimension
     plane: Plane | None = None  # in which the places are, as the observations
     mapping: Mapping[str, xr.Variable] = field(default_factory=dict)  # system of the coordinates, by its name
@@ -70,8 +73,9 @@ class Targets:
 
     @cached_property
     def points(self) -> MapPoints:
-        """Where the map is wanted, in numbers alone."""
+        """Where the map is wanted, in numbers alone, and the drift is known."""
         found = MapPoints(self.positions, self.grid, self.cells)
+        found = found if self.known is None else found.part(np.flatnonzero(self.known))
         return found if self.hours is None else found.at_hours(self.hours)
 
     def at_times(self, hours: Array, time: xr.Variable) -> "Targets":
@@ -101,7 +105,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
     if isinstance(to, (xr.DataArray, xr.Dataset)):
         flat = None if observed.plane is None else on_plane(to)  # in a plane, where both have x and y
         found = _of_object(located(to) if flat is None else flat, observed.plane)
-        return replace(found, static=_static_of_object(to, found, observed.static))
+        static, units = _static_of_object(to, found, observed.static)
+        return replace(found, static=static, static_units=units)
     plane = observed.plane
     if isinstance(to, LatLonGrid):
         return _of_object(_grid(to.latitude_degrees, to.longitude_degrees, None), plane)
@@ -189,7 +194,7 @@ def of_table(
     else:
         found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
         found = found if plane is None else _brought(found, plane)
-    return replace(found, static=places.static)
+    return replace(found, static=places.static, static_units=places.static_units)
 
 
 def _grid(north: ArrayLike, east: ArrayLike, plane: Plane | None) -> Horizontal:
@@ -302,23 +307,19 @@ def _mapping(plane: Plane | None) -> Mapping[str, xr.Variable]:
 
 def _static_of_object(
     to: xr.DataArray | xr.Dataset, targets: Targets, wanted: Iterable[str]
-) -> dict[str, Array]:
-    """Values of the wanted variables of a dataset at targets that are its points."""
-    if not isinstance(to, xr.Dataset):
-        return {}
-    return {
-        name: np.asarray(
-            observations(
-                to[name].transpose(*targets.dims).values,
-                to[name].attrs,
-                what=repr(name),
-                encoding=to[name].encoding,
-            ),
-            dtype=np.float64,
-        ).ravel()
-        for name in wanted
-        if name in to and set(map(str, to[name].dims)) == set(targets.dims)
-    }
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Values and units of the wanted variables at targets that are their points; a DataArray is one."""
+    held = to if isinstance(to, xr.Dataset) else {to.name: to}
+    static, units = {}, {}
+    for name in wanted:
+        found = held.get(name, held.get(bare(name)))
+        if found is None or set(map(str, found.dims)) != set(targets.dims):
+            continue
+        numbers = found.transpose(*targets.dims).values
+        told = observations(numbers, found.attrs, what=repr(name), encoding=found.encoding)
+        static[name] = np.asarray(told, dtype=np.float64).ravel()
+        units[name] = str(found.attrs.get("units", ""))
+    return static, units
 
 
 def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:

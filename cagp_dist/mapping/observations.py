@@ -262,15 +262,15 @@ class Observations:
                 f"no point has a value at all {self.fields} selected times; select fewer times, "
                 'another source, or keep the gaps: gaps="keep", the default of a job.'
             )
-        return self._leave_out(complete)
+        return self.keep(complete)
 
     def without_empty_places(self) -> Self:
         """Leave out the places that have no value at any time."""
         seen = np.asarray(self.present.any(axis=0))
-        return self if seen.all() else self._leave_out(seen)
+        return self if seen.all() else self.keep(seen)
 
-    def _leave_out(self, kept: Mask) -> Self:
-        """Take some of the places, and remember where the others are."""
+    def keep(self, kept: Mask) -> Self:
+        """Keep some of the places, and remember where the others are."""
         left = np.stack([self.latitude_degrees, self.longitude_degrees], axis=1)[~kept]
         return replace(
             self.at(kept),

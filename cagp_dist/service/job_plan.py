@@ -137,7 +137,10 @@ def plan_job(
     """Plan a job without writing anything; a crew takes the place of its workers."""
     job = resolved(job, report=lambda text: None, offline=True)
     # points of a field that can be looked at without a download
-    seen = None if (field := peek(job)) is None else choose_points(job, field)
+    seen = None
+    if (field := peek(job)) is not None:
+        covered = job.prior.mean_family(job.observations.variable) if job.prior.covariates else None
+        seen = choose_points(job, field, covered)
     size = _size(job, seen)
     if job.prior.is_filtered and seen is not None:
         check_filter(job, seen.points, seen.design)

@@ -93,6 +93,14 @@ class MapCells:
         fields[:, self.shown] = values
         return fields
 
+    def only(self, kept: Mask) -> "MapCells":
+        """Leave blank those of the predicted cells (size,) that are not kept."""
+        if kept.all():
+            return self
+        shown = np.ones(self.shape, dtype=bool) if self.shown is None else self.shown.copy()
+        shown[shown] = kept
+        return replace(self, shown=shown)
+
     def observed(
         self, latitude_degrees: Array, longitude_degrees: Array, missing_degrees: Array
     ) -> "MapCells":
@@ -106,8 +114,7 @@ class MapCells:
         missing = np.asarray(cKDTree(unit_sphere(*missing_degrees.T)).query(centres)[0])
         rows = np.diff(self.latitude_degrees)
         within = 2.0 * np.sin(0.25 * np.deg2rad(float(rows.min()) if rows.size else 0.0))
-        shown = there <= np.maximum(missing * (1.0 + NEARER), within)
-        return self if shown.all() else replace(self, shown=shown.reshape(self.shape))
+        return self.only(there <= np.maximum(missing * (1.0 + NEARER), within))
 
 
 def cells_of(

@@ -1,5 +1,6 @@
 """What a job comes to once its field is known: points, values, prior, solver and the run's name."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
@@ -20,7 +21,7 @@ from cagp_dist.fields.selection import parse_times, shown_time
 from cagp_dist.fields.tables import Places, read_places
 from cagp_dist.geometry import spacing_degrees, unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.gram.targets import joined_targets
+from cagp_dist.gram.targets import averaged, joined_targets, target_points
 from cagp_dist.kernels import KERNELS, Family, Kernel, families_of
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.mapping import (
@@ -39,7 +40,7 @@ from cagp_dist.mapping import (
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
 from cagp_dist.mapping.observations import block_size, hours_since
 from cagp_dist.mapping.solve_plans import choose_solver, solver_of_scattered
-from cagp_dist.means import FieldMean, MeanFamily
+from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
 from cagp_dist.service.job_size import Gaps, Size
@@ -56,7 +57,10 @@ from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
 from cagp_dist.store.publish import run_key
 from cagp_dist.store.zarr_arrays import content_sha256
+from cagp_dist.text import place_text
 from cagp_dist.versions import numerical_version
+
+logger = logging.getLogger(__name__)
 
 # Kernels in time by their names in job files; None: one kernel of the distance in space and time together
 TIME_KERNELS: dict[str, Family | None] = {
@@ -326,13 +330,16 @@ def prepare_job(
     job: Job, field: xr.Dataset, fit_field: xr.Dataset | None = None, *, earlier: EarlierRuns | None = None
 ) -> PreparedJob:
     """Choose points, fit the prior mean and build the solver."""
-    chosen = choose_points(job, field)
-    points, design, wanted = chosen.points, chosen.design, chosen.wanted
     family = job.prior.mean_family(job.observations.variable)
-    for cells in (design.cells, design.mean_cells):
-        if cells is not None:
-            family.check_covers(*cells.covered())
-    family.check_covers(points.latitude_degrees, points.longitude_degrees)
+    chosen = choose_points(job, field, family)
+    points, design, wanted = chosen.points, chosen.design, chosen.wanted
+    if not isinstance(family, WithCovariates):
+        for cells in (design.cells, design.mean_cells):
+            if cells is not None:
+                family.check_covers(*cells.covered())
+        family.check_covers(points.latitude_degrees, points.longitude_degrees)
+    elif design.region_means is not None:
+        family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
     mean = fit_mean(job.prior, family, points, design.train)
     prior = None  # where its numbers are to be fitted
     if (numbers := job.prior.numbers) is not None:
@@ -349,7 +356,8 @@ def prepare_job(
         kind, _, address = job.prior.mean.partition(":")
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
     if wanted is not None and job.design.targets is not None:
-        family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
+        if not isinstance(family, WithCovariates):
+            family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
@@ -376,7 +384,7 @@ def prepare_job(
         mean=mean,
         prior=prior,
         provenance=provenance,
-        fit_points=None if fit_field is None else observation_points(fit_field, gaps=job.observations.gaps),
+        fit_points=None if fit_field is None else _known_points(job, fit_field, family),
         previous=previous,
         carried=carried,
     )
@@ -496,9 +504,9 @@ def wanted_places(address: str | None) -> Places | None:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
 
-def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
+def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> ChosenPoints:
     """Points of the field: which are observed, scored, mapped, and which calibrate; and the solver."""
-    points, named = observation_points(field, gaps=job.observations.gaps), job.solver.build()
+    points, named = _known_points(job, field, family), job.solver.build()
     named = Rings() if job.prior.is_filtered else named
     seen = SeenTimes(points, job.design.window_hours, job.design.lead) if job.prior.in_time else None
     if seen is not None and points.times.size == 1 and seen.window_hours is None:
@@ -508,6 +516,10 @@ def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
         )
     points = points if seen is None else _at_times(job, points)
     wanted, map_table = wanted_places(job.design.targets), job.design.map
+    if wanted is not None and isinstance(family, WithCovariates):
+        known = family.known_at(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
+        _tell_unknown(known, wanted.latitude_degrees, wanted.longitude_degrees, "targets", "left out")
+        wanted = wanted.at(np.flatnonzero(known))
 
     def solver_at(design: Design) -> Solver:
         if named is None and seen is not None:
@@ -533,11 +545,52 @@ def choose_points(job: Job, field: xr.Dataset) -> ChosenPoints:
         design = replace(
             design, cells=_observed(design.cells, points), mean_cells=_observed(design.mean_cells, points)
         )
+    if isinstance(family, WithCovariates):
+        cells, fine = (
+            _known_cells(each, family, spacing_of(points, design))
+            for each in (design.cells, design.mean_cells)
+        )
+        design = replace(design, cells=cells, mean_cells=fine)
     samples = 0 if seen is not None else samples_of_map(map_table, design.cells, solver_at(design))
     design = replace(design, samples=samples)
     solver = solver_at(design)
     places = places_on_grid(solver, points, design)
     return ChosenPoints(points, design, recalibration, wanted, solver, places, seen)
+
+
+def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Observations:
+    """Observations of a field, without those where a covariate of the mean is not known."""
+    points = observation_points(field, gaps=job.observations.gaps)
+    if not isinstance(family, WithCovariates):
+        return points
+    known = family.known_at(points.positions)
+    _tell_unknown(known, points.latitude_degrees, points.longitude_degrees, "observations", "left out")
+    return points if known.all() else points.keep(known)
+
+
+def _known_cells(cells: MapCells | None, family: WithCovariates, spacing_degrees: float) -> MapCells | None:
+    """Leave cells blank where a covariate of the mean is not known."""
+    if cells is None:
+        return None
+    wanted = cells.inputs(spacing_degrees)
+    unknown = (~family.known_at(target_points(wanted))).astype(np.float64)
+    known: Mask = averaged(wanted, unknown[:, None])[:, 0] == 0.0
+    _tell_unknown(known, *cells.points(), "cells", "blank")
+    return cells.only(known)
+
+
+def _tell_unknown(known: Mask, latitude: Array, longitude: Array, what: str, become: str) -> None:
+    """Tell of points without a covariate; `DataError` if these are all."""
+    if known.all():
+        return
+    first = int(known.argmin())
+    text = (
+        f"a covariate of [prior] is not known at {int((~known).sum()):,} of {known.size:,} {what}, such as "
+        f"{place_text(latitude[first], longitude[first])}: its grid ends before, or it is NaN there"
+    )
+    if not known.any():
+        raise DataError(f"{text}; expected it around them. Check its region.", key="covariate-unknown")
+    logger.warning("%s. These are %s.", text, become)
 
 
 def _at_times(job: Job, points: Observations) -> Observations:

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.covariates import open_covariate
 
 from ..oracle import assert_close
@@ -64,22 +64,20 @@ def test_it_is_read_from_files_and_stores(tmp_path, kind):
         open_covariate(f"{kind}:{path}:depth")
 
 
-def test_points_that_it_does_not_cover_are_refused():
-    region = cagp.covariate(
-        height().sel(latitude=slice(60.0, 30.0), longitude=slice(0.0, 40.0)), name="relief"
-    )
-    text = (
-        r"covariate relief does not cover 1 point of 2; at 20 N, 10 E it lies outside: it covers latitudes "
-        r"30\.\.60 and 40 degrees east of longitude 0\. Fill the field"
-    )
-    with pytest.raises(ConfigurationError, match=text):
-        region.check_covers(np.array([40.0, 20.0]), np.array([10.0, 10.0]))
+def test_it_is_nan_where_it_is_not_known():
+    """Outside, and between its points where one of them is NaN, but not on a point beside it."""
+    part = height().sel(latitude=slice(60.0, 30.0), longitude=slice(0.0, 40.0))
+    region = cagp.covariate(part, name="relief")
+    assert np.isnan(at(region, [40.0, 20.0], [10.0, 10.0])).tolist() == [False, True]
+    mean = cagp.mean_family("constant", covariates=[region])
+    with pytest.raises(DataError) as refused:
+        mean.check_covers(np.array([40.0, 20.0]), np.array([10.0, 350.0]))
+    assert refused.value.key == "covariate-unknown"
+    assert "20 N, 10 W" in str(refused.value)
     lake = height()
     lake[5, 7] = np.nan
-    with pytest.raises(
-        ConfigurationError, match=r"covariate height does not cover 1 point of 2; .* it is NaN, or"
-    ):
-        cagp.covariate(lake).check_covers(np.array([LATITUDE[5] + 1.0, 0.0]), LONGITUDE[[7, 7]])
+    where = [LATITUDE[5] + 1.0, LATITUDE[5], LATITUDE[6], 0.0], LONGITUDE[[7, 7, 7, 7]]
+    assert np.isnan(at(cagp.covariate(lake), *where)).tolist() == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import xarray as xr
 from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.kriging.given_observations import read
 from cagp_dist.kriging.map_targets import of_table
 
@@ -105,11 +105,11 @@ def test_a_column_of_the_table_is_a_term(region):
     for wanted in (5.0, {name: targets[name] for name in ("lat", "lon")}, np.array([[50.0, 0.0]])):
         with pytest.raises(ArgumentError, match="column 'elevation' of the table, which is not known at"):
             model.predict(wanted)
-    there = {name: [table[name][0]] for name in ("lat", "lon")} | {"elevation": [noisy[0] + 1.0]}
-    with pytest.raises(ArgumentError, match=r"'elevation', which is .* expected one value for each place"):
-        model.predict(there)
-    with pytest.raises(DataError, match="'elevation' of the table has no number in row 3"):
-        model.fit(heights | {"elevation": np.where(np.arange(90) == 3, np.nan, noisy[:90])})
+    # beside a station but higher: not the station's height, nor the field there by it
+    there = {name: [table[name][0]] for name in ("lat", "lon")}
+    low, high = (model.predict(there | {"elevation": [noisy[0] + up]})["mean"].item() for up in (0.0, 500.0))
+    lapse = result["drift_coefficient"].sel(drift_term="elevation").item()
+    assert high - low == pytest.approx(500.0 * lapse, rel=1e-5)
     with pytest.raises(ArgumentError, match=r"drift has the term 'height'; expected .*name of a column"):
         cagp.krige(heights, to=targets, drift="height", value="temperature", **NUMBERS)
 
@@ -189,8 +189,9 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
         cagp.krige(table, to=1.0, mean=280.0, drift="constant", **NUMBERS)
     with pytest.raises(ArgumentError, match="prior and drift were both given"):
         cagp.krige(table, to=1.0, prior=cagp.Prior(KERNEL, 0.25), drift="constant")
-    with pytest.raises(ConfigurationError, match=r"covariate elevation does not cover .* points? of"):
+    with pytest.raises(DataError) as refused:
         cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, drift=elevation, **NUMBERS)
+    assert refused.value.key == "covariate-unknown"
     with pytest.raises(ArgumentError, match="ones"):
         cagp.krige(table, drift=(0.0 * elevation + 1.0).rename("ones"), to=1.0, **NUMBERS)
 
@@ -199,5 +200,94 @@ def test_a_frame_beside_its_values_has_the_columns_of_a_drift():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"lat": [40.0, 41.0, 42.0], "lon": [5.0, 6.0, 7.0], "elev": [1.0, 3.0, 2.0]})
     model = cagp.Kriging(drift="elev", **NUMBERS)
-    assert read(model, frame, [1.0, 2.0, 3.0]).static["elev"].tolist() == [1.0, 3.0, 2.0]
+    assert read(model, frame, [1.0, 2.0, 3.0])[0].static["elev"].tolist() == [1.0, 3.0, 2.0]
     assert of_table(frame, static=["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]
+
+
+def test_what_has_no_value_of_the_drift_is_left_out_or_nan(region, elevation):
+    """The bits of the call without it; told once, with a place west of Greenwich."""
+    table, _, longitude, *_ = region
+    holes = elevation.where(elevation.lon > -4.0)
+    with pytest.warns(UserWarning, match="not known at") as told:
+        result = cagp.krige(table, to=holes, drift=holes, **NUMBERS)
+    texts = [str(each.message) for each in told]
+    assert len(texts) == 2
+    assert "observations, such as" in texts[0]
+    assert " W: " in texts[0]
+    assert "targets, such as 40 N, 12 W" in texts[1]
+    known = np.isfinite(holes)
+    for name in ("mean", "std"):
+        np.testing.assert_array_equal(np.isfinite(result[name]), known)
+    kept = longitude[:90] >= -2.0
+    some = {name: np.asarray(column)[kept] for name, column in table.items()}
+    rows, columns = np.nonzero(known.values)
+    places = {"lat": elevation.lat.values[rows], "lon": elevation.lon.values[columns]}
+    expected = cagp.krige(some, to=places, drift=elevation, **NUMBERS)
+    np.testing.assert_allclose(result["mean"].values[known], expected["mean"], rtol=1e-9)
+    times = np.datetime64("2024-01-01T00") + np.arange(90).astype("timedelta64[h]")
+    kernel = cagp.SpaceTime(KERNEL, cagp.Matern12(24.0))
+    model = cagp.Kriging(drift=holes, noise_std=0.5, kernel=kernel, at=times[[3, 70]].tolist())
+    with pytest.warns(UserWarning, match="not known at"):
+        in_time = model.fit(table | {"time": times}).predict(holes)
+    with pytest.warns(UserWarning, match="not known at"):
+        draws = model.sample(holes, 2)["temperature"]
+    for field in (*in_time["mean"], *draws[0], *draws[1]):
+        np.testing.assert_array_equal(np.isfinite(field), known)
+
+
+def test_cells_and_columns_without_a_value_are_nan(region, elevation):
+    table, _, _, height, _ = region
+    holes = elevation.where(elevation.lat < 50.0)
+    heights, southern = table | {"elevation": height[:90]}, elevation.where(elevation.lat < 59.0)
+    with pytest.warns(UserWarning, match="not known at"):
+        cells = cagp.krige(heights, to=holes, value="temperature", drift=southern, kind="cells", **NUMBERS)
+    assert 0 < np.isfinite(cells["mean"]).sum() < cells["mean"].size
+    with pytest.warns(UserWarning, match="targets are NaN"):
+        found = cagp.krige(heights, to=holes, drift="elevation", value="temperature", **NUMBERS)
+    np.testing.assert_array_equal(np.isfinite(found["mean"]), np.isfinite(holes))
+    heights["elevation"] = np.where(np.arange(90) == 3, np.nan, height[:90])
+    with pytest.warns(UserWarning, match="not known at 1 of 90 observations"):
+        left = cagp.krige(heights, to=elevation, drift="elevation", value="temperature", **NUMBERS)
+    assert left.attrs["observations_used"] == 89
+
+
+def test_units_of_a_drift_are_converted_or_refused(region, elevation):
+    table, _, _, height, _ = region
+    heights = table | {"elevation (m)": height[:90]}
+    expected = cagp.krige(heights, to=elevation, drift="elevation", value="temperature", **NUMBERS)
+    settings = {"drift": "elevation", "value": "temperature"} | NUMBERS
+    for unit, factor in (("km", 1e-3), ("ft", 1.0 / 0.3048)):
+        other = (factor * elevation).assign_attrs(units=unit)
+        for to in (other, other.to_dataset()):
+            found = cagp.krige(heights, to=to, **settings)
+            np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+    with pytest.raises(DataError) as refused:
+        cagp.krige(heights, to=elevation.assign_attrs(units="Pa"), **settings)
+    assert refused.value.key == "drift-units"
+    with pytest.warns(UserWarning, match=r"to [89]\d\d.* \(m\) at the observations, .* to 0\.\d+ \(no unit"):
+        cagp.krige(heights, to=1e-3 * elevation.rename("elevation"), **settings)
+    with pytest.warns(UserWarning, match="is extrapolated"):
+        cagp.krige(heights, to=2.5 * elevation, **settings)
+
+
+def test_stations_of_one_place_with_other_heights_are_averaged_and_named(region):
+    table, latitude, longitude, height, _ = region
+    twice = {name: np.append(column, column[0]) for name, column in table.items()}
+    heights = twice | {"elevation": np.append(height[:90], height[0] + 100.0)}
+    heights["name"] = [*(f"S{row}" for row in range(90)), "summit"]
+    to = {"lat": latitude[90:], "lon": longitude[90:], "elevation": height[90:]}
+    settings = {"drift": "elevation", "value": "temperature"} | NUMBERS
+    with pytest.warns(UserWarning, match=r"different values at 1 place, .*\(S0, summit\)"):
+        found = cagp.krige(heights, to=to, **settings)
+    heights["elevation"][[0, 90]] = height[0] + 50.0
+    np.testing.assert_allclose(found["mean"], cagp.krige(heights, to=to, **settings)["mean"], rtol=1e-9)
+
+
+def test_a_linear_trend_is_counted_from_the_middle_of_the_observations(region):
+    table, *_ = region
+    result = cagp.krige(table, to=4.0, drift="regional_linear", **NUMBERS)
+    east = (np.asarray(table["lon"]) + 180.0) % 360.0 - 180.0
+    middle = [0.5 * (axis.min() + axis.max()) for axis in (table["lat"], east)]
+    assert result.attrs["centre_of_drift"] == pytest.approx(middle)
+    level, *_ = result["drift_coefficient"].values
+    assert level == pytest.approx(285.0, abs=4.0)  # there, not at the equator

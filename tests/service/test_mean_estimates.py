@@ -42,13 +42,14 @@ def field(tmp_path_factory):
 def job(tmp_path, field):
     """Make a job of its solver and of keys of the prior; numbers that are None are left out."""
 
-    def make(solver=None, **prior):
+    def make(solver=None, design=None, **prior):
         table = {key: value for key, value in {**NUMBERS, **prior}.items() if value is not None}
         return parse_job(
             job_text(
                 **{
                     "observations": {"source": f"zarr:{field}"},
-                    "design": {"train": random_points(150), "test": random_points(25, seed=1)},
+                    "design": {"train": random_points(150), "test": random_points(25, seed=1)}
+                    | (design or {}),
                     "prior": table,
                     "solver": solver or SOLVER,
                     "output": {"root": tmp_path / "out"},
@@ -146,7 +147,7 @@ def test_covariates_are_part_of_what_names_a_run(job, tmp_path, static):
     assert len({first.run_key, second.run_key, task_of(job()).run_key}) == 3
 
 
-def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static):
+def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static, caplog):
     with xr.open_dataset(tmp_path / "static.nc", engine="h5netcdf") as dataset:
         marked = dataset.load()
     marked["elevation"][16, 36] = -9999.0
@@ -154,19 +155,37 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static)
     with pytest.raises(DataError, match=r"holds -9999.*covariates_missing under \[prior\]"):
         task_of(job(covariates=[f"{static}:elevation"]))
     parsed = job(covariates=[f"{static}:elevation"], covariates_missing=-9999)
-    with pytest.raises(ConfigurationError, match="covariate elevation does not cover"):
-        task_of(parsed)
+    task, whole = task_of(parsed), task_of(job())
+    assert task.points.latitude_degrees.size == whole.points.latitude_degrees.size - 1
+    assert "not known at 1 of" in caplog.text
     assert parsed.canonical()["prior"]["covariates_missing"] == -9999.0
     assert "covariates_missing" not in job(covariates=[f"{static}:elevation"]).canonical()["prior"]
     with pytest.raises(ConfigurationError, match="covariates_missing given without covariates"):
         job(covariates_missing=-9999)
 
 
+@pytest.mark.parametrize("kind", ["grid", "cells"])
+def test_cells_and_targets_without_a_covariate_are_blank_or_left_out(job, tmp_path, static, kind, caplog):
+    (tmp_path / "places.csv").write_text("lat,lon\n10,20\n-30,-12\n")
+    design = {
+        "train": random_points(70),
+        "test": random_points(20, seed=1),
+        "map": {"kind": kind, "resolution_degrees": 10.0, "area": [90.0, -180.0, -90.0, 180.0]},
+        "targets": f"table:{tmp_path / 'places.csv'}",
+    }
+    parsed = job(covariates=[f"{static}:north"], design=design)
+    task = task_of(parsed)
+    assert (task.points.latitude_degrees > 0.0).all()
+    south = 0.0 if kind == "grid" else 10.0  # cells from the equator on have a part of what is not known
+    assert (task.design.cells.shown == (task.design.cells.latitude_degrees > south)[:, None]).all()
+    assert task.wanted.latitude_degrees.tolist() == [10.0]
+    assert "1 of 2 targets, such as 30 S, 12 W" in caplog.text
+    found = published(run(parsed), "map")
+    there = np.isfinite(found["t2m_mean"]).all("time")
+    assert (there == (found.latitude > south)).all()
+
+
 def test_covariates_that_cannot_be_used_are_refused_by_name(job, tmp_path, static):
-    with pytest.raises(
-        ConfigurationError, match=r"covariate north does not cover [\d,]+ points of .* is NaN"
-    ):
-        task_of(job(covariates=[f"{static}:north"]))
     with pytest.raises(
         ArgumentError, match=r"coefficient of level cannot be estimated: .* combination of constant"
     ):

@@ -147,23 +147,25 @@ def _written(frame: Columns, column: str, kept: Indices) -> Names | None:
     return np.array([names[cell] for cell in cells], dtype=object) if any(names.values()) else None
 
 
+def static_columns(frame: Columns, names: Collection[str]) -> dict[str, str]:
+    """Columns of these names, or of these before a unit in brackets, as far as there are any."""
+    alone = {bare(column): column for column in frame.columns}
+    found = {name: name if name in frame.columns else alone.get(bare(name)) for name in names}
+    return {name: column for name, column in found.items() if column is not None}
+
+
 def read_static(
     frame: Columns, names: Collection[str], kept: Indices, *, missing: Marks = None
-) -> dict[str, Array]:
-    """Read columns with a number for each place, as far as there are any of these names."""
-    found = {}
-    for name in names:
-        if name not in frame.columns:
-            continue
-        what = f"column {name!r} of {frame.title}"
-        numbers = np.asarray(
-            observations(frame.numbers(name), what=what, missing=missing, noun="row"), dtype=np.float64
-        )[kept]
-        advice = "one for each place. Leave these rows out, or this term of the drift."
-        said = f"{what} has no number"
-        refuse_rows(frame, kept, ~np.isfinite(numbers), said, advice)
-        found[name] = numbers
-    return found
+) -> tuple[dict[str, Array], dict[str, str]]:
+    """Read columns with a number for each place, NaN where it is not known, and their units."""
+    static, units = {}, {}
+    for name, column in static_columns(frame, names).items():
+        what = f"column {column!r} of {frame.title}"
+        told = observations(frame.numbers(column), what=what, missing=missing, noun="row")
+        static[name] = np.asarray(told, dtype=np.float64)[kept]
+        refuse_rows(frame, kept, np.isinf(static[name]), f"{what} is infinite", "finite numbers.")
+        units[name] = units_in(column)
+    return static, units
 
 
 def read_noise(

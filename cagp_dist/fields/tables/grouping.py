@@ -32,6 +32,7 @@ class Places:
     longitude_degrees: Array
     names: Names | None = None  # what they are called, empty where one has no name; None if nothing is said
     static: Mapping[str, Array] = field(default_factory=dict)  # columns with a number for each, if asked for
+    static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
     plane: PlaneColumns | None = None
 
     @property
@@ -48,6 +49,7 @@ class Places:
             self.longitude_degrees[rows],
             None if self.names is None else self.names[rows],
             {name: column[rows] for name, column in self.static.items()},
+            self.static_units,
             None if self.plane is None else self.plane.at(rows),
         )
 

@@ -11,7 +11,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.quantities import refuse_direction
-from cagp_dist.fields.tables.cells import read_noise, read_row_places, read_static
+from cagp_dist.fields.tables.cells import read_noise, read_row_places, read_static, static_columns
 from cagp_dist.fields.tables.column_names import (
     LATITUDE,
     LONGITUDE,
@@ -122,7 +122,7 @@ def read_table(
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
     used = {column for column in (*axes, *_degrees_beside(frame), name, noise, *said) if column is not None}
-    used |= set(static) & set(frame.columns)
+    used |= set(static_columns(frame, static).values())
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
     column = value_column(frame, used | when) if value is None else str(frame.find("value", value, ()))
     held = f"column {column!r} of {frame.title}"
@@ -148,7 +148,8 @@ def read_table(
     )
     stated = units_in(column) if units is None else units
     refuse_direction(bare(column), stated, "", values)
-    places = replace(places, static=read_static(frame, static, kept, missing=missing))
+    known, own = read_static(frame, static, kept, missing=missing)
+    places = replace(places, static=known, static_units=own)
     return Table(
         **vars(places),
         values=values[kept],
@@ -186,7 +187,8 @@ def read_places(
         )
     every = np.arange(frame.rows)
     places = read_row_places(frame, names, every, plane=plane, taken={*names, *static})
-    return replace(places, static=read_static(frame, static, every))
+    known, own = read_static(frame, static, every)
+    return replace(places, static=known, static_units=own)
 
 
 _OF_THE_GLOBE = {"latitude": LATITUDE, "longitude": LONGITUDE}
