@@ -17,7 +17,8 @@ import xarray as xr
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.extras import from_extra
-from cagp_dist.text import counted
+from cagp_dist.remedies import Setting
+from cagp_dist.text import counted, place_text
 from cagp_dist.variables.units import conversion, plain_units
 
 if TYPE_CHECKING:
@@ -277,18 +278,25 @@ def check_in_use(plane: Plane, x: Array, y: Array, *, some: bool = False) -> Non
     inside = (eastward <= width + 2.0 * FAR_DEGREES) | (width + 2.0 * FAR_DEGREES >= 360.0)
     inside &= (north >= area.south - FAR_DEGREES) & (north <= area.north + FAR_DEGREES)
     wrong = not (inside.any() if some else inside.all())
+    elsewhere = not _exactly_in(area, east, north).any()
+    swapped = elsewhere and bool(_exactly_in(area, *_moved(plane, None, y, x)).all())
     kilometres = (
         plane.scale == 1.0
-        and not _exactly_in(area, east, north).any()
+        and elsewhere
         and bool(_exactly_in(area, *_moved(plane, None, 1000.0 * x, 1000.0 * y)).all())
     )
     around = all(abs(middle) <= half for middle, half in zip(plane.centre, plane.reach, strict=True))
     small = plane.scale * np.abs(x).max() <= 360.0 and plane.scale * np.abs(y).max() <= 90.0
     degrees = small and not around and (wrong or plane.scale == 1.0)
-    if degrees or wrong or kilometres:
+    if degrees or wrong or kilometres or swapped:
+        observed = (
+            swapped and min(plane.reach) < 0.0
+        )  # these are the observations, of which no reach is known
         row = int(np.argmin(inside))
         hint = "Check that x (east) and y (north) were not swapped, and their units."
-        if kilometres:
+        if swapped:
+            hint = "Swapped they lie there: here x counts east and y north, whatever a system calls them."
+        elif kilometres:
             hint = "They look like kilometres, and the unit of the system is another: multiply them by 1,000."
         elif degrees:
             hint = (
@@ -296,8 +304,10 @@ def check_in_use(plane: Plane, x: Array, y: Array, *, some: bool = False) -> Non
             )
         raise DataError(
             f"{plane.names[0]} and {plane.names[1]} are {x[row]:g} and {y[row]:g}, and {plane.crs.name} is "
-            f"used at {area.south:g}..{area.north:g} N, {area.west:g}..{area.east:g} E; expected places "
-            f"there. {hint}"
+            f"used from {place_text(area.south, area.west)} to {place_text(area.north, area.east)}; expected "
+            f"places there. {hint}",
+            key="axes-swapped" if swapped else "outside-of-use",
+            remedies=(Setting("columns", dict(zip("xy", plane.names[::-1], strict=True))),) * observed,
         )
 
 

@@ -1,6 +1,5 @@
 """Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
 
-import os
 import re
 import tempfile
 from collections.abc import Mapping
@@ -44,18 +43,13 @@ def open_named(
                 select=asked or None,
                 units=units,
                 missing=missing,
-                cache_directory=_cache() if remote else Path(scratch),
+                cache_directory=None if remote else Path(scratch),
                 **parts,
             ).load()
         except CagpError as error:
             raise type(error)(_in_words_of_a_call(str(error))) from error
     (name,) = field.data_vars
     return field[name]
-
-
-def _cache() -> Path:
-    """Folder for downloads, which may be asked for again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
 
 
 def _in_words_of_a_call(text: str) -> str:

@@ -193,6 +193,8 @@ def observe_arrays(
 ) -> ObservedObject:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), or x and y of a plane."""
     places = as_numbers("X", X)
+    if isinstance(y, np.ma.MaskedArray):
+        y = np.ma.filled(y.astype(np.float64), np.nan)
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
     check_pairs(places, plane)
     if values.ndim not in (1, 2) or len(values) != len(places):

@@ -1,5 +1,6 @@
 """The sources of fields by the names that job files give them: a new one is a module and a line here."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,7 +35,7 @@ def open_source(
     select: "Mapping[str, Choice] | None" = None,
     units: str | None = None,
     check_range: bool = True,
-    cache_directory: Path,
+    cache_directory: Path | None = None,
     progress: Callable[[str], None] | None = None,
     synthetic: "Synthetic | None" = None,
     noise_std: str | float | None = None,
@@ -74,8 +75,9 @@ def open_source(
         What the values are measured in, whatever the source says.
     check_range : bool
         Whether values that are not plausible for a known variable are refused.
-    cache_directory : path
-        Folder for downloads and for decoded arrays on their way; created when absent.
+    cache_directory : path, optional
+        Folder for downloads and for decoded arrays on their way; created when absent. By default
+        ``cagp_dist`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, where `cagp_dist.krige` keeps downloads too.
     progress : callable, optional
         Called with lines of text while a source keeps one waiting.
     synthetic : Synthetic, optional
@@ -101,10 +103,8 @@ def open_source(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
     >>> from cagp_dist.fields.sources import open_source
-    >>> field = open_source("sample", cache_directory=Path(tempfile.mkdtemp()))
+    >>> field = open_source("sample")
     >>> field.t2m.shape
     (1, 241, 480)
     """
@@ -148,6 +148,8 @@ def open_source(
         check_range=check_range,
         missing=missing,
     )
+    if cache_directory is None:
+        cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
     wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds)
     return found.open(address, wanted)
 

@@ -43,3 +43,24 @@ def test_area_is_another_word_for_the_region_of_a_map() -> None:
     assert found.equals(model.predict({"region": region, "resolution": 1.0}))
     with pytest.raises(ArgumentError, match="region and area, which mean the same"):
         model.predict({"area": region, "region": region})
+
+
+def test_masked_values_and_missing_cells_of_a_frame_are_gaps():
+    """As NaN is; whatever holds places and values."""
+    pandas = pytest.importorskip("pandas")
+    X, y = np.random.default_rng(0).uniform(40.0, 50.0, (12, 2)), np.arange(12.0)
+    settings = {"lengthscale": 0.05, "variance": 4.0, "noise_std": 0.5}
+    there = np.arange(12) != 5
+    expected = cagp.Kriging(**settings).fit(X[there], y[there]).predict(X)
+    frame = pandas.DataFrame(X, columns=["lat", "lon"])
+    for places in (X, frame):
+        for values in (
+            np.ma.masked_equal(y, 5.0),
+            np.ma.masked_equal(np.arange(12), 5),
+            pandas.Series(np.where(there, y, np.nan)),
+            pandas.Series(np.arange(12), dtype="Int64").mask(~there),
+        ):
+            found = cagp.Kriging(**settings).fit(places, values).predict(X)
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(ArgumentError, match="X has masked entries"):
+        cagp.Kriging(**settings).fit(np.ma.masked_greater(X, 49.0), y)

@@ -374,7 +374,7 @@ REFUSED = {
     "swapped": (
         {"columns": {"x": "northing", "y": "easting"}, "crs": 32632},
         DataError,
-        "were not swapped, and their units",
+        r'Swapped they lie there.* Say columns={"x": "easting", "y": "northing"}',
     ),
     "a trend by latitude": ({**IN_PLANE, "drift": "quadratic-latitude"}, ArgumentError, "points of a plane"),
     "a mean by latitude": ({**IN_PLANE, "mean": "harmonic-latitude"}, ArgumentError, "points of a plane"),
@@ -632,9 +632,9 @@ def test_small_numbers_are_no_degrees_in_kilometres_or_around_the_origin():
 AWAY = {
     "degrees": ({"easting": [11.0], "northing": [48.0]}, "look like degrees"),
     "kilometres": ({"easting": [694.0], "northing": [5335.0]}, "look like kilometres"),
-    "swapped": ({"easting": TARGETS["northing"], "northing": TARGETS["easting"]}, "were not swapped"),
+    "swapped": ({"easting": TARGETS["northing"], "northing": TARGETS["easting"]}, "Swapped they lie there"),
     "a region of degrees": ([49.0, 10.0, 47.0, 12.0], "look like degrees"),
-    "a swapped region": ([EAST + SIDE, NORTH, EAST, NORTH + SIDE], "were not swapped"),
+    "a swapped region": ([EAST + SIDE, NORTH, EAST, NORTH + SIDE], "Swapped they lie there"),
     "an array of degrees": (np.array([[11.0, 48.0]]), "look like degrees"),
 }
 
@@ -654,3 +654,19 @@ def test_pyproj_is_imported_where_the_flags_of_linux_are_not_there(monkeypatch):
     monkeypatch.delattr("os.RTLD_DEEPBIND", raising=False)
     monkeypatch.delattr("sys.getdlopenflags", raising=False)
     assert import_pyproj().CRS.from_epsg(32632).to_epsg() == 32632
+
+
+@pytest.mark.parametrize("names", [("rechtswert", "hochwert"), ("Hochwert", "Rechtswert")])
+def test_axes_of_gauss_krueger_are_found_and_told_where_they_are_swapped(names):
+    """Its X is the northing; taken as the easting, the places lie within the margin of its area."""
+    degrees = np.random.default_rng(4).uniform([11.0, 48.0], [12.0, 49.0], (30, 2)).T
+    east, north = pyproj.Transformer.from_crs(4326, 31468, always_xy=True).transform(*degrees)
+    table = dict(zip(sorted(names, key=str.lower, reverse=True), (east, north), strict=True)) | {
+        "lead": Y[:30]
+    }
+    found = cagp.krige(table, crs=31468, to=20_000.0, value="lead", **NUMBERS)
+    assert found.x.min() > 4_400_000.0
+    with pytest.raises(DataError) as refused:
+        cagp.krige({"X": north, "Y": east, "lead": Y[:30]}, crs=31468, to=20_000.0, value="lead", **NUMBERS)
+    assert refused.value.key == "axes-swapped"
+    assert refused.value.remedies[0].value == {"x": "Y", "y": "X"}

@@ -9,11 +9,11 @@ LONGITUDE = (
 )
 X_NAMES = (
     *("x", "easting", "east", "utm_x", "utm_e", "utm_easting"),
-    *("x_coord", "x_coordinate", "coord_x", "rd_x"),
+    *("x_coord", "x_coordinate", "coord_x", "rd_x", "rechtswert"),
 )
 Y_NAMES = (
     *("y", "northing", "north", "utm_y", "utm_n", "utm_northing"),
-    *("y_coord", "y_coordinate", "coord_y", "rd_y"),
+    *("y_coord", "y_coordinate", "coord_y", "rd_y", "hochwert"),
 )
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
 DATE = ("year", "month", "day", "hour", "minute")  # which make a time together, the first at least
