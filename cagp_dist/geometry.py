@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cagp_dist.arrays import Array
+from cagp_dist.arrays import Array, Indices
 from cagp_dist.checks import as_points, check_count
 from cagp_dist.errors import ArgumentError
 
@@ -227,3 +227,31 @@ def unwrapped_longitudes(longitude_degrees: Array) -> Array:
         return wrapped
     west = values[int(np.argmax(gaps)) + 1]
     return np.where(wrapped >= west, wrapped - 360.0, wrapped)
+
+
+def box_nodes(
+    south: Array, north: Array, west: Array, east: Array, *, nodes_per_side: int
+) -> tuple[Array, Array, Array]:
+    """Latitude and longitude of the nodes of boxes in degrees, and weights, each (q, k^2)."""
+    if len(south) and not (south.min() >= -90.0 - 1e-9 and north.max() <= 90.0 + 1e-9):
+        raise ArgumentError(
+            f"cells reach from latitude {south.min():g} to {north.max():g}; expected -90 to 90 degrees."
+        )
+    position, share = np.polynomial.legendre.leggauss(nodes_per_side)
+    position, share = 0.5 * (1.0 + position), 0.5 * share
+    low, high = (np.sin(np.deg2rad(np.clip(edge, -90.0, 90.0)))[:, None] for edge in (south, north))
+    latitude = np.rad2deg(np.arcsin(np.clip(low + (high - low) * position, -1.0, 1.0)))
+    longitude = west[:, None] + (east - west)[:, None] * position
+    k = nodes_per_side
+    weights = np.tile(np.outer(share, share).ravel(), (len(south), 1))
+    return np.repeat(latitude, k, axis=1), np.tile(longitude, (1, k)), weights
+
+
+def bands_and_pieces(latitude: Array, longitude: Array, height: float) -> Indices:
+    """Block of each place, longitudes in [0, 360): its band of latitude and its piece of it, shape (n, 2)."""
+    bands = max(1, round(180.0 / height))
+    band = np.minimum((latitude + 90.0) / 180.0 * bands, bands - 1).astype(np.intp)
+    middle = (band + 0.5) / bands * 180.0 - 90.0
+    pieces = np.maximum(1, np.round(2.0 * bands * np.cos(np.deg2rad(middle)))).astype(np.intp)
+    piece = np.minimum(longitude / 360.0 * pieces, pieces - 1).astype(np.intp)
+    return np.stack([band, piece], axis=1)

@@ -16,7 +16,8 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.coordinates import find_axis, in_degrees, is_length, planes_among
 from cagp_dist.fields.tables.column_names import X_NAMES, Y_NAMES, plain
-from cagp_dist.plane import CRSLike, Plane, plane_of, system_in, system_of_cf, variables_of
+from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
+from cagp_dist.space.systems import system_in, system_of_cf, variables_of
 
 XarrayObject = xr.DataArray | xr.Dataset
 
@@ -49,12 +50,7 @@ class Horizontal:
     east: xr.Variable  # longitude, or x
     dims: tuple[str, ...]  # those of north first
     coordinates: dict[str, xr.Variable]  # these two, and every other along nothing but their dimensions
-    plane: Plane | None = None  # whose x and y they are; None on the globe
-
-    @property
-    def what(self) -> str:
-        """Its coordinates, for people."""
-        return "latitudes and longitudes" if self.plane is None else "x and y"
+    space: Space = SPHERE
 
     @property
     def axes(self) -> tuple[Array, Array] | None:
@@ -86,7 +82,7 @@ class Horizontal:
 
     def _on_globe(self, north: Array) -> Array:
         """Latitudes without a rounding beyond the poles."""
-        return np.clip(north, -90.0, 90.0) if self.plane is None else north
+        return np.clip(north, -90.0, 90.0) if self.space.has_latitudes else north
 
     def _flat(self, axis: xr.Variable) -> Array:
         sizes = dict(zip(self.dims, self.shape, strict=True))
@@ -134,13 +130,13 @@ def on_plane(
         crs, mapping = system_of_cf(written[0], written[1].attrs), dict([written])
     plane = plane_of(crs, names=names, unit=units[0], mapping=mapping)
     dims = tuple(str(dim) for dim in dict.fromkeys((*north.dims, *east.dims)))
-    east, north = (_described(axis, plane, number) for number, axis in enumerate((east, north)))
+    east, north = (_described(axis, plane, letter) for letter, axis in (("x", east), ("y", north)))
     return Horizontal(north, east, dims, {**_beside(given, dims), names[1]: north, names[0]: east}, plane)
 
 
-def _described(axis: xr.Variable, plane: Plane, number: int) -> xr.Variable:
-    """Give x (0) or y (1) CF attributes and its own long name."""
-    about = plane.axis(number) | {key: text for key, text in axis.attrs.items() if key == "long_name"}
+def _described(axis: xr.Variable, plane: Plane, letter: str) -> xr.Variable:
+    """Give x or y CF attributes and its own long name."""
+    about = plane.axes[letter] | {key: text for key, text in axis.attrs.items() if key == "long_name"}
     return xr.Variable(axis.dims, _numbers(axis), about)
 
 
@@ -249,7 +245,7 @@ def choose_variable(given: xr.Dataset, value: str | None, asked: Asked = ANYWHER
     ]
     if len(fields) != 1:
         raise ArgumentError(
-            f"the dataset has {len(fields)} variables on its {where.what} "
+            f"the dataset has {len(fields)} variables on its {where.space.what} "
             f"""({", ".join(map(repr, fields)) or listed}); say which one is meant: value="NAME"."""
         )
     return given[fields[0]]

@@ -27,7 +27,8 @@ from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.selection import shown_time
 from cagp_dist.fields.tables import Table, TableLike, by_time_and_place, noise_factor, read_table, row_by_row
 from cagp_dist.mapping import Observations
-from cagp_dist.plane import CRSLike, Plane, check_in_use, describes_system, plane_of
+from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
+from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.variables import variable_named
 from cagp_dist.variables.units import cf_units
@@ -55,13 +56,17 @@ class ObservedObject:
     # all times of the source as it has them, where they are dates, and the calendar that they are counted in
     moments: NDArray[np.generic] | None = None
     calendar: str = ""
-    plane: Plane | None = None  # in which the places are points
     read_with: str = ""  # settings with which the source was read, as JSON; empty if there were none
 
     @property
     def what(self) -> str:
         """The variable, for people."""
         return self.attributes.get("long_name", self.name)
+
+    @property
+    def space(self) -> Space:
+        """Where the places are."""
+        return self.points.space
 
     @property
     def units(self) -> dict[str, str]:
@@ -140,15 +145,16 @@ def _from_table(table: Table, how: Reading) -> ObservedObject:
     if fields.times is not None and not in_time:
         coordinates["time"] = xr.Variable("time", fields.times, dict(COORDINATES["time"]))
     own = cf_units(table.units) if table.units else ""
-    plane, north, east = None, fields.latitude_degrees, fields.longitude_degrees
-    if (held := fields.plane) is not None:
-        plane = plane_of(how.asked.crs, names=held.names, unit=held.unit)
+    north, east = fields.latitude_degrees, fields.longitude_degrees
+    space: Space = SPHERE
+    if held := fields.plane:
+        space = plane_of(how.asked.crs, names=held.names, unit=held.unit)
         east, north = held.xy.T
-    points, plane = _placed(
+    points = Observations.from_points(
         north,
         east,
         fields.values,
-        plane,
+        space=space,
         variable=replace(variable_named(table.name), name=table.name),
         stated_units=own,
         times=None if in_time else fields.times,
@@ -158,7 +164,6 @@ def _from_table(table: Table, how: Reading) -> ObservedObject:
     return ObservedObject(
         points,
         name=table.name,
-        plane=plane,
         dimension="time" if coordinates else None,
         coordinates=coordinates,
         attributes={"units": own} if own else {},
@@ -189,52 +194,37 @@ def _in_time(observed: ObservedObject) -> ObservedObject:
 
 
 def observe_arrays(
-    X: ArrayLike, y: ArrayLike, *, noise: Noise = None, missing: Marks = None, plane: Plane | None = None
+    X: ArrayLike, y: ArrayLike, *, noise: Noise = None, missing: Marks = None, space: Space = SPHERE
 ) -> ObservedObject:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), or x and y of a plane."""
     places = as_numbers("X", X)
     if isinstance(y, np.ma.MaskedArray):
         y = np.ma.filled(y.astype(np.float64), np.nan)
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
-    check_pairs(places, plane)
+    check_pairs(places, space)
     if values.ndim not in (1, 2) or len(values) != len(places):
         raise ArgumentError(f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).")
     if np.isinf(values).any():
         raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
     columns = values if values.ndim == 2 else values[:, None]
-    north, east = (places if plane is None else places[:, ::-1]).T
-    points, plane = _placed(
-        north,
-        east,
+    points = Observations.from_points(
+        *space.of_columns(places),
         np.ascontiguousarray(columns.T),
-        plane,
+        space=space,
         variable=variable_named("y"),
         noise_variance=_noise_variance(noise, None, (len(places),)),
     )
     dimension = None if values.ndim == 1 else "field"
-    return ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()), plane=plane)
+    return ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()))
 
 
-def check_pairs(X: Array, plane: Plane | None) -> None:
+def check_pairs(X: Array, space: Space) -> None:
     """Refuse what is no latitudes and longitudes (n, 2), or no x and y."""
     if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
-        expected = "latitude and longitude in degrees. Points of a plane are asked for by crs=."
-        if plane is not None:
-            expected = f"{plane.names[0]} and {plane.names[1]}."
-        raise ArgumentError(f"X has shape {X.shape}; expected (n, 2) finite numbers, {expected}")
-
-
-def _placed(
-    north: Array, east: Array, values: Array, plane: Plane | None, **about: Any
-) -> tuple[Observations, Plane | None]:
-    """Place values (T, n) on the globe, or in a plane, which then counts from the middle of the places."""
-    if plane is None:
-        return Observations.from_points(north, east, values, **about), None
-    check_in_use(plane, east, north)
-    x, y = (0.5 * float(axis.min() + axis.max()) for axis in (east, north))
-    reach = 0.5 * float(np.ptp(east)), 0.5 * float(np.ptp(north))
-    plane = replace(plane, centre=(x, y), reach=reach)
-    return Observations.from_plane(plane.positions(east, north), values, **about), plane
+        raise ArgumentError(
+            f"X has shape {X.shape}; expected (n, 2) finite numbers, {space.what}. Points of a plane are "
+            "asked for by crs=."
+        )
 
 
 def check_every_field(observed: Observations) -> None:
@@ -268,7 +258,7 @@ def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObj
     where = located(source, field, how.asked)
     if not set(where.dims) <= set(map(str, field.dims)):
         raise ArgumentError(
-            f"{field.name!r} has the dimensions {tuple(field.dims)}, and its {where.what} lie "
+            f"{field.name!r} has the dimensions {tuple(field.dims)}, and its {where.space.what} lie "
             f"along {where.dims}; expected a value for each of them."
         )
     single = [dim for dim in field.dims if str(dim) not in where.dims and field.sizes[dim] == 1]
@@ -298,7 +288,7 @@ def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObj
         for name, coordinate in field.coords.items()
         if str(name) not in where.coordinates and set(coordinate.dims) <= {dimension}
         # the result says the system of its targets
-        if where.plane is None or not describes_system(coordinate.variable)
+        if not describes_system(coordinate.variable)
     }
     lost = int(np.count_nonzero(~np.isnan(values[:, where.nowhere]).all(axis=0)))
     if lost:
@@ -311,7 +301,7 @@ def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObj
     known = _noise(source, how.noise_std, where, str(field.attrs.get("units", "")))
     n, moments = values.shape[1], _moments(coordinates, len(values))
     calendar = "" if moments is None else calendar_of_dates(moments)
-    points, plane = _points(
+    points = _points(
         where,
         values,
         noise_variance=_noise_variance(how.noise, known, (n,), where.shape),
@@ -322,7 +312,6 @@ def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObj
     return ObservedObject(
         points,
         name=name,
-        plane=plane,
         dimension=dimension,
         coordinates=coordinates,
         where=where,
@@ -333,15 +322,15 @@ def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObj
     )
 
 
-def _points(
-    where: Horizontal, values: Array, *, noise_variance: Array | None, **about: Any
-) -> tuple[Observations, Plane | None]:
+def _points(where: Horizontal, values: Array, *, noise_variance: Array | None, **about: Any) -> Observations:
     """Place values (T, n) and their noise (n,), in the order of the object."""
-    if where.axes is None or where.plane is not None:
-        return _placed(*where.points, values, where.plane, noise_variance=noise_variance, **about)
+    if where.axes is None or not where.space.has_latitudes:
+        return Observations.from_points(
+            *where.points, values, space=where.space, noise_variance=noise_variance, **about
+        )
     fields = values.reshape(-1, *where.shape)
     noise = None if noise_variance is None else noise_variance.reshape(where.shape)
-    return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about), None
+    return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about)
 
 
 def _moments(coordinates: Mapping[str, xr.Variable], fields: int) -> NDArray[np.generic] | None:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.arrays import Array
 from cagp_dist.checks import as_numbers, as_points, check_count
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
+from cagp_dist.space import SPHERE, Space
 
 MOST_CELLS = 10_000_000  # Cells of a map, at most: a tenth of a degree for the whole globe, and some to spare
 
@@ -125,48 +124,18 @@ def cell_means(
         raise ArgumentError("longitude_edges_degrees reach over more than 360 degrees: cells would overlap.")
     south, west = (axis.ravel() for axis in np.meshgrid(south_north[:-1], west_east[:-1], indexing="ij"))
     north, east = (axis.ravel() for axis in np.meshgrid(south_north[1:], west_east[1:], indexing="ij"))
-    return box_means(south, north, west, east, nodes_per_side=nodes_per_side)
+    return means_between(SPHERE, [south, north], [west, east], nodes_per_side=nodes_per_side)
 
 
-def nodes_per_side(side_degrees: float, spacing_degrees: float) -> int:
+def nodes_per_side(side: float, spacing: float) -> int:
     """Nodes along a side of a cell: one more than observed points, so that little shows of single nodes."""
-    beside = side_degrees / spacing_degrees if spacing_degrees > 0.0 else np.inf
+    beside = round(side / spacing, 6) if spacing > 0.0 else np.inf  # axes are rounded
     return int(min(max(1.0 + np.ceil(beside), FEWEST_NODES), MOST_NODES))
 
 
-def box_means(south: Array, north: Array, west: Array, east: Array, *, nodes_per_side: int) -> CellMeans:
-    """Means over q boxes in degrees; raises as `box_nodes`."""
-    latitude, longitude, weights = box_nodes(south, north, west, east, nodes_per_side=nodes_per_side)
-    return CellMeans(
-        unit_sphere(latitude.ravel(), longitude.ravel()),
-        weights.ravel(),
-        np.full(south.size, nodes_per_side**2),
-    )
-
-
-def rectangle_means(south_north: Array, west_east: Array, *, nodes_per_side: int) -> CellMeans:
-    """Means over q rectangles of a plane with edges (2, q) in y and in x; their nodes are (x, y)."""
-    position, share = np.polynomial.legendre.leggauss(nodes_per_side)
-    position = 0.5 * (1.0 + position)
-    y, x = (low[:, None] + (high - low)[:, None] * position for low, high in (south_north, west_east))
-    nodes = np.stack([np.tile(x, (1, nodes_per_side)), np.repeat(y, nodes_per_side, axis=1)], axis=-1)
-    weights = np.tile(0.25 * np.outer(share, share).ravel(), len(x))
-    return CellMeans(nodes.reshape(-1, 2), weights, np.full(len(x), nodes_per_side**2))
-
-
-def box_nodes(
-    south: Array, north: Array, west: Array, east: Array, *, nodes_per_side: int
-) -> tuple[Array, Array, Array]:
-    """Latitude and longitude of the nodes of boxes in degrees, and weights, each (q, k^2)."""
-    if len(south) and not (south.min() >= -90.0 - 1e-9 and north.max() <= 90.0 + 1e-9):
-        raise ArgumentError(
-            f"cells reach from latitude {south.min():g} to {north.max():g}; expected -90 to 90 degrees."
-        )
-    position, share = np.polynomial.legendre.leggauss(nodes_per_side)
-    position, share = 0.5 * (1.0 + position), 0.5 * share
-    low, high = (np.sin(np.deg2rad(np.clip(edge, -90.0, 90.0)))[:, None] for edge in (south, north))
-    latitude = np.rad2deg(np.arcsin(np.clip(low + (high - low) * position, -1.0, 1.0)))
-    longitude = west[:, None] + (east - west)[:, None] * position
-    k = nodes_per_side
-    weights = np.tile(np.outer(share, share).ravel(), (len(south), 1))
-    return np.repeat(latitude, k, axis=1), np.tile(longitude, (1, k)), weights
+def means_between(
+    space: Space, south_north: ArrayLike, west_east: ArrayLike, *, nodes_per_side: int
+) -> CellMeans:
+    """Means over q cells between edges (2, q) of north and of east; raises as `box_nodes`."""
+    nodes, weights = space.cell_nodes(np.asarray(south_north), np.asarray(west_east), nodes_per_side)
+    return CellMeans(nodes, weights.ravel(), np.full(len(weights), nodes_per_side**2))

@@ -19,6 +19,7 @@ from cagp_dist.kriging.drawn_maps import LETTERS_PER_INCH, Axes2D, frame_around,
 from cagp_dist.kriging.plots import Plots, check_there
 from cagp_dist.kriging.result_distribution import Of, distribution_of
 from cagp_dist.pages import templates
+from cagp_dist.space import Plane
 from cagp_dist.store.geotiff import write_geotiff
 
 if TYPE_CHECKING:
@@ -159,10 +160,10 @@ class Maps:
                 "latitude and longitude, or of x and y, and times at most beside them. Choose of the others "
                 "first, for example dataset.isel(sample=0), or write NetCDF, dataset.to_netcdf(path)."
             )
-        scale = 1.0 if where.plane is None else where.plane.scale
+        scale = where.space.scale
         north, east = (scale * axis for axis in where.axes)
         rows, columns = where.north.dims[0], where.east.dims[0]
-        down, across = ("latitude", "longitude") if where.plane is None else ("y", "x")
+        down, across = where.space.axes
         moments = {"time": values[timed[0]].values} if timed else {}
         names = dict.fromkeys(timed, "time") | {rows: down, columns: across}
         grid = xr.Dataset(
@@ -170,7 +171,7 @@ class Maps:
             {down: north, across: east} | moments,
             self._dataset.attrs,
         )
-        epsg = None if where.plane is None else where.plane.epsg
+        epsg = where.space.epsg if isinstance(where.space, Plane) else None
         return write_geotiff(grid.sortby([down, across]), variable, Path(path), epsg=epsg)
 
 

@@ -37,7 +37,6 @@ def times_of_maps(at: At, observed: "ObservedObject") -> tuple[Array, xr.Variabl
     """
     points, moments = observed.points, observed.moments
     assert moments is not None
-    assert points.origin is not None
     if isinstance(at, str) and at == "observed":
         found: NDArray[np.generic] = moments
     elif moments.dtype.kind == "O":

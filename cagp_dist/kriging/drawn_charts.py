@@ -10,13 +10,12 @@ from cagp_dist.cartography.chart_style import ACCENT, BAND, INK, date_axis, draw
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.kriging.drawn_maps import WIDTH_INCHES, own_figure
 from cagp_dist.kriging.result_distribution import distribution_of
 from cagp_dist.kriging.result_model import seen_in
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.variogram import fitted_variogram
-from cagp_dist.plane import moved
+from cagp_dist.space import moved
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.text import degrees_label
 from cagp_dist.variables.units import square_of, squared, symbol
@@ -90,14 +89,11 @@ def draw_series(
 def _at_place(observed: ObservedObject, where: Horizontal, place: int) -> ObservedObject:
     """Keep the observations of one place of a result."""
     north, east = (each[place : place + 1] for each in where.points)
-    east, north = moved(where.plane, observed.plane, east, north, what="target")
-    if observed.plane is not None:
-        apart = np.linalg.norm(observed.points.positions - observed.plane.positions(east, north), axis=1)
-        per_kilometre = observed.plane.per_kilometre or np.inf  # in a unit that is not known the very place
-        apart = np.where(apart == 0.0, 0.0, apart / per_kilometre if np.isfinite(per_kilometre) else np.inf)
-    else:
-        chord = np.linalg.norm(observed.points.positions - unit_sphere(north, east), axis=1)
-        apart = chord * EARTH_RADIUS_KILOMETRES
+    north, east = moved(where.space, observed.space, north, east, what="target")
+    points = observed.points
+    apart = points.space.kilometres(
+        np.linalg.norm(points.positions - points.space.positions(north, east), axis=1)
+    )  # in a unit that is not known the very place
     here = apart < SAME_PLACE_KILOMETRES
     return replace(observed, points=observed.points.at(here))
 
@@ -107,8 +103,8 @@ def _place_name(dataset: xr.Dataset, where: Horizontal, place: int) -> str:
     if STATION_NAME in dataset.coords and str(dataset[STATION_NAME].values[place]):
         return str(dataset[STATION_NAME].values[place])
     latitude, longitude = (float(each[place]) for each in where.points)
-    if where.plane is not None:
-        return f"x {longitude:.10g}, y {latitude:.10g}"
+    if not where.space.has_latitudes:
+        return where.space.place_text(latitude, longitude)
     return f"{degrees_label(latitude, axis='latitude')} {degrees_label(longitude, axis='longitude')}"
 
 
@@ -117,10 +113,7 @@ def variogram_dataset(observed: ObservedObject, learned: FittedModel, *, draws: 
     found = fitted_variogram(observed.points, learned, draws=draws, seed=seed)
     low, high = np.quantile(found.draws, [0.5 - 0.5 * BAND_LEVEL, 0.5 + 0.5 * BAND_LEVEL], axis=0)
     units = {name: square_of(text) for name, text in observed.units.items()}
-    about = {"units": "km", "long_name": "distance on the ground"}
-    if observed.plane is not None:
-        unit = {"units": observed.plane.unit} if observed.plane.unit else {}
-        about = {"long_name": "distance in the plane", **unit}
+    about = observed.space.distance_attributes
 
     def semivariance(values: object, name: str, dim: str = "bin") -> tuple[object, ...]:
         return dim, values, {"long_name": name, **units}

@@ -18,7 +18,6 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.result_model import seen_in
-from cagp_dist.plane import Plane
 from cagp_dist.variables.units import symbol
 
 if TYPE_CHECKING:
@@ -257,15 +256,15 @@ def grid_values(values: xr.DataArray, where: Horizontal) -> Array:
 
 def frame_around(where: Horizontal) -> Frame | PlaneFrame:
     """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
-    if where.plane is not None:
-        return _frame_of_plane(where, where.plane)
+    if not where.space.has_latitudes:
+        return _frame_of_plane(where)
     if where.axes is None:
         return frame_of(*where.points[::-1])
     north, east = where.axes
     return frame_of_cells(east, north)
 
 
-def _frame_of_plane(where: Horizontal, plane: Plane) -> PlaneFrame:
+def _frame_of_plane(where: Horizontal) -> PlaneFrame:
     """Choose the frame of a plane; large ones in metres are drawn in kilometres."""
     ends = []
     margin = 0.04 * max(float(np.ptp(each)) for each in where.points)
@@ -274,8 +273,8 @@ def _frame_of_plane(where: Horizontal, plane: Plane) -> PlaneFrame:
         every = points if axis is None else axis
         ends += [float((every - beyond).min()), float((every + beyond).max())]
     bottom, top, left, right = ends
-    far = plane.unit == "m" and max(right - left, top - bottom) > FAR_METRES
-    scale, unit = (1e-3, "km") if far else (1.0, plane.unit)
+    far = where.space.unit == "m" and max(right - left, top - bottom) > FAR_METRES
+    scale, unit = (1e-3, "km") if far else (1.0, where.space.unit)
     return PlaneFrame(left, right, bottom, top, scale, unit)
 
 

@@ -31,9 +31,9 @@ from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.mapping import Observations
 from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
-from cagp_dist.plane import Plane
 from cagp_dist.prior import EstimatedMean
-from cagp_dist.text import alternatives, counted, place_text
+from cagp_dist.space import SPHERE, Plane, Space
+from cagp_dist.text import alternatives, counted
 from cagp_dist.variables.units import conversion
 
 Term: TypeAlias = str | xr.DataArray | CovariateField
@@ -86,7 +86,7 @@ class StaticColumn:
     X: Array  # (n, 3), unit vectors of the places, or (n, 2) of a plane; none twice
     values: Array  # (n,), NaN where it is not known
     units: str = ""  # empty if they are not stated
-    plane: Plane | None = None
+    space: Space = SPHERE
 
     @classmethod
     def of(cls, name: str, observed: ObservedObject) -> "StaticColumn":
@@ -98,14 +98,14 @@ class StaticColumn:
         np.fmax.at(most, place, values)
         differ, units = np.flatnonzero(_differ(least, most)), observed.static_units.get(name, "")
         if differ.size == 0:
-            return cls(name, X, least, units, observed.plane)
+            return cls(name, X, least, units, observed.space)
         shown = []
         for which in differ[:MOST_SHOWN]:
             called = (
                 "" if names is None else f" ({', '.join(dict.fromkeys(map(str, names[place == which])))})"
             )
             shown.append(
-                f"{least[which]:g} and {most[which]:g} at {_place(X[which], observed.plane)}{called}"
+                f"{least[which]:g} and {most[which]:g} at {_place(X[which], observed.space)}{called}"
             )
         more = f" and {differ.size - len(shown):,} others" if differ.size > len(shown) else ""
         warnings.warn(
@@ -115,12 +115,12 @@ class StaticColumn:
         )
         for which in differ:
             least[which] = np.nanmean(values[place == which])
-        return cls(name, X, least, units, observed.plane)
+        return cls(name, X, least, units, observed.space)
 
     @property
     def same_place(self) -> float:
         """Distance within which places are the same."""
-        return SAME_PLACE * (1.0 if self.plane is None else float(np.ptp(self.X, axis=0).max()))
+        return SAME_PLACE * (1.0 if self.space.has_latitudes else float(np.ptp(self.X, axis=0).max()))
 
     def nearest(self, X: Array) -> tuple[Mask, Array]:
         """Which positions X (n, p) are among the places, and the values of the nearest ones."""
@@ -135,7 +135,7 @@ class StaticColumn:
             raise ArgumentError(
                 f"drift has the column {self.name!r} of the table, which is not known at "
                 f"{int((~there).sum()):,} of {len(X):,} targets, such as "
-                f"{_place(X[there.argmin()], self.plane)}; expected "
+                f"{_place(X[there.argmin()], self.space)}; expected "
                 f"a table of places with a column {self.name!r}, or an xarray object of such a variable. "
                 "For other targets give the term as a field on a grid, drift=DataArray."
             )
@@ -161,11 +161,11 @@ class PlaneField:
     x: Array  # (Q,), ascending
     y: Array  # (P,), ascending
     values: Array  # (P, Q)
-    plane: Plane
+    space: Space
 
     def at(self, X: Array) -> Array:
         """Values at positions X (n, 2), or (n, 4) beside hours; NaN where it is not known."""
-        return bilinear((self.y, self.x), self.values, self.plane.back(X[:, :2])[::-1])
+        return bilinear((self.y, self.x), self.values, self.space.places(X[:, :2]))
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Drift:
 
     trend: LatitudePolynomial | RegionalLinear | PlaneLinear  # with a constant
     fields: tuple[CovariateField | StaticColumn | PlaneField, ...] = ()
-    plane: Plane | None = None  # of the places
+    space: Space = SPHERE  # of the places
 
     @property
     def coefficient_names(self) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ class Drift:
         places = X[:, :3]
         columns = self.fields_at(places)
         for field, values in zip(self.fields, columns.T, strict=True):
-            check_known(field.name, values, lambda row: _place(places[row], self.plane))
+            check_known(field.name, values, lambda row: _place(places[row], self.space))
         return np.column_stack([self.trend.basis_at(places), columns])
 
     def fields_at(self, X: Array) -> Array:
@@ -229,7 +229,7 @@ def known_targets(targets: Targets, drift: Drift, observed: ObservedObject) -> T
     if beside.any():
         step = (
             2e-7
-            if targets.plane is None
+            if targets.space.has_latitudes
             else 4.0 * max(term.same_place for term in drift.fields if isinstance(term, StaticColumn))
         )
         south = np.where(targets.north > 0.0, -step, step)
@@ -268,7 +268,7 @@ def _tell_unknown(drift: Drift, what: str, become: str, unknown: Mask, X: Array)
     names = " or ".join(repr(field.name) for field in drift.fields)
     text = (
         f"the drift {names} is not known at {int(unknown.sum()):,} of {unknown.size:,} {what}, such as "
-        f"{_place(X[unknown.argmax()], drift.plane)}: its grid ends before, or it is NaN there"
+        f"{_place(X[unknown.argmax()], drift.space)}: its grid ends before, or it is NaN there"
     )
     if unknown.all():
         raise DataError(
@@ -325,8 +325,8 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
             fields.append(StaticColumn.of(term, observed))
         elif isinstance(term, str) and ":" not in term:
             trends.append(term)
-        elif observed.plane is not None and isinstance(term, xr.DataArray):
-            fields.append(_plane_field(term, observed.plane))
+        elif isinstance(observed.space, Plane) and isinstance(term, xr.DataArray):
+            fields.append(_plane_field(term, observed.space))
         else:
             fields.append(_field(term))
     names = [field.name for field in fields]
@@ -340,8 +340,8 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
             f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it."
         )
     trend = trends[0] if trends else "constant"
-    if observed.plane is not None:
-        return Drift(_in_plane(trend, fields), tuple(fields), observed.plane)
+    if not observed.space.has_latitudes:
+        return Drift(_in_plane(trend, fields), tuple(fields), observed.space)
     return Drift(_regional(observed.points) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
 
 
@@ -374,8 +374,8 @@ def _plane_field(term: xr.DataArray, plane: Plane) -> PlaneField:
     """Take a field on a grid of x and y in the system and unit of the observations."""
     name = str(term.name or "field")
     where = on_plane(term)
-    own = None if where is None else where.plane
-    if where is None or own is None or where.axes is None or term.squeeze().ndim != 2:
+    own = None if where is None else where.space
+    if where is None or not isinstance(own, Plane) or where.axes is None or term.squeeze().ndim != 2:
         raise ArgumentError(
             f"drift has the field {name!r} with the dimensions {tuple(term.dims)}, and the places are points "
             "of a plane; expected one on a grid with axes x and y."
@@ -409,8 +409,8 @@ def _field(term: object) -> CovariateField:
 
 def _regional(observed: Observations) -> RegionalLinear:
     """Count from the middle of the observations, poles left out."""
-    there = observed.there[~is_pole(observed.latitude_degrees[observed.there])]
-    latitude, longitude = observed.latitude_degrees[there], observed.longitude_degrees[there]
+    there = observed.there[~is_pole(observed.north[observed.there])]
+    latitude, longitude = observed.north[there], observed.east[there]
     west, gap = widest_gap(longitude)
     width = 360.0 - gap
     if width > WIDEST_REGION:
@@ -423,10 +423,7 @@ def _regional(observed: Observations) -> RegionalLinear:
     return RegionalLinear((middle, (west + 0.5 * width + 180.0) % 360.0 - 180.0))
 
 
-def _place(x: Array, plane: Plane | None) -> str:
+def _place(x: Array, space: Space) -> str:
     """Write where a place is."""
-    if plane is not None:
-        return ", ".join(
-            f"{name} {float(axis[0]):.10g}" for name, axis in zip("xy", plane.back(x[None]), strict=True)
-        )
-    return place_text(*(float(axis[0]) for axis in degrees(x[None])))
+    north, east = space.places(x[None])
+    return space.place_text(float(north[0]), float(east[0]))

@@ -25,8 +25,8 @@ from cagp_dist.kriging.drift import Drift, drift_of, named_columns, with_known_d
 from cagp_dist.kriging.map_targets import of_table
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
-from cagp_dist.plane import plane_of
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def read(
     if model.prior is not None and not isinstance(model.prior, Prior):
         raise ArgumentError(f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.")
     observed = _observe(model, observations, y, in_time=model.at is not None)
-    hours, given = observed.points.hours, given_kernel(model)
+    points, given = observed.points, given_kernel(model)
     has_numbers = isinstance(given, Kernel) and given.parts[0].of_space_and_time
-    if hours is not None and np.ptp(hours) == 0.0 and not has_numbers:
+    if points.in_time and np.ptp(points.hours) == 0.0 and not has_numbers:
         if any(isinstance(part, SpaceTimeOf) for part in families(given)):
             raise ArgumentError(
                 f"kernel is {given!r}, of space and time, but all observations have the same time, so its "
@@ -59,7 +59,7 @@ def read(
     drift = None if model.drift is None else drift_of(model.drift, observed)
     if isinstance(drift, Drift):
         observed = with_known_drift(observed, drift)
-    if observed.points.hours is None:  # each field has a mean of its own
+    if not observed.points.in_time:  # each field has a mean of its own
         check_every_field(observed.points)
     elif refused := _without_times(model):
         raise ArgumentError(
@@ -117,13 +117,13 @@ def _observe(
             f"at is {model.at!r}, and arrays have no times; expected a table or an object of xarray."
         )
     X, rows = observations, None
-    plane = None
+    space: Space = SPHERE
     if "x" in columns or model.crs is not None:
-        plane = plane_of(model.crs, names=(columns.get("x", "x"), columns.get("y", "y")))
+        space = plane_of(model.crs, names=(columns.get("x", "x"), columns.get("y", "y")))
     if isinstance(X, DataFrameLike):
-        rows = of_table(X, plane, columns=columns, static=named_columns(model.drift))
-        X = np.stack([rows.north, rows.east], axis=1)[:, :: 1 if plane is None else -1]
-    observed = observe_arrays(X, y, noise=noise, missing=model.missing, plane=plane)  # type: ignore[arg-type]
+        rows = of_table(X, space, columns=columns, static=named_columns(model.drift))
+        X = np.stack(space.of_columns(np.stack([rows.north, rows.east], axis=1)), axis=1)
+    observed = observe_arrays(X, y, noise=noise, missing=model.missing, space=space)  # type: ignore[arg-type]
     if column is not None:
         raise ArgumentError(
             f"noise_std is {column!r}, the name of a column, but arrays have none; expected "

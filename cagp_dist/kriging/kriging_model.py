@@ -59,9 +59,9 @@ from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_swee
 from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.split import Split
-from cagp_dist.plane import CRSLike
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
+from cagp_dist.space import CRSLike
 
 BLOCKS_DEGREES, BLOCKS_OF_PLANE = 5.0, 0.1  # Height of blocks of a cross-validation; part of a plane's side
 
@@ -405,7 +405,7 @@ class Kriging:
         """Give targets where the drift is known, at times where the observations have theirs."""
         if isinstance(drift, Drift):
             targets = known_targets(targets, drift, observed)
-        if observed.points.hours is None:
+        if not observed.points.in_time:
             if at is not None and self.at is None:
                 raise ArgumentError(
                     f"at is {at!r}, and each field was fitted separately; give the times from the beginning, "
@@ -455,11 +455,11 @@ class Kriging:
         observed, learned = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
         if are_rows(to):
-            found = of_array(cast("ArrayLike", to), observed.plane)
+            found = of_array(cast("ArrayLike", to), observed.space)
         elif arrays:
             found = of_table(
                 cast("DataFrameLike", to),
-                observed.plane,
+                observed.space,
                 columns=roles_of(self),
                 static=list(observed.static),
             )
@@ -478,11 +478,11 @@ class Kriging:
         """Plan the solves, and those of a recalibration, before anything is fitted."""
         check_recalibration(self.recalibration)
         parts, solves = len(families(given_kernel(self))), list[PlannedSolve]()
-        if observed.points.hours is None:
+        if observed.points.in_time:
+            call.narrator.expect(self._outlook_of_times(observed, targets, given_kernel(self), call))
+        else:
             solves = plan_solves(observed.points, targets.points, call.settings, kernel_parts=parts)
             call.narrator.expect(outlook_of(solves, iterations=OFTEN_SWEEPS))
-        else:
-            call.narrator.expect(self._outlook_of_times(observed, targets, given_kernel(self), call))
         if self.recalibration != "none":
             stage, points = "recalibration", observed.points
             call.narrator.expect(outlook_of_folds(points, call.settings, stage=stage, kernel_parts=parts))
@@ -504,7 +504,7 @@ class Kriging:
     def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
         """Solve, after saying what that takes."""
         observed, learned = self._fitted(targets)
-        points, sweeps, in_time = observed.points, None, observed.points.hours is not None
+        points, sweeps, in_time = observed.points, None, observed.points.in_time
         if in_time:
             outlook = self._outlook_of_times(observed, targets, learned.kernel, call)
         else:
@@ -539,11 +539,10 @@ class Kriging:
         settings = [f"kind={kind!r}"] * (kind != "grid") + [_changed(self)]
         written = f"cagp.krige({', '.join(filter(None, settings))})"
         result = as_dataset(prediction, observed, learned, targets, call=written)
-        if targets.hours is not None:
-            hours, prior = observed.points.hours, prior_variance(learned.kernel, targets.points.wanted)
+        if targets.in_time:
+            prior = prior_variance(learned.kernel, targets.points.wanted)
             left = (prediction.variance / prior).reshape(targets.hours.size, -1).min(axis=1)
-            assert hours is not None
-            about = evidence(targets.hours, hours, left > UNINFORMED, causal=self.causal)
+            about = evidence(targets.hours, observed.points.hours, left > UNINFORMED, causal=self.causal)
             result = result.assign_coords(evidence=about)
         elif gain := gain_of_other_times(observed.points, learned):
             result.attrs["other_times"] = gain
@@ -647,7 +646,7 @@ class Kriging:
             check_count("folds", folds, least=2)
         check_count("seed", seed, least=0)
         check_word("by", by, ("block", "station", "day"))
-        if by == "day" and observed.points.hours is None:
+        if by == "day" and not observed.points.in_time:
             raise ArgumentError(
                 'by is "day", and each field was fitted separately: other days give no information on one '
                 'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
@@ -666,7 +665,7 @@ class Kriging:
                 found = cross_validate(observed.points, learned, call.settings, split=split, report=report)
         integrated = learned.integrated is not None
         scores = dataset_of_folds(found, observed, integrated=integrated, left_out=by)
-        said = {} if size is None or observed.plane is not None else {"blocks_degrees": size}
+        said = {} if size is None or not observed.space.has_latitudes else {"blocks_degrees": size}
         return scores.assign_attrs(said)
 
     def variogram(self, *, draws: int = 200, seed: int = 0) -> xr.Dataset:
@@ -684,27 +683,25 @@ class Kriging:
         return variogram_dataset(observed, learned, draws=draws, seed=seed)
 
     def _blocks(self, blocks_degrees: float | None, blocks: float | None, folds: int | None) -> float | None:
-        """Give the height of blocks in degrees, or their width in a plane."""
-        observed, _ = self._fitted()
-        if observed.plane is None:
-            if blocks is not None:
-                raise ArgumentError(f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.")
-            if blocks_degrees != BLOCKS_DEGREES or folds is None:
-                return blocks_degrees
-            points = observed.points
-            return fitting_blocks(
-                points.latitude_degrees, points.longitude_degrees, count=folds, blocks_degrees=blocks_degrees
-            )
-        if blocks_degrees not in (None, BLOCKS_DEGREES):
+        """Give the size of blocks in the unit of the space; None: each place by itself."""
+        points = self._fitted()[0].points
+        space = points.space
+        if space.has_latitudes and blocks is not None:
+            raise ArgumentError(f"blocks is {blocks!r}, the width in a plane; expected blocks_degrees.")
+        if not space.has_latitudes and blocks_degrees not in (None, BLOCKS_DEGREES):
             raise ArgumentError(
-                f"blocks_degrees is {blocks_degrees!r}, and the observations are points of a plane; expected "
-                f"blocks, in the unit of {observed.plane.names[0]} and {observed.plane.names[1]}."
+                f"blocks_degrees is {blocks_degrees!r}, and the observations lie on the {space.text}; "
+                "expected blocks, in the unit of its axes."
             )
         if blocks is not None:
             check_positive("blocks", blocks)
             return blocks
-        size = float(np.ptp(observed.points.positions, axis=0).max())
-        return None if blocks_degrees is None else BLOCKS_OF_PLANE * size
+        if blocks_degrees != BLOCKS_DEGREES:
+            return blocks_degrees
+        size = space.block_size(points.north, points.east)
+        if folds is None:
+            return size
+        return fitting_blocks(points.north, points.east, space=space, count=folds, blocks=size)
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""

@@ -11,20 +11,18 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.given_observations import given_kernel
-from cagp_dist.kriging.map_dataset import LONGEST_CHORD
 from cagp_dist.mapping import Resources
 from cagp_dist.mapping.fitted_model import FittedModel, fit_model
 from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
-from cagp_dist.plane import Plane
 from cagp_dist.prior import EstimatedMean
+from cagp_dist.space import Space
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
 
 OF_THE_PRIOR = ("noise_std", "lengthscale_km", "lengthscale", "variance")
-LONGEST_OF_A_FIT = 35.0  # Ten times the diagonal of a cube around the sphere, where every fit ends
 
 Numbers: TypeAlias = float | Sequence[float] | None
 
@@ -37,7 +35,7 @@ def learn(
     narrator: Narrator,
 ) -> FittedModel:
     """Take kernel and noise as they are given, or fit them."""
-    given, in_time = given_kernel(model), observed.points.hours is not None
+    given, in_time = given_kernel(model), observed.points.in_time
     if not in_time and isinstance(given, Kernel) and given.parts[0].of_space_and_time:
         raise ArgumentError(
             f"the kernel is {given!r}, one of space and time, and each field would be a map of its own; "
@@ -47,7 +45,7 @@ def learn(
         _check_alone(model)
         if in_time:
             return model_of_prior(observed.points, model.prior)
-        check_chords("prior", model.prior.kernel, observed.plane)
+        check_chords("prior", model.prior.kernel, observed.space)
         noise, own = model.prior.noise_variance, observed.points.noise_variance
         return FittedModel(model.prior.kernel, np.asarray(noise) if own is None else own, model.prior.mean)
     if drift is not None and model.mean != "constant":
@@ -70,10 +68,10 @@ def learn(
         lengthscale=model.lengthscale,
         lengthscale_km=model.lengthscale_km,
         variance=model.variance,
-        plane=observed.plane,
+        space=observed.space,
     )
     if isinstance(model.kernel, Kernel):
-        fixed = numbers_of(model.kernel, fixed, observed.plane)
+        fixed = numbers_of(model.kernel, fixed, observed.space)
     return fit_model(
         observed.points,
         Split(observed.points.there),
@@ -97,29 +95,28 @@ def _check_alone(model: "Kriging") -> None:
 
 
 def fixed_numbers(
-    *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers, plane: Plane | None
+    *, lengthscale: Numbers, lengthscale_km: Numbers, variance: Numbers, space: Space
 ) -> dict[str, list[float]]:
     """Lengthscales, as chords or in the unit of a plane, and variances of each part; None is left out."""
     if lengthscale is not None and lengthscale_km is not None:
         raise ArgumentError("lengthscale and lengthscale_km were both given; expected one of them.")
     chords = _each("lengthscale", lengthscale)
     for chord in chords:
-        if chord > LONGEST_CHORD and plane is None:
+        if chord > space.longest_lengthscale:
             raise ArgumentError(
                 f"lengthscale is {chord:g}, a chord of the unit sphere, whose diameter is 2; expected a "
                 f"number above 0 and at most 2.{_asking_for_kilometres(chords)} A longer one, of a trend, "
                 "comes with the kernel: kernel=cagp.Matern32(lengthscale=3.0, variance=1.0)."
             )
-    of_kilometres = chord_of_kilometres if plane is None else plane.of_kilometres
-    chords += [of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
+    chords += [space.of_kilometres(number) for number in _each("lengthscale_km", lengthscale_km)]
     found = {"lengthscale": chords, "variance": _each("variance", variance)}
     return {name: numbers for name, numbers in found.items() if numbers}
 
 
-def check_chords(what: str, kernel: Kernel, plane: Plane | None) -> None:
+def check_chords(what: str, kernel: Kernel, space: Space) -> None:
     """Refuse a kernel of the sphere whose lengthscales no fit finds, such as those in kilometres."""
     longest = max(part.common_lengthscale for part in kernel.parts)
-    if longest > LONGEST_OF_A_FIT and plane is None:
+    if longest > space.longest_fitted:
         meant = (
             f" {longest:g} km are the chord {chord_of_kilometres(longest):.4g}."
             if _is_on_earth(longest)
@@ -127,17 +124,17 @@ def check_chords(what: str, kernel: Kernel, plane: Plane | None) -> None:
         )
         raise ArgumentError(
             f"the {what} has the lengthscale {longest:g}; a lengthscale is a chord of the unit sphere, whose "
-            f"diameter is 2, and {LONGEST_OF_A_FIT:g} is longer than any that a fit finds.{meant}"
+            f"diameter is 2, and {space.longest_fitted:g} is longer than any that a fit finds.{meant}"
         )
 
 
-def numbers_of(kernel: Kernel, given: Mapping[str, object], plane: Plane | None) -> dict[str, list[float]]:
+def numbers_of(kernel: Kernel, given: Mapping[str, object], space: Space) -> dict[str, list[float]]:
     """Lengthscales and variances of a kernel whose numbers are kept, beside which none are given."""
     if given:
         raise ArgumentError(
             f"kernel is {kernel!r}, whose numbers are kept, and {' and '.join(given)} were given: leave it."
         )
-    check_chords("kernel", kernel, plane)
+    check_chords("kernel", kernel, space)
     return {
         "lengthscale": [part.common_lengthscale for part in kernel.parts],
         "variance": [part.variance for part in kernel.parts],

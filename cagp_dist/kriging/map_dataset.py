@@ -1,7 +1,7 @@
 """A prediction as a CF data set: coordinates and names of the targets, and attributes that say how."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import groupby
 from math import sqrt
@@ -11,7 +11,6 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
@@ -22,7 +21,7 @@ from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_samples import Draws
 from cagp_dist.mapping.map_solves import Prediction
-from cagp_dist.plane import Plane
+from cagp_dist.space.sphere import one_or_all
 from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
@@ -130,13 +129,6 @@ def target_coordinates(observed: ObservedObject, targets: Targets) -> dict[str, 
     return {**fields, **targets.coordinates}
 
 
-LONGEST_CHORD = 2.0  # That of two antipodes
-BEYOND = (
-    "A chord above 2 is longer than the diameter of the Earth and has no length in kilometres: the field "
-    "varies like a trend, which the prior mean may describe better, for example mean='quadratic-latitude'."
-)
-
-
 def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
     """CF attributes of the variables of a result, from those of the variable that was observed."""
     units, what = observed.units, observed.what
@@ -178,7 +170,7 @@ def attributes(
         "status_advice": prediction.status.advice,
         "solver": "; ".join(prediction.solvers),
         "kernel": repr(kernel),
-        **_lengthscales(learned, observed.plane),
+        **observed.space.lengthscales_said(learned.lengthscales),
         "prior_std": float(np.sqrt(kernel.variance)),
         "noise_std": noise_text(learned),
         "prior_mean": learned.mean_text,
@@ -194,12 +186,10 @@ def attributes(
         said |= {
             f"{name}_interval": ends for name, ends in learned.integrated.quantiles(INTERVAL).items()
         } | {"intervals_level": 1.0 - 2.0 * INTERVAL[0]}
-    if max(learned.lengthscales) > LONGEST_CHORD and observed.plane is None:
-        said["lengthscale_comment"] = BEYOND
     if isinstance(learned.mean, Drift):
         said |= learned.mean.attributes
     if learned.hours:
-        said["lengthscale_hours"] = _one_or_all(learned.hours)
+        said["lengthscale_hours"] = one_or_all(learned.hours)
     if units:
         said["noise_units"] = units
     if observed.read_with:
@@ -213,8 +203,8 @@ def attributes(
             "fitted_to": learned.fitted_to,
         }
         for kind, errors in groupby(learned.standard_errors(), key=lambda error: error.kind):
-            name = "lengthscale_chord" if kind == "lengthscale" and observed.plane is None else kind
-            said[f"{name}_standard_error"] = _one_or_all([error.value for error in errors])
+            name = "lengthscale_chord" if kind == "lengthscale" and observed.space.has_latitudes else kind
+            said[f"{name}_standard_error"] = one_or_all([error.value for error in errors])
     return said
 
 
@@ -222,27 +212,6 @@ def noise_text(learned: FittedModel) -> float | str:
     """Give the noise of all observations, or write between which ends those of the places lie."""
     noise = np.sqrt(learned.noise_variance)
     return float(noise) if noise.ndim == 0 else f"{noise.min():.6g} to {noise.max():.6g}, of each place"
-
-
-def _lengthscales(learned: FittedModel, plane: Plane | None) -> dict[str, str | float | list[float]]:
-    """Lengthscales as chords of the sphere and in kilometres, or in the unit of a plane."""
-    found = learned.lengthscales
-    if plane is None:
-        return {
-            "lengthscale_chord": _one_or_all(found),
-            "lengthscale_km": _one_or_all([kilometres_of_chord(chord) for chord in found]),
-            "earth_radius_km": EARTH_RADIUS_KILOMETRES,
-        }
-    said: dict[str, str | float | list[float]] = {
-        "geometry": f"{plane.text}; Euclidean distance",
-        **plane.said,
-        "lengthscale": _one_or_all(found),
-    }
-    if plane.unit:
-        said["lengthscale_units"] = plane.unit
-    if (scale := plane.per_kilometre) is not None:
-        said["lengthscale_km"] = _one_or_all([number / scale for number in found])
-    return said | {"centre_of_plane": list(plane.centre)}
 
 
 def fit_advice(result: FitResult) -> str:
@@ -255,10 +224,6 @@ def fit_advice(result: FitResult) -> str:
         f"{status.meaning}{which} Give one of the numbers (lengthscale_km, variance, noise_std or "
         "nugget_std), try another kernel or mean, or give more or closer observations."
     )
-
-
-def _one_or_all(numbers: Sequence[float]) -> float | list[float]:
-    return float(numbers[0]) if len(numbers) == 1 else list(numbers)
 
 
 def with_system(result: xr.Dataset, targets: Targets) -> xr.Dataset:
@@ -311,7 +276,7 @@ def dataset_of_samples(draws: Draws, observed: ObservedObject, targets: Targets,
         coords={**target_coordinates(observed, targets), "sample": np.arange(len(rows))},
         attrs={"status": draws.status.value, "solver": "; ".join(draws.solvers), "seed": seed}
         | ({READ_WITH: observed.read_with} if observed.read_with else {})
-        | ({"earth_radius_km": EARTH_RADIUS_KILOMETRES} if observed.plane is None else observed.plane.said),
+        | dict(observed.space.said),
     ).pipe(with_system, targets)
 
 
@@ -320,17 +285,14 @@ def dataset_of_folds(
 ) -> xr.Dataset:
     """Predictions of each place with a value from the other folds, and their scores."""
     points, places, what = observed.points, found.split.held_out, observed.what
-    north, east = points.latitude_degrees[places], points.longitude_degrees[places]
-    if observed.plane is not None:
-        east, north = observed.plane.back(points.positions[places])
     part = of_places(
-        north,
-        east,
-        observed.plane,
+        points.north[places],
+        points.east[places],
+        points.space,
         dim="observation",
         names=None if points.names is None else points.names[places],
     )
-    if points.hours is not None:
+    if points.in_time:
         when = points.moments[places].astype("datetime64[ns]")
         time = "time", xr.Variable("observation", when, dict(ABOUT))
         if observed.calendar:  # whose dates are not these

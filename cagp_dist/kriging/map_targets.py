@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, floor, log10
+from math import floor, log10
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -19,27 +19,18 @@ from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
 from cagp_dist.fields.tables import DataFrameLike, TableLike, read_places
 from cagp_dist.fields.tables.column_names import bare
-from cagp_dist.geometry import (
-    SAME_DEGREES,
-    cell_edges,
-    median_spacing,
-    spacing_degrees,
-    unit_sphere,
-    widest_gap,
-)
-from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_per_side, rectangle_means
+from cagp_dist.geometry import median_spacing
+from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
 from cagp_dist.latlon import LatLonGrid
 from cagp_dist.mapping import Observations
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.plane import Plane, check_in_use, moved
+from cagp_dist.space import SPHERE, Plane, Region, Space, moved
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
-from cagp_dist.text import counted
 
 Kind: TypeAlias = Literal["grid", "cells"]
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"
 
 CELLS_ACROSS = 100  # Cells along the longer side of a region for which no resolution was given, about
-AROUND_DEGREES = 90.0  # Places without a wider gap in longitude lie around the globe
 # A region is called area in jobs and by the Climate Data Store; here either word does
 GRID_KEYS = {"resolution", "region", "area"}
 
@@ -60,23 +51,26 @@ class Targets:
     static: Mapping[str, Array] = field(default_factory=dict)  # (q,), what a drift has of the table, if said
     static_units: Mapping[str, str] = field(default_factory=dict)  # of these, empty where none is stated
     known: Mask | None = None  # (q,), of the targets that have a value of the drift; None: all
-    hours: Array | None = None  # (A,), of maps at times, which are the first dimension
-    plane: Plane | None = None  # in which the places are, as the observations
+    hours: Array = field(default_factory=lambda: np.empty(0))  # (A,), of maps at times, the first dimension
+    space: Space = SPHERE  # of the observations
     mapping: Mapping[str, xr.Variable] = field(default_factory=dict)  # system of the coordinates, by its name
 
     @cached_property
     def positions(self) -> Array:
-        """Unit vectors of the places, shape (q, 3), or x and y of a plane since its centre, shape (q, 2)."""
-        if self.plane is not None:
-            return self.plane.positions(self.east, self.north)
-        return unit_sphere(self.north, self.east)
+        """Positions of the places, shape (q, p)."""
+        return self.space.positions(self.north, self.east)
+
+    @property
+    def in_time(self) -> bool:
+        """Whether these are maps at times."""
+        return self.hours.size > 0
 
     @cached_property
     def points(self) -> MapPoints:
         """Where the map is wanted, in numbers alone, and the drift is known."""
         found = MapPoints(self.positions, self.grid, self.cells)
         found = found if self.known is None else found.part(np.flatnonzero(self.known))
-        return found if self.hours is None else found.at_hours(self.hours)
+        return found.at_hours(self.hours) if self.in_time else found
 
     def at_times(self, hours: Array, time: xr.Variable) -> "Targets":
         """Give all of them at times (A,), hours of observations in space and time."""
@@ -91,27 +85,26 @@ class Targets:
 
 def find_targets(to: To, observed: ObservedObject) -> Targets:
     """Read what a map is wanted on."""
+    space = observed.space
     if to is None:
         if observed.where is None:
-            step, unit = "0.25", "degrees"
-            if observed.plane is not None:
-                step, unit = "1000.0", "in the unit of x and y"
+            step = f"{0.25 if space.has_latitudes else 1000.0}"
+            unit = f"in {space.unit}" if space.unit else f"in the unit of {space.what}"
             raise ArgumentError(
                 f"the observations are a table, so say where you want a map: to={step} ({unit}, over the "
                 f'region of the observations), to={{"resolution": {step}, "region": [north, west, south, '
                 "east]}, a grid of xarray, or a table of places."
             )
-        return _of_object(observed.where, observed.plane)
+        return _of_object(observed.where, space)
     if isinstance(to, (xr.DataArray, xr.Dataset)):
-        flat = None if observed.plane is None else on_plane(to)  # in a plane, where both have x and y
-        found = _of_object(located(to) if flat is None else flat, observed.plane)
+        flat = None if space.has_latitudes else on_plane(to)  # in a plane, where both have x and y
+        found = _of_object(located(to) if flat is None else flat, space)
         static, units = _static_of_object(to, found, observed.static)
         return replace(found, static=static, static_units=units)
-    plane = observed.plane
     if isinstance(to, LatLonGrid):
-        return _of_object(_grid(to.latitude_degrees, to.longitude_degrees, None), plane)
+        return _of_object(_grid(to.latitude_degrees, to.longitude_degrees, SPHERE), space)
     if isinstance(to, (int, float, np.integer, np.floating)) and not isinstance(to, bool):
-        return of_grid(float(to), region_of(observed, float(to)), plane)
+        return of_grid(float(to), region_of(observed, float(to)), space)
     if isinstance(to, Mapping) and to and set(to) <= GRID_KEYS:
         if {"region", "area"} <= set(to):
             raise ArgumentError("to has the keys region and area, which mean the same; expected one of them.")
@@ -119,8 +112,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
         if given is None:
             region = region_of(observed, _resolution(resolution, region_of(observed)))
         else:
-            region = _region(given, plane)
-        return of_grid(_resolution(resolution, region), region, plane)
+            region = _region(given, space)
+        return of_grid(_resolution(resolution, region), region, space)
     if isinstance(to, Mapping) and (
         set(to) & GRID_KEYS or all(isinstance(given, (int, float, str)) for given in to.values())
     ):
@@ -129,10 +122,10 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             "places has vectors of latitudes and longitudes."
         )
     if isinstance(to, (Mapping, str, os.PathLike, DataFrameLike)):
-        return of_table(to, plane, static=list(observed.static))
+        return of_table(to, space, static=list(observed.static))
     if isinstance(to, Sequence) and np.shape(to) == (4,):
-        region = _region(to, plane)
-        return of_grid(_resolution(None, region), region, plane)
+        region = _region(to, space)
+        return of_grid(_resolution(None, region), region, space)
     raise ArgumentError(
         f"to is {to!r}; expected a resolution in degrees, [north, west, south, east], a mapping with "
         'the keys "resolution" and "region", a grid of xarray, or a table of places.'
@@ -142,7 +135,7 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
 def of_places(
     north: ArrayLike,
     east: ArrayLike,
-    plane: Plane | None = None,
+    space: Space = SPHERE,
     *,
     dim: str = "place",
     names: Names | None = None,
@@ -151,11 +144,11 @@ def of_places(
     north, east = (np.asarray(axis, dtype=np.float64) for axis in (north, east))
     coordinates = {
         name: xr.Variable(dim, axis, {key: text for key, text in about.items() if key != "axis"})
-        for (name, about), axis in zip(_axes_of(plane).items(), (north, east), strict=True)
+        for (name, about), axis in zip(space.axes.items(), (north, east), strict=True)
     }
     if names is not None:
         coordinates[STATION_NAME] = xr.Variable(dim, names, COORDINATES[STATION_NAME])
-    return Targets(north, east, (dim,), north.shape, coordinates, plane=plane, mapping=_mapping(plane))
+    return Targets(north, east, (dim,), north.shape, coordinates, space=space, mapping=space.mapping)
 
 
 def are_rows(to: object) -> bool:
@@ -165,56 +158,53 @@ def are_rows(to: object) -> bool:
     return isinstance(to, np.ndarray)
 
 
-def of_array(X: ArrayLike, plane: Plane | None) -> Targets:
+def of_array(X: ArrayLike, space: Space) -> Targets:
     """Places by their latitudes and longitudes (n, 2), in degrees, or their x and y in a plane."""
     points = as_numbers("X", X)
-    check_pairs(points, plane)
-    north, east = (points if plane is None else points[:, ::-1]).T
-    if plane is not None:
-        check_in_use(plane, east, north)
-    return of_places(north, east, plane)
+    check_pairs(points, space)
+    north, east = space.of_columns(points)
+    space.check(north, east)
+    return of_places(north, east, space)
 
 
 def of_table(
     table: TableLike,
-    plane: Plane | None = None,
+    space: Space = SPHERE,
     *,
     columns: Mapping[str, str] | None = None,
     static: Collection[str],
 ) -> Targets:
     """Places of a table and its static columns; of a plane by x and y, else degrees are brought there."""
     roles = dict(columns or {})
-    if plane is not None:
-        roles |= dict(zip("xy", plane.names, strict=True))
-    places = read_places(table, columns=roles, static=static, plane=plane is not None)
-    if (held := places.plane) is not None and plane is not None:
-        east, north = (held.xy * [plane.scale_of(held.unit, name) for name in held.names]).T
-        check_in_use(plane, east, north)
-        found = of_places(north, east, plane, names=places.names)
+    if isinstance(space, Plane):
+        roles |= dict(zip("xy", space.names, strict=True))
+    places = read_places(table, columns=roles, static=static, plane=isinstance(space, Plane))
+    if (held := places.plane) and isinstance(space, Plane):
+        east, north = (held.xy * [space.scale_of(held.unit, name) for name in held.names]).T
+        space.check(north, east)
+        found = of_places(north, east, space, names=places.names)
     else:
         found = of_places(places.latitude_degrees, places.longitude_degrees, names=places.names)
-        found = found if plane is None else _brought(found, plane)
+        found = _brought(found, space)
     return replace(found, static=places.static, static_units=places.static_units)
 
 
-def _grid(north: ArrayLike, east: ArrayLike, plane: Plane | None) -> Horizontal:
-    """Give a grid by its axes, of degrees or of a plane."""
+def _grid(north: ArrayLike, east: ArrayLike, space: Space) -> Horizontal:
+    """Give a grid by its axes."""
     axes = {
         name: xr.Variable(name, axis, about)
-        for (name, about), axis in zip(_axes_of(plane).items(), (north, east), strict=True)
+        for (name, about), axis in zip(space.axes.items(), (north, east), strict=True)
     }
     (y, x), dims = axes.values(), tuple(axes)
-    return Horizontal(y, x, dims, axes, plane)
+    return Horizontal(y, x, dims, axes, space)
 
 
-def of_grid(
-    resolution: float, region: tuple[float, float, float, float], plane: Plane | None = None
-) -> Targets:
-    """Centres of the cells that tile a region (north, west, south, east), from south to north."""
+def of_grid(resolution: float, region: Region, space: Space = SPHERE) -> Targets:
+    """Centres of the cells that tile a region, from south to north."""
     north, west, south, east = region
-    unit, most = ("degrees", 90.0) if plane is None else (plane.unit or "units of x and y", np.inf)
-    if not 0.0 < resolution <= most:
-        above = " and at most 90" if plane is None else ""
+    unit = space.unit or f"units of {space.what}"
+    if not 0.0 < resolution <= space.coarsest:
+        above = f" and at most {space.coarsest:g}" if np.isfinite(space.coarsest) else ""
         raise ArgumentError(f"the resolution is {resolution!r}; expected {unit}, above 0{above}.")
     cells = (north - south) * (east - west) / resolution**2
     if cells > MOST_CELLS:
@@ -223,63 +213,37 @@ def of_grid(
             "most. Take a coarser resolution or a smaller region."
         )
     return _of_object(
-        _grid(_centres(south, north, resolution), _centres(west, east, resolution), plane), plane
+        _grid(_centres(south, north, resolution), _centres(west, east, resolution), space), space
     )
 
 
-def region_of(observed: ObservedObject, step: float | None = None) -> tuple[float, float, float, float]:
-    """North, west, south and east of the observations in whole degrees, or those of the globe.
-
-    Of a plane: y and x in whole steps, if there is one.
-    """
-    if observed.plane is not None:
-        x, y = observed.plane.back(observed.points.positions)
-        if step is None or not step > 0.0:
-            return float(y.max()), float(x.min()), float(y.min()), float(x.max())
-        (west, east), (south, north) = (
-            (floor(axis.min() / step), ceil(axis.max() / step)) for axis in (x, y)
-        )
-        return step * max(north, south + 1), step * west, step * south, step * max(east, west + 1)
+def region_of(observed: ObservedObject, step: float | None = None) -> Region:
+    """Region of the observations, in whole steps if there is one where that is not in whole degrees."""
     points, where = observed.points, observed.where
-    latitude, longitude = points.latitude_degrees, points.longitude_degrees
-    if where is not None:
-        latitude, longitude = where.points
-    start, gap = widest_gap(longitude)
-    eastern = bool((longitude > 180.0).any())  # 0..360
-    north, south = min(90.0, ceil(latitude.max())), max(-90.0, floor(latitude.min()))
-    if gap <= AROUND_DEGREES:
-        west = 0.0 if eastern else -180.0
-        whole = north - south > 180.0 - AROUND_DEGREES
-        return (
-            (90.0, west, -90.0, west + 360.0) if whole else (float(north), west, float(south), west + 360.0)
-        )
-    west = float(floor(start if eastern else (start + 180.0) % 360.0 - 180.0))
-    extent = max(1.0, float(ceil(np.max((longitude - west) % 360.0))))
-    return float(max(north, south + 1)), west, float(south), west + extent
+    places = (points.north, points.east) if where is None else where.points
+    return observed.space.extent(*places, step)
 
 
-def _of_object(where: Horizontal, plane: Plane | None) -> Targets:
-    """Give the targets of an object, brought to the plane of the observations or to the globe."""
+def _of_object(where: Horizontal, space: Space) -> Targets:
+    """Give the targets of an object, brought to where the observations are."""
     if where.nowhere.any():
         raise ArgumentError(
-            f"{np.count_nonzero(where.nowhere)} of the targets have no {where.what}; expected both. "
+            f"{np.count_nonzero(where.nowhere)} of the targets have no {where.space.what}; expected both. "
             "Say where a map is wanted: to=0.25, in degrees, or a table of places."
         )
     axes, names, grid = where.axes, None, None
     if axes is not None:
         of = {id(axis): name for name, axis in where.coordinates.items()}
         names = of[id(where.north)], of[id(where.east)]
-        if where.plane is None:
+        if where.space.has_latitudes:
             try:
                 grid = LatLonGrid.from_axes(*axes)
             except ArgumentError:  # a part of the circle, or unequally spaced: points
                 grid = None
-    own, (north, east) = where.plane, where.points
-    same = False
-    if own is not None and plane is not None and (own.crs is None or own.is_of(plane)):
-        same, scales = True, [plane.scale_of(own.unit, name) for name in own.names]
-        names = names if scales == [1.0, 1.0] else None
-        east, north = scales[0] * east, scales[1] * north
+    own, (north, east), factor = where.space, where.points, space.factor_of(where.space)
+    if factor is not None:
+        names = names if factor == 1.0 else None
+        north, east = factor * north, factor * east
     found = Targets(
         north,
         east,
@@ -288,21 +252,18 @@ def _of_object(where: Horizontal, plane: Plane | None) -> Targets:
         where.coordinates,
         grid,
         names,
-        plane=plane if same else own,
-        mapping=_mapping(plane if own is not None and own.crs is None else own),
+        space=own if factor is None else space,
+        mapping=(own if own.is_placed else space).mapping,
     )
-    return found if same or (plane is None and own is None) else _brought(found, plane)
+    return found if factor is not None else _brought(found, space)
 
 
-def _brought(targets: Targets, plane: Plane | None) -> Targets:
-    """Bring targets of globe or plane to where the observations are, where they are no grid."""
-    east, north = moved(targets.plane, plane, targets.east, targets.north, what="target")
-    return replace(targets, north=north, east=east, plane=plane, grid=None, axes=None)
-
-
-def _mapping(plane: Plane | None) -> Mapping[str, xr.Variable]:
-    """Variable of the system, by its name."""
-    return {} if plane is None else plane.mapping
+def _brought(targets: Targets, space: Space) -> Targets:
+    """Bring targets to where the observations are; elsewhere they are no grid."""
+    if space.is_same(targets.space):
+        return targets
+    north, east = moved(targets.space, space, targets.north, targets.east, what="target")
+    return replace(targets, north=north, east=east, space=space, grid=None, axes=None)
 
 
 def _static_of_object(
@@ -334,7 +295,7 @@ def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
             "region or a grid with axes of latitude and longitude, or of x and y as the observations. Use "
             'kind="grid" for values at the places.'
         )
-    sides, cells = (_cells_of_globe if targets.plane is None else _cells_of_plane)(targets, observed.points)
+    sides, cells = _cells(targets, observed.points)
     coordinates, bounds = dict(targets.coordinates), {}
     for name, ends in zip(targets.axes, sides, strict=True):
         axis = coordinates[name]
@@ -343,71 +304,24 @@ def of_kind(kind: Kind, targets: Targets, observed: ObservedObject) -> Targets:
     return replace(targets, grid=None, cells=cells, coordinates=coordinates, bounds=bounds)
 
 
-def _cells_of_plane(targets: Targets, points: Observations) -> tuple[tuple[Array, Array], CellMeans]:
-    """Edges of y and x, each (2, n), and means over the cells between them."""
-    assert targets.plane is not None
+def _cells(targets: Targets, points: Observations) -> tuple[tuple[Array, Array], CellMeans]:
+    """Edges of both axes, each (2, n), and means over the cells between them."""
     assert targets.axes is not None
-    sides, edges = [], []
-    for name, values in zip(targets.axes, (targets.north, targets.east), strict=True):
-        axis = np.asarray(targets.coordinates[name].values, np.float64)
-        sides.append(_sides(name, axis))
-        order = np.argsort(axis)
-        edges.append(sides[-1][:, order[np.searchsorted(axis[order], values)]])
-    spacing = median_spacing(np.unique(points.positions[points.there], axis=0))
-    nodes = nodes_per_side(max(float(np.ptp(each, axis=0).max()) for each in sides), spacing)
-    means = rectangle_means(
-        *(edge - middle for edge, middle in zip(edges, targets.plane.centre[::-1], strict=True)),
-        nodes_per_side=nodes,
-    )
-    return (sides[0], sides[1]), means
-
-
-def _cells_of_globe(targets: Targets, points: Observations) -> tuple[tuple[Array, Array], CellMeans]:
-    """Edges of latitude and longitude, each (2, n), and means over the cells between them."""
-    assert targets.axes is not None
-    north, east = (np.asarray(targets.coordinates[name].values, np.float64) for name in targets.axes)
-    sides = _sides("latitude", np.clip(north, -90.0, 90.0)), _sides("longitude", _eastward(east))
-    sides = np.clip(sides[0], -90.0, 90.0), sides[1] + (east - _eastward(east))
+    space, axes = targets.space, [targets.coordinates[name] for name in targets.axes]
+    sides = space.edges(*(np.asarray(axis.values, np.float64) for axis in axes))
     rows, columns = (
-        np.argsort(axis)[np.searchsorted(np.sort(axis), values)]
-        for axis, values in (
-            (np.clip(north, -90.0, 90.0), targets.north),
-            (east, targets.east),
-        )
+        np.indices(targets.shape)[targets.dims.index(str(axis.dims[0]))].ravel() for axis in axes
     )
-    there = points.there
-    places = np.stack([points.latitude_degrees[there], points.longitude_degrees[there]])
-    if points.hours is not None:  # a place is there at each of its times
-        places = np.unique(places, axis=1)
-    spacing = spacing_degrees(*places)
-    height = round(float(np.ptp(sides[0], axis=0).max()), 6)  # axes are rounded
-    means = box_means(
-        *sides[0][:, rows], *sides[1][:, columns], nodes_per_side=nodes_per_side(height, spacing)
+    seen = np.unique(space.keys(points.north[points.there], points.east[points.there]), axis=0)
+    spacing = float(space.in_unit(np.asarray(median_spacing(space.positions(*seen.T)))))
+    side = max(float(np.ptp(each, axis=0).max()) for each in sides)
+    means = means_between(
+        space, sides[0][:, rows], sides[1][:, columns], nodes_per_side=nodes_per_side(side, spacing)
     )
     return sides, means
 
 
-def _eastward(longitude: Array) -> Array:
-    """Longitudes from behind the widest gap between them, in [0, 360)."""
-    offset = np.mod(longitude - widest_gap(longitude)[0], 360.0)
-    return np.where(offset > 360.0 - SAME_DEGREES, 0.0, offset)
-
-
-def _sides(what: str, axis: Array) -> Array:
-    """Lower and upper edge of the cell of each value of an axis, in any order, shape (2, n)."""
-    order = np.argsort(axis)
-    if axis.size < 2 or np.diff(axis[order]).min() < SAME_DEGREES:
-        raise ArgumentError(
-            f'kind is "cells", but the targets have {counted(axis.size, what)}'
-            f"{', of which some are the same' if axis.size > 1 else ''}; expected at least two different "
-            "ones, whose cells meet half way between them."
-        )
-    ends, sides = cell_edges(axis[order]), np.empty((2, axis.size))
-    sides[:, order] = ends[:-1], ends[1:]
-    return sides
-
-
-def _region(given: object, plane: Plane | None) -> tuple[float, float, float, float]:
+def _region(given: object, space: Space) -> Region:
     """Check a region: north, west, south and east."""
     try:
         north, west, south, east = (float(edge) for edge in given)  # type: ignore[attr-defined]
@@ -415,26 +329,10 @@ def _region(given: object, plane: Plane | None) -> tuple[float, float, float, fl
         raise ArgumentError(
             f"the region is {given!r}; expected [north, west, south, east]: four numbers."
         ) from error
-    if plane is not None:
-        if not (np.isfinite([north, west, south, east]).all() and south < north and west < east):
-            raise ArgumentError(
-                f"the region is {given!r}; expected [north, west, south, east] in the plane: the largest y, "
-                "the smallest x, the smallest y and the largest x."
-            )
-        x, y = (np.array([low, 0.5 * (low + high), high]) for low, high in ((west, east), (south, north)))
-        check_in_use(plane, x, y, some=True)
-        return north, west, south, east
-    if east <= west and np.isfinite([west, east]).all():
-        east += 360.0  # across the date line
-    if not (-90.0 <= south < north <= 90.0 and -360.0 <= west < east <= west + 360.0 <= 720.0):
-        raise ArgumentError(
-            f"the region is {given!r}; expected [north, west, south, east] in degrees, -90 <= south < north "
-            "<= 90, longitudes -180..180 or 0..360."
-        )
-    return north, west, south, east
+    return space.region(given, (north, west, south, east))
 
 
-def _resolution(given: object, region: tuple[float, float, float, float]) -> float:
+def _resolution(given: object, region: Region) -> float:
     """Check a resolution, or choose a round one for a region."""
     if given is not None:
         if isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool):
@@ -452,11 +350,3 @@ def _centres(start: float, stop: float, resolution: float) -> Array:
     count = max(1, round((stop - start) / resolution))
     step = (stop - start) / count
     return np.asarray(np.round(start + (np.arange(count) + 0.5) * step, 9))
-
-
-def _axes_of(plane: Plane | None) -> Mapping[str, Mapping[str, object]]:
-    """Names and CF attributes of the axes of a grid: latitude and longitude, or y and x."""
-    if plane is not None:
-        return {"y": plane.axis(1), "x": plane.axis(0)}
-    letters = {"latitude": "Y", "longitude": "X"}
-    return {what: {**COORDINATES[what], "axis": letter} for what, letter in letters.items()}

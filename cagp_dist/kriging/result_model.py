@@ -16,7 +16,8 @@ from cagp_dist.fields.observed_objects import ObservedObject, Reading, Source, o
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
 from cagp_dist.means import MEANS
-from cagp_dist.plane import has_system, moved, plane_of
+from cagp_dist.space import Plane, moved, plane_of
+from cagp_dist.space.systems import has_system
 from cagp_dist.variables.units import plain_units
 
 if TYPE_CHECKING:
@@ -130,14 +131,14 @@ def asked_of(result: xr.Dataset, observations: "Source") -> Asked:
             return ANYWHERE
         if not has_system(observations):
             return asked
-        own = located(observations).plane
-        if own is None or asked.crs is None or own.is_of(plane_of(asked.crs, names=own.names)):
+        own = located(observations).space
+        if not isinstance(own, Plane) or asked.crs is None or own.is_of(plane_of(asked.crs, names=own.names)):
             return ANYWHERE
         raise ArgumentError(
             f"the observations lie on the {own.text}, and those of the result were read with "
             f"crs={asked.crs!r}; expected the fitted Kriging instead of the observations."
         )
-    if not asked.any and "earth_radius_km" not in result.attrs and located(result).plane is not None:
+    if not asked.any and "earth_radius_km" not in result.attrs and not located(result).space.has_latitudes:
         raise ArgumentError(
             "the result does not say the names of x and y of its observations, nor their system; expected "
             "the fitted Kriging instead of the observations."
@@ -150,7 +151,7 @@ def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, f
     points = observed.points
     others = [str(dim) for dim in values.dims if str(dim) not in where.dims]
     moment = None if not others or others[0] not in values.coords else values[others[0]].values[field]
-    if points.hours is not None:
+    if points.in_time:
         row = points.values[0]
         if moment is not None:
             row = np.where(_same(points.moments, moment), row, np.nan)
@@ -168,10 +169,7 @@ def seen_in(observed: ObservedObject, values: xr.DataArray, where: Horizontal, f
         raise ArgumentError(
             f"the observations are {points.fields} fields and the result is one; expected those of one field."
         )
-    north, east = points.latitude_degrees, points.longitude_degrees
-    if (plane := observed.plane) is not None:
-        east, north = plane.back(points.positions)
-    east, north = moved(plane, where.plane, east, north, what="observation")
+    north, east = moved(points.space, where.space, points.north, points.east, what="observation")
     return Shown(north, east, row).only(~np.isnan(row))
 
 

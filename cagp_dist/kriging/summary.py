@@ -8,12 +8,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from cagp_dist.fields.observed_objects import ObservedObject
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, kilometres_of_chord
-from cagp_dist.kriging.map_dataset import BEYOND, LONGEST_CHORD
 from cagp_dist.kriging.map_targets import Targets, region_of
 from cagp_dist.mapping.defaults import INTERVAL
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.plane import Plane
 from cagp_dist.text import counted
 
 
@@ -28,7 +25,7 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         f"{counted(points.there.size, 'place')}, {counted(points.fields, 'field')}, "
         f"{observed.missing:,} missing",
         f"kernel       {_kernel(learned)}",
-        *(f"lengthscale  {_length(number, observed.plane)}" for number in learned.lengthscales),
+        *(f"lengthscale  {observed.space.lengthscale_text(number)}" for number in learned.lengthscales),
         f"prior std    {sqrt(kernel.variance):.4g}{unit}",
         f"noise std    {shown}{unit}",
         f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}",
@@ -44,15 +41,6 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
             *_intervals(learned),
         ]
     )
-
-
-def _length(number: float, plane: Plane | None) -> str:
-    """Write a lengthscale in the unit of its plane, or in kilometres and as a chord."""
-    if plane is not None:
-        return f"{number:.4g} {plane.unit}".rstrip()
-    if number > LONGEST_CHORD:
-        return f"chord {number:.4g}. {BEYOND}"
-    return f"{kilometres_of_chord(number):.4g} km (chord {number:.4g}, Earth of {EARTH_RADIUS_KILOMETRES} km)"
 
 
 def _intervals(learned: FittedModel) -> Iterator[str]:
@@ -80,7 +68,7 @@ def _errors(learned: FittedModel) -> Iterator[str]:
 def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targets) -> str:
     """Say why the observations say nothing of any target: they are noisy, or far away."""
     points = observed.points
-    if points.hours is not None:
+    if points.in_time:
         return "no observation is near any target at these times; check these, their zone, and the targets:"
     distances, _ = cKDTree(points.X[points.there]).query(targets.points.X)
     noise, spread = float(np.sqrt(np.min(learned.noise_variance))), float(np.sqrt(learned.kernel.variance))
@@ -91,8 +79,7 @@ def why_uninformed(observed: ObservedObject, learned: FittedModel, targets: Targ
             "deviation, in the unit of the values) and variance;"
         )
     covered = ", ".join(f"{edge:.8g}" for edge in region_of(observed))
-    pair = "latitudes and longitudes" if observed.plane is None else "x and y"
     return (
         f"no observation is near any target: the observations lie within [{covered}] (north, west, south, "
-        f"east); check the targets, and whether {pair} are swapped;"
+        f"east); check the targets, and whether {observed.space.what} are swapped;"
     )

@@ -59,11 +59,11 @@ def cross_validate(
                 f"without fold {number} field {int(empty.argmax())} is empty; make the blocks smaller."
             )
         targets, parts = MapPoints(observed.X[part.held_out]), len(learned.kernel.parts)
-        if observed.hours is None:
+        if observed.in_time:
+            prediction = predict_in_time(kept, learned, targets, settings)
+        else:
             solves = plan_solves(kept, targets, settings, kernel_parts=parts)
             prediction = predict_fields(kept, learned, targets, solves=solves, resources=settings)
-        else:
-            prediction = predict_in_time(kept, learned, targets, settings)
         mean[:, left], std[:, left] = prediction.mean, prediction.std
         noise = learned.noise_variance
         noise = noise if noise.ndim == 0 else noise[part.held_out]
@@ -85,7 +85,7 @@ def outlook_of_folds(
     kernel_parts: int,
 ) -> Outlook:
     """Say what a cross-validation is going to take: each fold is a solve with all other places."""
-    targets = MapPoints(observed.X[: -(-observed.latitude_degrees.size // folds)])
+    targets = MapPoints(observed.X[: -(-observed.north.size // folds)])
     solves = plan_solves(observed, targets, settings, kernel_parts=kernel_parts)
     found = outlook_of(solves, iterations=OFTEN_SWEEPS, times=folds, stage=stage)
     way = Way('recalibration="none"', 0.0)
@@ -156,7 +156,7 @@ def recalibrate_map(
 def _method(name: str, observed: Observations) -> Recalibration:
     """Give a method; in a plane nothing is known of land and coast."""
     method = RECALIBRATIONS[name]()
-    if observed.plane is None:
+    if observed.space.has_latitudes:
         return method
     from cagp_dist.calibration.recalibration.local_scale import LocalScale
 

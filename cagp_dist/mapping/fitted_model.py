@@ -172,7 +172,7 @@ def fit_model(
         "fit",
         f"kernel and noise by {size.points:,} observations",
         fit_seconds(size, workers=workers),
-        faster=faster_fits(size, bounds, workers, plane=observed.plane is not None, noise=noise),
+        faster=faster_fits(size, bounds, workers, kilometres=observed.space.has_latitudes, noise=noise),
     )
     with narrator.stage(outlook) as report:
         course = FitCourse(size, workers)
@@ -198,10 +198,10 @@ def fit_model(
 
 
 def faster_fits(
-    size: FitSize, held: Collection[str], workers: int, *, plane: bool, noise: str = "noise_std"
+    size: FitSize, held: Collection[str], workers: int, *, kilometres: bool, noise: str = "noise_std"
 ) -> tuple[Way, ...]:
     """Ways to a faster fit: numbers that are known, and one kernel in place of several."""
-    known = {"lengthscale": "lengthscale" if plane else "lengthscale_km", "variance": "variance"}
+    known = {"lengthscale": "lengthscale_km" if kilometres else "lengthscale", "variance": "variance"}
     known["noise_variance"] = noise
     asked = [written for name, written in known.items() if name not in held]
     named = " and ".join(filter(None, [", ".join(asked[:-1]), asked[-1]]))

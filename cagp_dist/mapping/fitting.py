@@ -71,8 +71,8 @@ def choose_sites(observed: Observations, places: Indices, *, gridded: bool) -> S
         shared, times = shared_places(present)
         chosen = places[shared]
     found = None
-    if gridded:
-        found = grid_of_most(observed.latitude_degrees[chosen], observed.longitude_degrees[chosen])
+    if gridded and observed.space.has_latitudes:
+        found = grid_of_most(observed.north[chosen], observed.east[chosen])
     if found is not None and chosen.size <= MOST_DENSE and found[1].size < found[0].size:
         found = None  # so few points with gaps are quicker by a dense factor
     if found is not None:

@@ -23,7 +23,7 @@ def gain_of_other_times(observed: Observations, learned: FittedModel) -> str:
     from scipy.linalg import solve_triangular
 
     dates = observed.dates()
-    if dates is None or observed.hours is not None or np.unique(dates).size < 2:
+    if dates is None or observed.in_time or np.unique(dates).size < 2:
         return ""
     order = np.argsort(dates, kind="stable")
     first = max(0, (order.size - TIMES) // 2)

@@ -78,7 +78,7 @@ def with_numbers_integrated(
     patterns = [fields for fields, _ in _patterns(learned, observed, held)]
     exact = solver in EXACT if isinstance(solver, str) else is_exact(solver, observed.there.size)
     obstacle = why_not(learned.kernel, patterns, held, solver=solver, exact=exact)
-    if observed.hours is not None:
+    if observed.in_time:
         obstacle = "the kernel has a lengthscale in time"
     if obstacle is not None:
         if asked == "integrate":

@@ -39,14 +39,14 @@ def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Ind
     if not isinstance(mean, str):
         return mean
     family = mean_family(mean, variable=observed.variable.name)
-    if observed.plane is not None:
+    if not observed.space.has_latitudes:
         if family != MEANS["constant"]:
             raise ArgumentError(
                 f"mean is {mean!r}, which depends on latitude and longitude, and the places are points of a "
                 'plane; expected "constant", a number, or drift="regional_linear" in its place.'
             )
         return partial(_levels, observed.values[np.ix_(fields, places)].mean(axis=1))
-    latitude, longitude = observed.latitude_degrees[places], observed.longitude_degrees[places]
+    latitude, longitude = observed.north[places], observed.east[places]
     family.check_covers(latitude, longitude)
     factor, offset = _into_units_of(family, observed)
     values = factor * observed.values[np.ix_(fields, places)].T + offset

@@ -132,7 +132,6 @@ def fit_in_space_and_time(
             result = summed
         elif result.points < len(X):
             result = fitted(family, everything, start=start_of(result))
-    assert observed.hours is not None
     where = f"{result.points:,} values at {np.unique(observed.hours).size:,} times"
     nugget = result.prior.noise_number - least
     return FittedModel(result.prior.kernel, known + nugget, mean, result, where, held, known_noise=known)

@@ -10,13 +10,14 @@ import numpy as np
 from cagp_dist import tiling
 from cagp_dist.arrays import Array, Indices, Mask, Names, Times
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.geometry import beside_hours, is_pole, space_filling_order, unit_sphere
+from cagp_dist.geometry import beside_hours, space_filling_order
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
 from cagp_dist.mapping.grid_places import GridPlaces
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
+from cagp_dist.space import SPHERE, Space
 from cagp_dist.space_time import AXES
 from cagp_dist.variables import T2M, Variable
 
@@ -26,12 +27,13 @@ logger = logging.getLogger(__name__)
 # temperature this is 0.01 K; ERA5 packs to about 0.002 K.
 POLE_SPREAD = 5e-5
 
+NO_ORIGIN = np.datetime64("NaT", "us")
 HOUR = np.timedelta64(3_600_000_000, "us")
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """T fields observed at n places, with gaps; build it by `from_points`, `from_plane` or `from_grid`.
+    """T fields observed at n places, with gaps; build it by `from_points` or `from_grid`.
 
     Of a grid the places are those with a value at some time, by latitude, then eastward from Greenwich, and a
     pole is one place; of points all places, in the order of the source.
@@ -47,8 +49,8 @@ class Observations:
     ((1, 5), 5, 6)
     """
 
-    latitude_degrees: Array  # (n,), NaN of places of a plane
-    longitude_degrees: Array  # (n,), in the convention of the source
+    north: Array  # (n,), latitude in degrees, or y of a plane
+    east: Array  # (n,), longitude in the convention of the source, or x
     values: Array  # (T, n), in the unit of the variable, NaN where nothing was observed
     times: Times  # (T,), NaT where no date is known
     variable: Variable = T2M
@@ -59,22 +61,22 @@ class Observations:
     source_index: Indices = field(default_factory=lambda: np.arange(0))  # (n,), place in the flat source
     dropped_missing: int = 0  # points of a grid that have no value; rows of a table
     merged_pole_copies: int = 0  # points of a grid that are the same place as another
-    missing_degrees: Array = field(default_factory=lambda: np.empty((0, 2)))  # (m, 2), dropped, no poles
+    missing_places: Array = field(default_factory=lambda: np.empty((0, 2)))  # (m, 2), dropped, no poles
     names: Names | None = None  # (n,), of stations
     # (n,): of points in space and time, one for each value, so that T is 1; since a moment near them, as an
-    # epoch would cost digits
-    hours: Array | None = None
-    origin: np.datetime64 | None = None
-    # (n, 2): x and y of places of a plane, since a point near them, as large coordinates would cost digits
-    plane: Array | None = None
+    # epoch would cost digits. Empty where each field is a map of its own
+    hours: Array = field(default_factory=lambda: np.empty(0))
+    origin: np.datetime64 = NO_ORIGIN
+    space: Space = SPHERE
 
     @classmethod
     def from_points(
         cls,
-        latitude_degrees: Array,
-        longitude_degrees: Array,
+        north: Array,
+        east: Array,
         values: Array,
         *,
+        space: Space = SPHERE,
         variable: Variable = T2M,
         stated_units: str | None = None,
         times: Times | None = None,
@@ -84,31 +86,27 @@ class Observations:
     ) -> Self:
         """Take values (T, n) at n places as they are."""
         return cls(
-            latitude_degrees=latitude_degrees,
-            longitude_degrees=longitude_degrees,
+            north=north,
+            east=east,
+            space=space.around(north, east),
             values=values,
             times=_times(times, len(values)),
             variable=variable,
             stated_units=stated_units,
             noise_variance=noise_variance,
-            source_index=np.arange(latitude_degrees.size),
+            source_index=np.arange(north.size),
             dropped_missing=dropped_missing,
             names=names,
         )
 
     @classmethod
-    def from_plane(cls, plane: Array, values: Array, **about: Any) -> Self:
-        """Take values (T, n) at n points of a plane, with what `from_points` takes beside them."""
-        nowhere = np.full(len(plane), np.nan)
-        return replace(cls.from_points(nowhere, nowhere, values, **about), plane=plane)
-
-    @classmethod
     def from_grid(
         cls,
-        latitude_degrees: Array,
-        longitude_degrees: Array,
+        north: Array,
+        east: Array,
         values: Array,
         *,
+        space: Space = SPHERE,
         variable: Variable = T2M,
         stated_units: str | None = None,
         times: Times | None = None,
@@ -118,57 +116,58 @@ class Observations:
 
         The points of a pole row are one place, the mean of them; of a component of a vector, no value.
         """
-        rows, columns = latitude_degrees.size, longitude_degrees.size
-        latitude = np.repeat(latitude_degrees, columns)
-        longitude = np.tile(longitude_degrees, rows)
+        rows, columns = north.size, east.size
+        latitude, longitude = np.repeat(north, columns), np.tile(east, rows)
         sites = values.reshape(-1, rows * columns).copy()
         noise = None if noise_variance is None else noise_variance.reshape(-1).copy()
         kept = np.ones(sites.shape[1], dtype=bool)
-        for pole in np.flatnonzero(is_pole(latitude_degrees)):
+        for pole in np.flatnonzero(space.is_pole(north)):
             first, copies = pole * columns, sites[:, pole * columns : (pole + 1) * columns]
             if noise is not None and (known := np.isfinite(copies).any(axis=0)).any():
                 noise[first] = noise[first : first + columns][known].mean()
             units = variable.units if stated_units is None else stated_units
-            merged = np.nan if variable.vector else _merged(copies, latitude_degrees[pole], variable, units)
+            merged = np.nan if variable.vector else _merged(copies, north[pole], variable, units)
             sites[:, first], longitude[first] = merged, 0.0
             kept[first + 1 : first + columns] = False
         seen = np.isfinite(sites).any(axis=0)
-        missing = kept & ~seen & ~is_pole(latitude)
+        missing = kept & ~seen & ~space.is_pole(latitude)
         there = np.flatnonzero(kept & seen)
-        there = there[np.lexsort((np.mod(longitude[there], 360.0), latitude[there]))]
+        there = there[np.lexsort(space.keys(latitude[there], longitude[there]).T[::-1])]
         return cls(
-            latitude_degrees=latitude[there],
-            longitude_degrees=longitude[there],
+            north=latitude[there],
+            east=longitude[there],
+            space=space.around(latitude[there], longitude[there]),
             values=sites[:, there],
             times=_times(times, len(sites)),
             variable=variable,
             stated_units=stated_units,
             noise_variance=None if noise is None else noise[there],
             gridded=True,
-            grid=_recognised(latitude_degrees, longitude_degrees, there),
+            grid=_recognised(north, east, there) if space.has_latitudes else None,
             source_index=there,
             dropped_missing=int(np.count_nonzero(kept & ~seen)),
             merged_pole_copies=int(np.count_nonzero(~kept)),
-            missing_degrees=np.stack([latitude[missing], longitude[missing]], axis=1),
+            missing_places=np.stack([latitude[missing], longitude[missing]], axis=1),
         )
 
     @cached_property
     def positions(self) -> Array:
         """Unit vectors of the places, shape (n, 3), or x and y of places of a plane, shape (n, 2)."""
-        if self.plane is not None:
-            return self.plane
-        return unit_sphere(self.latitude_degrees, self.longitude_degrees)
+        return self.space.positions(self.north, self.east)
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the values are points in space and time."""
+        return self.hours.size > 0
 
     @cached_property
     def X(self) -> Array:
         """Positions, or of points in space and time these and hours (n, 4)."""
-        return self.positions if self.hours is None else beside_hours(self.positions, self.hours)
+        return beside_hours(self.positions, self.hours) if self.in_time else self.positions
 
     @property
     def moments(self) -> Times:
         """When, of points in space and time, shape (n,)."""
-        assert self.hours is not None
-        assert self.origin is not None
         since = np.rint(self.hours * 3.6e9).astype("timedelta64[us]")
         return np.asarray(self.origin.astype("datetime64[us]") + since)
 
@@ -185,7 +184,7 @@ class Observations:
     @property
     def is_whole_grid(self) -> bool:
         """Whether all points of a full circle of longitudes were observed at all times; a pole is one."""
-        kept = self.latitude_degrees.size + self.merged_pole_copies
+        kept = self.north.size + self.merged_pole_copies
         return self.grid is not None and kept == self.grid.grid.size and bool(self.present.all())
 
     @property
@@ -215,7 +214,7 @@ class Observations:
     def _in_order(self, block: int) -> Indices:
         """Places with a value at some time in the order of a solve; of a million that takes seconds."""
         if block not in self._orders:
-            X = self.X if self.hours is None else in_extents(self.X, AXES)
+            X = in_extents(self.X, AXES) if self.in_time else self.X
             self._orders[block] = self.there[space_filling_order(X[self.there], block_size=block)]
         return self._orders[block]
 
@@ -225,11 +224,10 @@ class Observations:
 
     def at(self, chosen: Indices | Mask) -> Self:
         """Take some of the places; their grid is another, see `cagp_dist.mapping.grid_places`."""
-        of_places = ("latitude_degrees", "longitude_degrees", "noise_variance", "hours")
         taken: dict[str, Any] = {
             name: held[chosen]
-            for name in (*of_places, "source_index", "names", "plane")
-            if (held := getattr(self, name)) is not None
+            for name in ("north", "east", "noise_variance", "hours", "source_index", "names")
+            if (held := getattr(self, name)) is not None and held.size
         }
         return replace(self, values=self.values[:, chosen], grid=None, **taken)
 
@@ -271,11 +269,11 @@ class Observations:
 
     def keep(self, kept: Mask) -> Self:
         """Keep some of the places, and remember where the others are."""
-        left = np.stack([self.latitude_degrees, self.longitude_degrees], axis=1)[~kept]
+        left = np.stack([self.north, self.east], axis=1)[~kept]
         return replace(
             self.at(kept),
             dropped_missing=self.dropped_missing + len(left),
-            missing_degrees=np.concatenate([self.missing_degrees, left[~is_pole(left[:, 0])]]),
+            missing_places=np.concatenate([self.missing_places, left[~self.space.is_pole(left[:, 0])]]),
         )
 
 

@@ -55,7 +55,7 @@ def choose_solver(
 ) -> Solver:
     """Choose an exact solver where it is cheap, else neighbours; ``folds`` (n,) in the order of ``train``."""
     times = points.fields
-    places = grid_if_any(points.latitude_degrees[train], points.longitude_degrees[train])
+    places = grid_if_any(points.north[train], points.east[train]) if points.space.has_latitudes else None
     if places is None:
         return solver_of_scattered(train.size, fields=times)
     wanted = targets()

@@ -31,26 +31,20 @@ class Split:
     ) -> Self:
         """Hold out each place with a value once, by blocks or days; without a count one by one.
 
-        Blocks are so many degrees high, or so wide in the unit of a plane; None: each place by itself.
+        Blocks are so large in the unit of the space; None: each place by itself.
         """
         places = observed.there[np.argsort(observed.source_index[observed.there])]
         generator = np.random.default_rng(seed)
         if days:
-            assert observed.hours is not None
             day = observed.moments[places].astype("datetime64[D]")
             folds = dealt(np.unique(day, return_inverse=True)[1], count, generator, what="day")
-        elif observed.plane is not None:
-            cells = observed.plane[places]
-            if blocks is not None:
-                cells = np.floor((cells - cells.min(axis=0)) / blocks)
-            block = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
-            folds = dealt(block, count, generator, what="block")
         else:
             folds = block_folds(
-                observed.latitude_degrees[places],
-                observed.longitude_degrees[places],
+                observed.north[places],
+                observed.east[places],
+                space=observed.space,
                 count=count,
-                blocks_degrees=blocks,
+                blocks=blocks,
                 generator=generator,
                 called="folds",
             )

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, beside_hours
+from cagp_dist.geometry import beside_hours
 from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_mean import mean_of, residuals_about
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
@@ -74,14 +74,9 @@ def fitted_variogram(observed: Observations, learned: FittedModel, *, draws: int
     )
 
 
-def kilometres(chord: Array) -> Array:
-    """Distances on the ground of chords of the unit sphere."""
-    return 2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(np.minimum(0.5 * chord, 1.0))
-
-
 def _groups(observed: Observations, generator: np.random.Generator) -> "list[tuple[Indices, int]]":
     """Choose places of some fields, and the numbers of these; in space and time whole hours."""
-    if observed.hours is not None:
+    if observed.in_time:
         hours, of = np.unique(observed.hours.round(6), return_inverse=True)
         order = generator.permutation(hours.size)
         enough = int(np.searchsorted(np.cumsum(np.bincount(of)[order]), MOST_PLACES)) + 1
@@ -104,7 +99,7 @@ def _pairs(observed: Observations, places: Indices, most: float) -> tuple[Indice
     first, second = np.triu_indices(places.size, 1)
     distance = _distances(observed, places)[first, second]
     near = (distance > 0.0) & (distance <= most)
-    if observed.hours is not None:
+    if observed.in_time:
         hours = observed.hours[places]
         near &= np.abs(hours[first] - hours[second]) < SAME_HOUR
     return first[near], second[near], distance[near]
@@ -113,8 +108,7 @@ def _pairs(observed: Observations, places: Indices, most: float) -> tuple[Indice
 def _distances(observed: Observations, places: Indices) -> Array:
     """Distances between places (n,), kilometres on the ground or in the unit of a plane, shape (n, n)."""
     X = observed.positions[places]
-    apart = np.asarray(cdist(X, X))
-    return kilometres(apart) if observed.plane is None else apart
+    return observed.space.distances(np.asarray(cdist(X, X)))
 
 
 def _with_draws(
@@ -148,11 +142,8 @@ def _residual(
 
 def _curve(observed: Observations, learned: FittedModel, distances: Array) -> Array:
     """Variogram of kernel and mean noise at distances, from the noise on."""
-    along = np.stack([distances, np.zeros(distances.size)], axis=1)
-    if observed.plane is None:
-        angle = distances / EARTH_RADIUS_KILOMETRES
-        along = np.stack([np.cos(angle), np.sin(angle), np.zeros(angle.size)], axis=1)
-    if observed.hours is not None:
+    along = observed.space.along(distances)
+    if observed.in_time:
         along = beside_hours(along, np.full(distances.size, observed.hours[0]))
     covariance = learned.kernel(along[:1], along)[0]
     noise = np.broadcast_to(learned.noise_variance, observed.values.shape[1:])[observed.there].mean()

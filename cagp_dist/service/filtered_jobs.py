@@ -130,7 +130,7 @@ def fit_in_time(
             "[prior] time_lengthscale_hours is fitted to the fields of fit_times, and these are not two or "
             "more whole grids; give it, or other fit_times."
         )
-    mean = fit_mean(table, task.family, points, np.arange(points.latitude_degrees.size))
+    mean = fit_mean(table, task.family, points, np.arange(points.north.size))
     hours = hours_since(points.times, points.times.min())
     days = _filter_of(places.grid, SpaceTime(space, family(1.0)), prior, execution)
     about = points.values - replace(prior, mean=mean).mean_at(points.X).T

@@ -245,8 +245,8 @@ def values_of_fit(task: PreparedJob) -> tuple[Observations, Indices, FieldMean |
     if task.fit_points is None:
         return task.points, task.design.train, task.mean
     points, others, chosen = task.fit_points, task.points, task.design.train
-    latitude, longitude = others.latitude_degrees[chosen], others.longitude_degrees[chosen]
-    found = coinciding(latitude, longitude, points.latitude_degrees, points.longitude_degrees)
+    latitude, longitude = others.north[chosen], others.east[chosen]
+    found = coinciding(latitude, longitude, points.north, points.east)
     train = found[found >= 0]
     if train.size == 0:
         raise DataError(
@@ -271,7 +271,7 @@ def at_fit_times(count: int) -> str:
 
 def fit_sites(points: Observations, train: Indices, *, fit_to: FitTo) -> Sites:
     """Choose the points and times that decide (`choose_sites`), of the observed points or of the field."""
-    asked = np.sort(train) if fit_to == "observed" else np.arange(points.latitude_degrees.size)
+    asked = np.sort(train) if fit_to == "observed" else np.arange(points.north.size)
     sites = choose_sites(points, asked, gridded=points.gridded)
     kept, times = sites.times.size, points.fields
     at_times = f" at {kept:,} of {times:,} times"

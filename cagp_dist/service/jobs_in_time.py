@@ -66,7 +66,6 @@ def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> So
     began, table, design, points = perf_counter(), task.job.prior, task.job.design, task.points
     assert task.seen is not None
     observed = _in_time(task.seen.points, task.design.train)
-    assert observed.origin is not None
     learned = FittedModel(
         prior.kernel,
         known_noise(observed, observed.there, None) + prior.noise_number,

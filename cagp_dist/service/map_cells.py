@@ -7,9 +7,10 @@ import numpy as np
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.geometry import unit_sphere, unwrapped_longitudes
-from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, box_means, nodes_per_side
+from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
 from cagp_dist.mapping import Affine, Solver
 from cagp_dist.service.jobfile.design_table import MapGrid
+from cagp_dist.space import SPHERE
 
 NEARER = 1e-6  # Points whose distances differ by less, relatively, are equally near
 DEFAULT_SAMPLES = 400  # Of a fine map: a standard error of 3.5 % of its error bars
@@ -77,11 +78,10 @@ class MapCells:
         if self.sides_degrees is None:
             return unit_sphere(latitude, longitude)
         height, width = (0.5 * side for side in self.sides_degrees)
-        return box_means(
-            latitude - height,
-            latitude + height,
-            longitude - width,
-            longitude + width,
+        return means_between(
+            SPHERE,
+            [latitude - height, latitude + height],
+            [longitude - width, longitude + width],
             nodes_per_side=self.nodes_per_side(spacing_degrees),
         )
 

@@ -12,13 +12,18 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.calibration.verification.spatial_folds import (
-    bands_and_pieces,
     block_folds,
     blocks_of,
     fitting_blocks,
 )
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.geometry import is_pole, space_filling_order, unit_sphere, unwrapped_longitudes
+from cagp_dist.geometry import (
+    bands_and_pieces,
+    is_pole,
+    space_filling_order,
+    unit_sphere,
+    unwrapped_longitudes,
+)
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.mapping import GridPlaces, Observations, Solver
 from cagp_dist.mapping.grid_places import grid_of_points
@@ -72,7 +77,7 @@ def places_on_grid(solver: Solver, points: Observations, design: Design) -> Grid
     """Grid and places of the observed points for a solver that needs them, else None."""
     if not solver.needs_grid:
         return None
-    return grid_of_points(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
+    return grid_of_points(points.north[design.train], points.east[design.train])
 
 
 def design_points(
@@ -110,7 +115,7 @@ def design_points(
     kept = choices["calibration"].points if "calibration" in choices else None
     blocks = None
     if kept is not None and (height := choices["calibration"].blocks_degrees) is not None:
-        blocks = blocks_of(latitude_degrees[kept], longitude_degrees[kept], blocks_degrees=height)
+        blocks = blocks_of(latitude_degrees[kept], longitude_degrees[kept], blocks=height)
     return Design(
         train=train[ordered],
         test=test,
@@ -130,7 +135,7 @@ def blocks_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> fl
     if "blocks_degrees" in wanted.model_fields_set:
         return wanted.blocks_degrees
     count = count_of_folds(wanted, latitude, longitude)
-    return fitting_blocks(latitude, longitude, count=count, blocks_degrees=wanted.blocks_degrees)
+    return fitting_blocks(latitude, longitude, count=count, blocks=wanted.blocks_degrees)
 
 
 def count_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> int:
@@ -150,7 +155,7 @@ def _folds(wanted: object, latitude: Array, longitude: Array) -> Indices | None:
             latitude,
             longitude,
             count=count_of_folds(wanted, latitude, longitude),
-            blocks_degrees=blocks_of_folds(wanted, latitude, longitude),
+            blocks=blocks_of_folds(wanted, latitude, longitude),
             generator=np.random.default_rng(wanted.seed),
         )
     except ArgumentError as error:

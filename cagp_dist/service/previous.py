@@ -286,7 +286,7 @@ def check_map_of_errors(
             f"{0 if design.cells is None else design.cells.blank:,} blank cells here; write mask = "
             '"none" in [design] map, or give it an area without them.'
         )
-    places = [(points.latitude_degrees, points.longitude_degrees), design.cells.points()]
+    places = [(points.north, points.east), design.cells.points()]
     if wanted is not None:
         places.append((wanted.latitude_degrees, wanted.longitude_degrees))
     if design.region_means is not None:

@@ -189,8 +189,8 @@ def strata_of_test(task: PreparedJob) -> list[Strata]:
     """Divide test points of a job by latitude, surface, and roughness and hours of what is known near by."""
     points, test = task.points, task.design.test
     found = strata_of(
-        points.latitude_degrees[test],
-        points.longitude_degrees[test],
+        points.north[test],
+        points.east[test],
         roughness=roughness_of_test(points.values, task.points.X, task.design),
         units=points.variable.units,
     )
@@ -233,8 +233,8 @@ def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
     """Say of what, when and where values at some points are."""
     return {
         "times": points.times,
-        "latitude_degrees": points.latitude_degrees[chosen],
-        "longitude_degrees": points.longitude_degrees[chosen],
+        "latitude_degrees": points.north[chosen],
+        "longitude_degrees": points.east[chosen],
         "variable": points.variable,
         "names": None if points.names is None else points.names[chosen],
     }
@@ -342,8 +342,8 @@ def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
 def simulation_group_of(points: Observations, found: Simulated) -> xr.Dataset:
     """Arrange what simulated fields found for publication."""
     group = evaluation.simulation_group(
-        latitude_degrees=points.latitude_degrees[found.points],
-        longitude_degrees=points.longitude_degrees[found.points],
+        latitude_degrees=points.north[found.points],
+        longitude_degrees=points.east[found.points],
         found=found.calibration,
         area_weight=found.area_weight,
         variable=points.variable,
@@ -522,7 +522,7 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
     if not isinstance(wanted, FoldPoints):
         return {}
     where, test = task.points, task.design.test
-    height = blocks_of_folds(wanted, where.latitude_degrees[test], where.longitude_degrees[test])
+    height = blocks_of_folds(wanted, where.north[test], where.east[test])
     said = (
         f"{task.design.count_folds} folds: each observed place was predicted from the other folds, with the "
         "prior mean fitted to them"

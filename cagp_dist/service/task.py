@@ -337,7 +337,7 @@ def prepare_job(
         for cells in (design.cells, design.mean_cells):
             if cells is not None:
                 family.check_covers(*cells.covered())
-        family.check_covers(points.latitude_degrees, points.longitude_degrees)
+        family.check_covers(points.north, points.east)
     elif design.region_means is not None:
         family.basis_at(design.region_means.nodes)  # a mean over a part of a region is another one
     mean = fit_mean(job.prior, family, points, design.train)
@@ -432,7 +432,7 @@ def fit_mean(
     """
     if table.in_time:
         return cast("EstimatedMean", family)
-    latitude, longitude = points.latitude_degrees[chosen], points.longitude_degrees[chosen]
+    latitude, longitude = points.north[chosen], points.east[chosen]
     values = points.values[:, chosen]
     present = ~np.isnan(values)
     estimated = table.estimates_mean and isinstance(family, EstimatedMean)
@@ -481,7 +481,7 @@ def spacing_of(points: Observations, design: Design) -> float:
     """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
     if design.cells is None or design.cells.sides_degrees is None:
         return 0.0
-    return spacing_degrees(points.latitude_degrees[design.train], points.longitude_degrees[design.train])
+    return spacing_degrees(points.north[design.train], points.east[design.train])
 
 
 def targets_path(address: str) -> Path:
@@ -531,8 +531,8 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         points,
         solver_at,
         design_of=lambda spare: design_points(
-            points.latitude_degrees,
-            points.longitude_degrees,
+            points.north,
+            points.east,
             table=job.design,
             block_size=block_size(named),
             gridded=points.gridded,
@@ -564,7 +564,7 @@ def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Obs
     if not isinstance(family, WithCovariates):
         return points
     known = family.known_at(points.positions)
-    _tell_unknown(known, points.latitude_degrees, points.longitude_degrees, "observations", "left out")
+    _tell_unknown(known, points.north, points.east, "observations", "left out")
     return points if known.all() else points.keep(known)
 
 
@@ -623,7 +623,7 @@ def _observed(cells: MapCells | None, points: Observations) -> MapCells | None:
     """Leave cells blank where the source has no values; `ConfigurationError` if these are all of them."""
     if cells is None:
         return None
-    found = cells.observed(points.latitude_degrees, points.longitude_degrees, points.missing_degrees)
+    found = cells.observed(points.north, points.east, points.missing_places)
     if found.size == 0:
         raise ConfigurationError(
             "[design] map: the source has no values in its area, so that all of its cells are blank. "

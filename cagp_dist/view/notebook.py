@@ -56,7 +56,7 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
     mean = dataset[f"{stem}mean"]
     others = [dim for dim in mean.dims if str(dim) not in where.dims]
     dated = [dim for dim in others if dim in mean.coords and mean[dim].dtype.kind == "M"]
-    if where.axes is None or where.plane is not None or len(others) > 1 or others != dated:
+    if where.axes is None or not where.space.has_latitudes or len(others) > 1 or others != dated:
         raise ArgumentError(
             f"the result has the dimensions {', '.join(map(str, mean.dims))}; expected axes of latitude and "
             "longitude, and times at most beside them. Choose of the others first: dataset.isel(sample=0)."

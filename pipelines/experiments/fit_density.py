@@ -59,9 +59,7 @@ def fitted_task(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, Fitted
 def fitted_at_once(task: PreparedJob) -> FittedPrior:
     """Fit the prior of a job to its observed points by the likelihood of all of them together."""
     values = task.points.values[:, task.design.train].T
-    X = cagp.unit_sphere(
-        task.points.latitude_degrees[task.design.train], task.points.longitude_degrees[task.design.train]
-    )
+    X = cagp.unit_sphere(task.points.north[task.design.train], task.points.east[task.design.train])
     result = cagp.fit(cagp.Matern32, X, values - task.mean(X), mean=0.0, method="pathwise")
     prior = cagp.Prior(result.prior.kernel, result.prior.noise_variance, task.mean)
     return FittedPrior(prior=prior, result=result, fit_to="observed", where="all points at once")

@@ -83,7 +83,7 @@ class Parts:
         part = np.zeros(weights.size, dtype=np.intp)
         height = min(10.0, float(np.ptp(field.latitude_degrees)) / 12.0)
         if kind == "blocks":
-            folds = block_folds(latitude, longitude, count=10, blocks_degrees=height, generator=generator)
+            folds = block_folds(latitude, longitude, count=10, blocks=height, generator=generator)
             part = np.where(folds < 2, folds + 1, 0)
         taken = np.zeros(weights.size, dtype=bool)
         drawn = []
@@ -96,7 +96,7 @@ class Parts:
         blocks = None
         if kind == "blocks":
             place = drawn[1]
-            blocks = blocks_of(latitude[place], longitude[place], blocks_degrees=height)
+            blocks = blocks_of(latitude[place], longitude[place], blocks=height)
         return cls(*drawn, blocks)
 
 

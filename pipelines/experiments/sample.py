@@ -47,7 +47,7 @@ def main() -> None:
     X, y, X_test = task.inputs, task.targets, task.new_inputs[: len(test)]
     weights, train = task.design.test_weights, task.design.train
     # of least squares, and then known: what is compared are the solvers
-    mean = task.family.fit(task.points.latitude_degrees[train], task.points.longitude_degrees[train], y)
+    mean = task.family.fit(task.points.north[train], task.points.east[train], y)
     print(f"{len(X)} observed, {len(test)} held out; {task.prior.kernel}, noise variance {noise} K^2")
     print("| solver | m | RMSE [K] | NLL | CRPS [K] | 95 % coverage | mean std [K] |")
     print("|---|---|---|---|---|---|---|")

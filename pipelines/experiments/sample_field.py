@@ -36,9 +36,7 @@ class SampleField:
         with tempfile.TemporaryDirectory() as folder:
             field = open_source("sample", cache_directory=Path(folder))
         points = observation_points(field)
-        fitted = cagp.mean_family(mean).fit(
-            points.latitude_degrees, points.longitude_degrees, points.values.T
-        )
+        fitted = cagp.mean_family(mean).fit(points.north, points.east, points.values.T)
         grid = cagp.LatLonGrid(field.latitude.values[1:-1], field.longitude.size)
         values = field.t2m.values[0, 1:-1].astype(np.float64)
         return cls(grid, values - fitted(grid.points).reshape(grid.shape))

@@ -21,7 +21,7 @@ def folds(latitude, longitude, **options):
 @pytest.mark.parametrize("height", [2.0, 5.0, 30.0, None])
 def test_every_place_is_in_one_fold_and_folds_are_of_about_equal_size(height):
     latitude, longitude = places(3000)
-    fold = folds(latitude, longitude, count=7, blocks_degrees=height)
+    fold = folds(latitude, longitude, count=7, blocks=height)
     sizes = np.bincount(fold, minlength=7)
     assert fold.shape == (3000,)
     assert sizes.size == 7
@@ -31,7 +31,7 @@ def test_every_place_is_in_one_fold_and_folds_are_of_about_equal_size(height):
 
 def test_blocks_stay_together_and_are_as_wide_as_they_are_high():
     latitude, longitude = places(4000)
-    fold = folds(latitude, longitude, count=10, blocks_degrees=10.0)
+    fold = folds(latitude, longitude, count=10, blocks=10.0)
     X = unit_sphere(latitude, longitude)
     near = np.cos(np.deg2rad(1.0)) < X @ X.T
     np.fill_diagonal(near, False)
@@ -45,7 +45,7 @@ def test_longitudes_of_both_conventions_give_the_same_folds_and_repeated_places_
     latitude, longitude = places(500)
     first = folds(latitude, longitude)
     np.testing.assert_array_equal(first, folds(latitude, np.mod(longitude, 360.0)))
-    twice = folds(np.tile(latitude, 2), np.tile(longitude, 2), blocks_degrees=None)
+    twice = folds(np.tile(latitude, 2), np.tile(longitude, 2), blocks=None)
     np.testing.assert_array_equal(twice[:500], twice[500:])
 
 
@@ -57,7 +57,7 @@ def test_poles_and_the_date_line_belong_to_blocks():
 
 def test_what_cannot_be_split_is_refused():
     with pytest.raises(
-        ArgumentError, match=r"2 places lie in 1 block, .* to 3 folds: lower blocks_degrees\."
+        ArgumentError, match=r"2 places lie in 1 block, .* to 3 folds: make the blocks smaller\."
     ):
         folds([0.1, 0.2], [0.1, 0.2], count=3)
     for alone in ([0.1], [0.1, 0.1]):  # no smaller blocks tell one place from itself
@@ -65,10 +65,10 @@ def test_what_cannot_be_split_is_refused():
             folds(alone, alone, count=3)
     with pytest.raises(ArgumentError, match=r"2 blocks, .* to 3 folds: lower count to 2\."):
         folds([0.1, 50.0], [0.1, 0.1], count=3)
-    with pytest.raises(ArgumentError, match=r"to 3 folds: lower count to 2 or lower blocks_degrees\."):
+    with pytest.raises(ArgumentError, match=r"to 3 folds: lower count to 2 or make the blocks smaller\."):
         folds([0.1, 0.2, 50.0], [0.1, 0.2, 0.0], count=3)
     with pytest.raises(ArgumentError, match="expected"):
-        folds([0.0, 50.0], [0.0, 0.0], count=2, blocks_degrees=0.0)
+        folds([0.0, 50.0], [0.0, 0.0], count=2, blocks=0.0)
     with pytest.raises(ArgumentError, match="two vectors of one length"):
         folds([0.0, 50.0], [0.0], count=2)
 
@@ -76,12 +76,12 @@ def test_what_cannot_be_split_is_refused():
 def test_blocks_are_halved_until_there_are_as_many_as_folds_if_that_can_be():
     rng = np.random.default_rng(1)
     places = rng.uniform(50.0, 58.0, 80), rng.uniform(-10.0, 2.0, 80)
-    height = fitting_blocks(*places, count=10, blocks_degrees=5.0)
+    height = fitting_blocks(*places, count=10, blocks=5.0)
     assert height == 2.5
-    block_folds(*places, count=10, blocks_degrees=height, generator=rng)
+    block_folds(*places, count=10, blocks=height, generator=rng)
     with pytest.raises(ArgumentError, match="blocks, which cannot be dealt to 10 folds"):
-        block_folds(*places, count=10, blocks_degrees=2.0 * height, generator=rng)
-    assert fitting_blocks(*places, count=3, blocks_degrees=5.0) == 5.0
-    assert fitting_blocks(places[0][:4], places[1][:4], count=5, blocks_degrees=5.0) == 5.0
+        block_folds(*places, count=10, blocks=2.0 * height, generator=rng)
+    assert fitting_blocks(*places, count=3, blocks=5.0) == 5.0
+    assert fitting_blocks(places[0][:4], places[1][:4], count=5, blocks=5.0) == 5.0
     beside = np.array([50.0, np.nextafter(50.0, 51.0)])  # no blocks part these
-    assert fitting_blocks(beside, np.zeros(2), count=2, blocks_degrees=5.0) == 5.0
+    assert fitting_blocks(beside, np.zeros(2), count=2, blocks=5.0) == 5.0

@@ -48,8 +48,8 @@ def swath():
 def test_a_file_of_stations_is_read_as_its_stations(tmp_path, dims):
     (tmp_path / "stations.nc").write_bytes(netcdf4(stations(dims)))
     points = observation_points(open_file(tmp_path / "stations.nc", variable="tas", scratch=tmp_path))
-    np.testing.assert_array_equal(points.latitude_degrees, [50.0, 47.0])
-    np.testing.assert_array_equal(points.longitude_degrees, [10.0, 357.0])
+    np.testing.assert_array_equal(points.north, [50.0, 47.0])
+    np.testing.assert_array_equal(points.east, [10.0, 357.0])
     np.testing.assert_array_equal(points.values, [[280.0, 281.0], [282.0, np.nan]])
     assert (points.gridded, points.dropped_missing) == (False, 1)
     later = canonical(stations(dims), variable="tas", times=["2020-07-01T12"], area=(55.0, 0.0, 48.0, 20.0))
@@ -62,13 +62,11 @@ def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinate
     field = swath()
     points = observation_points(canonical(field))
     assert points.values.shape == (1, 5)
-    np.testing.assert_allclose(
-        points.values[0], 280.0 + points.latitude_degrees - points.longitude_degrees, atol=1e-4
-    )
+    np.testing.assert_allclose(points.values[0], 280.0 + points.north - points.east, atol=1e-4)
     observed = observe(field).points
     there = ~np.isnan(observed.values[0])
-    assert (there.sum(), np.isfinite(observed.latitude_degrees).all()) == (5, True)
-    np.testing.assert_allclose(observed.latitude_degrees[there], points.latitude_degrees)
+    assert (there.sum(), np.isfinite(observed.north).all()) == (5, True)
+    np.testing.assert_allclose(observed.north[there], points.north)
     field["t2m"] = field.t2m.fillna(280.0)
     with pytest.raises(DataError, match="1 places of the field have values and no latitude or longitude"):
         canonical(field)
@@ -103,7 +101,7 @@ def test_grids_without_columns_are_read_as_places(tmp_path, sample):
     eccodes.codes_release(handle)
     points = observation_points(open_file(tmp_path / "field.grib", variable="t", scratch=tmp_path))
     assert points.values.shape == (1, latitude.size)
-    expected = 250.0 + points.latitude_degrees / 10.0 + np.cos(np.deg2rad(points.longitude_degrees))
+    expected = 250.0 + points.north / 10.0 + np.cos(np.deg2rad(points.east))
     np.testing.assert_allclose(points.values[0], expected, atol=1e-3)
 
 

@@ -22,8 +22,8 @@ def test_pole_rows_become_one_point_each_with_their_value_to_the_last_bit():
     points = observation_points(field)
     assert points.merged_pole_copies == 6
     assert points.dropped_missing == 0
-    assert points.latitude_degrees.tolist() == [-90.0] + [-45.0] * 4 + [0.0] * 4 + [45.0] * 4 + [90.0]
-    assert points.longitude_degrees.tolist() == [0.0] + [0.0, 90.0, 180.0, 270.0] * 3 + [0.0]
+    assert points.north.tolist() == [-90.0] + [-45.0] * 4 + [0.0] * 4 + [45.0] * 4 + [90.0]
+    assert points.east.tolist() == [0.0] + [0.0, 90.0, 180.0, 270.0] * 3 + [0.0]
     np.testing.assert_array_equal(points.values[:, 0], field.t2m[:, 0, 0])
     np.testing.assert_array_equal(points.values[:, -1], field.t2m[:, -1, 0])
     np.testing.assert_array_equal(points.values[:, 1:-1].reshape(2, 3, 4), field.t2m[:, 1:4])
@@ -57,7 +57,7 @@ def test_a_pole_with_a_missing_copy_is_kept_and_one_without_any_is_dropped():
     assert observation_points(field).values[0, 0] == 240.0
     field.t2m[0, 0] = np.nan
     points = observation_points(field)
-    assert points.latitude_degrees[0] == -45.0
+    assert points.north[0] == -45.0
     assert (points.merged_pole_copies, points.dropped_missing) == (6, 1)
 
 
@@ -82,11 +82,11 @@ def test_points_are_complete_unique_and_accounted_for(holes):
     for time, row, column in holes:
         field.t2m[time, row, column] = np.nan
     points = observation_points(field)
-    n = points.latitude_degrees.size
+    n = points.north.size
     assert np.isfinite(points.values).all()
     assert points.values.shape == (2, n)
     assert n + points.dropped_missing + points.merged_pole_copies == 20
-    places = set(zip(points.latitude_degrees, points.longitude_degrees, strict=True))
+    places = set(zip(points.north, points.east, strict=True))
     assert len(places) == n
     expected = {(row, column) for _, row, column in holes if row in (1, 2, 3)}
     whole_poles = [r for r in (0, 4) if any({(t, r, c) for c in range(4)} <= set(holes) for t in (0, 1))]

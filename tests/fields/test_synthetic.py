@@ -127,8 +127,8 @@ def test_the_mean_is_warm_at_the_equator_and_has_seasons(name):
 def within(mean, field):
     """What least squares with a prior mean of a job leaves of a synthetic mean, at most, in kelvin."""
     points = observation_points(field)
-    fitted = mean_family(mean).fit(points.latitude_degrees, points.longitude_degrees, points.values.T)
-    found = fitted(unit_sphere(points.latitude_degrees, points.longitude_degrees))
+    fitted = mean_family(mean).fit(points.north, points.east, points.values.T)
+    found = fitted(unit_sphere(points.north, points.east))
     return np.abs(points.values.T - found).max()
 
 

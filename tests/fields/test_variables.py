@@ -192,7 +192,7 @@ def test_a_component_of_the_wind_has_no_value_at_a_pole():
     raw = raw_dataset(latitude=(90.0, 0.0, -90.0)).rename(t2m="u10")
     raw["u10"] = (raw.u10 - 280.0).assign_attrs(units="m s**-1")
     points = observation_points(canonical(raw, variable="u10"))
-    assert points.latitude_degrees.tolist() == [0.0] * 4
+    assert points.north.tolist() == [0.0] * 4
     assert (points.merged_pole_copies, points.dropped_missing) == (6, 2)
 
 

@@ -252,11 +252,11 @@ def test_cells_of_a_grid_in_any_order_are_exact_by_its_rings(gappy, prior, order
         (30.0, "cell", 'kind is \'cell\'; expected "grid" or "cells"'),
         ({"lat": [0.0], "lon": [0.0]}, "cells", "the targets are places, which have no cells"),
         (np.zeros((3, 2)), "cells", "the targets are places"),
-        (cagp.LatLonGrid([10.0], 8), "cells", "have 1 latitude; expected at least two"),
+        (cagp.LatLonGrid([10.0], 8), "cells", "around 1 latitude; expected at least two"),
         (
             xr.Dataset(coords={"lat": [0.0, 1.0], "lon": [0.0, 180.0, 360.0]}),
             "cells",
-            "have 3 longitudes, of which some are the same",
+            "around 3 longitudes, of which some are the same",
         ),
     ],
 )

@@ -11,8 +11,8 @@ from scipy.interpolate import RegularGridInterpolator
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.plane import import_pyproj
 from cagp_dist.remedies import Setting
+from cagp_dist.space.systems import import_pyproj
 
 from ..oracle import kernel_matrix
 
@@ -284,14 +284,14 @@ def test_systems_that_are_known_are_brought_together():
     grid = cagp.krige(TABLE, to=degrees, **IN_PLANE, **NUMBERS)
     assert grid["mean"].dims == ("lat", "lon")
     assert float(grid["std"].min()) < 1.0
-    with pytest.raises(ArgumentError, match=r"on the plane of x and y.*, the targets on latitudes.* crs="):
+    with pytest.raises(ArgumentError, match=r"on the plane of x and y.*, the targets on the globe.* crs="):
         cagp.krige(
             {"x": X[:, 0], "y": X[:, 1], "lead": Y},
             columns={"x": "x", "y": "y"},
             to={"lat": [48.1], "lon": [11.0]},
             **NUMBERS,
         )
-    with pytest.raises(DataError, match="1 target of 2 cannot be brought from latitude and longitude to"):
+    with pytest.raises(DataError, match="1 target of 2 cannot be brought from the globe to"):
         cagp.krige(TABLE, to={"lat": [48.1, 5.0], "lon": [11.0, -81.0]}, **IN_PLANE, **NUMBERS)
 
 
@@ -457,7 +457,7 @@ def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypa
 
 @pytest.mark.exhaustive
 def test_a_system_is_read_beside_the_proj_that_eccodes_loads():
-    code = "import eccodes; from cagp_dist.plane import system; print(system(32632).name)"
+    code = "import eccodes; from cagp_dist.space.systems import system; print(system(32632).name)"
     run = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout.startswith("WGS 84 / UTM zone 32N")

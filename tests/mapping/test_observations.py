@@ -34,11 +34,11 @@ def test_a_grid_is_one_value_in_any_order(field):
         noise_variance=noise[rows][:, columns],
     )
     assert one.values.shape == (2, 13)
-    for name in ("latitude_degrees", "values", "noise_variance", "X"):
+    for name in ("north", "values", "noise_variance", "X"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (np.diff(one.latitude_degrees) >= 0.0).all()
+    assert (np.diff(one.north) >= 0.0).all()
     assert (one.merged_pole_copies, one.dropped_missing, one.count) == (10, 1, 24)
-    np.testing.assert_array_equal(one.missing_degrees, [[-30.0, 120.0]])
+    np.testing.assert_array_equal(one.missing_places, [[-30.0, 120.0]])
     for observed in (one, other):
         points = observed.grid.grid.points[observed.grid.positions]
         np.testing.assert_allclose(points, observed.X, atol=1e-15)
@@ -55,8 +55,8 @@ def test_a_pole_is_the_mean_of_its_copies_and_a_vector_has_none_there(field):
     np.testing.assert_array_equal(found.noise_variance[[0, -1]], [noise[0].mean(), noise[3, :4].mean()])
     wind = dataclasses.replace(variable_named("u10"), checked=False)
     components = Observations.from_grid(LATITUDE, LONGITUDE, field, variable=wind)
-    assert np.abs(components.latitude_degrees).max() == 30.0
-    assert len(components.missing_degrees) == 1
+    assert np.abs(components.north).max() == 30.0
+    assert len(components.missing_places) == 1
 
 
 def test_krige_takes_a_transposed_object_as_the_same_observations(field):

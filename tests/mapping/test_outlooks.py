@@ -47,10 +47,10 @@ def test_ways_to_a_faster_solve_are_those_of_this_solve_and_are_planned():
 
 def test_a_fit_says_which_numbers_would_spare_it():
     size = FitSize("vecchia", 100_000, 1, kernels=3)
-    numbers, alone = faster_fits(size, ["variance"], 2, plane=False)
+    numbers, alone = faster_fits(size, ["variance"], 2, kilometres=True)
     assert numbers == ("lengthscale_km and noise_std where you know them", 0.0)
     assert alone.seconds == fit_seconds(size._replace(kernels=1), workers=2) < fit_seconds(size, workers=2)
-    (numbers,) = faster_fits(size._replace(kernels=1), [], 2, plane=True)
+    (numbers,) = faster_fits(size._replace(kernels=1), [], 2, kilometres=False)
     assert numbers == Way("lengthscale, variance and noise_std where you know them", 0.0)
 
 

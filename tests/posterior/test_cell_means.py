@@ -7,8 +7,9 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError
+from cagp_dist.geometry import box_nodes
 from cagp_dist.gram import DenseGram
-from cagp_dist.gram.cell_means import CellMeans, box_nodes
+from cagp_dist.gram.cell_means import CellMeans
 from cagp_dist.gram.functionals import views_of_functionals
 from cagp_dist.gram.targets import seen_from
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor

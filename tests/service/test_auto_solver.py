@@ -55,7 +55,7 @@ def test_the_points_of_all_times_and_folds_decide():
     assert solver_of(field(**grid, holes=8500, times=2), plain, None) == NEIGHBOURS
     few = SimpleNamespace(**{**vars(plain), "train": whole[::7][:900]})
     assert solver_of(field(**grid), few, None) == cagp.Cholesky()
-    scattered = replace(field(**grid), latitude_degrees=np.linspace(-80.0, 80.0, 10368))
+    scattered = replace(field(**grid), north=np.linspace(-80.0, 80.0, 10368))
     assert solver_of(scattered, plain, None) == NEIGHBOURS
 
 

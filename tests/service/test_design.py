@@ -4,9 +4,9 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cagp_dist.calibration.verification.spatial_folds import bands_and_pieces
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
+from cagp_dist.geometry import bands_and_pieces
 from cagp_dist.kernels import Matern32
 from cagp_dist.report import write_report
 from cagp_dist.service.jobfile.config import parse_job
@@ -451,7 +451,7 @@ def test_run_and_report_say_how_far_test_points_of_blocks_are_from_observed_ones
     path = run(parse_job(text)).path
     said = xr.open_zarr(path).attrs["held_out_blocks"]
     points, design = task.points, task.design
-    apart = angle(*np.deg2rad([points.latitude_degrees, points.longitude_degrees]), design.test, design.train)
+    apart = angle(*np.deg2rad([points.north, points.east]), design.test, design.train)
     nearest = 6371.0088 * apart.min(axis=1)
     assert said == (
         "Test points lie in blocks 30 degrees high in which, and 5 around them, nothing was observed: half "

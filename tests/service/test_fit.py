@@ -84,7 +84,7 @@ def assert_within(fitted, *, standard_errors):
 
 def test_a_whole_grid_is_found_without_its_poles(field):
     points = observation_points(field)
-    grid, chosen, places = grid_of_most(points.latitude_degrees, points.longitude_degrees)
+    grid, chosen, places = grid_of_most(points.north, points.east)
     np.testing.assert_array_equal(grid.latitude_degrees, np.arange(-80.0, 81.0, 10.0))
     assert grid.shape == (17, 36)
     np.testing.assert_array_equal(places, np.arange(17 * 36))
@@ -96,15 +96,15 @@ def test_a_whole_grid_is_found_without_its_poles(field):
 def test_longitudes_may_begin_anywhere_and_latitudes_lie_anywhere(field):
     gaussian = field.isel(latitude=[1, 2, 4, 8, 13]).assign_coords(longitude=field.longitude + 3.7)
     points = observation_points(gaussian)
-    grid, chosen, _ = grid_of_most(points.latitude_degrees, points.longitude_degrees)
+    grid, chosen, _ = grid_of_most(points.north, points.east)
     np.testing.assert_array_equal(grid.latitude_degrees, gaussian.latitude)
     assert (grid.n_longitudes, chosen.size) == (36, 5 * 36)
 
 
 def test_a_grid_may_have_gaps(field):
     points = observation_points(field)
-    kept = np.delete(np.arange(points.latitude_degrees.size), [3, 40, 250])
-    latitude, longitude = points.latitude_degrees[kept], points.longitude_degrees[kept]
+    kept = np.delete(np.arange(points.north.size), [3, 40, 250])
+    latitude, longitude = points.north[kept], points.east[kept]
     grid, chosen, places = grid_of_most(latitude, longitude)
     assert (grid.shape, chosen.size) == ((17, 36), 17 * 36 - 3)
     np.testing.assert_array_equal(np.repeat(grid.latitude_degrees, 36)[places], latitude[chosen])
@@ -137,7 +137,7 @@ def half(field):
 )
 def test_what_is_no_grid(field, change):
     points = observation_points(change(field.copy(deep=True)))
-    assert grid_of_most(points.latitude_degrees, points.longitude_degrees) is None
+    assert grid_of_most(points.north, points.east) is None
 
 
 def with_field(text):
@@ -164,7 +164,7 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
         "exact, by the rings of the grid, 30 points of which are missing"
     )
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
-    X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
+    X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
     y, N = task.points.values[:, sites.chosen], np.eye(len(X))
     if estimate == "generalised":
         N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
@@ -207,7 +207,7 @@ def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_tex
 def with_known_noise(task, known):
     """The same task where the noise of half of the points is known to be so large, and is drawn."""
     points = task.points
-    variance = np.where(np.arange(points.latitude_degrees.size) % 2, known, 0.02)
+    variance = np.where(np.arange(points.north.size) % 2, known, 0.02)
     drawn = np.sqrt(variance) * np.random.default_rng(0).standard_normal(points.values.shape)
     points = dataclasses.replace(points, values=points.values + drawn, noise_variance=variance)
     return dataclasses.replace(task, points=points)
@@ -220,7 +220,7 @@ def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text
     assert fitted.result.status.ok
     assert_within(fitted, standard_errors=4.0)
     chosen = fit_sites(task.points, task.design.train, fit_to="observed").chosen
-    X = unit_sphere(task.points.latitude_degrees[chosen], task.points.longitude_degrees[chosen])
+    X = unit_sphere(task.points.north[chosen], task.points.east[chosen])
     N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
     kernel, nugget = fitted.prior.kernel, fitted.prior.noise_number
     G = kernel(X, X) + np.diag(task.points.noise_variance[chosen] + nugget)
@@ -234,7 +234,7 @@ def test_numbers_are_fitted_beside_the_known_noise_of_each_point(field, job_text
 
 def test_beside_a_known_noise_that_says_it_all_there_is_next_to_none(field, job_text):
     task = prepare_job(parse_job(job_text), field.isel(time=[0]))
-    known = np.full(task.points.latitude_degrees.size, 9.0)
+    known = np.full(task.points.north.size, 9.0)
     known[task.design.train[0]] = 8.0
     fitted = fitted_in(
         dataclasses.replace(task, points=dataclasses.replace(task.points, noise_variance=known))
@@ -245,11 +245,9 @@ def test_beside_a_known_noise_that_says_it_all_there_is_next_to_none(field, job_
 def spoiled(field, task):
     """The same field with other values at the points that were not observed."""
     points, other = task.points, field.copy(deep=True)
-    hidden = np.setdiff1d(np.arange(points.latitude_degrees.size), task.design.train)
+    hidden = np.setdiff1d(np.arange(points.north.size), task.design.train)
     values = xr.DataArray(np.arange(hidden.size) % 7.0 - 20.0, dims="point")
-    for latitude, longitude, value in zip(
-        points.latitude_degrees[hidden], points.longitude_degrees[hidden], values, strict=True
-    ):
+    for latitude, longitude, value in zip(points.north[hidden], points.east[hidden], values, strict=True):
         where = (
             {"latitude": latitude}
             if abs(latitude) == 90.0
@@ -284,7 +282,7 @@ def test_observed_points_that_are_a_grid_are_fitted_by_its_rings(field, job_text
     text = job_text.replace('"random", count = 250, seed = 0, weight = "equal"', '"stride", step = 2')
     task = prepare_job(parse_job(text), field)
     fitted = fitted_in(task)
-    inner = np.count_nonzero(np.abs(task.points.latitude_degrees[task.design.train]) < 90.0)
+    inner = np.count_nonzero(np.abs(task.points.north[task.design.train]) < 90.0)
     assert (fitted.result.method, fitted.result.points) == ("rings", inner)
     assert fitted.where == f"the {task.design.train.size} observed points"
     assert_within(fitted, standard_errors=4.0)
@@ -622,8 +620,7 @@ def test_a_place_without_values_at_the_times_of_the_fit_is_left_out(field, job_t
     job = parse_job(with_fit_times(job_text, '["2020-01-01", "2020-01-02"]'))
     task = prepare_job(job, field, field)
     latitude, longitude = (
-        degrees[task.design.train[:40]]
-        for degrees in (task.points.latitude_degrees, task.points.longitude_degrees)
+        degrees[task.design.train[:40]] for degrees in (task.points.north, task.points.east)
     )
     row, column = np.searchsorted(field.latitude, latitude), np.searchsorted(field.longitude, longitude)
     later = field.copy(deep=True)

@@ -87,7 +87,7 @@ def test_a_job_of_few_stations_integrates_as_krige_does_and_anew_in_each_fold(st
     place = everywhere.predict({"lat": [46.0], "lon": [6.0]})
     np.testing.assert_allclose(groups["targets"].TAVG_std.values.ravel(), place["std"], rtol=1e-4)
     latitude, longitude = posterior.latitude.values, posterior.longitude.values
-    folds = block_folds(latitude, longitude, count=3, blocks_degrees=1.0, generator=np.random.default_rng(0))
+    folds = block_folds(latitude, longitude, count=3, blocks=1.0, generator=np.random.default_rng(0))
     left = folds == 1
     others = cagp.Kriging(**settings).fit(table[~np.isin(table["lat"].round(6), latitude[left].round(6))])
     expected = others.predict({"lat": latitude[left], "lon": longitude[left]})

@@ -117,7 +117,7 @@ def test_least_squares_before_the_solve_stay_a_choice(job):
     task, posterior = task_of(parsed), published(run(parsed), "posterior")
     train = task.design.train
     mean = cagp.mean_family("quadratic-latitude").fit(
-        task.points.latitude_degrees[train], task.points.longitude_degrees[train], task.targets
+        task.points.north[train], task.points.east[train], task.targets
     )
     prior = cagp.Prior(
         cagp.Matern32(NUMBERS["lengthscale"], NUMBERS["variance"]), NUMBERS["noise_variance"], mean
@@ -156,7 +156,7 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static,
         task_of(job(covariates=[f"{static}:elevation"]))
     parsed = job(covariates=[f"{static}:elevation"], covariates_missing=-9999)
     task, whole = task_of(parsed), task_of(job())
-    assert task.points.latitude_degrees.size == whole.points.latitude_degrees.size - 1
+    assert task.points.north.size == whole.points.north.size - 1
     assert "not known at 1 of" in caplog.text
     assert parsed.canonical()["prior"]["covariates_missing"] == -9999.0
     assert "covariates_missing" not in job(covariates=[f"{static}:elevation"]).canonical()["prior"]
@@ -175,7 +175,7 @@ def test_cells_and_targets_without_a_covariate_are_blank_or_left_out(job, tmp_pa
     }
     parsed = job(covariates=[f"{static}:north"], design=design)
     task = task_of(parsed)
-    assert (task.points.latitude_degrees > 0.0).all()
+    assert (task.points.north > 0.0).all()
     south = 0.0 if kind == "grid" else 10.0  # cells from the equator on have a part of what is not known
     assert (task.design.cells.shown == (task.design.cells.latitude_degrees > south)[:, None]).all()
     assert task.wanted.latitude_degrees.tolist() == [10.0]

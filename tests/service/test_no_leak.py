@@ -44,8 +44,8 @@ def with_gaps(field):
 def permuted(field, points, chosen):
     """Exchange the values at some points with each other, time by time; that of one point is raised."""
     other = field.copy(deep=True)
-    row = np.searchsorted(field.latitude.values, points.latitude_degrees[chosen])
-    column = np.searchsorted(field.longitude.values, points.longitude_degrees[chosen])
+    row = np.searchsorted(field.latitude.values, points.north[chosen])
+    column = np.searchsorted(field.longitude.values, points.east[chosen])
     for values in other.t2m.values:
         there = ~np.isnan(values[row, column])
         at = row[there], column[there]

@@ -41,12 +41,12 @@ WHOLE = all_points(LATITUDE, circle(10))
 
 
 def placed(points, train=None):
-    chosen = np.arange(points.latitude_degrees.size) if train is None else np.asarray(train)
-    return grid_of_points(points.latitude_degrees[chosen], points.longitude_degrees[chosen])
+    chosen = np.arange(points.north.size) if train is None else np.asarray(train)
+    return grid_of_points(points.north[chosen], points.east[chosen])
 
 
 def unit_vectors(points, train):
-    return cagp.unit_sphere(points.latitude_degrees[train], points.longitude_degrees[train])
+    return cagp.unit_sphere(points.north[train], points.east[train])
 
 
 @pytest.mark.parametrize("first", [0.0, -180.0, 3.25])
@@ -74,16 +74,16 @@ def test_points_in_any_order_are_solved_as_by_cholesky(first, missing):
 
 def test_poles_are_single_points():
     points = points_at(
-        np.concatenate([WHOLE.latitude_degrees, [90.0, -90.0]]),
-        np.concatenate([WHOLE.longitude_degrees, [0.0, 12.3]]),
+        np.concatenate([WHOLE.north, [90.0, -90.0]]),
+        np.concatenate([WHOLE.east, [0.0, 12.3]]),
     )
     train = np.random.default_rng(0).permutation(62)
     grid, index = placed(points, train)
     assert grid.shape == (8, 10)
     rows, columns = np.divmod(index, 10)
-    poles = np.abs(points.latitude_degrees[train]) == 90.0
+    poles = np.abs(points.north[train]) == 90.0
     assert columns[poles].tolist() == [0, 0]
-    np.testing.assert_array_equal(grid.latitude_degrees[rows], points.latitude_degrees[train])
+    np.testing.assert_array_equal(grid.latitude_degrees[rows], points.north[train])
     y = np.random.default_rng(1).normal(size=62)
     field = np.full(grid.size, np.nan)
     field[index] = y
@@ -135,7 +135,7 @@ def test_points_of_a_region_are_placed_on_the_circle_and_solved_as_by_cholesky(f
 
 
 def chosen(points, index):
-    return points_at(points.latitude_degrees[index], points.longitude_degrees[index])
+    return points_at(points.north[index], points.east[index])
 
 
 REFUSED = {
@@ -158,7 +158,7 @@ REFUSED = {
         "all points are poles, which lie on no grid of longitudes",
     ),
     "a longitude that is off": (
-        points_at([*WHOLE.latitude_degrees[:-1], 77.0], [*WHOLE.longitude_degrees[:-1], 324.001]),
+        points_at([*WHOLE.north[:-1], 77.0], [*WHOLE.east[:-1], 324.001]),
         "lie on no full-circle latitude-longitude",
     ),
 }
@@ -173,9 +173,9 @@ def test_points_that_fill_no_grid_are_refused(points, text):
 
 def test_a_point_off_its_latitude_is_a_row_of_its_own():
     """Any latitudes make a grid: nine missing points, and the same posterior."""
-    latitude = WHOLE.latitude_degrees.copy()
+    latitude = WHOLE.north.copy()
     latitude[25] += 1e-3
-    points = points_at(latitude, WHOLE.longitude_degrees)
+    points = points_at(latitude, WHOLE.east)
     grid, index = placed(points)
     assert grid.shape == (7, 10)
     np.testing.assert_allclose(grid.points[index], unit_vectors(points, np.arange(60)), rtol=0.0, atol=1e-12)
@@ -183,7 +183,7 @@ def test_a_point_off_its_latitude_is_a_row_of_its_own():
 
 def test_any_solver_that_needs_a_grid_gets_it():
     """Whichever its class is."""
-    design = SimpleNamespace(train=np.arange(WHOLE.latitude_degrees.size))
+    design = SimpleNamespace(train=np.arange(WHOLE.north.size))
     grid, index = places_on_grid(SimpleNamespace(needs_grid=True), WHOLE, design)
     assert grid.shape == (6, 10)
     assert np.unique(index).size == 60

@@ -127,7 +127,7 @@ def test_folds_map_and_places_are_those_of_dense_formulas(stations, estimate):
     with (stations / "stations.csv").open() as stream:
         order = list(dict.fromkeys(row["station"] for row in csv.DictReader(stream)))
     noise = noise[[int(name[1:]) for name in order]]
-    folds = block_folds(latitude, longitude, count=4, blocks_degrees=6.0, generator=np.random.default_rng(0))
+    folds = block_folds(latitude, longitude, count=4, blocks=6.0, generator=np.random.default_rng(0))
     cells = np.meshgrid(groups["map"].latitude, groups["map"].longitude, indexing="ij")
     X_map = unit_sphere(cells[0].ravel(), cells[1].ravel())
     X_places = unit_sphere(np.array([52.5, 38.7]), np.array([13.4, -9.1]))
@@ -312,7 +312,7 @@ def test_numbers_are_fitted_beside_the_known_noise(stations):
     # the likelihood is that with the noise of each station
     task = prepare_job(parsed, ingest(parsed, report=lambda line: None))
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
-    X = unit_sphere(task.points.latitude_degrees[sites.chosen], task.points.longitude_degrees[sites.chosen])
+    X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
     y = task.points.values[np.ix_(sites.times, sites.chosen)]
     contrasts = null_space(np.ones((1, len(X))))  # of the restricted likelihood beside a constant
     kernel = Matern32(prior["lengthscale"], prior["variance"])
@@ -345,7 +345,7 @@ def test_blocks_that_are_not_asked_for_suit_a_small_region(stations):
     assert attributes["cross_validation"].startswith("40 folds: ")
     assert attributes["cross_validation"].endswith(" Blocks are 2.5 degrees high: there are too few of 5.")
     with pytest.raises(
-        ConfigurationError, match=r"\[design\] test: the 60 places lie in .* lower blocks_degrees"
+        ConfigurationError, match=r"\[design\] test: the 60 places lie in .* make the blocks smaller"
     ):
         run(job(stations, design={"test": {**wanted, "blocks_degrees": 5.0}}))
 
@@ -427,7 +427,7 @@ WRONG = {
     "another time": ({"observations": {"times": ["2021-01-01"]}}, "1 of 1 selected times are not in"),
     "too many folds": (
         {"design": {"test": {"kind": "folds", "count": 50, "blocks_degrees": 40.0}}},
-        r"\[design\] test: the 60 places lie in \d+ blocks?, .* lower blocks_degrees",
+        r"\[design\] test: the 60 places lie in \d+ blocks?, .* make the blocks smaller",
     ),
     "no places": (
         {"design": {"targets": "table:nowhere.csv"}},

@@ -164,7 +164,7 @@ def _quadratic(latitude_degrees: Array, values: Array, *, observed: NDArray[np.i
 def _points_of_sample() -> tuple[Array, Array, Array]:
     """Latitude, longitude and temperature of every place of the built-in field, a pole being one."""
     points = observation_points(_sample())
-    return points.latitude_degrees, points.longitude_degrees, points.values[0]
+    return points.north, points.east, points.values[0]
 
 
 def _grid_of_sample(step: int) -> tuple[Array, Array, Array]:
