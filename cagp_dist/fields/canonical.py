@@ -75,8 +75,6 @@ def canonical(
     _check_values(values, moments, found, str(fields[0].attrs.get("units", "")))
     if check_range and values.ndim == 3:
         check_jumps(values, moments, latitude, longitude, found)
-    if found.transform is not None:
-        values = found.transform(values.astype(np.float64)).astype(np.float32)
     return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
 
 

@@ -25,12 +25,13 @@ from cagp_dist.fields.column_roles import in_roles
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.selection import shown_time
+from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import Table, TableLike, by_time_and_place, noise_factor, read_table, row_by_row
 from cagp_dist.mapping import Observations
 from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
-from cagp_dist.variables import variable_named
+from cagp_dist.variables import Transform, log1p_of, variable_named
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
@@ -88,6 +89,7 @@ class Reading:
     static: Collection[str] = ()  # columns that a drift may have
     in_time: bool = False  # whether each value is a point in space and time
     crs: CRSLike = None
+    transform: Transform = "none"
 
     @property
     def asked(self) -> Asked:
@@ -97,7 +99,28 @@ class Reading:
 
 def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
     """Take observations of an xarray object, table or source."""
-    where, asked, in_time = how.where, how.asked, how.in_time
+    observed = _observed(source, how)
+    if how.transform != "none" and observed.points.noise_variance is not None and how.noise is None:
+        raise noise_of_transformed()
+    observed = transformed(observed, how.transform)
+    return _in_time(observed) if how.in_time else observed
+
+
+def transformed(observed: ObservedObject, transform: Transform) -> ObservedObject:
+    """Take the logarithms of values, if these are asked for."""
+    if transform == "none":
+        return observed
+    points = observed.points
+    said = observed.attributes.get("long_name", "")
+    about: dict[object, object] = {"units": points.units, "long_name": said}
+    variable, values = log1p_of(points.values, observed.name, about)
+    points = replace(points, values=values, variable=variable, stated_units="1")
+    return replace(observed, points=points, attributes=variable.attributes())
+
+
+def _observed(source: Source, how: Reading) -> ObservedObject:
+    """Read observations of an xarray object, table or source."""
+    where, asked = how.where, how.asked
     if is_source(source):
         if asked.any:
             raise ArgumentError(
@@ -119,7 +142,7 @@ def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
                 f"where is {where!r}, which chooses rows of a table; of xarray select before: data.sel(...)."
             )
         observed = _from_xarray(in_roles(source, how.columns), how)
-        return _in_time(observed) if in_time else observed
+        return observed
     table = read_table(
         source,
         value=how.value,
@@ -134,7 +157,7 @@ def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
     observed = _from_table(table, how)
-    return _in_time(observed) if in_time else observed
+    return observed
 
 
 def _from_table(table: Table, how: Reading) -> ObservedObject:
@@ -194,7 +217,13 @@ def _in_time(observed: ObservedObject) -> ObservedObject:
 
 
 def observe_arrays(
-    X: ArrayLike, y: ArrayLike, *, noise: Noise = None, missing: Marks = None, space: Space = SPHERE
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    noise: Noise = None,
+    missing: Marks = None,
+    space: Space = SPHERE,
+    transform: Transform = "none",
 ) -> ObservedObject:
     """Take observations y (n,) or (n, T) at latitudes and longitudes X (n, 2), or x and y of a plane."""
     places = as_numbers("X", X)
@@ -215,7 +244,8 @@ def observe_arrays(
         noise_variance=_noise_variance(noise, None, (len(places),)),
     )
     dimension = None if values.ndim == 1 else "field"
-    return ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()))
+    observed = ObservedObject(points, "y", dimension, missing=int(np.isnan(columns).sum()))
+    return transformed(observed, transform)
 
 
 def check_pairs(X: Array, space: Space) -> None:

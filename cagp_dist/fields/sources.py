@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cagp_dist.arrays import Marks
-from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.text import nearest, without_secrets
-from cagp_dist.variables import canonical_name
+from cagp_dist.variables import Transform, canonical_name, log1p_of
 
 FINAL_AFTER_DAYS = 60.0  # the final ERA5 comes two to three months after the preliminary one
 
@@ -35,6 +35,7 @@ def open_source(
     select: "Mapping[str, Choice] | None" = None,
     units: str | None = None,
     check_range: bool = True,
+    transform: "Transform" = "none",
     cache_directory: Path | None = None,
     progress: Callable[[str], None] | None = None,
     synthetic: "Synthetic | None" = None,
@@ -75,6 +76,9 @@ def open_source(
         What the values are measured in, whatever the source says.
     check_range : bool
         Whether values that are not plausible for a known variable are refused.
+    transform : {"none", "log1p"}
+        "log1p": the field is log(1 + x / 1 unit), of rain in mm or mm per day, else in the unit of the
+        values; the attributes say so.
     cache_directory : path, optional
         Folder for downloads and for decoded arrays on their way; created when absent. By default
         ``cagp_dist`` in ``$XDG_CACHE_HOME`` or ``~/.cache``, where `cagp_dist.krige` keeps downloads too.
@@ -151,7 +155,27 @@ def open_source(
     if cache_directory is None:
         cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
     wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds)
-    return found.open(address, wanted)
+    field = found.open(address, wanted)
+    return field if transform == "none" else _in_logarithms(field)
+
+
+def _in_logarithms(field: "xr.Dataset") -> "xr.Dataset":
+    """Transform a field in canonical form."""
+    if "noise_std" in field.coords:
+        raise noise_of_transformed()
+    (name,) = field.data_vars
+    held = field[name]
+    variable, values = log1p_of(held.values, str(name), held.attrs)
+    return field.assign({name: (held.dims, values, variable.attributes())})
+
+
+def noise_of_transformed() -> ArgumentError:
+    """Give the error of a noise of values that are transformed."""
+    return ArgumentError(
+        'transform is "log1p", and noise_std is that of the values as they are; expected none, so that it is '
+        "fitted to the logarithms.",
+        key="transform-noise",
+    )
 
 
 def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:

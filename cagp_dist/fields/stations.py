@@ -48,13 +48,6 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     if wrong is not None:
         raise wrong
     noise = fields.noise_std if fields.noise_std is None else abs(factor) * fields.noise_std
-    if variable.transform is not None:
-        if noise is not None:
-            raise ConfigurationError(
-                f"{variable.name} is transformed, and noise_std is that of the values as they are; leave "
-                "noise_std out."
-            )
-        values = variable.transform(values)
     coordinates: dict[str, tuple[str, Array | NDArray[np.str_]]] = {
         "latitude": (PLACE, fields.latitude_degrees),
         "longitude": (PLACE, np.mod(fields.longitude_degrees, 360.0)),

@@ -3,12 +3,12 @@
 import json
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cagp_dist.checks import check_memory_limit
+from cagp_dist.checks import check_memory_limit, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.observed_objects import (
@@ -19,6 +19,7 @@ from cagp_dist.fields.observed_objects import (
     observe,
     observe_arrays,
 )
+from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import Drift, drift_of, named_columns, with_known_drift
@@ -28,6 +29,7 @@ from cagp_dist.mapping.integration import check_hyperparameters
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
+from cagp_dist.variables import Transform
 
 if TYPE_CHECKING:
     from cagp_dist.kriging.kriging_model import Kriging
@@ -39,6 +41,9 @@ def read(
     """Read observations, as they are learned from, and the drift; of one time without ``at``."""
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
+    check_word("transform", model.transform, get_args(Transform))
+    if model.transform != "none" and model.noise_std is not None:
+        raise noise_of_transformed()
     if model.prior is not None and not isinstance(model.prior, Prior):
         raise ArgumentError(f"prior is {model.prior!r}; expected a cagp.Prior, or None to have it fitted.")
     observed = _observe(model, observations, y, in_time=model.at is not None)
@@ -106,11 +111,13 @@ def _observe(
             static=named_columns(model.drift),
             in_time=in_time,
             crs=model.crs,
+            transform=model.transform,
         )
         observed = observe(observations, how)  # type: ignore[arg-type]
         names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
         given |= {"columns": columns} if columns else {}
+        given |= {"transform": model.transform} if model.transform != "none" else {}
         return replace(observed, read_with=json.dumps(given, default=str) if given else "")
     if in_time:
         raise ArgumentError(
@@ -123,7 +130,8 @@ def _observe(
     if isinstance(X, DataFrameLike):
         rows = of_table(X, space, columns=columns, static=named_columns(model.drift))
         X = np.stack(space.of_columns(np.stack([rows.north, rows.east], axis=1)), axis=1)
-    observed = observe_arrays(X, y, noise=noise, missing=model.missing, space=space)  # type: ignore[arg-type]
+    about = {"noise": noise, "missing": model.missing, "space": space, "transform": model.transform}
+    observed = observe_arrays(X, y, **about)  # type: ignore[arg-type]
     if column is not None:
         raise ArgumentError(
             f"noise_std is {column!r}, the name of a column, but arrays have none; expected "

@@ -62,6 +62,7 @@ from cagp_dist.mapping.split import Split
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
+from cagp_dist.variables import Transform
 
 BLOCKS_DEGREES, BLOCKS_OF_PLANE = 5.0, 0.1  # Height of blocks of a cross-validation; part of a plane's side
 
@@ -91,6 +92,7 @@ def krige(
     units: str | None = None,
     missing: Marks = None,
     where: Mapping[str, object] | None = None,
+    transform: Transform = "none",
     executor: ExecutorLike = None,
     memory_limit_bytes: int | None = None,
     time_limit_seconds: float | None = HOUR_SECONDS,
@@ -210,6 +212,10 @@ def krige(
         Coordinate reference system of x and y: an EPSG number, WKT or whatever pyproj takes (extra
         ``projections``); overrides that of an xarray object. Targets in another known system, or in degrees,
         are converted to it. With ``crs`` alone the columns have usual names, such as ``easting``.
+    transform : {"none", "log1p"}
+        "log1p": the map is of log(1 + x / 1 unit), of rain (``tp``, ``pr``) in mm or mm per day, else in the
+        unit of the values, which may not be negative; so are the numbers of kernel and noise. The attributes
+        ``transform`` and ``comment`` say so, and nothing is transformed back. Not with ``noise_std``.
     executor : Executor, Dask client or cluster, or str, optional
         As for `cagp_dist.condition`. A cluster without a worker, such as an adaptive one, gets two minutes to
         start its first, and one of dask-jobqueue gets four hours in its queue.
@@ -333,6 +339,7 @@ class Kriging:
     units: str | None = None
     missing: Marks = None
     where: Mapping[str, object] | None = None
+    transform: Transform = "none"
     at: At = None
     causal: bool = False
     executor: ExecutorLike = None

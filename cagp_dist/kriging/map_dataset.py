@@ -136,8 +136,9 @@ def descriptions(observed: ObservedObject) -> dict[str, dict[str, str]]:
     named, modified = (
         {"standard_name": f"{standard}{of}"} if standard else {} for of in ("", " standard_error")
     )
+    said = {key: text for key, text in observed.attributes.items() if key in ("transform", "comment")}
     return {
-        "mean": {**named, "long_name": f"mean of {what}", **units},
+        "mean": {**named, "long_name": f"mean of {what}", **units, **said},
         "std": {
             **modified,
             "long_name": f"standard deviation of {what}, without the noise of an observation",

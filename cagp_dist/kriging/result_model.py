@@ -34,6 +34,8 @@ def model_of(result: xr.Dataset, observations: Source) -> "Kriging":
     instead = "Expected the fitted Kriging instead of the observations."
     if not {"kernel", "prior_mean", "noise_std"} <= set(attributes):
         raise ArgumentError(f"the result does not say its kernel, mean and noise. {instead}")
+    if "transform" in _settings_of(result, asked):
+        raise ArgumentError(f"the result is of transformed values. {instead}", key="transform-noise")
     kernel = _kernel(ast.parse(str(attributes["kernel"]), mode="eval").body)
     mean, noise = attributes["prior_mean"], attributes["noise_std"]
     if kernel is None or (isinstance(mean, str) and mean not in MEANS):

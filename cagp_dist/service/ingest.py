@@ -33,6 +33,7 @@ from cagp_dist.store.set_aside import (
     times_set_aside,
 )
 from cagp_dist.text import counted, without_secrets
+from cagp_dist.variables import variable_named
 
 # How long a source may take to say whether it has a final field: a job does not wait for it
 FINAL_WAIT_SECONDS = 10.0
@@ -248,6 +249,7 @@ def _open(
         select=table.select,
         units=table.units,
         check_range=table.check_range,
+        transform=table.transform,
         cache_directory=cache,
         progress=report,
         synthetic=None if table.synthetic is None else _synthetic(table),
@@ -270,6 +272,8 @@ def store_path(root: Path, table: ObservationsTable, *, content: str | None) -> 
     """One store for each source and grid; for files and synthetic fields, for each content or settings."""
     identity = [table.source if is_remote(table) else content, table.variable, table.area, table.grid_degrees]
     reading = {key: value for key, value in table.reading().items() if key != "variable"}
+    if variable_named(table.variable).measure:  # without a word their stores had logarithms once
+        reading["transform"] = table.transform
     digest = text_sha256(json.dumps([*identity, reading] if reading else identity))[:12]
     return root / "observations" / f"{table.kind}-{digest}.zarr"
 

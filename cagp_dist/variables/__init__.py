@@ -1,15 +1,16 @@
 """Physical quantities by the names that files give them: unit, long name, plausible range, transform."""
 
-from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Log1p, Variable
+from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Transform, Variable
 from cagp_dist.variables.variable_names import (
     canonical_name,
     describe_variable,
+    log1p_of,
     range_error,
     variable_named,
     variable_of,
 )
 
 __all__ = [
-    "T2M", "UNCHECKED", "VARIABLES", "Log1p", "Variable", "canonical_name", "describe_variable",
-    "range_error", "variable_named", "variable_of"
+    "T2M", "UNCHECKED", "VARIABLES", "Transform", "Variable", "canonical_name", "describe_variable",
+    "log1p_of", "range_error", "variable_named", "variable_of"
 ]  # fmt: skip

@@ -2,38 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf, log1p
-from typing import TYPE_CHECKING
+from math import inf
+from typing import Literal
 
-if TYPE_CHECKING:
-    from cagp_dist.arrays import Array
+Transform = Literal["none", "log1p"]  # of values, when they are read
 
 UNCHECKED = "not checked"  # attribute ``plausible_range`` of a field whose values may be anything
 
-_COMMENT = (
+COMMENT = (
     "All numbers are in transformed units, and so are the prior, the error bars and the scores. Nothing is "
-    "transformed back: expm1 of a mean is the median of the quantity in {unit}, not its mean."
+    "transformed back: expm1 of a mean is the median of the quantity, not its mean."
 )
-
-
-@dataclass(frozen=True)
-class Log1p:
-    """The transform ``log(1 + x / 1 unit)`` of a quantity that is not negative and mostly small.
-
-    What lies below 0 within the plausible range is rounding of packed files: 0.
-    """
-
-    units: str  # of the quantity, as `Variable.units`
-    low: float
-    high: float
-    factor: float  # how many of ``unit`` are one of ``units``
-    unit: str  # what the quantity is measured by, such as ``mm``
-
-    def __call__(self, values: "Array") -> "Array":
-        """Transform values of any shape; NaN stays."""
-        import numpy as np  # names of variables are needed by the help of the command, which shall be quick
-
-        return np.asarray(np.log1p(np.maximum(values, 0.0) * self.factor), dtype=np.float64)
+"""Attribute of what was transformed."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +29,8 @@ class Variable:
     names: tuple[str, ...] = ()  # others of it in files
     grib: tuple[int, ...] = ()  # numbers in ECMWF's parameter table, which GRIB files carry instead of names
     cds: str = ""  # name in requests to the Climate Data Store
-    transform: Log1p | None = None  # of the values of a file, before anything else is done with them
+    measure: str = ""  # what amounts of rain are measured by, such as ``mm``, whatever files have them in
+    transform: str = ""  # what the values are instead of the quantity, such as ``log(1 + tp / 1 mm)``
     vector: bool = False  # component along the local east or north, which is no one value at a pole
     checked: bool = True  # whether values outside the plausible range are refused
 
@@ -58,26 +39,11 @@ class Variable:
         """Whether it is a temperature in kelvin, as opposed to a difference of two."""
         return self.units == "K" and self.low > 0.0
 
-    @property
-    def file_units(self) -> str:
-        """Unit of the values before the transform."""
-        return self.units if self.transform is None else self.transform.units
-
-    @property
-    def file_range(self) -> tuple[float, float]:
-        """Plausible range of the values before the transform."""
-        if self.transform is None:
-            return self.low, self.high
-        return self.transform.low, self.transform.high
-
     def attributes(self) -> dict[str, str]:
         """CF attributes of the field; `variable_of` is the inverse."""
         found = {"standard_name": self.standard_name, "long_name": self.long_name, "units": self.units}
-        if self.transform is not None:
-            found |= {
-                "transform": f"log(1 + {self.name} / 1 {self.transform.unit})",
-                "comment": _COMMENT.format(unit=self.transform.unit),
-            }
+        if self.transform:
+            found |= {"transform": self.transform, "comment": COMMENT}
         if not self.checked:
             found["plausible_range"] = UNCHECKED
         return {key: text for key, text in found.items() if text}
@@ -116,8 +82,6 @@ def _wind(
 
 
 _AIR, _SEA_LEVEL, _GROUND = "air_temperature", "air_pressure_at_mean_sea_level", "surface_air_pressure"
-_RAIN = Log1p(units="m", low=-1e-4, high=3.0, factor=1000.0, unit="mm")
-_RAIN_RATE = Log1p(units="kg m-2 s-1", low=-1e-6, high=0.05, factor=86400.0, unit="mm d-1")
 
 _KNOWN = (
     # near the ground: records of air are 184 K and 330 K
@@ -152,10 +116,10 @@ _KNOWN = (
     Variable("sfcWind", "near-surface wind speed", "m s-1", "wind_speed", 0.0, 120.0),
     Variable("tcwv", "total column water vapour", "kg m-2", "atmosphere_mass_content_of_water_vapor", -1.0,
              150.0, ("total_column_water_vapour", "var137"), (137,), "total_column_water_vapour"),
-    Variable("tp", "log(1 + total precipitation / 1 mm)", "1", "", 0.0, log1p(3000.0),
-             ("total_precipitation", "var228"), (228,), "total_precipitation", _RAIN),
-    Variable("pr", "log(1 + precipitation / 1 mm d-1)", "1", "", 0.0, log1p(0.05 * 86400.0),
-             transform=_RAIN_RATE),
+    # packed files have rain a little below zero
+    Variable("tp", "total precipitation", "m", "", -1e-4, 3.0,
+             ("total_precipitation", "var228"), (228,), "total_precipitation", measure="mm"),
+    Variable("pr", "precipitation", "kg m-2 s-1", "precipitation_flux", -1e-6, 0.05, measure="mm d-1"),
     # on levels
     Variable("t", "temperature", "K", _AIR, 100.0, 350.0, ("temperature", "var130"), (130,)),
     Variable("ta", "air temperature", "K", _AIR, 100.0, 350.0),

@@ -3,10 +3,14 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.variables.units import cf_units, conversion, scaled
 from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Variable
+
+if TYPE_CHECKING:
+    from cagp_dist.arrays import Array
 
 _RESERVED = ("time", "latitude", "longitude", "point", "level", "iteration")
 
@@ -42,6 +46,8 @@ def variable_of(name: str, attributes: Mapping[object, object]) -> Variable:
     known, units = VARIABLES.get(name), cf_units(text("units"))
     long_name = text("long_name") or (known.long_name if known else name.replace("_", " "))
     stated = bool(units) or (known is not None and not known.is_temperature)
+    if transform := text("transform"):
+        return Variable(name, long_name, units, low=0.0, transform=transform)
     if known is None or (stated and units != known.units) or _is_anomaly(attributes):
         return Variable(name, long_name, units, text("standard_name"))
     return replace(known, long_name=long_name, checked=text("plausible_range") != UNCHECKED)
@@ -71,19 +77,47 @@ def describe_variable(
         multiple, bare = (1.0, stated) if units is None else scaled(stated)
         return Variable(known.name, f"{long_name}{place}", cf_units(bare), standard), (multiple, 0.0)
     found = replace(known, long_name=f"{known.long_name}{place}")
-    scale = conversion(stated, known.file_units)
+    scale = conversion(stated, known.units)
     if scale is None:
-        spoken = "kelvin, degrees Celsius or Fahrenheit" if known.is_temperature else known.file_units
+        spoken = "kelvin, degrees Celsius or Fahrenheit" if known.is_temperature else known.units
         raise DataError(
             f"the field has units {stated!r}; expected {spoken}. If the file states them wrongly, write "
-            f'units = "{known.file_units}" in [observations]; else convert the values.'
+            f'units = "{known.units}" in [observations]; else convert the values.'
         )
     return found, scale
 
 
+def log1p_of(values: "Array", name: str, attributes: Mapping[object, object]) -> tuple[Variable, "Array"]:
+    """Logarithms ``log(1 + x / 1 unit)`` of values that are not negative: the variable, and they.
+
+    The unit is that which amounts of rain are measured by, else that of the values. What lies below 0 within
+    the plausible range is rounding of packed files: 0.
+    """
+    import numpy as np  # names of variables are needed by the help of the command, which shall be quick
+
+    variable, units = variable_of(name, attributes), cf_units(str(attributes.get("units", "")))
+    known, factor, unit, least = variable_named(name), 1.0, units, 0.0
+    if units and known.measure and (scale := conversion(units, known.measure)) is not None:
+        factor, unit = scale[0], known.measure
+        least = known.low * (conversion(known.units, units) or (0.0, 0.0))[0]
+    if (low := float(np.nanmin(values))) < least:
+        raise DataError(
+            f'transform is "log1p", log(1 + x), and values of {name!r} reach down to {low:g}; expected an '
+            "amount, none of it negative.",
+            key="transform-negative",
+        )
+    amount = "" if unit in ("", "1") else f" / 1 {unit}"
+    found = np.log1p(np.maximum(np.asarray(values, dtype=np.float64), 0.0) * factor)
+    text = f"log(1 + {name}{amount})"
+    long_name = f"log(1 + {variable.long_name}{amount})"
+    return replace(
+        variable_of(name, {"units": "1", "long_name": long_name, "transform": text}), checked=variable.checked
+    ), found.astype(values.dtype)
+
+
 def range_error(variable: Variable, low: float, high: float, units: str) -> DataError | None:
     """Say what is wrong with values that are not plausible."""
-    least, most = variable.file_range
+    least, most = variable.low, variable.high
     if not variable.checked or (low >= least and high <= most):
         return None
     guess = ""
@@ -93,10 +127,10 @@ def range_error(variable: Variable, low: float, high: float, units: str) -> Data
         guess = 'It looks like Fahrenheit: write units = "degF" in [observations]. '
     elif variable.units == "Pa" and least <= 100.0 * low and 100.0 * high <= most:
         guess = 'It looks like hPa: write units = "hPa" in [observations]. '
-    stated = f" (the file says {units!r})" if units and units != variable.file_units else ""
+    stated = f" (the file says {units!r})" if units and units != variable.units else ""
     return DataError(
         f"values of {variable.name!r} reach from {low:g} to {high:g}; expected {least:g}..{most:g} "
-        f"{variable.file_units}{stated}. {guess}Check the variable, its units and its scale_factor, "
+        f"{variable.units}{stated}. {guess}Check the variable, its units and its scale_factor, "
         "add_offset and _FillValue; if a number marks what is missing, name it, missing = -9999, or, if the "
         "values are right, write check_range = false in [observations]."
     )

@@ -120,7 +120,7 @@ def test_another_temperature_is_shown_in_celsius_and_kelvin(tmp_path):
 
 def test_precipitation_is_published_as_it_was_transformed(tmp_path):
     raw = field("tp", 0.004, 0.001, "m")
-    groups, _, _, words = published(tmp_path, raw, 'variable = "tp"', spread=0.3)
+    groups, _, _, words = published(tmp_path, raw, 'variable = "tp"\ntransform = "log1p"', spread=0.3)
     expected = np.log1p(1000.0 * raw.tp.values.astype(float))
     mean = groups["map"].tp_mean
     assert mean.attrs["units"] == "1"

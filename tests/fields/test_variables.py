@@ -6,11 +6,14 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, joined_times, observation_points
+from cagp_dist.fields.observed_objects import Reading, observe
+from cagp_dist.fields.sources import open_source
 from cagp_dist.variables import (
     T2M,
     VARIABLES,
     canonical_name,
     describe_variable,
+    log1p_of,
     variable_named,
     variable_of,
 )
@@ -165,27 +168,37 @@ def test_of_an_anomaly_in_celsius_nothing_is_added_to(attribute):
         canonical(raw.rename(temperature="t2m"))
 
 
-def test_precipitation_is_transformed_and_says_so():
+def test_precipitation_is_transformed_if_that_is_asked_for_and_says_so(tmp_path):
+    """In millimetres, whatever the file has, by either door; else it is what it was."""
     metres = np.abs(drawn(0.0, 0.01)).astype("float32")
     metres[0, 0, 0], metres[0, 1, 1], metres[1, 2, 2] = 0.0, -2e-10, np.nan
     raw = raw_dataset(latitude=(20.0, 10.0, 0.0)).rename(t2m="tp")
     raw["tp"] = raw.tp.copy(data=metres).assign_attrs(units="m")
     field = canonical(raw, variable="total_precipitation")
-    expected = np.log1p(1000.0 * np.maximum(metres.astype(float), 0.0))[:, ::-1]
-    np.testing.assert_allclose(field.tp, expected, rtol=1e-6)
-    assert field.tp.attrs["units"] == "1"
-    assert field.tp.attrs["transform"] == "log(1 + tp / 1 mm)"
-    assert "Nothing is transformed back" in field.tp.attrs["comment"]
-    millimetres = raw.assign(tp=(1000.0 * raw.tp).assign_attrs(units="mm"))
-    np.testing.assert_allclose(canonical(millimetres, variable="tp").tp, expected, rtol=1e-6)
+    np.testing.assert_allclose(field.tp, metres[:, ::-1], rtol=1e-6)
+    assert (field.tp.attrs["units"], "transform" in field.tp.attrs) == ("m", False)
     with pytest.raises(DataError, match=r"reach from -0\.5 to .* expected -0\.0001\.\.3 m"):
         canonical(raw.assign(tp=raw.tp.where(raw.tp.notnull(), -0.5)), variable="tp")
-    rate = cmip("pr", metres, units="kg m-2 s-1")
-    np.testing.assert_allclose(
-        canonical(rate, variable="pr").pr,
-        np.log1p(86400.0 * np.maximum(metres.astype(float), 0.0)),
-        rtol=1e-6,
-    )
+    expected = np.log1p(1000.0 * np.maximum(metres.astype(float), 0.0))[:, ::-1]
+    cmip("pr", metres, units="kg m-2 s-1").to_netcdf(tmp_path / "pr.nc", engine="h5netcdf")
+    for number, scale in enumerate((1.0, 1000.0)):
+        other = raw.assign(tp=(scale * raw.tp).assign_attrs(units="mm" if number else "m"))
+        other.to_netcdf(tmp_path / f"{number}.nc", engine="h5netcdf")
+        there = open_source(f"file:{tmp_path / f'{number}.nc'}", variable="tp", transform="log1p")
+        np.testing.assert_allclose(there.tp, expected, rtol=1e-6)
+        assert there.tp.attrs["units"] == "1"
+        assert there.tp.attrs["transform"] == "log(1 + tp / 1 mm)"
+        assert "Nothing is transformed back" in there.tp.attrs["comment"]
+        observed = observe(other.tp, Reading(transform="log1p"))
+        np.testing.assert_allclose(np.nansum(observed.points.values), np.nansum(expected), rtol=1e-6)
+        assert observed.attributes["transform"] == "log(1 + tp / 1 mm)"
+        published = variable_of("tp", there.tp.attrs)
+        assert published.attributes() == there.tp.attrs
+    rate = open_source(f"file:{tmp_path / 'pr.nc'}", variable="pr", transform="log1p")
+    np.testing.assert_allclose(rate.pr, np.log1p(86400.0 * np.maximum(metres.astype(float), 0.0)), rtol=1e-6)
+    with pytest.raises(DataError) as refused:
+        log1p_of(np.array([1.0, -2.0]), "depth", {"units": "m"})
+    assert refused.value.key == "transform-negative"
 
 
 def test_a_component_of_the_wind_has_no_value_at_a_pole():

@@ -248,3 +248,33 @@ def test_constant_and_linear_values_are_refused_where_numbers_are_fitted(gappy):
     given = {"lengthscale": 0.5, "variance": 1.0, "noise_std": 0.1}
     found = cagp.krige(places | {"t": np.full(40, 5.0)}, to={"lat": [50.0], "lon": [3.0]}, **given)
     assert found["mean"].item() == pytest.approx(5.0)
+
+
+def test_values_are_transformed_only_where_that_is_asked_for():
+    rng = np.random.default_rng(0)
+    table = {
+        "lat": rng.uniform(45.0, 55.0, 30),
+        "lon": rng.uniform(0.0, 10.0, 30),
+        "tp (mm)": rng.gamma(1.0, 4.0, 30),
+    }
+    to, numbers = {"lat": [50.0], "lon": [5.0]}, {"lengthscale": 0.1, "variance": 1.0, "nugget_std": None}
+    plain = cagp.krige(table, to=to, **numbers)
+    assert plain["mean"].attrs["units"] == "mm"
+    found = cagp.krige(table, to=to, transform="log1p", **numbers)
+    logs = {"lat": table["lat"], "lon": table["lon"], "x": np.log1p(table["tp (mm)"])}
+    np.testing.assert_allclose(
+        found["mean"], cagp.krige(logs, to=to, value="x", **numbers)["mean"], rtol=1e-9
+    )
+    assert found["mean"].attrs["transform"] == "log(1 + tp / 1 mm)"
+    assert found["mean"].attrs["units"] == found["std"].attrs["units"] == "1"
+    X, y = np.stack([table["lat"], table["lon"]], axis=1), table["tp (mm)"]
+    model = cagp.Kriging(transform="log1p", **numbers).fit(X, y)
+    np.testing.assert_allclose(
+        model.predict(X[:1]), cagp.Kriging(**numbers).fit(X, np.log1p(y)).predict(X[:1])
+    )
+    for given, noise in ((table, 0.5), (table | {"noise_std": np.full(30, 0.5)}, None)):
+        with pytest.raises(ArgumentError) as refused:
+            cagp.krige(given, to=to, transform="log1p", noise_std=noise)
+        assert refused.value.key == "transform-noise"
+    with pytest.raises(ArgumentError, match="transform is 'log'"):
+        cagp.krige(table, to=to, transform="log", **numbers)

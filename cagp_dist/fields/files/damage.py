@@ -74,7 +74,7 @@ def check_jumps(
     """Refuse fields (T, P, Q) of which one value is far from all its neighbours."""
     if min(values.shape[1:]) < LEAST_POINTS:
         return
-    known = variable.name in VARIABLES and variable.transform is None
+    known = variable.name in VARIABLES and not variable.measure
     factor, least = FREE_FACTOR, 0.0
     if known:
         factor, least = KNOWN_FACTOR, KNOWN_SHARE * (variable.high - variable.low)

@@ -304,7 +304,7 @@ TIMED = "time_kernel", "time_lengthscale_hours"
 
 _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     ObservationsTable: (
-        *("level", "select", "units", "check_range", "missing"),
+        *("level", "select", "units", "check_range", "transform", "missing"),
         *("noise_std", "columns", "where", "gaps"),
     ),
     ColumnsTable: ("name",),

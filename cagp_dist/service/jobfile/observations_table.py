@@ -12,6 +12,7 @@ from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import TimeRule
 from cagp_dist.text import alternatives
+from cagp_dist.variables import Transform
 
 if TYPE_CHECKING:
     KernelName = str
@@ -67,6 +68,7 @@ class ObservationsTable(JobTable):
     ] = key(None, "what is chosen of dimensions of the field, or of keys of GRIB messages", {"number": 1})
     units: str | None = key(None, "what the values of the source are measured in", "degC", min_length=1)
     check_range: bool = key(True, "true or false", False)
+    transform: Transform = key("none", '"none" or "log1p"', "log1p")
     times: Times | None = key(None, EXPECTED_TIMES, ["2017-04-27T12:00"])
     area: Annotated[Area | None, AREA] = None
     grid_degrees: Annotated[float | None, DEGREES] = None
@@ -104,7 +106,7 @@ class ObservationsTable(JobTable):
     def reading(self) -> dict[str, object]:
         """How the values are read, apart from the times and places: every setting that is not the default."""
         return self.model_dump(
-            include={"variable", "level", "select", "units", "check_range", "missing"},
+            include={"variable", "level", "select", "units", "check_range", "transform", "missing"},
             exclude_defaults=True,
             mode="json",
         )
