@@ -205,7 +205,7 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
         (lambda d: d - 273.15, "looks like Celsius"),
         (
             lambda d: d.assign(t2m=d.t2m.where(d.latitude < 55.0, 9999.0)),
-            r"'t2m' holds 9999 in 8 values, far from .* missing = 9999",
+            r"'t2m' holds 9999 in 8 values, far from .* missing=9999",
         ),
         (
             lambda d: d.assign(t2m=d.t2m.where(d.latitude < 55.0, 99.0)),
