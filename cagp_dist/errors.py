@@ -38,10 +38,12 @@ class CagpError(Exception):
     def __str__(self) -> str:
         return f"{self.text} {advice(self.remedies, in_job=self.in_job)}".strip()
 
-    def told(self, *, before: str = "", after: str = "", in_job: bool | None = None) -> Self:
-        """Give a copy with more text around it, or in the words of another door."""
+    def told(
+        self, *, before: str = "", after: str = "", text: str | None = None, in_job: bool | None = None
+    ) -> Self:
+        """Give a copy with more text around it, or another text, or in the words of another door."""
         error = copy(self)
-        error.text = " ".join(filter(None, (before, self.text, after)))
+        error.text = " ".join(filter(None, (before, self.text if text is None else text, after)))
         error.args = (error.text,)
         error.in_job = self.in_job if in_job is None else in_job
         return error

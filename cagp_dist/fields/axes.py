@@ -1,29 +1,80 @@
-"""Where the values of an xarray object lie: latitude, longitude and time, whatever their names.
+"""What the axes of an xarray object are, by the attributes of CF first, then by their names.
 
 Latitude and longitude may be the axes of a grid, coordinates along one dimension (stations), or have two
-dimensions (rotated and other curvilinear grids). Where there are none, or where that is asked for, it is x
-and y of a plane.
+dimensions (curvilinear grids). Where there are none, or where that is asked for, it is x and y of a plane.
+The other axes are times, reference times and forecast steps, levels, members and versions.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Enum
+from typing import NamedTuple, cast
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.coordinates import find_axis, in_degrees, is_length, planes_among
+from cagp_dist.fields.calendars import standard_dates
+from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, planes_among
+from cagp_dist.fields.missing import unpacked
 from cagp_dist.fields.tables.column_names import X_NAMES, Y_NAMES, plain
 from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
-from cagp_dist.space.systems import system_in, system_of_cf, variables_of
+from cagp_dist.space.systems import describes_system, system_in, system_of_cf, variables_of
+from cagp_dist.variables.units import conversion
 
 XarrayObject = xr.DataArray | xr.Dataset
 
-TIMES = ("time", "valid_time", "date", "datetime")
-# Names of dimensions along which fields are told apart like times
-MEMBERS = ("member", "number", "realization", "ensemble", "ensemble_member", "replicate", "sample")
+ROTATED_MAPPING = "rotated_latitude_longitude"  # name of the grid mapping of CF
+
+
+class Role(Enum):
+    """What an axis that does not say where tells: the standard names of CF, and usual names."""
+
+    REFERENCE = (
+        ("forecast_reference_time",),
+        ("forecast_reference_time", "reference_time", "reftime", "analysis_time", "initial_time", "init_time",
+         "initialization_time", "init", "base_time", "basetime", "run_time"),
+    )  # fmt: skip
+    STEP = (
+        ("forecast_period",),
+        ("step", "lead", "lead_time", "leadtime", "forecast_period", "prediction_timedelta", "forecast_hour",
+         "fhour"),
+    )  # fmt: skip
+    TIME = (("time",), ("valid_time", "time", "date", "datetime"))
+    LEVEL = (
+        ("air_pressure", "height", "altitude", "depth", "model_level_number", "sea_water_pressure",
+         "atmosphere_hybrid_sigma_pressure_coordinate"),
+        ("level", "levels", "lev", "plev", "pressure", "pressure_level", "isobaricinhpa", "isobaricinpa",
+         "height", "heightaboveground", "altitude", "depth", "depthbelowland", "depthbelowlandlayer",
+         "hybrid", "model_level", "theta", "potentialvorticity", "layer", "deptht", "olevel"),
+    )  # fmt: skip
+    MEMBER = (
+        ("realization",),
+        ("member", "number", "realization", "ensemble", "ensemble_member", "replicate", "sample"),
+    )
+    VERSION = ((), ("expver",))
+
+
+def role_of(name: str, axis: xr.Variable | xr.DataArray | None = None) -> Role | None:
+    """Tell what an axis is, or a dimension without values; None of those that say where, and of others."""
+    attributes = {} if axis is None else axis.attrs
+    standard, spelled = attributes.get("standard_name"), name.lower()
+    for position, told in enumerate((standard, spelled)):
+        for role in Role:
+            if told in role.value[position]:
+                return role
+    if attributes.get("axis") == "T" or (axis is not None and are_dates(axis)):
+        return Role.TIME
+    return Role.LEVEL if attributes.get("axis") == "Z" or "positive" in attributes else None
+
+
+def are_dates(axis: xr.Variable | xr.DataArray) -> bool:
+    """Whether an axis holds dates, also of the package cftime."""
+    dates = axis.dtype.kind == "O" and axis.size and hasattr(axis.values.flat[0], "month")
+    return axis.dtype.kind == "M" or bool(dates)
 
 
 class Asked(NamedTuple):
@@ -80,6 +131,16 @@ class Horizontal:
         """Points (n,) without coordinates, such as the corners of a curvilinear grid."""
         return np.isnan(self._flat(self.north)) | np.isnan(self._flat(self.east))
 
+    def check_nowhere(self, values: NDArray[np.floating], name: str) -> None:
+        """Refuse values (T, m) of the points without coordinates: those of nothing are passed over."""
+        lost = int(np.count_nonzero(~np.isnan(values).all(axis=0)))
+        if lost:
+            raise DataError(
+                f"{lost} points of {name!r} have values and no {self.space.what}; expected both, or neither. "
+                "Correct the coordinates, or leave these values out with data.where(...).",
+                key="no-place",
+            )
+
     def _on_globe(self, north: Array) -> Array:
         """Latitudes without a rounding beyond the poles."""
         return np.clip(north, -90.0, 90.0) if self.space.has_latitudes else north
@@ -90,19 +151,70 @@ class Horizontal:
 
 
 def located(given: XarrayObject, values: xr.DataArray | None = None, asked: Asked = ANYWHERE) -> Horizontal:
-    """Find where an object lies: on a plane that is asked for or alone there, else on the globe."""
-    on_globe = all(find_axis(variables_of(given), what) is not None for what in ("latitude", "longitude"))
-    flat = None if on_globe and not asked.any else on_plane(given, values, asked)
-    return horizontal(given) if flat is None else flat
+    """Find where an object, or a variable of it, lies: on a plane if asked for or alone, else on a globe."""
+    on_globe = not asked.any and None not in _on_the_globe(given, values).values()
+    flat = None if on_globe else on_plane(given, values, asked)
+    return horizontal(given, values) if flat is None else flat
+
+
+def _near(given: XarrayObject, values: xr.DataArray | None) -> dict[str, xr.DataArray]:
+    """Give the variables that may say where an object, or a variable of it, lies.
+
+    WRF repeats its places for each time: they are those of the first one.
+    """
+    every = variables_of(given)
+    if values is None:
+        return every
+    every |= variables_of(values)
+    fixed = {
+        name: axis if axis.ndim < 3 else axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1])
+        for name, axis in every.items()
+        if name != values.name
+    }
+    return {name: axis for name, axis in fixed.items() if axis.ndim <= 2 and {*axis.dims} <= {*values.dims}}
+
+
+def _on_the_globe(given: XarrayObject, values: xr.DataArray | None) -> dict[str, str | None]:
+    """Names of the latitude and the longitude, by what they are; None where there is none.
+
+    Of a rotated grid its axes are none; of a system of degrees, as GeoTIFF has it, y and x are.
+    """
+    near, mapping = _near(given, values), _mapping_in(given, values)
+    found = {what: find_axis(near, what) for what in ("latitude", "longitude")}
+    north, east = (None if name is None else near[name] for name in found.values())
+    if mapping.get("grid_mapping_name") == ROTATED_MAPPING:
+        axes = north is not None and east is not None and north.dims != east.dims
+        return dict.fromkeys(found) if axes else found
+    system = str(mapping.get("crs_wkt", mapping.get("spatial_ref", "")))
+    degrees = mapping.get("grid_mapping_name") == "latitude_longitude" or system.startswith(_GEOGRAPHIC)
+    if degrees and north is None and east is None:
+        letters = {"latitude": "y", "longitude": "x"}
+        return {what: _plane_axis(near, letter, None, known=True) for what, letter in letters.items()}
+    return found
+
+
+_GEOGRAPHIC = ("GEOGCS", "GEOGCRS", "GEODCRS", "GEOGRAPHICCRS")  # how WKT of systems of degrees begins
+
+
+def _mapping_in(given: XarrayObject, values: xr.DataArray | None) -> Mapping[str, object]:
+    """Attributes of the grid mapping of an object; of one that is named and not there none."""
+    if not any(describes_system(each) for each in variables_of(given).values()):
+        return {}
+    found = system_in(given, values)
+    return {} if found is None else {str(key): told for key, told in found[1].attrs.items()}
 
 
 def on_plane(
     given: XarrayObject, values: xr.DataArray | None = None, asked: Asked = ANYWHERE
 ) -> Horizontal | None:
     """Find x and y, and the system that is said or written; None where there are none and none are said."""
+    if not asked.any and _mapping_in(given, values).get("grid_mapping_name") == ROTATED_MAPPING:
+        return None
     written = system_in(given, values) if asked.crs is None else None
     pool = {
-        name: axis for name, axis in variables_of(given).items() if axis.ndim > 0 and axis.dtype.kind in "fiu"
+        name: axis
+        for name, axis in _near(given, values).items()
+        if axis.ndim > 0 and axis.dtype.kind in "fiu"
     }
     known = written is not None or asked.crs is not None
     found = [
@@ -117,6 +229,7 @@ def on_plane(
         )
     names = str(found[0]), str(found[1])
     east, north = (pool[name].variable for name in names)
+    east, north = (_out_of_angles(axis, written) for axis in (east, north))
     units = [str(axis.attrs.get("units", "")).strip() for axis in (east, north)]
     if units[0] != units[1]:
         raise DataError(
@@ -132,6 +245,17 @@ def on_plane(
     dims = tuple(str(dim) for dim in dict.fromkeys((*north.dims, *east.dims)))
     east, north = (_described(axis, plane, letter) for letter, axis in (("x", east), ("y", north)))
     return Horizontal(north, east, dims, {**_beside(given, dims), names[1]: north, names[0]: east}, plane)
+
+
+def _out_of_angles(axis: xr.Variable, system: tuple[str, xr.Variable] | None) -> xr.Variable:
+    """Bring scan angles of a geostationary satellite to metres, by the height that CF has for them."""
+    angle = conversion(str(axis.attrs.get("units", "")), "rad")
+    height = None if system is None else system[1].attrs.get("perspective_point_height")
+    if angle is None or height is None or not str(axis.attrs.get("units", "")).strip():
+        return axis
+    radians = angle[0] * unpacked(axis.values, axis.attrs, what="a scan angle")
+    told = {key: text for key, text in axis.attrs.items() if key in ("standard_name", "long_name", "axis")}
+    return xr.Variable(axis.dims, radians * float(height), told | {"units": "m"})
 
 
 def _described(axis: xr.Variable, plane: Plane, letter: str) -> xr.Variable:
@@ -171,19 +295,31 @@ def _beside(given: XarrayObject, dims: Iterable[str]) -> dict[str, xr.Variable]:
     }
 
 
-def horizontal(given: XarrayObject) -> Horizontal:
-    """Find latitude and longitude of an object."""
-    found = {what: _find(given, what) for what in ("latitude", "longitude")}
-    latitude, longitude = (_checked(name, given[name].variable, what) for what, name in found.items())
+def horizontal(given: XarrayObject, values: xr.DataArray | None = None) -> Horizontal:
+    """Find latitude and longitude of an object, or of a variable of it."""
+    near = _near(given, values)
+    found = {}
+    for what, name in _on_the_globe(given, values).items():
+        if name is None:
+            raise _nowhere(given, values, what)
+        found[what] = name
+    latitude, longitude = (_checked(name, near[name].variable, what) for what, name in found.items())
+    if latitude.dims != longitude.dims and (latitude.ndim, longitude.ndim) != (1, 1):
+        raise DataError(
+            f"{found['latitude']!r} has the dimensions {latitude.dims} and {found['longitude']!r} "
+            f"{longitude.dims}; expected an axis each, or both along the same dimensions.",
+            key="places",
+        )
     dims = tuple(str(dim) for dim in dict.fromkeys((*latitude.dims, *longitude.dims)))
     for what, axis in (("latitude", latitude), ("longitude", longitude)):
         missing = np.isnan(_numbers(axis))
-        if missing.all() or (missing.any() and latitude.dims != longitude.dims):
+        if (missing.size and missing.all()) or (missing.any() and latitude.dims != longitude.dims):
             raise DataError(
                 f"{found[what]!r} has nan, which is no {what}; expected a number for each row of a grid. "
                 f"Leave the others out: data.dropna({str(axis.dims[0])!r}) drops rows."
                 if latitude.dims != longitude.dims
-                else f"{found[what]!r} has nan alone, which is no {what}; expected degrees."
+                else f"{found[what]!r} has nan alone, which is no {what}; expected degrees.",
+                key="degrees",
             )
     return Horizontal(
         latitude,
@@ -193,76 +329,28 @@ def horizontal(given: XarrayObject) -> Horizontal:
     )
 
 
-def time_coordinate(given: xr.DataArray) -> str | None:
-    """Name of the coordinate that says when, or None."""
-    best: list[tuple[int, str]] = []
-    for name, coordinate in given.coords.items():
-        if coordinate.ndim > 1:
-            continue
-        attributes = coordinate.attrs
-        is_time = coordinate.dtype.kind == "M" or str(name).lower() in TIMES
-        if attributes.get("standard_name") == "time" or attributes.get("axis") == "T" or is_time:
-            # valid_time before the time at which a forecast began; what spans a dimension before a scalar
-            rank = (coordinate.ndim == 0) * 2 + (attributes.get("standard_name") == "forecast_reference_time")
-            best.append((rank * 10 + (0 if str(name) == "valid_time" else 1), str(name)))
-    return min(best)[1] if best else None
-
-
-def field_dimension(values: xr.DataArray, where: Horizontal) -> str | None:
-    """Name of the dimension along which fields follow each other, where there is one."""
-    others = [str(dim) for dim in values.dims if dim not in where.dims]
-    if not others:
-        return None
-    time = time_coordinate(values)
-    times = {str(dim) for dim in values[time].dims} if time is not None else set()
-    told = [dim for dim in others if dim in times or dim.lower() in (*TIMES, *MEMBERS)]
-    if len(others) > 1 or not told:
-        extra = next((dim for dim in others if dim not in told), others[-1])
-        raise ArgumentError(
-            f"{values.name!r} has the dimensions {tuple(values.dims)}; expected latitude, longitude and at "
-            f"most a time beside them. Select one value of {extra!r} first: data.isel({extra}=0)."
+def _nowhere(given: XarrayObject, values: xr.DataArray | None, what: str) -> DataError:
+    """Say that there is no latitude or longitude, and what there is instead."""
+    near, every = _near(given, values), variables_of(given)
+    dims = {*given.dims} if values is None else {*values.dims}
+    of = "the object" if values is None else repr(values.name)
+    rotated = _mapping_in(given, values).get("grid_mapping_name") == ROTATED_MAPPING
+    planes = planes_among((name, near[name].attrs) for name in near if {*near[name].dims} <= dims)
+    if rotated or planes:
+        said = planes or f"its axes are {ROTATED}"
+        return DataError(f"{of} has no {what}: {said}", key="rotated" if ROTATED in said else "plane")
+    elsewhere = find_axis(every, what)
+    if values is not None and elsewhere is not None:
+        return DataError(
+            f"{of} has the dimensions {values.dims}, and its {what} {elsewhere!r} "
+            f"has {every[elsewhere].dims}; expected a grid, or a latitude and a longitude for each of its "
+            "places.",
+            key="places",
         )
-    return others[0]
-
-
-def choose_variable(given: xr.Dataset, value: str | None, asked: Asked = ANYWHERE) -> xr.DataArray:
-    """Find the variable of a dataset that holds the values."""
-    names = [str(name) for name in given.data_vars]
-    listed = ", ".join(map(repr, names)) or "none"
-    if value is not None:
-        if value not in given.data_vars:
-            raise ArgumentError(f"the dataset has no variable {value!r}; it has {listed}.")
-        return given[value]
-    where = located(given, None, asked)
-    bounds = {str(variable.attrs.get("bounds")) for variable in given.variables.values()}
-    fields = [
-        name
-        for name in names
-        if set(where.dims) <= set(given[name].dims)
-        and name not in bounds | set(where.coordinates)
-        and given[name].dtype.kind in "fiu"
-        and not name.lower().endswith(("_bnds", "_bounds", "_mask"))
-    ]
-    if len(fields) != 1:
-        raise ArgumentError(
-            f"the dataset has {len(fields)} variables on its {where.space.what} "
-            f"""({", ".join(map(repr, fields)) or listed}); say which one is meant: value="NAME"."""
-        )
-    return given[fields[0]]
-
-
-def _find(given: XarrayObject, what: str) -> str:
-    """Name of the coordinate (or variable) that is a latitude or longitude."""
-    pool = variables_of(given)
-    found = find_axis(pool, what)
-    if found is not None:
-        return found
-    planes = planes_among((name, pool[name].attrs) for name in pool if {*pool[name].dims} <= {*given.dims})
-    if planes:
-        raise ArgumentError(f"no {what} was found: {planes}")
-    raise ArgumentError(
+    return DataError(
         f"no {what} was found; the coordinates are {', '.join(map(repr, map(str, given.coords))) or 'none'}. "
-        f"Rename one: data.rename(NAME='{what}'), or give it the attribute standard_name=\"{what}\"."
+        f"Rename one: data.rename(NAME='{what}'), or give it the attribute standard_name=\"{what}\".",
+        key="no-places",
     )
 
 
@@ -276,7 +364,8 @@ def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
     if wrong.any():
         raise DataError(
             f"{name!r} has {float(values[wrong].ravel()[0]):g}, which is no {what}; expected {low:g}.."
-            f"{high:g} degrees. Check which coordinate is the {what}."
+            f"{high:g} degrees. Check which coordinate is the {what}.",
+            key="degrees",
         )
     if np.array_equal(values, held, equal_nan=True):
         return axis
@@ -287,3 +376,124 @@ def _checked(name: str, axis: xr.Variable, what: str) -> xr.Variable:
 
 def _numbers(axis: xr.Variable) -> Array:
     return np.asarray(axis.values, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Clock:
+    """When the fields of a variable hold."""
+
+    name: str  # of the coordinate
+    axis: xr.Variable  # as the object has it, of no dimension, one or, of starts and steps, two
+    of_steps: bool = False  # whether it was added up of reference times and forecast steps
+
+    def moments(self) -> Times | None:
+        """Give the axis as dates of the standard calendar; None where it has none."""
+        return moments_of(self.axis)
+
+
+def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
+    """Find what says when a variable holds: a time, or the start of a forecast and a step; None if nothing.
+
+    A time of another name counts where it has dates. The start of a forecast is when its fields hold only
+    where there is no step.
+    """
+    near: dict[Role | None, dict[str, xr.DataArray]] = {}
+    for name, axis in {**variables_of(given), **variables_of(values)}.items():
+        named = name in given.coords or name in values.coords or _is_named(name, axis)
+        if name != values.name and named and axis.ndim <= 2 and {*axis.dims} <= {*values.dims}:
+            near.setdefault(role_of(name, axis), {})[name] = axis
+    times, starts, steps = (near.get(role, {}) for role in (Role.TIME, Role.REFERENCE, Role.STEP))
+
+    def rank(name: str) -> tuple[bool, ...]:
+        axis = times[name]
+        told = axis.attrs.get("standard_name") == "time" or axis.attrs.get("axis") == "T"
+        return axis.ndim == 0, name != "valid_time", not told, not _is_named(name, axis)
+
+    ranked = sorted(times, key=rank)
+    if len(ranked) > 1 and rank(ranked[0]) == rank(ranked[1]) == (False, True, True, True):
+        raise DataError(
+            f"{values.name!r} has the dates {ranked[0]!r} and {ranked[1]!r}, and it cannot be told which say "
+            'when it holds; expected one, or one with the attribute standard_name="time".',
+            key="several-times",
+        )
+    first = next(iter(ranked), None)
+    step = next(iter(steps), None)
+    if first is not None and not (step is not None and _is_start(times[first], steps[step])):
+        return Clock(first, times[first].variable, of_steps=times[first].ndim == 2)
+    start = first or min(starts, key=lambda name: starts[name].ndim == 0, default=None)
+    if start is None:
+        return None
+    begins = (times | starts)[start]
+    if step is None:
+        return Clock(start, begins.variable)
+    after, begun = _since_start(steps[step]), moments_of(begins.variable)
+    if after is None or begun is None:
+        raise DataError(
+            f"{start!r} says when the forecast {values.name!r} begins, and its step {step!r} has the units "
+            f"{str(steps[step].attrs.get('units', ''))!r}, so that it cannot be told when it holds; expected "
+            "hours, or a coordinate valid_time.",
+            key="forecast-step",
+        )
+    holds = xr.DataArray(begun, dims=begins.dims) + xr.DataArray(after, dims=steps[step].dims)
+    about = {"standard_name": "time", "long_name": "time"}
+    return Clock("valid_time", xr.Variable(holds.dims, holds.values, about), of_steps=True)
+
+
+def _is_named(name: str, axis: xr.DataArray) -> bool:
+    """Whether an axis is one of times or steps by its standard name or its name, not by its values alone."""
+    told = axis.attrs.get("standard_name"), name.lower()
+    return any(told[at] in role.value[at] for role in (Role.TIME, Role.REFERENCE, Role.STEP) for at in (0, 1))
+
+
+def _is_start(time: xr.DataArray, step: xr.DataArray) -> bool:
+    """Whether a time is that at which forecasts begin: it does not say what it is, and steps have an axis."""
+    own = step.ndim == 1 and step.size > 1 and step.dims != time.dims
+    return own and time.ndim < 2 and time.name != "valid_time" and time.attrs.get("standard_name") != "time"
+
+
+def _since_start(step: xr.DataArray) -> NDArray[np.timedelta64] | None:
+    """Forecast steps as differences of times; None where their unit is not known."""
+    if step.dtype.kind == "m":
+        return np.asarray(step.values.astype("timedelta64[ns]"))
+    unit = str(step.attrs.get("units", "")).strip().lower()
+    seconds = next((size for names, size in _UNITS_OF_STEPS.items() if unit in names), None)
+    if step.dtype.kind not in "fiu" or (seconds is None and (step.values != 0).any()):
+        return None
+    return np.asarray(np.rint(step.values * (seconds or 0.0)).astype("timedelta64[s]"))
+
+
+_UNITS_OF_STEPS = {
+    ("h", "hr", "hrs", "hour", "hours"): 3600.0,
+    ("d", "day", "days"): 86400.0,
+    ("min", "minute", "minutes"): 60.0,
+    ("s", "sec", "second", "seconds"): 1.0,
+}
+
+
+def moments_of(axis: xr.Variable) -> Times | None:
+    """Give times as dates of the standard calendar, also of decimal years; None where they are no dates."""
+    if axis.dtype.kind == "M":
+        return cast("Times", np.asarray(axis.values))
+    if are_dates(axis):
+        return standard_dates(axis.values)
+    units = str(axis.attrs.get("units", "")).strip()
+    if axis.dtype.kind in "fiu" and _YEARS.fullmatch(units.lower()):
+        return _of_years(np.asarray(axis.values, dtype=np.float64))
+    return None
+
+
+_YEARS = re.compile(r"(decimal )?years?( (a\.?d\.?|c\.?e\.?))?|common_years?|calendar_years?")
+
+
+def _of_years(years: Array) -> Times:
+    """Give decimal years as times, to the hour: 2019.5 is the middle of 2019."""
+    if not ((years >= 1678.0) & (years < 2262.0)).all():  # of NaN, too
+        raise DataError(
+            f"the decimal years of the field reach from {years.min():g} to {years.max():g}; expected "
+            "1678..2261. Cut the file to these first.",
+            key="years",
+        )
+    whole = np.floor(years).astype(np.int64)
+    start, end = ((whole + more - 1970).astype("datetime64[Y]").astype("datetime64[h]") for more in (0, 1))
+    hours = np.rint((years - whole) * (end - start).astype(np.float64)).astype("timedelta64[h]")
+    return np.asarray((start + hours).astype("datetime64[ns]"))

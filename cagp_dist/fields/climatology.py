@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, BudgetError, ConfigurationError, DataError
-from cagp_dist.fields.axis_layout import find_variable
 from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.canonical import canonical, field_variable
+from cagp_dist.fields.gridded import find_variable
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.geometry import area_weights
 from cagp_dist.means import as_columns, latitude_of

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from typing import TypeVar
 
 import xarray as xr
 
@@ -74,7 +75,10 @@ def column_roles(columns: Mapping[str, str] | None, **arguments: str | None) -> 
     return found
 
 
-def in_roles(given: xr.DataArray | xr.Dataset, roles: Mapping[str, str]) -> xr.DataArray | xr.Dataset:
+Given = TypeVar("Given", xr.DataArray, xr.Dataset)
+
+
+def in_roles(given: Given, roles: Mapping[str, str]) -> Given:
     """Give coordinates and variables the CF attributes of their roles, by which every reader finds them."""
     there = {str(name) for name in (*given.coords, *getattr(given, "data_vars", ()))}
     absent = next((role for role, name in roles.items() if name not in there), None)

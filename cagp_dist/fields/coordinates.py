@@ -34,7 +34,7 @@ _OF_COLUMNS = {True: ("e", "east", "w", "west"), False: ("n", "north", "s", "sou
 _PLAIN_COLUMNS = ("dd", "decimal", "wgs84", "wgs 84", "epsg:4326")
 _LENGTHS = ("m", "metre", "metres", "meter", "meters", "km", "kilometre", "kilometres", "kilometer",
             "kilometers", "ft", "feet", "foot", "us_survey_foot", "us-ft")  # fmt: skip
-_ROTATED_NAMES = ("rlat", "rlon", "grid_latitude", "grid_longitude")
+_ROTATED_NAMES = ("rlat", "rlon", "grid_latitude", "grid_longitude", "rotlat", "rotlon")
 
 ROTATED = (
     "in degrees of a rotated grid; expected geographical ones. Give the latitude and longitude of every "
@@ -63,8 +63,9 @@ def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
         for name, axis in among.items()
         if axis.dtype.kind in "fiu"
         and not str(axis.attrs.get("standard_name", "")).startswith(("grid_", "projection_"))
-        and "nominal"
-        not in str(axis.attrs.get("long_name", ""))  # an ocean model's, true in the tropics alone
+        and name.lower() not in _ROTATED_NAMES
+        # of an ocean model, true in the tropics alone, or of a grid that is rotated
+        and not any(word in str(axis.attrs.get("long_name", "")).lower() for word in ("nominal", "rotated"))
     }
     for test in tests:
         found = [name for name, axis in plausible.items() if test(name, axis.attrs)]

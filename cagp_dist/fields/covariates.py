@@ -9,10 +9,10 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Marks
 from cagp_dist.errors import ArgumentError, CagpError, DataError
-from cagp_dist.fields.axis_layout import check_fits, listed
 from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.coordinates import find_axis, in_degrees
 from cagp_dist.fields.files.hdf5_links import check_hdf5
+from cagp_dist.fields.gridded import check_fits, listed
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.means import latitude_of

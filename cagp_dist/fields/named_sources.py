@@ -1,15 +1,15 @@
 """Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
 
-import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import numpy as np
 import xarray as xr
 
 from cagp_dist.arrays import Marks
-from cagp_dist.errors import ArgumentError, CagpError
+from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.sources import SOURCES, open_source
 
 # What can be asked of any source; other keys choose a value along a dimension of it
@@ -36,24 +36,15 @@ def open_named(
         parts["times"] = [parts["times"]]
     with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
         remote = SOURCES[source.partition(":")[0]].remote
-        try:
-            field = open_source(
-                source,
-                variable=value or "t2m",
-                select=asked or None,
-                units=units,
-                missing=missing,
-                cache_directory=None if remote else Path(scratch),
-                **parts,
-            ).load()
-        except CagpError as error:
-            raise type(error)(_in_words_of_a_call(str(error))) from error
+        field = open_source(
+            source,
+            variable=value or "t2m",
+            select=asked or None,
+            units=units,
+            missing=missing,
+            cache_directory=None if remote else Path(scratch),
+            undated=True,
+            **parts,
+        ).load()
     (name,) = field.data_vars
-    return field[name]
-
-
-def _in_words_of_a_call(text: str) -> str:
-    """Say what a job would write as an argument of `krige`."""
-    text = re.sub(r'write variable = ("[^"]*") in \[observations\]', r"say value=\1", text)
-    text = re.sub(r"write select = \{ (\w+) = ([^}]*) \} in \[observations\]", r'say where={"\1": \2}', text)
-    return re.sub(r"write (\w+) = ([^.]*?) in \[observations\]", r'say where={"\1": \2}', text)
+    return field[name].isel(time=0, drop=True) if np.isnat(field["time"].values).any() else field[name]

@@ -1,9 +1,9 @@
 """What was observed, from an xarray object, a table or arrays, and what results take over from it."""
 
 import warnings
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import xarray as xr
@@ -12,29 +12,44 @@ from numpy.typing import ArrayLike, NDArray
 from cagp_dist.arrays import Array, Marks
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.axes import (
-    Asked,
-    Horizontal,
-    choose_variable,
-    field_dimension,
-    located,
-    time_coordinate,
-)
+from cagp_dist.fields.axes import Asked, Horizontal, are_dates
 from cagp_dist.fields.calendars import SOURCE_CALENDAR, calendar_of_dates, evenly_counted
 from cagp_dist.fields.column_roles import in_roles
+from cagp_dist.fields.gridded import (
+    GROUP,
+    Gridded,
+    check_finite,
+    chosen_variable,
+    grid_once,
+    laid_out,
+    listed,
+    load,
+    places_once,
+)
+from cagp_dist.fields.groups import dataset_of
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
-from cagp_dist.fields.selection import shown_time
+from cagp_dist.fields.points import Points, points_in
+from cagp_dist.fields.selection import Choice, shown_time
 from cagp_dist.fields.sources import noise_of_transformed
-from cagp_dist.fields.tables import Table, TableLike, by_time_and_place, noise_factor, read_table, row_by_row
+from cagp_dist.fields.tables import (
+    IGNORED,
+    Table,
+    TableLike,
+    by_time_and_place,
+    noise_factor,
+    read_table,
+    row_by_row,
+)
 from cagp_dist.mapping import Observations
-from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
+from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
+from cagp_dist.text import counted
 from cagp_dist.variables import Transform, log1p_of, variable_named
 from cagp_dist.variables.units import cf_units
 
-Source: TypeAlias = "xr.DataArray | xr.Dataset | TableLike"
+Source: TypeAlias = "xr.DataArray | xr.Dataset | xr.DataTree | TableLike"
 # Noise variance that was given, instead of that of a source: of each place in its order, or of all
 Noise: TypeAlias = Array | float | None
 
@@ -120,7 +135,7 @@ def transformed(observed: ObservedObject, transform: Transform) -> ObservedObjec
 
 def _observed(source: Source, how: Reading) -> ObservedObject:
     """Read observations of an xarray object, table or source."""
-    where, asked = how.where, how.asked
+    asked = how.asked
     if is_source(source):
         if asked.any:
             raise ArgumentError(
@@ -132,32 +147,63 @@ def _observed(source: Source, how: Reading) -> ObservedObject:
                 f"noise_std is {how.noise_std!r}, and sources have no noise for each place; expected a "
                 "number. Open the file with xarray, and pass the dataset."
             )
-        source = open_named(source, value=how.value, units=how.units, missing=how.missing, where=where)
-        how, where = replace(how, value=None, units=None, missing=None), None
+        source = open_named(source, value=how.value, units=how.units, missing=how.missing, where=how.where)
+        how = replace(how, value=None, units=None, missing=None, where=None)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
-    if isinstance(source, (xr.DataArray, xr.Dataset)):
-        if where is not None:
-            raise ArgumentError(
-                f"where is {where!r}, which chooses rows of a table; of xarray select before: data.sel(...)."
-            )
-        observed = _from_xarray(in_roles(source, how.columns), how)
-        return observed
+    points, rows = None, source
+    if isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
+        data, name = _dataset(source, how)
+        points = points_in(data, name, asked=how.asked, missing=how.missing)
+        if points is None:
+            return _of_fields(data, name, how)
+        rows, how = points.columns, _of_points(points, how)
     table = read_table(
-        source,
+        rows,
         value=how.value,
         columns=how.columns,
         noise_std=how.noise_std,
         units=how.units,
         missing=how.missing,
-        where=where,
+        where=how.where,
         static=how.static,
-        plane=asked.any,
+        plane=how.asked.any,
     )
     for note in table.notes:
         warnings.warn(note, stacklevel=4)
     observed = _from_table(table, how)
+    if points is not None and points.where is not None:
+        kept = {**_kept(points.attributes), **observed.attributes}
+        observed = replace(observed, where=points.where, attributes=kept)
     return observed
+
+
+def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: Reading) -> tuple[xr.Dataset, str]:
+    """Give an object as a dataset with the variable that is meant, and the name of it there."""
+    roles = {role: name for role, name in how.columns.items() if name != IGNORED}
+    if isinstance(source, xr.DataTree):
+        source = dataset_of(source, how.value, (how.where or {}).get(GROUP))
+    if isinstance(source, xr.Dataset):
+        source = in_roles(source, roles)
+        return source, chosen_variable(source, how.value, how.asked)
+    name = str(source.name) if source.name is not None and source.name not in source.coords else "value"
+    return in_roles(source, roles).to_dataset(name=name), name
+
+
+def _of_points(points: Points, how: Reading) -> Reading:
+    """Read points of an object as a table whose columns are known."""
+    space = SPHERE if points.where is None else points.where.space
+    axes = dict(
+        zip(("latitude", "longitude") if space.has_latitudes else ("y", "x"), points.axes, strict=True)
+    )
+    time = {} if points.time is None else {"time": points.time}
+    return replace(
+        how,
+        value=points.value,
+        columns={**axes, **time, **how.columns},
+        units=how.units or points.units or None,
+        crs=space.crs if isinstance(space, Plane) else how.crs,
+    )
 
 
 def _from_table(table: Table, how: Reading) -> ObservedObject:
@@ -283,98 +329,75 @@ def _noise_variance(given: Noise, noise_std: Array | None, *shapes: tuple[int, .
     return given.reshape(-1)
 
 
-def _from_xarray(source: xr.DataArray | xr.Dataset, how: Reading) -> ObservedObject:
-    field = choose_variable(source, how.value, how.asked) if isinstance(source, xr.Dataset) else source
-    where = located(source, field, how.asked)
-    if not set(where.dims) <= set(map(str, field.dims)):
-        raise ArgumentError(
-            f"{field.name!r} has the dimensions {tuple(field.dims)}, and its {where.space.what} lie "
-            f"along {where.dims}; expected a value for each of them."
-        )
-    single = [dim for dim in field.dims if str(dim) not in where.dims and field.sizes[dim] == 1]
-    time = time_coordinate(field)
-    along = None if time is None or field[time].ndim == 0 else field[time].dims[0]
-    field = field.squeeze([dim for dim in single if dim != along])
-    dimension = field_dimension(field, where)
-    order = where.dims if dimension is None else (dimension, *where.dims)
-    if field.dtype.kind not in "fiub":
-        raise DataError(f"{field.name!r} has the type {field.dtype}; expected numbers.")
-    found = observations(
-        field.transpose(*order).values,
-        field.attrs,
-        what=repr(field.name or "the field"),
-        encoding=field.encoding,
-        missing=how.missing,
-    )
-    values = np.ascontiguousarray(found, dtype=np.float64).reshape(-1, int(np.prod(where.shape)))
-    if np.isinf(values).any():
+def _of_fields(data: xr.Dataset, name: str, how: Reading) -> ObservedObject:
+    """Take a variable as fields at places: in the order of the object, under its names, in its units."""
+    chosen = cast("dict[str, Choice]", dict(how.where or {}))
+    level = cast("float | None", chosen.pop("level", None))
+    laid, *others = laid_out(data, name, chosen, level=level, asked=how.asked, members=True)
+    if others:
         raise DataError(
-            f"{field.name!r} holds infinity; expected finite numbers, or NaN where there is none."
+            f"{name!r} has {counted(laid.fields, 'start')} of forecasts and {1 + len(others)} steps; "
+            "expected one start or one step. Select it before: data.isel(...).",
+            key="several-values",
         )
-    if np.isnan(values).all():
-        raise DataError(f"{field.name!r} is NaN everywhere: nothing was observed.")
+    where, field = laid.where, laid.values
+    found, _ = load(laid, np.arange(laid.fields), missing=how.missing, computed=True)
+    values = np.ascontiguousarray(found, dtype=np.float64).reshape(laid.fields, *where.shape)
+    check_finite(values, name)
+    flat = values.reshape(laid.fields, -1)
+    where.check_nowhere(flat[:, where.nowhere], name)
     coordinates = {
-        str(name): coordinate.variable
-        for name, coordinate in field.coords.items()
-        if str(name) not in where.coordinates and set(coordinate.dims) <= {dimension}
+        key: axis
+        for key, axis in laid.coordinates.items()
         # the result says the system of its targets
-        if not describes_system(coordinate.variable)
+        if not describes_system(axis)
     }
-    lost = int(np.count_nonzero(~np.isnan(values[:, where.nowhere]).all(axis=0)))
-    if lost:
-        raise DataError(
-            f"{lost} points of {field.name!r} have values and no latitude or longitude; expected both, or "
-            "neither. Correct the coordinates, or leave these values out with data.where(...)."
-        )
-    name = str(field.name) if field.name is not None else "value"
     attributes = _kept(field.attrs) | ({} if how.units is None else {"units": cf_units(how.units)})
-    known = _noise(source, how.noise_std, where, str(field.attrs.get("units", "")))
-    n, moments = values.shape[1], _moments(coordinates, len(values))
+    known = _noise(data, how.noise_std, where, str(field.attrs.get("units", "")))
+    noise = _noise_variance(how.noise, known, flat.shape[1:], where.shape)
+    moments = _moments(laid)
     calendar = "" if moments is None else calendar_of_dates(moments)
-    points = _points(
-        where,
-        values,
-        noise_variance=_noise_variance(how.noise, known, (n,), where.shape),
-        variable=replace(variable_named(name), name=name),
-        stated_units=attributes.get("units", ""),
-        times=None if how.in_time or moments is None else evenly_counted(moments, ""),
-    )
+    about: dict[str, Any] = {
+        "variable": replace(variable_named(name), name=name),
+        "stated_units": attributes.get("units", ""),
+        "times": None if how.in_time or moments is None else laid.times,
+    }
+    if where.axes is not None and where.space.has_latitudes:
+        rows, columns = grid_once(values, *where.axes)
+        values = values[:, rows][:, :, columns]
+        latitude, longitude = (axis[kept] for axis, kept in zip(where.axes, (rows, columns), strict=True))
+        noise = None if noise is None else noise.reshape(where.shape)[np.ix_(rows, columns)]
+        points = Observations.from_grid(latitude, longitude, values, noise_variance=noise, **about)
+    else:
+        there = np.flatnonzero(~where.nowhere)
+        north, east = (axis[there] for axis in where.points)
+        once = places_once(flat[:, there], north, east, where.space)
+        values, noise = flat[:, there[once]], None if noise is None else noise[there[once]]
+        points = Observations.from_points(
+            north[once], east[once], values, space=where.space, noise_variance=noise, **about
+        )
     return ObservedObject(
         points,
         name=name,
-        dimension=dimension,
+        dimension=laid.dimension,
         coordinates=coordinates,
         where=where,
         attributes=attributes,
         missing=int(np.isnan(values).sum()),
         moments=moments,
-        calendar=calendar or str(source.attrs.get(SOURCE_CALENDAR, "")),
+        calendar=calendar or str(data.attrs.get(SOURCE_CALENDAR, "")),
     )
 
 
-def _points(where: Horizontal, values: Array, *, noise_variance: Array | None, **about: Any) -> Observations:
-    """Place values (T, n) and their noise (n,), in the order of the object."""
-    if where.axes is None or not where.space.has_latitudes:
-        return Observations.from_points(
-            *where.points, values, space=where.space, noise_variance=noise_variance, **about
-        )
-    fields = values.reshape(-1, *where.shape)
-    noise = None if noise_variance is None else noise_variance.reshape(where.shape)
-    return Observations.from_grid(*where.axes, fields, noise_variance=noise, **about)
+def _moments(laid: Gridded) -> NDArray[np.generic] | None:
+    """Moments of the fields, one of each, as the object has them; None where they are no dates."""
+    if laid.clock is None or laid.clock.axis.size != laid.fields:
+        return None
+    axis = laid.clock.axis
+    return np.atleast_1d(np.asarray(axis.values)) if are_dates(axis) else laid.times
 
 
-def _moments(coordinates: Mapping[str, xr.Variable], fields: int) -> NDArray[np.generic] | None:
-    """Moments of the fields where they are dates, also of another calendar; else None."""
-    for variable in coordinates.values():
-        is_date = variable.dtype.kind == "M"
-        if variable.size == fields and not is_date and variable.dtype.kind == "O":
-            is_date = hasattr(variable.values.flat[0], "month")
-        if variable.size == fields and is_date:
-            return np.atleast_1d(np.asarray(variable.values))
-    return None
-
-
-def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:
+def _kept(attributes: Mapping[Any, object]) -> dict[str, str]:
     """Attributes that results have too, units as CF writes them."""
     kept = {
         key: str(attributes[key])
@@ -384,16 +407,14 @@ def _kept(attributes: Mapping[Hashable, object]) -> dict[str, str]:
     return kept | ({"units": cf_units(kept["units"])} if "units" in kept else {})
 
 
-def _noise(
-    source: xr.DataArray | xr.Dataset, noise_std: str | float | None, where: Horizontal, units: str
-) -> Array | None:
+def _noise(source: xr.Dataset, noise_std: str | float | None, where: Horizontal, units: str) -> Array | None:
     """Noise of each place in the units of the values, if it is a variable of the dataset."""
     if not isinstance(noise_std, str):  # a number is the same everywhere
         return None
-    if not isinstance(source, xr.Dataset) or noise_std not in source.data_vars:
-        there = ", ".join(map(repr, getattr(source, "data_vars", ()))) or "none"
+    if noise_std not in source.data_vars:
         raise ArgumentError(
-            f"noise_std is {noise_std!r}; expected a number, or a variable of the dataset, which has {there}."
+            f"noise_std is {noise_std!r}; expected a number, or a variable of the dataset, which has "
+            f"{listed(source.data_vars)}."
         )
     field = source[noise_std].squeeze(
         [dim for dim in source[noise_std].dims if source.sizes[dim] == 1 and str(dim) not in where.dims]

@@ -3,8 +3,8 @@
 import re
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
 from cagp_dist.variables.units import conversion
 
@@ -22,7 +22,7 @@ _OTHER = re.compile(
 """Names of what is about a direction and no direction, such as its spread."""
 
 
-def refuse_direction(name: str, units: str, standard_name: str, values: Array) -> None:
+def refuse_direction(name: str, units: str, standard_name: str, values: NDArray[np.floating]) -> None:
     """Refuse the directions ``values`` in degrees, of which the mean of 350 and 10 would be 180.
 
     Parameters

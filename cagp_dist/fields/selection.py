@@ -7,6 +7,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Marks, Mask, Times
 from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError
+from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
 
 Area = tuple[float, float, float, float]
@@ -70,6 +71,18 @@ def parse_times(times: Sequence[str]) -> Times:
             ) from error
         parsed.append(moment)
     return np.unique(np.array(parsed, dtype="datetime64[ns]"))
+
+
+def the_time(wanted: Times, what: str) -> Times:
+    """Give the time that is said of what has none: a single one."""
+    if wanted.size != 1:
+        raise ConfigurationError(
+            f"{what} has no times, so that it is one field, and {wanted.size:,} times are selected; expected "
+            "the one when it was measured. Of a mean over years take any day of them.",
+            key="no-times",
+            remedies=(Setting("times", [shown_time(wanted[0])]),),
+        )
+    return wanted
 
 
 def shown_time(time: np.datetime64) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.remedies import Setting
 from cagp_dist.text import nearest, without_secrets
 from cagp_dist.variables import Transform, canonical_name, log1p_of
 
@@ -44,6 +45,7 @@ def open_source(
     where: Mapping[str, object] | None = None,
     missing: Marks = None,
     wait_seconds: float | None = None,
+    undated: bool = False,
 ) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
 
@@ -71,7 +73,8 @@ def open_source(
         Which level, where there are several, in the unit of the source; or in hPa where that is Pa.
     select : mapping, optional
         Which value of other dimensions, such as ``{"number": 1}`` of an ensemble, of a file or a Zarr store;
-        of GRIB, of any keys of its messages.
+        of GRIB, of any keys of its messages; of points, of any of their columns; ``{"group": "PRODUCT"}``:
+        which group of a NetCDF file, where the variable is in several.
     units : str, optional
         What the values are measured in, whatever the source says.
     check_range : bool
@@ -92,6 +95,8 @@ def open_source(
         What a file, a Zarr store or a table writes instead of a missing value, such as -9999.
     wait_seconds : float, optional
         Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
+    undated : bool
+        Whether the time may be NaT, where the source has none and ``times`` names none.
 
     Returns
     -------
@@ -156,6 +161,8 @@ def open_source(
         cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
     wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds)
     field = found.open(address, wanted)
+    if not undated and np.isnat(field["time"].values).any():
+        raise _without_times(source, "the job names no time")
     return field if transform == "none" else _in_logarithms(field)
 
 
@@ -175,6 +182,17 @@ def noise_of_transformed() -> ArgumentError:
         'transform is "log1p", and noise_std is that of the values as they are; expected none, so that it is '
         "fitted to the logarithms.",
         key="transform-noise",
+    )
+
+
+def _without_times(source: str, came: str) -> ConfigurationError:
+    """Say that the one time of a source has to be named."""
+    return ConfigurationError(
+        f"{_named(source)} has no times, so that it is one field, and {came}. A run keeps each field under "
+        "its time: maps, scores, the series of runs and names of files have it. Say when this one was "
+        "measured; of a mean over years take any day of them. cagp_dist.krige needs no time.",
+        key="no-times",
+        remedies=(Setting("times", ["2017-04-27T12:00"]),),
     )
 
 
@@ -216,9 +234,11 @@ def source_times(
         )
     check_select(source, select)
     selection = Selection(variable=variable, level=level, select=select, missing=missing)
-    return found.times(
-        address, Request(selection, cache_directory, columns=columns, where=where, damaged=damaged)
-    )
+    request = Request(selection, cache_directory, columns=columns, where=where, damaged=damaged)
+    times = found.times(address, request)
+    if np.isnat(times).any():
+        raise _without_times(source, "the times of the job are a rule, which needs those of the source")
+    return times
 
 
 @dataclass(frozen=True)

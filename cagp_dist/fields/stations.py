@@ -1,9 +1,9 @@
 """Observations at places of their own, such as weather stations, from a table: one row per measurement.
 
-They take the way of a field, (time, place), in the unit of the variable; NaN is what was not measured.
+They take the way of a field, (time, place), in the unit of the variable; NaN is what was not measured. Points
+of an xarray object are such a table.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,34 +15,52 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.fields.axis_layout import PLACE
-from cagp_dist.fields.selection import area_masks, parse_times, time_positions
-from cagp_dist.fields.tables import IGNORED, MeasuredFields, Table, by_time_and_place, read_table
+from cagp_dist.fields.gridded import PLACE
+from cagp_dist.fields.points import Points
+from cagp_dist.fields.selection import Selection, area_masks, parse_times, the_time, time_positions
+from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_table
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.variables import Variable, describe_variable, range_error
 
 if TYPE_CHECKING:
     from cagp_dist.fields.sources import Request
 
-_WITHOUT_TIMES = (
-    "so all its rows are one field, and {came}. A run keeps each field under its time: maps, scores, the "
-    "series of runs and names of files have it. Say in [observations] when this one was measured: times = "
-    '["2017-04-27T12:00"]; of a mean over years take any day of them. cagp_dist.krige needs no time.'
-)
-
 
 def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     """Read the selected measurements of a table."""
     selection = wanted.selection
-    if selection["grid_degrees"] is not None or selection["level"] is not None:
+    if selection["level"] is not None:
+        raise ConfigurationError("level is for fields on a grid; leave it out where the source is a table.")
+    field = _field(_read(path, wanted), selection, str(path))
+    return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
+
+
+def field_of_points(points: Points, selection: Selection, what: str) -> xr.Dataset:
+    """Take the selected points of an xarray object, which are a table, in the form of a field."""
+    level, select = selection.get("level"), selection.get("select") or {}
+    chosen = {**select, **({} if level is None else {"level": level})}
+    time = {} if points.time is None else {"time": points.time}
+    table = read_table(
+        points.columns,
+        value=points.value,
+        columns={"latitude": points.axes[0], "longitude": points.axes[1], **time},
+        missing=selection.get("missing"),
+        where=chosen or None,
+        units=selection.get("units") or points.units or None,
+    )
+    return _field(table, selection, what)
+
+
+def _field(table: Table, selection: Selection, what: str) -> xr.Dataset:
+    """Give the selected measurements of a table the form of a field, in the unit of the variable."""
+    if selection["grid_degrees"] is not None:
         raise ConfigurationError(
-            "grid_degrees and level are for fields on a grid; leave them out where the source is a table."
+            f"grid_degrees is for fields on a grid, and {what} has places of its own; leave it out."
         )
-    table = _read(path, wanted)
     units = table.units
     variable, (factor, offset) = _variable_of(selection["variable"], units)
     variable = replace(variable, checked=selection["check_range"])
-    fields = _selected(by_time_and_place(table), path, wanted)
+    fields = _selected(by_time_and_place(table), what, selection)
     values = factor * fields.values + offset
     wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
     if wrong is not None:
@@ -61,8 +79,6 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
         coords={"time": ("time", fields.times), **coordinates},
         attrs={
             "Conventions": "CF-1.13",
-            "source": f"table {path.name}",
-            "source_sha256": file_sha256(path),
             "dropped_missing": table.dropped_missing,
             "notes": list(table.notes),
         },
@@ -78,19 +94,9 @@ def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
 
 
 def station_times(path: Path, wanted: "Request") -> Times:
-    """List the times of a table, ascending, each once; raises as `open_stations`."""
+    """List the times of a table, ascending, each once, NaT of one without; raises as `open_stations`."""
     times = _read(path, wanted).times
-    if times is None:
-        came = "the times of the job are a rule, which needs those of the table"
-        raise _without_times(path, wanted.columns, came)
-    return np.unique(times)
-
-
-def _without_times(path: Path, columns: Mapping[str, str] | None, came: str) -> ConfigurationError:
-    """Say that the job has to name the one time of a table."""
-    ignored = (columns or {}).get("time") == IGNORED
-    why = "is read without times (columns)" if ignored else "has no column of times"
-    return ConfigurationError(f"{path} {why}, {_WITHOUT_TIMES.format(came=came)}")
+    return np.array(["NaT"], "datetime64[ns]") if times is None else np.unique(times)
 
 
 def _read(path: Path, wanted: "Request") -> Table:
@@ -114,23 +120,20 @@ def _read(path: Path, wanted: "Request") -> Table:
         ) from error
 
 
-def _selected(fields: MeasuredFields, path: Path, wanted: "Request") -> MeasuredFields:
+def _selected(fields: MeasuredFields, what: str, selection: Selection) -> MeasuredFields:
     """Keep the wanted times and area, and the places that measured something then."""
-    times, area = wanted.selection["times"], wanted.selection["area"]
+    times, area = selection["times"], selection["area"]
     chosen = None if times is None else parse_times(times)
     moments = fields.times
     if moments is None:
-        if chosen is None or chosen.size != 1:
-            came = "the job names no time" if chosen is None else f"the job names {chosen.size:,} times"
-            raise _without_times(path, wanted.columns, came)
-        moments = chosen
+        moments = np.array(["NaT"], "datetime64[ns]") if chosen is None else the_time(chosen, what)
     rows = time_positions(moments, chosen)
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)
     if area is not None:
         inside = np.logical_and(*area_masks(fields.latitude_degrees, fields.longitude_degrees, area))
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
     if kept.size == 0:
-        raise ConfigurationError(f"{path} has no measurement in the area and at the times of the job.")
+        raise ConfigurationError(f"{what} has no measurement in the area and at the times of the job.")
     return replace(
         fields,
         **vars(fields.at(kept)),

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cagp_dist.errors import DamagedFileError, DataError
-from cagp_dist.fields.files import _decode, file_catalogue
+from cagp_dist.fields.files import _decode, decoded_files, file_catalogue
 from cagp_dist.fields.files.file_catalogue import FOLDER, digests_of_files, file_version, times_listed
 
 
@@ -30,6 +30,15 @@ def reads(path, listing):
     return len(asked)
 
 
+def raised_by_a_decoder(error):
+    """Raise and catch it where decoders are."""
+    namespace = {"__name__": "h5netcdf.core", "error": error}
+    try:
+        exec("raise error", namespace)
+    except Exception as caught:
+        return caught
+
+
 @pytest.mark.parametrize(
     ("error", "kept"),
     [
@@ -43,9 +52,9 @@ def reads(path, listing):
     ],
 )
 def test_only_what_is_wrong_with_the_file_is_kept(path, error, kept):
-    kind, said = _decode._explained(error)
-    assert kind is (DamagedFileError if kept else DataError)
-    listing = {"times": [], "names": [], "error": [kind.__name__, said]}
+    said = _decode._explained(raised_by_a_decoder(error))
+    assert type(said) is (DamagedFileError if kept else DataError)
+    listing = {"times": [], "names": [], "error": decoded_files.told_of(said)}
     assert [reads(path, listing) for _ in range(2)] == [1, 0 if kept else 1]
 
 

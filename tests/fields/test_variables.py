@@ -8,6 +8,7 @@ from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, joined_times, observation_points
 from cagp_dist.fields.observed_objects import Reading, observe
 from cagp_dist.fields.sources import open_source
+from cagp_dist.remedies import Setting
 from cagp_dist.variables import (
     T2M,
     VARIABLES,
@@ -104,16 +105,12 @@ def test_a_name_that_no_array_can_have_is_refused(name):
 
 def test_what_is_there_is_named_without_bounds_and_how_to_take_it():
     raw = cmip("temperature", drawn(280.0, 5.0))
-    with pytest.raises(
-        DataError,
-        match=r"variable 't2m' is missing; there is 'temperature'\. To take it, write variable = "
-        r'"temperature" in \[observations\]\.$',
-    ):
+    with pytest.raises(DataError, match=r"variable 't2m' is missing; there is 'temperature'\.") as absent:
         canonical(raw)
-    with pytest.raises(
-        DataError, match=r"there is 'pr', 'psl'\. To take one of them, write variable = \"pr\""
-    ):
+    assert absent.value.remedies == (Setting("value", "temperature", "to take it"),)
+    with pytest.raises(DataError, match=r"there is 'pr', 'psl'\.") as absent:
         canonical(cmip("pr", drawn(1.0, 0.1)).assign(psl=raw.temperature), variable="tas")
+    assert absent.value.remedies == (Setting("value", "pr"),)
 
 
 def test_the_unit_of_the_job_stands_above_that_of_the_file():
@@ -246,10 +243,13 @@ def test_a_level_is_chosen_by_its_value_and_needs_no_choice_if_it_is_the_only_on
     np.testing.assert_array_equal(field.ta, values[:, 1])
     assert field.ta.attrs["long_name"] == "air temperature at 850 hPa"
     there = "50000, 85000, 100000 Pa" if pascal else "500, 850, 1000 hPa"
-    with pytest.raises(
-        DataError, match=f"'ta' has 3 levels along '{dimension}': {there}. Choose one: write level"
-    ):
+    with pytest.raises(DataError, match=f"'ta' has 3 levels along '{dimension}': {there}") as several:
         canonical(raw, variable="ta")
+    first = float(raw[dimension][0])
+    assert (several.value.key, several.value.remedies) == (
+        "several-levels",
+        (Setting("where", {"level": first}),),
+    )
     with pytest.raises(DataError, match=f"level 700 is not in 'ta', which has along '{dimension}': {there}"):
         canonical(raw, variable="ta", level=700)
     single = raw.isel({dimension: [2]})

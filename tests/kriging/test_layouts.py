@@ -9,6 +9,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.observed_objects import observe
+from cagp_dist.remedies import Setting
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,9 @@ def test_a_layout_like_berkeley_earth(truth, prior):
             "time": ("time", [2020.04, 2020.12], {"units": "year A.D.", "standard_name": "time"}),
         },
     )
-    with pytest.raises(ArgumentError, match=r"'temperature'.*value=\"NAME\""):
+    with pytest.raises(DataError, match=r"'temperature', 'climatology'") as which:
         cagp.krige(given, prior=prior)
+    assert which.value.remedies == (Setting("value", "temperature"),)
     result = cagp.krige(given, value="temperature", prior=prior)
     assert result.time.values.tolist() == [2020.04, 2020.12]
     assert float(result.longitude[0]) == -170.0
@@ -203,7 +205,7 @@ def test_a_regional_grid_is_exact_by_either_way(truth, prior):
     ("change", "text"),
     [
         (lambda given: given.rename(lat="south_north"), "no latitude was found"),
-        (lambda given: given.expand_dims(level=[1, 2]), r"isel\(level=0\)"),
+        (lambda given: given.expand_dims(level=[1, 2]), r'Say where=\{"level": 1\}'),
         (lambda given: given.assign_coords(lat=given.lat * 2), "which is no latitude"),
         (lambda given: given * np.nan, "NaN everywhere"),
         (lambda given: given / 0.0, "holds infinity"),
@@ -247,7 +249,6 @@ def test_the_fields_that_a_dataset_may_be_asked_for_are_named():
     axes = {"latitude": [0.0, 10.0, 20.0], "longitude": [0.0, 10.0]}
     field = xr.DataArray(np.zeros((3, 2)), axes, ["latitude", "longitude"])
     data = xr.Dataset({"land_mask": field, "temperature": field, "climatology": field})
-    with pytest.raises(
-        ArgumentError, match=r"has 2 variables .* \('temperature', 'climatology'\); say which"
-    ):
+    with pytest.raises(DataError, match=r"has 2 variables .* \('temperature', 'climatology'\)") as which:
         cagp.krige(data)
+    assert which.value.key == "which-variable"

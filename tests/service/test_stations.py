@@ -422,7 +422,7 @@ WRONG = {
     "a column that is not there": ({"observations": {"variable": "TMAX"}}, "has no column 'TMAX'; it has"),
     "names that are no column": ({"observations": {"columns": {"name": "site"}}}, "has no column 'site'"),
     "noise that is no column": ({"observations": {"noise_std": "sd"}}, "has no column 'sd'"),
-    "a level": ({"observations": {"level": 850}}, "grid_degrees and level are for fields on a grid"),
+    "a level": ({"observations": {"level": 850}}, "level is for fields on a grid"),
     "an empty area": ({"observations": {"area": [-10.0, 0.0, -20.0, 5.0]}}, "no measurement in the area"),
     "another time": ({"observations": {"times": ["2021-01-01"]}}, "1 of 1 selected times are not in"),
     "too many folds": (
@@ -450,15 +450,18 @@ def test_a_table_without_times_needs_one(tmp_path):
     settings = {"design": {"train": {"kind": "all"}, "test": {"kind": "folds", "count": 3}}}
     bare = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "value"}
     text = job_text(observations=bare, output={"root": tmp_path / "out"}, **settings)
-    with pytest.raises(ConfigurationError, match=r"no column of times.* names no time\..* times = \["):
-        run(parse_job(text))
-    with pytest.raises(ConfigurationError, match=r"no column of times.* names 2 times\."):
-        run(with_times(parse_job(text), "2020-06-01,2020-06-02"))
-    with pytest.raises(ConfigurationError, match="are a rule, which needs those of the table"):
-        run(with_times(parse_job(text), "latest"))
     unread = {**bare, "columns": {"time": "none"}}
-    with pytest.raises(ConfigurationError, match=r"is read without times \(columns\), so all"):
-        run(parse_job(job_text(observations=unread, output={"root": tmp_path / "out"}, **settings)))
+    for given in (
+        parse_job(text),
+        with_times(parse_job(text), "2020-06-01,2020-06-02"),
+        with_times(parse_job(text), "latest"),
+        parse_job(job_text(observations=unread, output={"root": tmp_path / "out"}, **settings)),
+    ):
+        with pytest.raises(
+            ConfigurationError, match=r"[Ww]rite times = \[.*\] in \[observations\]"
+        ) as refused:
+            run(given)
+        assert refused.value.key == "no-times"
     timed = job_text(observations={**bare, "times": [DAYS[0]]}, output={"root": tmp_path / "out"}, **settings)
     assert run(parse_job(timed)).path is not None
 

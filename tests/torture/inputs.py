@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
-from cagp_dist.fields.axis_layout import AbsentVariableError
+from cagp_dist.fields.gridded import AbsentVariableError
 from cagp_dist.service.jobfile.config import load_job
 
 from ..era5.test_damage import temperature

@@ -12,6 +12,7 @@ import shutil
 import sys
 import threading
 import time
+import traceback
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -19,22 +20,28 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.errors import CagpError, DamagedFileError, DataError
-from cagp_dist.fields.axis_layout import AbsentVariableError
-from cagp_dist.fields.calendars import decode, is_other
-from cagp_dist.fields.canonical import canonical, joined_times, time_axis
+from cagp_dist.fields.calendars import decode
+from cagp_dist.fields.canonical import canonical, joined_times, points_of, time_axis
 from cagp_dist.fields.files import decoded_files
 from cagp_dist.fields.files.hdf5_links import check_hdf5
 from cagp_dist.fields.files.sniff import HEAD_BYTES, FileKind, file_kind
+from cagp_dist.fields.gridded import GROUP, AbsentVariableError
+from cagp_dist.fields.groups import paths_to, the_group, with_those_above
+from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import parse_times
 from cagp_dist.text import bytes_text
 from cagp_dist.variables import T2M
 
 LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decoded
+# modules that read bytes: what they raise is the fault of the file
+DECODERS = ("h5netcdf", "h5py", "eccodes", "gribapi", "scipy.io", "zipfile", "zlib", "xarray.backends",
+            "xarray.coding", "xarray.conventions", "cagp_dist.fields.files.grib")  # fmt: skip
 MOST_PACKED, FREELY_UNPACKED_BYTES = 300, 2**28  # times the size of a member; fields pack to a tenth or so
 
 
@@ -50,8 +57,8 @@ def decode_command() -> int:
             warnings.simplefilter("ignore")  # decoders warn about their own future
             (_list_times if request.get("times_only") else _decode)(request, folder)
     except Exception as error:
-        kind, said = _explained(error)
-        (folder / decoded_files.ERROR).write_text(json.dumps({"kind": kind.__name__, "message": said}))
+        told = decoded_files.told_of(_explained(error))
+        (folder / decoded_files.ERROR).write_text(json.dumps(told, default=str))
         return 1
     return 0
 
@@ -69,7 +76,7 @@ def _list_times(request: dict[str, Any], folder: Path) -> None:
     for number, path in enumerate(map(Path, request["paths"])):
         times: list[int] = []
         names: list[str] = []
-        failed: tuple[str, str] | None = None
+        failed: decoded_files.Told | None = None
         try:
             with _opened_file(path, folder / f"file-{number}", request) as datasets:
                 held = time_axis(*datasets, **_of_times(selection))
@@ -77,10 +84,9 @@ def _list_times(request: dict[str, Any], folder: Path) -> None:
         except AbsentVariableError as error:
             names = list(error.names)
         except Exception as error:
-            kind, said = _explained(error)
-            failed = (kind.__name__, said)
+            failed = decoded_files.told_of(_explained(error))
         found.append({"times": times, "names": names, "error": failed})
-    (folder / decoded_files.LISTED).write_text(json.dumps(found))
+    (folder / decoded_files.LISTED).write_text(json.dumps(found, default=str))
 
 
 @contextmanager
@@ -102,9 +108,10 @@ def _of_times(selection: dict[str, Any]) -> dict[str, Any]:
 def _decode(request: dict[str, Any], folder: Path) -> None:
     """Decode the wanted times of files, one after the other; those without the variable are left out."""
     selection = request["selection"]
-    wanted = selection.get("times") and parse_times(selection["times"])
+    wanted = None if selection.get("times") is None else parse_times(selection["times"])
     held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
     parts: list[xr.Dataset] = []
+    points: list[Points] = []
     names: dict[str, None] = {}
     paths = [Path(path) for path in request["paths"]]
     for number, path in enumerate(paths):
@@ -112,43 +119,60 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
             with _opened_file(path, folder / f"file-{number}", request) as datasets:
                 held.append(time_axis(*datasets, **_of_times(selection)))
                 times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
-                if times.size:
+                if wanted is not None and np.isnat(held[-1]).any():
+                    times = wanted
+                rows = points_of(*datasets, **{key: selection.get(key) for key in ("variable", "missing")})
+                if rows is not None:
+                    points += [rows] if times.size else []
+                elif times.size:
                     chosen = None if wanted is None else [str(time) for time in times]
                     parts.append(canonical(*datasets, **{**selection, "times": chosen}))
         except AbsentVariableError as error:
             names |= dict.fromkeys(error.names)
         except Exception as error:
-            kind, said = _explained(error)
-            raise kind(f"{path}: {said}" if len(paths) > 1 else said) from error
+            raise _explained(error).told(before=f"{path}:" if len(paths) > 1 else "") from error
     np.save(folder / decoded_files.HELD, np.concatenate(held))
     (folder / decoded_files.NAMES).write_text(json.dumps(list(names)))
     if parts:
         decoded_files.save_field(parts[0] if len(parts) == 1 else joined_times(parts), folder)
+    if points:
+        decoded_files.save_points(joined_points(points), folder)
 
 
-def _explained(error: Exception) -> tuple[type[CagpError], str]:
-    """Kind of an error, and what is said of it: decoders raise whatever they like on damaged bytes."""
+def _explained(error: Exception) -> CagpError:
+    """Say what an error is: decoders raise what they like on damaged bytes, and nothing else is damage."""
     if isinstance(error, CagpError):
-        return type(error), str(error)
+        return error
     if isinstance(error, MemoryError):
-        return DataError, (
+        return DataError(
             "takes more memory to decode than is free. Select fewer times or split the file; one that says "
-            "it has so much may be damaged."
+            "it has so much may be damaged.",
+            key="memory",
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DataError, f"cannot be unpacked ({error.strerror}). Free some space in the cache folder."
+        return DataError(
+            f"cannot be unpacked ({error.strerror}). Free some space in the cache folder.", key="disk"
+        )
     first = next(iter(str(error).strip().splitlines()), "no message")
+    said = f"{type(error).__name__}: {first}"
     if not isinstance(error, OSError) and any(word in str(error) for word in ("calendar", "cftime")):
-        return DataError, (
+        return DataError(
             f"has times that are not dates of the standard calendar ({first}). Put them into it first, in "
-            "Python with convert_calendar of xarray, which needs the package cftime."
+            "Python with convert_calendar of xarray, which needs the package cftime.",
+            key="calendar",
         )
     another_try = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
     if another_try or isinstance(error, ImportError):  # nothing of the file: a disk, a network, a package
-        return DataError, f"cannot be read now ({type(error).__name__}: {first}). Fix this, and try again."
-    return DamagedFileError, (
-        f"cannot be decoded ({type(error).__name__}: {first}). The file is damaged or incomplete; fetch it "
-        "again."
+        return DataError(f"cannot be read now ({said}). Fix this, and try again.", key="another-try")
+    frames = traceback.walk_tb(error.__traceback__)
+    if any(str(frame.f_globals.get("__name__", "")).startswith(DECODERS) for frame, _ in frames):
+        return DamagedFileError(
+            f"cannot be decoded ({said}). The file is damaged or incomplete; fetch it again.", key="damaged"
+        )
+    return DataError(
+        f"could be decoded, and not be understood ({said}). Open it with xarray, bring it into a plain form, "
+        "such as (time, latitude, longitude), and write it again.",
+        key="not-understood",
     )
 
 
@@ -162,9 +186,9 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
         chosen = {key: request["selection"].get(key) for key in ("variable", "level", "select", "times")}
         return open_grib(path, **chosen, checked=not request.get("times_only"))
     if kind is FileKind.NETCDF4:
-        return [_open_netcdf(path, engine="h5netcdf")]
+        return [_open_netcdf(path, request["selection"])]
     if kind is FileKind.NETCDF3:
-        return [_open_netcdf(path, engine="scipy", mmap=False)]
+        return [decode(_open_raw(path, engine="scipy", mmap=False))]
     members = [
         dataset for member in _unpacked(path, folder) for dataset in _datasets_in(member, folder, request)
     ]
@@ -173,14 +197,31 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
     return members
 
 
-def _open_netcdf(path: Path, **options: Any) -> xr.Dataset:
-    if options["engine"] == "h5netcdf":
-        check_hdf5(path)
-    raw = xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
-    if any(is_other(variable.attrs) for variable in raw.variables.values()):
-        return decode(raw)
-    raw.close()
-    return xr.open_dataset(path, chunks=None, decode_timedelta=False, **options)
+def _open_netcdf(path: Path, selection: dict[str, Any]) -> xr.Dataset:
+    """Open the group of a file that is chosen, or that holds the variable, with what is above it."""
+    check_hdf5(path)
+    groups: dict[str, list[str]] = {"": []}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: _note(groups, name, isinstance(item, h5py.Group)))
+    group = ""
+    if len(groups) > 1:
+        group = the_group(groups, selection["variable"], (selection.get("select") or {}).get(GROUP))
+    above = [_open_raw(path, engine="h5netcdf", group=each or None) for each in paths_to(group)]
+    return decode(with_those_above(above))
+
+
+def _note(groups: dict[str, list[str]], name: str, is_group: bool) -> None:
+    """Note a group, or a variable of one."""
+    if is_group:
+        groups[name] = []
+    else:
+        group, _, variable = name.rpartition("/")
+        groups[group].append(variable)
+
+
+def _open_raw(path: Path, **options: Any) -> xr.Dataset:
+    """Open a file or a group of it lazily, as it is."""
+    return xr.open_dataset(path, chunks=None, cache=False, decode_cf=False, **options)
 
 
 def _unpacked(path: Path, folder: Path) -> Iterator[Path]:

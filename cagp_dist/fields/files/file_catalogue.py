@@ -17,6 +17,7 @@ import numpy as np
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import DamagedFileError
+from cagp_dist.fields.files.decoded_files import Told
 from cagp_dist.fields.selection import Selection
 from cagp_dist.store.atomic_files import replacing
 from cagp_dist.versions import version
@@ -34,7 +35,7 @@ class Listing(TypedDict):
 
     times: list[int]
     names: list[str]
-    error: tuple[str, str] | None  # kind and message
+    error: Told | None
 
 
 class Listed(NamedTuple):
@@ -75,7 +76,9 @@ def times_listed(
         read,
         valid=_is_listing,
         # not what another try may read
-        lasting=lambda listing: listing["error"] is None or listing["error"][0] == DamagedFileError.__name__,
+        lasting=lambda listing: (
+            listing["error"] is None or listing["error"]["kind"] == DamagedFileError.__name__
+        ),
     )
     return [Listed(path, listing, versions[path]) for path, listing in zip(versions, found, strict=True)]
 
@@ -94,7 +97,7 @@ def _is_listing(found: object) -> bool:
     return (
         all(isinstance(found[name], list) for name in ("times", "names"))
         and all(isinstance(time, int) for time in found["times"])
-        and (error is None or (isinstance(error, list) and [*map(type, error)] == [str, str]))
+        and (error is None or (isinstance(error, dict) and error.keys() == Told.__annotations__.keys()))
     )
 
 

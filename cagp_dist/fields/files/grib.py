@@ -20,7 +20,7 @@ from xarray.core import indexing
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
 from cagp_dist.extras import from_extra
-from cagp_dist.fields.axis_layout import (
+from cagp_dist.fields.gridded import (
     PLACE,
     SELECTED,
     choose_level,
@@ -29,6 +29,7 @@ from cagp_dist.fields.axis_layout import (
     unit_of_levels,
 )
 from cagp_dist.fields.selection import Choice, is_chosen, parse_times, shown_time, written_choice
+from cagp_dist.remedies import Setting
 from cagp_dist.store.batches import is_preliminary
 from cagp_dist.variables import variable_named
 
@@ -141,7 +142,8 @@ def _chosen_messages(
             there = _listed(message.keys.get(key) for message in messages)
             raise DataError(
                 f"no message of {variable!r} has {key} = {written_choice(choice)}; "
-                + (f"it is {there}. Choose one of these." if there else f"the messages have no key {key!r}.")
+                + (f"it is {there}. Choose one of these." if there else f"the messages have no key {key!r}."),
+                key="not-there",
             )
         messages = kept
     if level is None:
@@ -272,7 +274,9 @@ def _check_same(messages: Sequence[Message], variable: str) -> None:
     if told:
         raise DataError(
             f"the {len(messages)} messages of {variable!r} are not of one kind: they differ in "
-            f"{_said(told)}. {_advice(told, messages)}"
+            f"{_said(told)}.",
+            key="several-values",
+            remedies=(_advice(told, messages),),
         )
 
 
@@ -289,7 +293,9 @@ def _check_times(path: Path, messages: Sequence[Message], variable: str) -> None
         if told:
             raise DataError(
                 f"{len(group)} messages of {variable!r} hold at {shown_time(time)}; expected one for each "
-                f"time. They differ in {_said(told)}. {_advice(told, messages)}"
+                f"time. They differ in {_said(told)}.",
+                key="several-values",
+                remedies=(_advice(told, messages),),
             )
 
 
@@ -328,7 +334,7 @@ def _listed(values: Any, *, none: str = "") -> str:
     return ", ".join(found[:8]) + (", ..." if len(found) > 8 else "")
 
 
-def _advice(told: Mapping[str, Sequence[str | None]], messages: Sequence[Message]) -> str:
+def _advice(told: Mapping[str, Sequence[str | None]], messages: Sequence[Message]) -> Setting:
     """Say which key chooses: one with a value that leaves a message for each time, if there is one."""
     choices = [(key, value) for key, values in told.items() for value in values if value is not None]
     times = len({message.time for message in messages})
@@ -339,8 +345,8 @@ def _advice(told: Mapping[str, Sequence[str | None]], messages: Sequence[Message
     else:
         key, value = choices[0]
     number = re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", value)
-    chosen_one = value if number else f'"{value}"'
-    return f"Choose one: write select = {{ {key} = {chosen_one} }} in [observations]."
+    chosen_one = value if number is None else float(value) if number[2] else int(value)
+    return Setting("where", {key: chosen_one})
 
 
 def _dataset(

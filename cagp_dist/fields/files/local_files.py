@@ -19,8 +19,7 @@ import xarray as xr
 import cagp_dist
 from cagp_dist.arrays import Times
 from cagp_dist.digest import joint_sha256, open_regular
-from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
-from cagp_dist.fields.axis_layout import explain_absent
+from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.calendars import named
 from cagp_dist.fields.canonical import joined_times
 from cagp_dist.fields.files import decoded_files
@@ -35,7 +34,10 @@ from cagp_dist.fields.files.file_catalogue import (
     times_listed,
 )
 from cagp_dist.fields.files.sniff import HEAD_BYTES, file_kind
+from cagp_dist.fields.gridded import explain_absent
+from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import Selection, parse_times, shown_time, time_positions
+from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
 
 logger = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ def open_file(
     parts, available = _decode(paths, scratch, selection)
     if wanted is not None:
         _check_times(available, wanted, address)
-    field = parts[0] if len(parts) == 1 else joined_times(parts)
+    field = _joined(parts, selection, os.fspath(address))
     digests = digests_of_files(paths, scratch=scratch)
     field.attrs |= {
         "source": named(f"file:{os.fspath(address)}", field),
@@ -76,12 +78,27 @@ def open_file(
     return field
 
 
+def _joined(parts: Sequence[xr.Dataset | Points], selection: Selection, what: str) -> xr.Dataset:
+    """Put the fields, or the points, of several files together."""
+    fields = [part for part in parts if isinstance(part, xr.Dataset)]
+    points = [part for part in parts if isinstance(part, Points)]
+    if fields and points:
+        raise DataError(
+            f"{what} has fields in some files and points in others; expected one of them.", key="parts"
+        )
+    if points:
+        return field_of_points(joined_points(points), selection, what)
+    return fields[0] if len(fields) == 1 else joined_times(fields)
+
+
 def _check_times(available: Times, wanted: Sequence[str], address: str | os.PathLike[str]) -> None:
-    """Raise `DataError` unless all wanted times are there."""
+    """Raise `DataError` unless all wanted times are there; what has none takes the one that is wanted."""
+    if np.isnat(available).any():
+        return
     try:
         time_positions(available, parse_times(wanted))
     except DataError as error:
-        raise type(error)(f"{os.fspath(address)}: {error}") from error
+        raise error.told(before=f"{os.fspath(address)}:") from error
 
 
 def file_times(
@@ -115,12 +132,17 @@ def _holding(
 ) -> tuple[Times, list[Path]]:
     """All times that files have, and those of the files that have wanted times; others may be damaged."""
     found = _listed(files, scratch, selection)
-    holding = [each.path for each in found if np.isin(each.times, wanted).any()]
     held = np.concatenate([each.times for each in found])
-    absent = wanted[~np.isin(wanted, held)]
+    timeless = [np.isnat(each.times).any() for each in found]
+    holding = [
+        each.path
+        for each, without in zip(found, timeless, strict=True)
+        if without or np.isin(each.times, wanted).any()
+    ]
+    absent = wanted[~np.isin(wanted, held) & (not any(timeless))]
 
     def absent_from_others(path: str, error: DataError) -> NoReturn:
-        raise type(error)(f"no file that can be read has {shown_time(absent[0])}. {error}")
+        raise error.told(before=f"no file that can be read has {shown_time(absent[0])}.")
 
     return _available(found, selection, absent_from_others if absent.size else _left_out), holding
 
@@ -145,7 +167,7 @@ def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) 
             if len(unknown) > 1:
                 half = len(unknown) // 2
                 return read(unknown[:half]) + read(unknown[half:])
-            return [{"times": [], "names": [], "error": (DataError.__name__, str(error))}]
+            return [{"times": [], "names": [], "error": decoded_files.told_of(error)}]
 
     return times_listed(files, scratch=scratch, selection=selection, read=read)
 
@@ -157,7 +179,7 @@ def _available(
     times = np.unique(np.concatenate([each.times for each in found]))
     for each in found:
         if (failed := each.listing["error"]) is not None:
-            error = told_error(*failed, what=str(each.path))
+            error = decoded_files.told_error(failed, what=str(each.path))
             if damaged is None or not isinstance(error, DataError) or times.size == 0:
                 raise error
             damaged(str(each.path), error)
@@ -166,7 +188,7 @@ def _available(
             selection.get("variable", "t2m"),
             dict.fromkeys(name for each in found for name in each.listing["names"]),
         )
-        raise DataError(f"{found[0].path}: {absent}") if len(found) == 1 else absent
+        raise absent.told(before=f"{found[0].path}:") if len(found) == 1 else absent
     return times
 
 
@@ -254,9 +276,11 @@ def check_file(path: Path) -> None:
         ) from error
 
 
-def _decode(paths: Sequence[Path], scratch: Path, selection: Selection) -> tuple[list[xr.Dataset], Times]:
-    """Fields that files hold, by batches, and all their times; files without the variable are left out."""
-    parts: list[xr.Dataset] = []
+def _decode(
+    paths: Sequence[Path], scratch: Path, selection: Selection
+) -> tuple[list[xr.Dataset | Points], Times]:
+    """Fields or points of files, by batches, and all their times; files without the variable are left out."""
+    parts: list[xr.Dataset | Points] = []
     held: list[Times] = []
     names: dict[str, None] = {}
     for start in range(0, len(paths), BATCH_FILES):
@@ -264,12 +288,12 @@ def _decode(paths: Sequence[Path], scratch: Path, selection: Selection) -> tuple
         with _decoder(batch, scratch, selection) as folder:
             held.append(np.load(folder / decoded_files.HELD, allow_pickle=False))
             names |= dict.fromkeys(json.loads((folder / decoded_files.NAMES).read_text()))
-            part = decoded_files.saved_field(folder)
-            parts += [] if part is None else [part]
+            found = decoded_files.saved_field(folder), decoded_files.saved_points(folder)
+            parts += [part for part in found if part is not None]
     available = np.unique(np.concatenate(held))
     if available.size == 0:
         absent = explain_absent(selection.get("variable", "t2m"), names)
-        raise DataError(f"{paths[0]}: {absent}") if len(paths) == 1 else absent
+        raise absent.told(before=f"{paths[0]}:") if len(paths) == 1 else absent
     return parts, available
 
 
@@ -336,11 +360,4 @@ def raise_told(folder: Path, what: str) -> None:
     """Raise the error that the child has written down, if it came so far."""
     answer = folder / decoded_files.ERROR
     if answer.exists():
-        told = json.loads(answer.read_text())
-        raise told_error(told["kind"], told["message"], what=what)
-
-
-def told_error(kind: str, message: str, *, what: str) -> ConfigurationError | DataError:
-    """Make an error of what a child process has written down."""
-    kinds = {each.__name__: each for each in (ConfigurationError, DamagedFileError)}
-    return kinds.get(kind, DataError)(f"{what}: {message}")
+        raise decoded_files.told_error(json.loads(answer.read_text()), what=what)

@@ -13,14 +13,16 @@ import zarr
 from cagp_dist.arrays import Times
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
 from cagp_dist.fields.calendars import decode, is_other, named
-from cagp_dist.fields.canonical import canonical, time_axis
+from cagp_dist.fields.canonical import canonical, points_of, time_axis
 from cagp_dist.fields.missing import ZERO_FILL
 from cagp_dist.fields.selection import Choice, Selection
+from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
 from cagp_dist.remedies import installation
 from cagp_dist.store.plain import check_all_arrays, plain_store
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import bytes_text, without_secrets
+from cagp_dist.variables import T2M
 
 PUBLIC_STORES = {
     "arco-era5": "gs://gcp-public-data-arco-era5/ar/full_37-1h-0p25deg-chunk-1.zarr-v3",
@@ -39,7 +41,12 @@ _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
     """Read the selected part of a Zarr store into canonical form."""
     with opened_store(url) as dataset:
-        result = canonical(dataset, **selection)
+        variable, missing = selection.get("variable", T2M.name), selection.get("missing")
+        points = points_of(dataset, variable=variable, missing=missing)
+        if points is None:
+            result = canonical(dataset, **selection)
+        else:
+            result = field_of_points(points, selection, without_secrets(url, url))
     source = f"zarr:{without_secrets(url, url)}"
     result.attrs |= {"source": named(source, result), "source_sha256": content_sha256(result)}
     return result
@@ -63,10 +70,10 @@ def opened_store(url: str) -> Iterator[xr.Dataset]:
         with _opened(url) as dataset:
             yield dataset
     except CagpError as error:
-        said = without_secrets(str(error), url)
-        if said == str(error):
+        said = without_secrets(error.text, url)
+        if said == error.text:
             raise
-        raise type(error)(said) from None  # what it came from quotes the address too
+        raise error.told(text=said) from None  # what it came from quotes the address too
 
 
 @contextmanager
@@ -94,7 +101,7 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
     except StoreError as error:  # an array that is not plain: here it is the data of somebody else
         raise DataError(f"{address}: {error}") from error
     except CagpError as error:
-        raise type(error)(f"{address}: {error}") from error
+        raise error.told(before=f"{address}:") from error
     except ImportError as error:
         raise ConfigurationError(
             f"reading {address} needs another package ({error}). Run: {installation('cloud')}"

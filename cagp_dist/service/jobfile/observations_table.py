@@ -80,8 +80,8 @@ class ObservationsTable(JobTable):
     columns: ColumnsTable | None = key(None, "the keys latitude, longitude, time, name", {"latitude": "LAT"})
     where: dict[str, str | float | list[str | float]] | None = key(
         None,
-        "columns of the table, each with the value (or a list of values) of the rows that "
-        'are meant; "*" for all',
+        "columns of the table, or dimensions of fields, each with the value (or a list of values) that is "
+        'meant; "*" for all of a column',
         {"element": "TMAX"},
         min_length=1,
     )
@@ -136,6 +136,21 @@ class ObservationsTable(JobTable):
         if isinstance(table, dict) and table.get("source") == "synthetic":
             return {"synthetic": {}, **table}
         return table
+
+    @model_validator(mode="before")
+    @classmethod
+    def _where_of_fields(cls, table: object) -> object:
+        """Take ``where`` of a file or a store as ``level`` and ``select``, by which a run knows it."""
+        if not isinstance(table, dict) or not isinstance(table.get("where"), dict):
+            return table
+        source = SOURCES.get(str(table.get("source", "")).partition(":")[0])
+        if source is None or not source.selects:
+            return table
+        where = dict(table["where"])
+        level = {"level": where.pop("level")} if "level" in where else {}
+        select = {**where, **(table.get("select") or {})}
+        rest = {key: said for key, said in table.items() if key not in ("where", "select")}
+        return level | ({"select": select} if select else {}) | rest
 
     @model_validator(mode="after")
     def _keys_of_the_source(self) -> Self:

@@ -1,0 +1,186 @@
+"""Points of an xarray object, each with a value, a place and a time of its own, as the columns of a table.
+
+The discrete sampling geometries of CF (chapter 9) are such: points, trajectories, profiles, time series whose
+times differ, in arrays of samples, of stations by samples, or ragged. They take the way of every table.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Marks
+from cagp_dist.errors import DataError
+from cagp_dist.fields.axes import (
+    ANYWHERE,
+    Asked,
+    Horizontal,
+    Role,
+    are_dates,
+    clock_of,
+    horizontal,
+    located,
+    moments_of,
+    role_of,
+)
+from cagp_dist.fields.gridded import check_fits
+from cagp_dist.fields.missing import observations, unpacked
+from cagp_dist.fields.quantities import refuse_direction
+from cagp_dist.space.systems import variables_of
+from cagp_dist.text import counted
+
+MOST_RAGGED = 4  # one kind of ragged array within another, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Columns of a table, and which of them says what."""
+
+    columns: Mapping[str, NDArray[Any]]
+    value: str
+    axes: tuple[str, str]  # columns of latitude and longitude, or of y and x
+    time: str | None
+    attributes: Mapping[str, Any]  # of the values, such as units
+    where: Horizontal | None = None  # of the rows, in the object that they come from
+
+    @property
+    def units(self) -> str:
+        """Of the values, empty if they are not stated."""
+        return str(self.attributes.get("units", ""))
+
+
+def points_in(
+    given: xr.Dataset, name: str, *, asked: Asked | None = ANYWHERE, missing: Marks = None
+) -> Points | None:
+    """Take a variable of points as a table; None if it is one of fields. ``asked`` is as for `laid_out`."""
+    given = _unravelled(given, name)
+    field = given[name]
+    if not field.ndim:
+        return None
+    where = horizontal(given, field) if asked is None else located(given, field, asked)
+    if not _are_points(given, field, where):
+        return None
+    if field.dtype.kind not in "fiu":
+        raise DataError(f"{name!r} has the type {field.dtype}; expected numbers.", key="no-numbers")
+    check_fits(field, field.size * len(given.variables))
+    rows = {str(dim): field.sizes[dim] for dim in field.dims}
+    columns: dict[str, NDArray[Any]] = {}
+    for key, axis in {**variables_of(given), **variables_of(field)}.items():
+        told = role_of(key, axis) not in (Role.REFERENCE, Role.STEP)  # which the time comes from
+        if told and axis.ndim and {*axis.dims} <= {*rows}:
+            columns[key] = _spread(axis.dims, _column(axis.variable, key), rows)
+    values = observations(
+        field.values, field.attrs, what=repr(name), encoding=field.encoding or None, missing=missing
+    )
+    units, standard = (str(field.attrs.get(key, "")) for key in ("units", "standard_name"))
+    refuse_direction(name, units, standard, values)
+    columns[name] = np.asarray(values, dtype=np.float64).reshape(-1)
+    named = {id(axis): key for key, axis in where.coordinates.items()}
+    axes = named[id(where.north)], named[id(where.east)]
+    for key, degrees in zip(axes, where.points, strict=True):
+        placed = np.where(where.nowhere, np.nan, degrees).reshape(where.shape)
+        columns[key] = _spread(where.dims, placed, rows)
+    if not where.space.has_latitudes and where.space.unit:
+        for key in axes:
+            columns[f"{key} ({where.space.unit})"] = columns.pop(key)
+    clock = clock_of(given, field)
+    if clock is not None:
+        moments = clock.moments()
+        when = clock.axis.values if moments is None else moments
+        columns[clock.name] = _spread(clock.axis.dims, when, rows)
+    return Points(columns, name, axes, None if clock is None else clock.name, dict(field.attrs), where)
+
+
+def _spread(dims: Sequence[Hashable], values: NDArray[Any], rows: Mapping[str, int]) -> NDArray[Any]:
+    """Repeat what lies along some of the dimensions of the rows for each of them."""
+    spread = xr.Variable(dims, values).set_dims(rows).transpose(*rows)
+    return np.asarray(spread.values).reshape(-1)
+
+
+def joined_points(parts: Sequence[Points]) -> Points:
+    """Put the points of several files together, with the columns that all of them have."""
+    first = parts[0]
+    for part in parts[1:]:
+        if (part.units, part.time, part.axes) != (first.units, first.time, first.axes):
+            raise DataError(
+                f"the parts hold {first.value!r} in {first.units!r} and {part.units!r}, with the times "
+                f"{first.time!r} and {part.time!r}; expected one quantity in one unit, under the same names.",
+                key="parts",
+            )
+    common = [key for key in first.columns if all(key in part.columns for part in parts)]
+    return replace(
+        first, columns={key: np.concatenate([part.columns[key] for part in parts]) for key in common}
+    )
+
+
+def _are_points(given: xr.Dataset, field: xr.DataArray, where: Horizontal) -> bool:
+    """Whether each value has a place, and perhaps a time, of its own: no grid, and no fields at places."""
+    places, others = {*where.dims}, {*map(str, field.dims)} - {*where.dims}
+    if where.axes is not None or not places:
+        return False
+    timed = [
+        {*map(str, axis.dims)}
+        for key, axis in variables_of(given).items()
+        if axis.ndim and {*axis.dims} <= {*field.dims} and role_of(key, axis) is Role.TIME
+    ]
+    if len(places) == 1:
+        return not others or any(places <= dims for dims in timed)
+    # of a swath, lines have times; drifters have places at times that are an axis
+    moving = any(dims == places or (dims < places and dims <= {*map(str, given.indexes)}) for dims in timed)
+    return not others and (moving or "featureType" in given.attrs)
+
+
+def _column(axis: xr.Variable, name: str) -> NDArray[Any]:
+    """Give a variable as a column: decoded numbers, dates of the standard calendar, texts."""
+    values = np.asarray(axis.values)
+    if are_dates(axis) and (moments := moments_of(axis)) is not None:
+        return moments
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8", "replace")
+    if values.dtype.kind == "O":
+        return np.array([each.decode() if isinstance(each, bytes) else str(each) for each in values.ravel()])
+    if values.dtype.kind in "fiu" and {"scale_factor", "add_offset"} & {*axis.attrs}:
+        return unpacked(values, axis.attrs, what=repr(name))
+    return values
+
+
+def _unravelled(given: xr.Dataset, name: str) -> xr.Dataset:
+    """Give what is known of each station or trajectory to each of its samples, in ragged arrays of CF."""
+    for _ in range(MOST_RAGGED):
+        for key, held in given.variables.items():  # noqa: B007
+            instance = str(held.attrs.get("instance_dimension", next(iter(held.dims), "")))
+            sample = str(held.attrs.get("sample_dimension", next(iter(held.dims), "")))
+            if held.ndim == 1 and instance != sample and {instance, sample} <= {*map(str, given.dims)}:
+                break
+        else:
+            return given
+        counts = held.values
+        of_instance = held.dims == (instance,)
+        total, most = given.sizes[sample], given.sizes[instance]
+        whole = np.nan_to_num(counts.astype(np.float64), nan=-1.0).astype(np.int64)
+        wrong = (whole < 0).any() or (whole.sum() != total if of_instance else (whole >= most).any())
+        if wrong:
+            expected = (
+                f"that its numbers make {total:,} together"
+                if of_instance
+                else f"numbers from 0 to {most - 1:,}"
+            )
+            raise DataError(
+                f"{key!r} says which of the {counted(total, 'sample')} belong to which of the "
+                f"{most:,} along {instance!r}, and its numbers do not fit; expected {expected}.",
+                key="ragged",
+            )
+        index = np.repeat(np.arange(most), whole) if of_instance else whole
+        spread = {
+            other: axis.isel({instance: index})
+            .to_base_variable()
+            ._replace(dims=tuple(sample if dim == instance else dim for dim in axis.dims))
+            for other, axis in given.variables.items()
+            if instance in axis.dims and sample not in axis.dims and other != key
+        }
+        coordinates = [other for other in spread if other in given.coords]
+        given = given.drop_vars([key, *spread]).assign(spread).set_coords(coordinates)
+    return given
