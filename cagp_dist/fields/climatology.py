@@ -17,7 +17,7 @@ from cagp_dist.geometry import area_weights
 from cagp_dist.means import as_columns, latitude_of
 from cagp_dist.memory import available_bytes
 from cagp_dist.store.zarr_arrays import content_sha256
-from cagp_dist.text import bytes_text, counted
+from cagp_dist.text import bytes_text, counted, place_text
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +84,9 @@ class Climatology:
             first = int(np.flatnonzero(outside)[0])
             raise ConfigurationError(
                 f"the climatology covers {self.grid.extent}; {np.count_nonzero(outside):,} of "
-                f"{outside.size:,} points lie outside, such as {latitude_degrees[first]:g} N, "
-                f"{longitude_degrees[first]:g} E. Take a climatology of the whole area, restrict "
-                "observations.area and the map to it, or use another mean."
+                f"{outside.size:,} points lie outside, such as "
+                f"{place_text(latitude_degrees[first], longitude_degrees[first])}. Take a climatology of the "
+                "whole area, restrict observations.area and the map to it, or use another mean."
             )
 
 

@@ -274,7 +274,7 @@ def _tell_unknown(drift: Drift, what: str, become: str, unknown: Mask, X: Array)
         raise DataError(
             f"{text}; expected it around them. Check its region and units.", key="covariate-unknown"
         )
-    warnings.warn(f"{text}. These {what} are {become}.", stacklevel=4)
+    warnings.warn(f"{text}. These {what} are {become}.", stacklevel=5)
 
 
 def _tell_far(
@@ -295,13 +295,14 @@ def _tell_far(
         and not 1.0 / GROSS < size[0] / size[1] < GROSS
     )
     if gross or least < low - (high - low) or most > high + (high - low):
-        which = [f"{unit or 'no unit stated'}" for unit in units]
-        said = [f" ({unit})" if stated else "" for unit in which]
+        shown = (units[0], units[0] if all(units) else units[1])  # where both are stated they were converted
+        said = [f" ({unit or 'no unit stated'})" if stated else "" for unit in shown]
         warnings.warn(
             f"the drift {term.name!r} reaches from {low:g} to {high:g}{said[0]} at the observations, and "
-            f"from {least:g} to {most:g}{said[1]} at the targets: its effect is extrapolated. Check that "
-            "both have one unit.",
-            stacklevel=4,
+            f"from {least:g} to {most:g}{said[1]} at the targets: its effect is extrapolated."
+            + " Check that both have one unit."
+            * stated,
+            stacklevel=5,
         )
 
 

@@ -34,7 +34,7 @@ from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.publish import verify_files
 from cagp_dist.store.published_variables import ERROR_DRAW, ERROR_DRAWS, ERRORS_OF
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
-from cagp_dist.text import without_secrets
+from cagp_dist.text import place_text, without_secrets
 from cagp_dist.variables import Variable
 
 DRAWS = 100  # Of the error of each run: a standard error of 7 % of the standard deviation that they stand for
@@ -309,7 +309,7 @@ def check_map_of_errors(
                 first = int(np.flatnonzero(outside)[0])
                 raise ConfigurationError(
                     f'[prior] mean = "previous": the map of {of} does not hold {np.count_nonzero(outside):,} '
-                    f"of {outside.size:,} points, such as {latitude[first]:g} N, {longitude[first]:g} E. "
+                    f"of {outside.size:,} points, such as {place_text(latitude[first], longitude[first])}. "
                     "Give [design] map an area with all points and targets; where runs with a smaller one "
                     "are there already, with an [output] root of its own."
                 )

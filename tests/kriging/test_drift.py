@@ -266,8 +266,8 @@ def test_units_of_a_drift_are_converted_or_refused(region, elevation):
     assert refused.value.key == "drift-units"
     with pytest.warns(UserWarning, match=r"to [89]\d\d.* \(m\) at the observations, .* to 0\.\d+ \(no unit"):
         cagp.krige(heights, to=1e-3 * elevation.rename("elevation"), **settings)
-    with pytest.warns(UserWarning, match="is extrapolated"):
-        cagp.krige(heights, to=2.5 * elevation, **settings)
+    with pytest.warns(UserWarning, match=r"to 2\d\d\d\S* \(m\) at the targets: .* extrapolated"):
+        cagp.krige(heights, to=(2.5e-3 * elevation).assign_attrs(units="km"), **settings)
 
 
 def test_stations_of_one_place_with_other_heights_are_averaged_and_named(region):

@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.tables.column_names import NAME, plain
 from cagp_dist.fields.tables.columns import Columns
-from cagp_dist.text import counted
+from cagp_dist.text import counted, place_text
 
 FEWEST = 20  # places among which one can be far from all others
 FAR, FAR_KILOMETRES = 20.0, 500.0  # how many times farther than usual the next place is, and how far at least
@@ -64,7 +64,7 @@ def far_places(latitude_degrees: Array, longitude_degrees: Array) -> str:
     far = np.flatnonzero(next_one > max(FAR * usual, FAR_KILOMETRES))
     if far.size == 0:
         return ""
-    which = "; ".join(f"{places[at, 0]:g} N, {places[at, 1]:g} E ({next_one[at]:,.0f} km)" for at in far[:3])
+    which = "; ".join(f"{place_text(*places[at])} ({next_one[at]:,.0f} km)" for at in far[:3])
     return (
         f"{counted(far.size, 'place')} lie{'s' if far.size == 1 else ''} far from all others: {which}"
         f"{' and others' if far.size > 3 else ''} from the next, which is within {usual:,.0f} km of most. "
