@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.digest import text_sha256
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.service.jobfile.config import changed
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.store.atomic_files import whole_file
@@ -42,15 +42,28 @@ def _plain(observations: xr.DataArray | xr.Dataset, variable: str) -> xr.Dataset
         raise ArgumentError(
             f"observations have no variable {variable!r}, that of the job; they have {there}. Rename one."
         )
-    kept = dataset[[variable]].compute().drop_encoding()
-    others = [name for name, held in kept.coords.items() if held.dtype.kind not in "fiubMU"]
-    if set(others) & set(map(str, kept.dims)):
+    if dataset[variable].dtype.kind not in "fiub":
+        raise DataError(
+            f"{variable!r} has the type {dataset[variable].dtype}; expected numbers.", key="no-numbers"
+        )
+    # what lies beside the values may change their meaning, such as levels of points
+    beside = [name for name, held in dataset.variables.items() if {*held.dims} <= {*dataset[variable].dims}]
+    kept = dataset.drop_vars([name for name in dataset.variables if name not in beside]).compute()
+    kept = kept.drop_encoding()
+    texts = {
+        name: held.astype(str)
+        for name, held in kept.variables.items()
+        if held.dtype.kind == "O" and all(isinstance(each, str) for each in held.values.ravel())
+    }
+    kept = kept.assign(texts)
+    others = [name for name, held in kept.variables.items() if held.dtype.kind not in "fiubMmU"]
+    if set(others) & set(kept.dims):
         raise ArgumentError(
             f"observations have coordinates {', '.join(map(repr, others))} of objects; expected numbers, "
             "dates or text along each dimension. Unstack them, or give dates as datetime64."
         )
     kept = kept.drop_vars(others)
-    kept.attrs = {}
+    kept.attrs = {key: text for key, text in kept.attrs.items() if key == "featureType"}
     for held in kept.variables.values():
         held.attrs = _writable(held.attrs)
     return kept
