@@ -11,4 +11,5 @@ Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Times = NDArray[np.datetime64]
 Names: TypeAlias = NDArray[np.object_]  # texts; rows of one place share theirs
-Marks: TypeAlias = float | Sequence[float] | None  # what stands for a missing value: one mark, or all of them
+Marks: TypeAlias = float | str | Sequence[float | str] | None
+# what stands for a missing value: one mark, or all of them; texts in cells of a table

@@ -440,7 +440,8 @@ def test_x_and_y_are_taken_where_they_are_named_and_degrees_where_not():
 def test_places_that_are_there_twice_count_twice():
     twice = {name: np.concatenate([column, column[:1]]) for name, column in TABLE.items()}
     twice["lead"][-1] += 0.5
-    found = cagp.krige(twice, to=TARGETS, **IN_PLANE, **NUMBERS)
+    with pytest.warns(UserWarning, match="2 rows share place and time"):
+        found = cagp.krige(twice, to=TARGETS, **IN_PLANE, **NUMBERS)
     prior = cagp.Prior(KERNEL, NOISE, twice["lead"].mean())
     direct = cagp.condition(prior, np.vstack([X, X[:1]]), twice["lead"], X_NEW, solver=cagp.Cholesky())
     np.testing.assert_allclose(found["mean"], direct.mean, rtol=1e-9)

@@ -6,6 +6,7 @@ a text file its line; rows without a value are left out and counted.
 """
 
 from cagp_dist.fields.tables.cells import noise_factor
+from cagp_dist.fields.tables.frames import DataFrameLike
 from cagp_dist.fields.tables.grouping import (
     MeasuredFields,
     Places,
@@ -16,7 +17,7 @@ from cagp_dist.fields.tables.grouping import (
 )
 from cagp_dist.fields.tables.moments import IGNORED
 from cagp_dist.fields.tables.reading import read_places, read_table
-from cagp_dist.fields.tables.table_files import DataFrameLike, TableLike
+from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
     "IGNORED", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",

@@ -2,10 +2,16 @@
 
 import re
 
-LATITUDE = ("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat")
+ANY = "*"  # instead of a value in ``where``: all rows are meant, and the column does not count
+
+LATITUDE = (
+    *("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat"),
+    *("lat_degrees", "latitude_degrees", "lat_degree", "latdeg", "latd", "lat_d"),
+)
 LONGITUDE = (
     *("longitude", "lon", "long", "lng", "lon_deg", "longitude_deg", "decimal_longitude"),
-    *("decimallongitude", "stn_lon"),
+    *("decimallongitude", "stn_lon", "lon_degrees", "longitude_degrees", "lon_degree", "long_deg"),
+    *("long_degrees", "londeg", "longdeg", "lond", "longd", "lon_d", "long_d"),
 )
 X_NAMES = (
     *("x", "easting", "east", "utm_x", "utm_e", "utm_easting"),
@@ -17,20 +23,23 @@ Y_NAMES = (
 )
 TIME = ("time", "date", "datetime", "date_time", "timestamp", "valid_time", "obs_time", "observation_time")
 DATE = ("year", "month", "day", "hour", "minute")  # which make a time together, the first at least
+DAY_OF_YEAR = (
+    *("doy", "day_of_year", "dayofyear", "yday", "yearday", "ordinal_day"),
+    *("julian_day", "julianday", "julday", "jday"),
+)
+PART_OF_YEAR = (
+    *("week", "iso_week", "isoweek", "woy", "week_of_year", "week_number", "weeknumber"),
+    *("season", "quarter", "dekad", "pentad", "trimester"),
+)
+"""Columns that say when in a year; only the day does so to the day."""
+
 NOISE_STD = ("noise_std", "noise_sd", "noise_stddev", "noise_standard_deviation")
-VALUE = ("value", "values", "observation", "obs", "measurement", "data_value")
+VALUE = ("value", "values", "data_value")
 NAME = (
     *("name", "station_name", "station", "site_name", "site", "place", "city", "location"),
     *("station_id", "stationid", "station_code", "stn_id", "stn", "wmo_id", "wmo", "id"),
 )
 """Usual names of columns, in lower case and without units; of several that name places the first is taken."""
-
-NO_VALUE = re.compile(
-    r"(.*_)?(id|index|number|nr|code|flags?|attributes|quality|qc)|unnamed.*|name|station.*|wmo|country|"
-    r"site(_name)?|place|city|location|"
-    r".*elev.*|alt(itude)?(_.*)?|height|z|depth|x|y|easting|northing|utm_.*|year|month|day|hour|minute|second|source"
-)
-"""Names of columns that say where or when something was measured, or how well, but not what."""
 
 EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "missing", "-")  # cells, in lower case
 

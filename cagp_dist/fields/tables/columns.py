@@ -2,9 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,17 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.tables.column_names import DATE, EMPTY, NO_VALUE, VALUE, plain
-from cagp_dist.fields.tables.table_files import (
-    DataFrameLike,
-    TableLike,
-    frame_row,
-    index_levels,
-    read_file,
-    read_words,
-)
+from cagp_dist.fields.tables.column_names import EMPTY, plain, units_in
+from cagp_dist.fields.tables.frames import columns_of
+from cagp_dist.fields.tables.table_files import TableLike, read_file, read_words
+from cagp_dist.remedies import Setting
 from cagp_dist.text import counted, nearest, printable
 
 _DECIMAL_COMMA = re.compile(r"\d,\d")
-_NUMBER = re.compile(r"[-+]?\d*(?:[.,]\d+)?(?:[eE][-+]?\d+)?")
+NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
+_GROUPED = re.compile(r"[-+\u2212]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)  # 1.004 may be a thousand and four
+_LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+.*")
 _TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
-_WEATHER = re.compile(r"temp|^t(2m|_?max|_?min|avg|mean)?$|^ta[vs]|precip|rain|prcp|wind|humid|dew|slp")
 
 MOST_SHOWN, LONGEST_SHOWN = 20, 60  # columns that a message names, and letters of each
 MOST_COMPARED = 1000  # columns that a name is compared with, to find what was meant
@@ -39,41 +34,43 @@ class Columns:
     """The columns of a table by their names, and what messages call the table and its rows."""
 
     columns: Mapping[str, NDArray[Any]]
+    attributes: Mapping[str, Mapping[str, Any]]  # of columns that have some, as variables of CF do
     title: str
-    decimal_comma: bool
     where: Callable[[int], str]
     as_written: Callable[[str], NDArray[Any]]
+    twice: frozenset[str] = frozenset()  # names that several columns have
+    commas: bool = False  # whether a comma may be that of decimals
+    points: bool | None = None  # whether degrees have decimal points; None if they do not tell
 
     @classmethod
     def open(cls, source: TableLike) -> "Columns":
-        """Take the columns of a file, of a frame with its index, or of a mapping."""
+        """Take the columns of a file, of a frame with its index, of an array with names, or of a mapping."""
         title, layout = "the table", None
+        given: object = source
         if isinstance(source, (str, os.PathLike)):
             title = str(Path(source))
-            source, layout = read_file(Path(source))
-        if isinstance(source, Mapping):
-            columns = {str(name): np.asarray(column) for name, column in source.items()}
-        elif isinstance(source, DataFrameLike):
-            columns = {str(name): np.asarray(source[name]) for name in source.columns}
-            columns = index_levels(source) | columns
-        else:
+            given, layout = read_file(Path(source))
+        held, twice, where = columns_of(given)
+        columns = {name: column.cells for name, column in held.items()}
+        shapes = {name: column.shape for name, column in columns.items()}
+        if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
+            of_each = {shape: name for name, shape in shapes.items()}
+            shown = ", ".join(f"{name!r} {shape}" for shape, name in list(of_each.items())[:MOST_SHOWN])
             raise ArgumentError(
-                f"a table came as {type(source).__name__}; expected the path of a CSV or Parquet file, a "
-                "pandas or polars data frame, or a mapping of names to columns."
+                f"columns of {title} have other shapes than others: {shown}; expected vectors of one length.",
+                key="shapes",
             )
-        lengths = {column.shape for column in columns.values()}
-        if len(lengths) > 1 or any(len(shape) != 1 for shape in lengths):
-            raise ArgumentError(
-                f"the columns of {title} have shapes {sorted(lengths)}; expected vectors of one length."
-            )
+        attributes = {name: column.attributes for name, column in held.items() if column.attributes}
         if layout is None:
-            return cls(columns, title, False, partial(frame_row, source), columns.__getitem__)
+            return cls(columns, attributes, title, where, columns.__getitem__, twice)
         return cls(
             columns,
+            attributes,
             title,
-            layout.separator == ";",
             layout.line,
-            lambda name: np.asarray(read_words(layout)[name]),
+            lambda name: columns_of(read_words(layout))[0][name].cells,
+            layout.repeated_names(),
+            commas=layout.separator == ";",
         )
 
     def of_rows(self, rows: Indices) -> "Columns":
@@ -98,61 +95,65 @@ class Columns:
             names.append(f"and {len(self.columns) - MOST_SHOWN:,} others")
         return ", ".join(names) or "no column"
 
+    def units(self, name: str) -> str:
+        """Give the units of a column: stated, or in brackets behind its name; seconds of durations."""
+        stated = str(self.attributes.get(name, {}).get("units", "")) or units_in(name)
+        return stated or ("s" if self.columns[name].dtype.kind == "m" else "")
+
     def find(self, what: str, given: str | None, usual: tuple[str, ...], needed: bool = True) -> str | None:
         """Name of a column as the table spells it."""
         if given is not None:
-            if given in self.columns:
-                return given
             alike = [name for name in self.columns if plain(name) == plain(given)]
-            if len(alike) == 1:
-                return alike[0]
-            near = nearest(given, islice(self.columns, MOST_COMPARED))
-            hint = f' Did you mean "{printable(near)}"?' if near else ""
-            raise ArgumentError(f"{self.title} has no column {given!r}; it has {self.listed}.{hint}")
+            if given not in self.columns and len(alike) != 1:
+                near = nearest(given, islice(self.columns, MOST_COMPARED))
+                raise ArgumentError(
+                    f"{self.title} has no column {shown_text(given)}; it has {self.listed}.",
+                    key="no-column",
+                    remedies=(replace(_as_meant(what, near), so_that="if that is meant"),) if near else (),
+                )
+            return self._only(given if given in self.columns else alike[0])
         found = sorted(
             (name for name in self.columns if plain(name) in usual), key=lambda name: usual.index(plain(name))
         )
         if not found:
             if needed:
                 raise ArgumentError(
-                    f"{self.title} has no column for the {what}; it has {self.listed}. Say which one is "
-                    f'meant: {what}="COLUMN".'
+                    f"{self.title} has no column for the {what}; it has {self.listed}.",
+                    key="no-column",
+                    remedies=(_as_meant(what, "COLUMN"),),
                 )
             return None
         if len(found) > 1 and plain(found[0]) == plain(found[1]):
             raise ArgumentError(
-                f"{self.title} has the columns {found[0]!r} and {found[1]!r}; say which of them is the "
-                f"{what}: {what}={found[0]!r}."
+                f"{self.title} has the columns {found[0]!r} and {found[1]!r}, of which one is the {what}.",
+                key="which-column",
+                remedies=tuple(_as_meant(what, name) for name in found[:2]),
             )
-        return found[0]
+        return self._only(found[0])
 
-    def date(self, apart: Collection[str] = ()) -> dict[str, str]:
-        """Give the columns, none of those in ``apart``, that make a time together by the names of `DATE`."""
-        found = {
-            part: name
-            for part in DATE
-            if (name := self.find(part, None, (part,), needed=False)) and name not in apart
-        }
-        there = [part in found for part in DATE]
-        date = dict(list(found.items())[: there.index(False) if False in there else None])
-        for part in found.keys() - date.keys():
-            if len(np.unique(self.numbers(found[part]))) > 1:
-                absent = DATE[there.index(False)]
-                raise ArgumentError(
-                    f"{self.title} has a column {found[part]!r} with different values and none for the "
-                    f'{absent}, so that it does not say when. Name a column of times: time="COLUMN".'
-                )
-        return date
+    def _only(self, name: str) -> str:
+        """Refuse a name that several columns have."""
+        if name in self.twice:
+            raise ArgumentError(
+                f"{self.title} has several columns of the name {shown_text(name)}; expected one. Rename the "
+                "others, or leave them out.",
+                key="duplicate-columns",
+            )
+        return name
 
-    def with_commas_as_in(self, *names: str) -> "Columns":
-        """Take commas as those of decimals if degrees in these columns have such: 50,1182."""
-        found = any(
-            _DECIMAL_COMMA.search(str(cell)) is not None
-            for name in names
-            if self.columns[name].dtype.kind not in "biufmM"
-            for cell in self.columns[name].tolist()
-        )
-        return replace(self, decimal_comma=True) if found else self
+    def with_decimals_of(self, *names: str) -> "Columns":
+        """Take the decimal mark of degrees in these columns, 50,1182 or 50.1182, as that of the table."""
+        commas, points = self.commas, None
+        for name in names:
+            column = self.columns[name]
+            if column.dtype.kind == "f":
+                points = points or bool((column != np.round(column)).any()) or None
+            elif column.dtype.kind not in "biumM":
+                texts = list(map(str, column.tolist()))
+                if any(map(_DECIMAL_COMMA.search, texts)):
+                    return replace(self, commas=True, points=False)
+                points = points or any("." in text for text in texts) or None
+        return replace(self, commas=commas, points=points)
 
     def is_numeric(self, name: str) -> bool:
         """Whether a column holds numbers, also as texts with decimal commas."""
@@ -161,56 +162,90 @@ class Columns:
             return column.dtype.kind in "fiu"
         cells = [str(cell).strip() for cell in column.tolist()]
         cells = [cell for cell in cells if cell.lower() not in EMPTY]
-        return self.decimal_comma and bool(cells) and all(map(_NUMBER.fullmatch, cells))
+        return self.commas and bool(cells) and all(NUMBER.fullmatch(cell.replace(",", ".")) for cell in cells)
 
-    def numbers(self, name: str) -> Array:
-        """Give a column as float64; NaN where a cell is empty.
+    def numbers(self, name: str, missing: Collection[str] = ()) -> Array:
+        """Give a column as float64; NaN where a cell is empty or one of the texts ``missing``.
 
-        In NOAA's Integrated Surface Database "+0053,1" is tenths of a degree and a mark of quality.
+        Durations are in seconds. In NOAA's Integrated Surface Database "+0053,1" is tenths of a degree and a
+        mark of quality.
         """
-        column = self.columns[name]
-        if np.ma.isMaskedArray(column):
-            column = np.ma.filled(column.astype(np.float64), np.nan)
+        column, what = self.columns[name], f"column {name!r} of {self.title}"
+        if column.dtype.kind == "m":
+            return np.where(np.isnat(column), np.nan, column / np.timedelta64(1, "s"))
+        if column.dtype.kind in "Mc":
+            kind = "times" if column.dtype.kind == "M" else "complex numbers"
+            raise DataError(f"{what} holds {kind}; expected numbers.", key="no-numbers")
         if column.dtype.kind in "fiub":
-            return column.astype(np.float64)
+            column = column.astype(np.float64)
+            self._check_grouped(name, column)
+            return column
         texts = [str(cell).strip() for cell in column.tolist()]
+        texts = ["" if text.lower() in EMPTY or text in missing else text for text in texts]
         if texts and texts[0][1:2] == "0" and all(map(_TENTHS.fullmatch, texts)):
             return np.array([_tenths(text) for text in texts])
-        if self.decimal_comma and any("," in text for text in texts):
-            point = next((row for row, text in enumerate(texts) if "." in text), None)
-            if point is not None:
-                raise DataError(
-                    f"column {name!r} of {self.title} holds {shown_text(texts[point])} in "
-                    f"{self.where(point)}, but other cells have decimal commas; expected one decimal mark, "
-                    "and no thousands separator."
-                )
+        if self.commas:
+            self._check_marks(name, texts)
         return np.array([self._number(text, name, row) for row, text in enumerate(texts)], dtype=np.float64)
 
+    def _check_grouped(self, name: str, numbers: Array) -> None:
+        """Refuse 1.004 beside 997 where commas are those of decimals: it may be a thousand and four."""
+        if self.points is False:
+            parts = numbers[np.isfinite(numbers) & (numbers != np.round(numbers))]
+            if parts.size and (np.abs(parts) < 1000.0).all() and (np.round(parts, 3) == parts).all():
+                written = self.as_written(name)
+                if written.dtype.kind not in "fiu":
+                    self._check_marks(name, [str(cell).strip() for cell in written.tolist()])
+
+    def _check_marks(self, name: str, texts: Sequence[str]) -> None:
+        """Refuse both marks in one column, and a mark of which it cannot be told what it separates."""
+        comma = [row for row, text in enumerate(texts) if "," in text]
+        point = [row for row, text in enumerate(texts) if "." in text]
+        if comma and point:
+            doubtful = point
+        elif self.points is not None and all(
+            _GROUPED.fullmatch(texts[row]) for row in (comma if self.points else point)
+        ):
+            doubtful = comma if self.points else point
+        else:
+            return
+        if not doubtful:
+            return
+        usual = "points" if self.points else "commas"
+        raise DataError(
+            f"column {name!r} of {self.title} holds {shown_text(texts[doubtful[0]])} in "
+            f"{self.where(doubtful[0])}, and other cells have decimal {usual}, so that it may be a mark of "
+            "thousands; expected one decimal mark, and none of thousands. Write the number without it.",
+            key="decimal-mark",
+        )
+
     def _number(self, text: str, name: str, row: int) -> float:
-        if text.lower() in EMPTY:
+        if not text:
             return np.nan
-        try:
-            return float(text.replace(",", ".") if self.decimal_comma else text)
-        except ValueError as error:
+        written = text.replace(",", ".") if self.commas else text
+        if NUMBER.fullmatch(written):
+            return float(written.replace("\u2212", "-"))
+        what = f"column {name!r} of {self.title} holds {shown_text(text)} in {self.where(row)}"
+        as_missing = Setting("missing", text[:LONGEST_SHOWN], "if such cells count as missing")
+        if _LIMIT.fullmatch(text):
             raise DataError(
-                f"column {name!r} of {self.title} holds {shown_text(text)} in {self.where(row)}; expected a "
-                "number, or an empty cell where there is none."
-            ) from error
+                f"{what}, which is a limit and no number; expected what was measured, or an empty cell where "
+                "there is none.",
+                key="limit",
+                remedies=(as_missing,),
+            )
+        raise DataError(
+            f"{what}; expected a number such as 1004.5, or an empty cell where there is none.",
+            key="no-number",
+            remedies=() if re.search(r"\d", text) else (as_missing,),
+        )
 
 
-def value_column(frame: Columns, used: set[str]) -> str:
-    """Find the column that holds the values, if that can be told."""
-    others = [name for name in frame.columns if name not in used and not NO_VALUE.fullmatch(plain(name))]
-    numeric = [name for name in others if frame.is_numeric(name)]
-    usual = [name for name in others if plain(name) in VALUE]
-    for found in (usual, numeric, others):
-        if len(found) == 1:
-            return found[0]
-    reason = "several columns that may be the value" if numeric else "no column for the value"
-    likely = min(numeric, key=lambda name: not _WEATHER.search(plain(name)), default="COLUMN")
-    raise ArgumentError(
-        f"{frame.title} has {reason}; it has {frame.listed}. Say which one to use: "
-        f'value="{printable(likely)}".'
+def _as_meant(what: str, name: str) -> Setting:
+    """Remedy that names the column of what was looked for."""
+    name = printable(name)
+    return (
+        Setting(what, name) if what in ("value", "noise_std", "where") else Setting("columns", {what: name})
     )
 
 
@@ -243,10 +278,11 @@ def refuse_rows(
     expected: str,
     *,
     why: str = "",
+    key: str = "row",
 ) -> None:
     """Raise `DataError` if some of the rows ``kept`` are wrong: what is said of the first, and how many."""
     if wrong.any():
         first = int(wrong.argmax())
         where = frame.where(int(kept[first]))
         found = said if isinstance(said, str) else said(first)
-        raise DataError(f"{found} in {where}{why} ({such_rows(wrong)}); expected {expected}")
+        raise DataError(f"{found} in {where}{why} ({such_rows(wrong)}); expected {expected}", key=key)

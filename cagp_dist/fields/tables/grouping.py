@@ -8,7 +8,10 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Names, Times
 from cagp_dist.errors import DataError
 from cagp_dist.memory import available_bytes
+from cagp_dist.remedies import Setting
 from cagp_dist.text import bytes_text, counted
+
+SAME = 6  # decimals of degrees, 0.1 m, within which a place is the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +40,12 @@ class Places:
 
     @property
     def keys(self) -> Array:
-        """Numbers (n, 2) that are the same where the place is."""
+        """Numbers (n, 2) that are the same where the place is, but for rounding."""
         if self.plane is not None:
-            return self.plane.xy
-        return np.column_stack([self.latitude_degrees, np.mod(self.longitude_degrees, 360.0)])
+            unit = 1e-9 * float(np.max(np.abs(self.plane.xy), initial=0.0))
+            return np.round(self.plane.xy / unit) if unit else self.plane.xy
+        north, east = np.round(self.latitude_degrees, SAME), np.round(self.longitude_degrees, SAME)
+        return np.column_stack([north, np.mod(east, 360.0)]) + 0.0  # without -0
 
     def at(self, rows: Indices | slice) -> "Places":
         """Take some of the places."""
@@ -130,9 +135,10 @@ def _check_size(rows: int, times: int, places: int) -> None:
     )
     raise DataError(
         f"the table has {counted(rows, 'measurement')} of {counted(times, 'time')} at "
-        f"{counted(places, 'place')}: {why}. Map all rows as one field, "
-        'time="none" (in a job columns = { time = "none" }), or round the times so that the measurements of '
-        "one field share theirs."
+        f"{counted(places, 'place')}: {why}. Round the times so that the measurements of one field share "
+        "theirs.",
+        key="too-many-times",
+        remedies=(Setting("columns", {"time": "none"}, "to map all rows as one field"),),
     )
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Indices, Mask, Times
 from cagp_dist.errors import ArgumentError
-from cagp_dist.fields.tables.column_names import DATE, EMPTY, TIME, plain
+from cagp_dist.fields.tables.column_names import ANY, DATE, DAY_OF_YEAR, EMPTY, PART_OF_YEAR, TIME, plain
 from cagp_dist.fields.tables.columns import Columns, refuse_rows, such_rows
+from cagp_dist.remedies import Setting
 
 IGNORED = "none"  # instead of a column of times: all rows are of one field
 
@@ -22,6 +23,9 @@ CLOCK = (*HOUR, *TIME_OF_DAY, "minute", "second")  # columns that say when on a 
 
 FORMS = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 """What whole numbers of so many digits are read as."""
+
+VALID = ("valid_time", "obs_time", "observation_time")  # columns that say when values hold, of forecasts, too
+FIRST_YEAR = 1000  # of columns of years, which have four digits
 
 EPOCH = {9: "s", 10: "s", 12: "ms", 13: "ms"}  # of whole numbers of so many digits since 1970, if no dates
 EARLIEST_YEAR = 1850  # numbers that would be dates to the hour of earlier years count from 1970
@@ -36,6 +40,11 @@ _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2})(:\d{2}(?::
 _SLASHED = re.compile(r"\d{1,2}/\d{1,2}/\d{4}\b.*")
 _OF_DAY = re.compile(r"(\d{1,2}:\d{2})(:\d{2}(?:\.\d+)?)?")
 _COARSE = re.compile(r"\d{4}(?:-?(\d{2}))?")
+_LATE = re.compile(r"(\d.*[ T]|\d{8})24((?::?00(?::?00(?:\.0*)?)?)?(?:\s*(?:Z|UTC|GMT|[+-]\d\d:?\d\d))?)")
+_YYMMDD = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+_LEAD = re.compile(r"step|lead(_?time|_?hours?)|(fc(st)?|forecast)_(hours?|step|period)|fhour|fxx")
+_COUNTED = re.compile(r"juld|julian_?date|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)")
+_NAMES_TIME = re.compile(r".*(time|date|day|utc).*")
 _DIGITS = re.compile(r"\d{3,4}")
 _UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
 _ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
@@ -47,12 +56,14 @@ class Moments:
 
     times: Times | None  # (n,), in UTC; None if the table does not say
     columns: frozenset[str]  # what was looked at for them
-    note: str = ""  # what people should know of them
+    notes: tuple[str, ...] = ()  # what people should know of them
+    zoned: bool = False  # whether they were written with their zones
 
 
 def about_time(frame: Columns) -> frozenset[str]:
     """Columns that say when, by their names."""
-    return frozenset(name for name in frame.columns if plain(name) in (*TIME, *DATE, *CLOCK))
+    usual = (*TIME, *DATE, *CLOCK, *DAY_OF_YEAR, *PART_OF_YEAR)
+    return frozenset(name for name in frame.columns if plain(name) in usual)
 
 
 def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collection[str] = ()) -> Moments:
@@ -75,26 +86,31 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
     days = [name for name in candidates if name not in of_day]
     if days:
         day, base, local = _day(frame, days[:1] if given is not None and days[0] == chosen else days, kept)
-        used, note, to_day = {day}, _zones(frame, day, kept), True
+        used, to_day = {day}, True
         _check_refined(frame, day, kept, apart)
+        if given is None:
+            _check_reference(frame, day, kept)
     else:
-        date = {part: name for part, name in frame.date(apart).items() if part in DATE[:3]}
+        date = {part: name for part, name in _date(frame, kept, apart).items() if part in DATE[:3]}
         if not date and of_day:
-            raise ArgumentError(
+            raise _no_time(
                 f"column {chosen!r} of {frame.title} has times of day, and no column has dates; it has "
-                f'{frame.listed}. Name the column of dates, time="COLUMN", or map all rows as one field, '
-                f'time="{IGNORED}".'
+                f"{frame.listed}.",
+                "COLUMN",
             )
         if not date:
+            _check_other_times(frame, kept, apart)
             return Moments(None, frozenset())
-        base = local = dates_from_columns(frame, date, kept)
-        used, note, to_day = set(date.values()), "", "day" in date
+        base, of_year = _from_parts(frame, date, kept, apart)
+        local, used, to_day = base, {*date.values(), *of_year}, "day" in date or bool(of_year)
+        day = next(iter(date.values()))
     clock = [] if _has_time(local) else _clock(frame, of_day, apart, kept)
     if not to_day:
         if any(_varies(frame, name, kept) for name in clock):
-            raise ArgumentError(
+            raise _no_time(
                 f"{frame.title} has a column {clock[0]!r} with different times of day and none for the day, "
-                'so that it does not say when. Name a column of times: time="COLUMN".'
+                "so that it does not say when.",
+                "COLUMN",
             )
         clock = []
     for name in clock:
@@ -107,7 +123,133 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
         base, local = base + since, local + since
         used.add(name)
     _check_unused(frame, base, local, kept, apart=(*used, *apart), of_day=of_day)
-    return Moments(base, frozenset(used), note)
+    zones, note = _zones(frame, day, kept) if days else (False, "")
+    return Moments(base, frozenset(used), tuple(filter(None, [note])), zones)
+
+
+def _no_time(text: str, *columns: str) -> ArgumentError:
+    """Say that the table does not say when its rows were measured, and what to name."""
+    return ArgumentError(
+        text,
+        key="no-time",
+        remedies=(
+            *(Setting("columns", {"time": name}) for name in columns),
+            Setting("columns", {"time": IGNORED}, "to map all rows as one field"),
+        ),
+    )
+
+
+def _date(frame: Columns, kept: Indices, apart: Collection[str]) -> dict[str, str]:
+    """Give the columns, none of those in ``apart``, that make a time together by the names of `DATE`."""
+    found = {
+        part: name
+        for part in DATE
+        if (name := frame.find("time", None, (part,), needed=False)) and name not in apart
+    }
+    there = [part in found for part in DATE]
+    date = dict(list(found.items())[: there.index(False) if False in there else None])
+    others = [found[part] for part in found.keys() - date.keys()]
+    if not date:
+        others += [name for name in frame.columns if plain(name) in (*DAY_OF_YEAR, *PART_OF_YEAR)]
+    of_year = any(plain(name) in DAY_OF_YEAR for name in frame.columns)
+    for name in others:
+        if name not in apart and _varies(frame, name, kept) and not ("year" in date and of_year):
+            absent = DATE[there.index(False)]
+            raise _no_time(
+                f"{frame.title} has a column {name!r} with different values and none for the {absent}, so "
+                "that it does not say when.",
+                "COLUMN",
+            )
+    return date
+
+
+def _from_parts(
+    frame: Columns, date: Mapping[str, str], kept: Indices, apart: Collection[str]
+) -> tuple[Times, list[str]]:
+    """Read days from columns of years and, as there are, months and days, or days of the year."""
+    moments = dates_from_columns(frame, date, kept)
+    of_year = [name for name in frame.columns if plain(name) in DAY_OF_YEAR and name not in apart]
+    parts = [name for name in frame.columns if plain(name) in PART_OF_YEAR and name not in apart]
+    if "day" not in date and not of_year and parts:
+        raise _no_time(
+            f"{frame.title} has the column {parts[0]!r} beside {date['year']!r}, and none for the day, so "
+            "that it does not say when."
+        )
+    for name in of_year:
+        numbers = frame.numbers(name)[kept]
+        years = frame.numbers(date["year"])[kept]
+        length = np.where((years % 4 == 0) & ((years % 100 != 0) | (years % 400 == 0)), 366, 365)
+        wrong = ~((numbers >= 1) & (numbers <= length) & (numbers == np.round(numbers)))
+        refuse_rows(
+            frame,
+            kept,
+            wrong,
+            lambda row, name=name, numbers=numbers: (  # type: ignore[misc]
+                f"column {name!r} of {frame.title} is {numbers[row]:g}"
+            ),
+            "1 to 365, or 366 in a leap year: the day of the year that stands beside it.",
+        )
+        found = moments.astype("datetime64[Y]").astype("datetime64[D]") + (numbers - 1).astype(np.int64)
+        unit = {1: "Y", 2: "M", 3: "D"}[len(date)]
+        disagree = found.astype(f"datetime64[{unit}]") != moments.astype(f"datetime64[{unit}]")
+        if disagree.any():
+            row = int(disagree.argmax())
+            raise ArgumentError(
+                f"column {name!r} of {frame.title} is {numbers[row]:g} in {frame.where(int(kept[row]))}, "
+                f"which is {found[row]}, and other columns say {moments[row].astype('datetime64[D]')}.",
+                key="times-disagree",
+                remedies=(Setting("where", {name: ANY}, "if it says something else"),),
+            )
+        moments = found.astype("datetime64[ns]")
+    return moments, of_year
+
+
+def _check_reference(frame: Columns, day: str, kept: Indices) -> None:
+    """Refuse times beside a lead time, which may be those at which forecasts began."""
+    leads = [name for name in frame.columns if _LEAD.fullmatch(plain(name))]
+    if plain(day) in VALID or any(plain(name) in VALID for name in frame.columns):
+        return
+    for name in leads:
+        column = frame.columns[name][kept]
+        since = frame.numbers(name)[kept] if column.dtype.kind in "iufm" else np.zeros(kept.size)
+        if (since[~np.isnan(since)] != 0.0).any():
+            raise ArgumentError(
+                f"{frame.title} has the column {name!r}, which seems to be a lead time, and {day!r} may be "
+                "when a forecast began. Name the column of times at which the values hold.",
+                key="reference-time",
+                remedies=(Setting("columns", {"time": day}, "if it is that"),),
+            )
+
+
+def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) -> None:
+    """Refuse columns that seem to say when, but have no usual name, where no other does."""
+    for name in frame.columns:
+        if name in apart or not _varies(frame, name, kept):
+            continue
+        cells = frame.columns[name][kept]
+        if _COUNTED.fullmatch(plain(name)) and frame.is_numeric(name):
+            raise ArgumentError(
+                f"{frame.title} has no column of times, and {name!r} seems to count days or years; expected "
+                f"{EXPECTED}.",
+                key="no-time",
+                remedies=(
+                    Setting("where", {name: ANY}, "if it says something else"),
+                    Setting("columns", {"time": IGNORED}, "to map all rows as one field"),
+                ),
+            )
+        dated = cells.dtype.kind == "M"
+        if cells.dtype.kind in "OUT" and _NAMES_TIME.fullmatch(plain(name)):
+            texts = list(dict.fromkeys(_written(cells)))
+            dated = not np.isnat(_moments([text for text in texts if text.lower() not in EMPTY])).any()
+        if dated:
+            raise ArgumentError(
+                f"{frame.title} has no column of times of a usual name, and {name!r} has different ones.",
+                key="no-time",
+                remedies=(
+                    Setting("columns", {"time": name}),
+                    Setting("where", {name: ANY}, "if it says something else"),
+                ),
+            )
 
 
 def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times, Times]:
@@ -130,8 +272,9 @@ def _day(frame: Columns, days: Sequence[str], kept: Indices) -> tuple[str, Times
             moments = " and ".join(str(each[row].astype("datetime64[s]")) for each in (first[1], utc))
             raise ArgumentError(
                 f"columns {first[0]!r} and {name!r} of {frame.title} disagree in "
-                f"{frame.where(int(kept[row]))} ({such_rows(~agree)}): {moments}. "
-                f"Say which one is meant: time={first[0]!r}."
+                f"{frame.where(int(kept[row]))} ({such_rows(~agree)}): {moments}.",
+                key="times-disagree",
+                remedies=tuple(Setting("columns", {"time": column}) for column in (first[0], name)),
             )
     return first
 
@@ -178,6 +321,7 @@ def _check_refined(frame: Columns, day: str, kept: Indices, apart: Collection[st
     cells = {str(cell).strip() for cell in every}
     found = [_COARSE.fullmatch(cell) for cell in cells]
     finer = DATE[2:3] if all(match[1] for match in found if match is not None) else DATE[1:3]
+    finer = (*finer, *DAY_OF_YEAR, *PART_OF_YEAR)
     beside = [name for name in frame.columns if plain(name) in finer and name not in (day, *apart)]
     if beside:
         raise ArgumentError(
@@ -207,8 +351,9 @@ def _check_unused(
         agree = [(((one - one.astype("datetime64[D]")) - since) % day < unit).all() for one in (base, local)]
         if not any(agree):
             raise ArgumentError(
-                f"column {name!r} of {frame.title} has other times of day than the columns that say when. "
-                f"Leave it out, or say that it does not count, where={{{name!r}: '*'}}."
+                f"column {name!r} of {frame.title} has other times of day than the columns that say when.",
+                key="times-disagree",
+                remedies=(Setting("where", {name: ANY}, "if it does not count"),),
             )
 
 
@@ -226,9 +371,10 @@ def _clock(frame: Columns, of_day: Sequence[str], apart: Collection[str], kept: 
         return [hour, *parts]
     for name in parts:
         if _varies(frame, name, kept):
-            raise ArgumentError(
+            raise _no_time(
                 f"{frame.title} has a column {name!r} with different values and none for the hour, so that "
-                'it does not say when. Name a column of times: time="COLUMN".'
+                "it does not say when.",
+                "COLUMN",
             )
     return []
 
@@ -288,6 +434,7 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
         lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
         "12:00, 1200 or hours, minutes or seconds of their own.",
         why=", which is not a time of day",
+        key="no-time-in-cell",
     )
     return np.asarray(since)
 
@@ -304,8 +451,11 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
         codes, distinct = pd.factorize(texts)
         moments = _moments(list(distinct))[codes]
     wrong: Mask = np.isnat(moments)
+    six = wrong.any() and _YYMMDD.fullmatch(texts[wrong.argmax()])
     slashed = wrong.any() and _SLASHED.fullmatch(texts[wrong.argmax()])
     slashes = " In 01/02/2017 the day is ambiguous: write 2017-02-01." if slashed else ""
+    if six:
+        slashes = " It may be a year and month, or a year of two digits, month and day: write 2007-01."
     refuse_rows(
         frame,
         kept,
@@ -313,6 +463,7 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
         lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
         f"{EXPECTED}.{slashes}",
         why=", which is not a time",
+        key="no-time-in-cell",
     )
     return np.asarray(moments, dtype="datetime64[ns]")
 
@@ -331,8 +482,16 @@ def _moments(texts: list[str]) -> Times:
     """Read the times of different texts; NaT where one is none."""
     import pandas as pd
 
+    late = [_LATE.fullmatch(text) for text in texts]
+    if any(late):  # midnight at the end of a day
+        starts = [
+            text if end is None else f"{end[1]}00{end[2]}" for text, end in zip(texts, late, strict=True)
+        ]
+        return _moments(starts) + np.array([end is not None for end in late]) * np.timedelta64(1, "D")
     lengths = {len(text) for text in texts}
     if all(text.isdecimal() for text in texts):
+        if lengths == {6} and all(map(_YYMMDD.fullmatch, texts)):
+            return np.full(len(texts), np.datetime64("NaT", "ns"))  # 200701 may be 1 July 2020
         form = FORMS.get(lengths.pop()) if len(lengths) == 1 else None
         units = {EPOCH.get(len(text)) for text in texts}
         if form is not None:
@@ -356,21 +515,21 @@ def _iso(text: str) -> str:
     return f"{year}-{month:>02}-{day:>02}" + ("" if hour is None else f"T{hour:>02}{rest}")
 
 
-def _zones(frame: Columns, name: str, kept: Indices) -> str:
-    """Say which zones times state, if not all state the same."""
+def _zones(frame: Columns, name: str, kept: Indices) -> tuple[bool, str]:
+    """Whether times state zones, and which, if not all state the same."""
     column = frame.columns[name][kept]
     if column.dtype.kind not in "OUT":
-        return ""
+        return False, ""
     found = [_ZONE.search(str(cell).strip()) for cell in column.tolist()]
     zones = sorted({match[1].upper() for match in found if match is not None})
     without = sum(match is None for match in found)
     if len(zones) + (without > 0) < 2:
-        return ""
+        return bool(zones), ""
     said = f"column {name!r} of {frame.title} has times in {', '.join(zones[:5])}"
     if len(zones) > 5:
         said += f" and {len(zones) - 5} other zones"
     taken = f", and {without:,} of {len(found):,} without a zone, which are taken as UTC" if without else ""
-    return f"{said}{taken}: all are brought to UTC."
+    return not without, f"{said}{taken}: all are brought to UTC."
 
 
 def dates_from_columns(frame: Columns, columns: Mapping[str, str], kept: Indices) -> Times:
@@ -381,11 +540,12 @@ def dates_from_columns(frame: Columns, columns: Mapping[str, str], kept: Indices
     first_day = dict.fromkeys(("year", "month", "day"), np.ones(kept.size))
     moments = pd.to_datetime(pd.DataFrame(first_day | found), errors="coerce")
     whole = np.all([part == np.round(part) for part in found.values()], axis=0)
-    wrong = np.asarray(moments.isna()) | ~whole
+    wrong = np.asarray(moments.isna()) | ~whole | (found["year"] < FIRST_YEAR)
 
     def said(row: int) -> str:
         numbers = ", ".join(f"{name} {found[part][row]:g}" for part, name in columns.items())
         return f"{frame.title} has {numbers}"
 
-    refuse_rows(frame, kept, wrong, said, "whole numbers of a date.", why=", which is not a time")
+    expected = "whole numbers of a date, and years of four digits."
+    refuse_rows(frame, kept, wrong, said, expected, why=", which is not a time", key="no-time-in-cell")
     return np.asarray(moments.to_numpy(), dtype="datetime64[ns]")

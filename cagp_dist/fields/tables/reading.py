@@ -9,28 +9,25 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_roles import column_roles
-from cagp_dist.fields.missing import observations
 from cagp_dist.fields.quantities import refuse_direction
-from cagp_dist.fields.tables.cells import read_noise, read_row_places, read_static, static_columns
-from cagp_dist.fields.tables.column_names import (
-    LATITUDE,
-    LONGITUDE,
-    NOISE_STD,
-    X_NAMES,
-    Y_NAMES,
-    bare,
-    plain,
-    units_in,
+from cagp_dist.fields.tables.cells import (
+    MissingMarks,
+    read_noise,
+    read_row_places,
+    read_static,
+    static_columns,
 )
-from cagp_dist.fields.tables.columns import Columns, refuse_rows, value_column
+from cagp_dist.fields.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, X_NAMES, Y_NAMES, bare
+from cagp_dist.fields.tables.columns import Columns, refuse_rows
+from cagp_dist.fields.tables.degrees import degrees_among
 from cagp_dist.fields.tables.grouping import Places, Table
 from cagp_dist.fields.tables.moments import IGNORED, about_time, moments_of
+from cagp_dist.fields.tables.neighbours import check_neighbours, kinds_of, units_of, value_column
 from cagp_dist.fields.tables.repeats import (
-    check_repeats,
     chosen_rows,
-    far_in_plane,
-    far_places,
-    repeated_rows,
+    copied_rows,
+    far_away,
+    said_of_copies,
     words_for_missing,
 )
 from cagp_dist.fields.tables.table_files import TableLike
@@ -112,52 +109,56 @@ def read_table(
     >>> table.values, table.name, table.units, table.dropped_missing
     (array([21. , 19.5]), 'TMAX', 'degC', 1)
     """
-    frame, said = chosen_rows(Columns.open(source), where)
-    roles = column_roles(columns)
+    frame, said, ignored = chosen_rows(Columns.open(source), where)
+    roles, marks = column_roles(columns), MissingMarks.of(missing)
     plane, time, name = plane or "x" in roles, roles.get("time"), roles.get("name")
     axes = _axes(frame, roles, plane=plane)
-    frame = frame.with_commas_as_in(*axes)
+    frame, kinds = frame.with_decimals_of(*axes), kinds_of(frame)
     name = None if name is None else frame.find("name", name, ())
     noise: str | None = None
     if noise_std is None or isinstance(noise_std, str):
         noise = frame.find("noise_std", noise_std, NOISE_STD, needed=False)
-    used = {column for column in (*axes, *_degrees_beside(frame), name, noise, *said) if column is not None}
+    used = {column for column in (*axes, *degrees_among(frame), name, noise, *said) if column is not None}
     used |= set(static_columns(frame, static).values())
     when = about_time(frame) | ({str(frame.find("time", time, ()))} if time not in (None, IGNORED) else set())
-    column = value_column(frame, used | when) if value is None else str(frame.find("value", value, ()))
+    column = value_column(frame, kinds, used | when) if value is None else str(frame.find("value", value, ()))
     held = f"column {column!r} of {frame.title}"
-    values = np.asarray(
-        observations(frame.numbers(column), what=held, missing=missing, noun="row"), dtype=np.float64
-    )
+    values = marks.observations(frame, column, held)
     every = np.arange(values.size)
     refuse_rows(frame, every, np.isinf(values), f"{held} is infinite", "finite numbers.")
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
         raise DataError(f"{held} has no value in any of its {counted(values.size, 'row')}.")
-    places = read_row_places(frame, axes, kept, plane=plane, taken={*used, *when, column}, named=name)
-    moments = moments_of(frame, time, kept, apart=said)
+    taken = {*used, *when, column}
+    places = read_row_places(frame, axes, kept, plane=plane, taken=taken, named=name, ignored=ignored)
+    copies = copied_rows(frame, places.keys, kept, axes)
+    kept, places = kept[~copies], places.at(np.flatnonzero(~copies))
+    moments = moments_of(frame, time, kept, apart=ignored)
     keys: list[NDArray[np.generic]] = [*places.keys.T]
     keys += [found for found in (moments.times, places.names) if found is not None]
-    check_repeats(frame, {*used, *moments.columns, column}, keys, kept)
-    missed = np.isnan(values)
+    looked_at, missed = {*used, *moments.columns, column}, np.isnan(values)
     notes = (
-        words_for_missing(bare(column), frame.as_written(column)[missed]) if missed.any() else "",
-        moments.note,
-        repeated_rows([*keys, values[kept]]),
-        far_in_plane(places.keys) if plane else far_places(places.latitude_degrees, places.longitude_degrees),
+        words_for_missing(bare(column), frame, column, missed, marks.texts),
+        *moments.notes,
+        said_of_copies(int(copies.sum())),
+        *check_neighbours(
+            frame, kinds, looked_at, keys, values[kept], kept, zoned=moments.zoned, plane=plane
+        ),
+        far_away(places),
     )
-    stated = units_in(column) if units is None else units
-    refuse_direction(bare(column), stated, "", values)
-    known, own = read_static(frame, static, kept, missing=missing)
+    stated = units_of(frame, kinds, column, kept, said, given=units)
+    standard_name = str(frame.attributes.get(column, {}).get("standard_name", ""))
+    refuse_direction(bare(column), stated, standard_name, values)
+    known, own = read_static(frame, static, kept, marks)
     places = replace(places, static=known, static_units=own)
     return Table(
         **vars(places),
         values=values[kept],
         times=moments.times,
-        noise_std=read_noise(frame, noise, noise_std, kept, units=stated, missing=missing),
+        noise_std=read_noise(frame, noise, noise_std, kept, units=stated, marks=marks),
         name=bare(column),
         units=stated,
-        dropped_missing=values.size - kept.size,
+        dropped_missing=int(missed.sum()),
         notes=tuple(filter(None, notes)),
     )
 
@@ -174,9 +175,8 @@ def read_places(
     roles = column_roles(columns)
     if plane:
         roles = {role: name for role, name in roles.items() if role not in "xy" or name in frame.columns}
-        plane = all(
-            role in roles or frame.find("", None, usual, needed=False) for role, usual in _OF_A_PLANE.items()
-        )
+        usual = _OF_A_PLANE.items()
+        plane = all(role in roles or frame.find(role, None, names, needed=False) for role, names in usual)
     names = _axes(frame, roles, plane=plane)
     if frame.rows == 0:
         raise DataError(f"{frame.title} has no rows; expected at least one place.")
@@ -187,7 +187,7 @@ def read_places(
         )
     every = np.arange(frame.rows)
     places = read_row_places(frame, names, every, plane=plane, taken={*names, *static})
-    known, own = read_static(frame, static, every)
+    known, own = read_static(frame, static, every, MissingMarks.of(None))
     return replace(places, static=known, static_units=own)
 
 
@@ -198,7 +198,8 @@ _OF_A_PLANE = {"x": X_NAMES, "y": Y_NAMES}
 def _axes(frame: Columns, roles: Mapping[str, str], *, plane: bool) -> tuple[str, str]:
     """Columns of latitude and longitude, or of x and y."""
     if not plane and "latitude" not in roles:
-        found = [frame.find("", None, usual, needed=False) for usual in (LATITUDE, X_NAMES, Y_NAMES)]
+        every = {"latitude": LATITUDE, **_OF_A_PLANE}
+        found = [frame.find(role, None, usual, needed=False) for role, usual in every.items()]
         if found[0] is None and all(found[1:]):
             raise ArgumentError(
                 f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. If "
@@ -215,9 +216,3 @@ def _axes(frame: Columns, roles: Mapping[str, str], *, plane: bool) -> tuple[str
     usual = _OF_A_PLANE if plane else _OF_THE_GLOBE
     first, second = (str(frame.find(role, roles.get(role), names)) for role, names in usual.items())
     return first, second
-
-
-def _degrees_beside(frame: Columns) -> list[str | None]:
-    """Columns of latitude and longitude that may stand beside others of a plane."""
-    every = {name: plain(name) for name in frame.columns}
-    return [name for name, spelled in every.items() if spelled in (*LATITUDE, *LONGITUDE)]

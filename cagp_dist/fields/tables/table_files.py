@@ -6,17 +6,17 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cagp_dist.errors import CagpError, DataError
 from cagp_dist.extras import from_extra
+from cagp_dist.fields.tables.frames import DataFrameLike
 from cagp_dist.fields.tables.table_layout import (
     FREELY_UNPACKED_BYTES,
     MOST_PACKED,
@@ -36,31 +36,9 @@ _FIELDS = (
 )
 
 
-@runtime_checkable
-class DataFrameLike(Protocol):
-    """A data frame of pandas or polars: named columns that turn into arrays."""
-
-    @property
-    def columns(self) -> Iterable[Hashable]: ...
-
-    def __getitem__(self, name: Any, /) -> Any: ...
-
-
-TableLike: TypeAlias = "str | os.PathLike[str] | Mapping[str, object] | DataFrameLike"
-
-
-def frame_row(source: object, row: int) -> str:
-    """Say which row of a frame is meant, with its index where that is another number."""
-    index = getattr(source, "index", None)
-    label = row if index is None or callable(index) else index[row]
-    return f"row {row}, counted from 0" + ("" if label == row else f", index {label}")
-
-
-def index_levels(frame: DataFrameLike) -> dict[str, NDArray[Any]]:
-    """Named levels of the index of a pandas frame, as `xarray.Dataset.to_dataframe` has its coordinates."""
-    index: Any = getattr(frame, "index", None)
-    names = [name for name in getattr(index, "names", ()) if name is not None]
-    return {str(name): np.asarray(index.get_level_values(name)) for name in names}
+TableLike: TypeAlias = (
+    "str | os.PathLike[str] | Mapping[str, object] | DataFrameLike | np.ndarray[Any, np.dtype[np.void]]"
+)
 
 
 def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
@@ -125,8 +103,8 @@ def _check_parquet(path: Path) -> None:
 
 
 def read_words(layout: TextLayout) -> DataFrameLike:
-    """Read a text file again, with words such as n/a as they stand in its cells."""
-    return _read_text(layout, keep_default_na=False, na_values=[""])
+    """Read a text file again, with numbers and words such as n/a as they stand in its cells."""
+    return _read_text(layout, keep_default_na=False, na_values=[""], dtype=str)
 
 
 def _read_text(layout: TextLayout, **words: Any) -> DataFrameLike:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import lzma
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -73,6 +74,11 @@ class TextLayout:
                     continue
                 elif not line.startswith(self.comment):
                     yield number, line
+
+    def repeated_names(self) -> frozenset[str]:
+        """Names that several columns have."""
+        names = Counter(self.cells(next(self.lines(), (0, ""))[1]))
+        return frozenset(name for name, count in names.items() if name and count > 1)
 
     def cells(self, line: str) -> list[str]:
         """Cut a line."""

@@ -1,0 +1,324 @@
+"""What each column of a table says, by its name, its units and its cells, so that none is passed over unseen.
+
+A column that nobody named may change what another one means: rows of 5 and of 100 dbar are no repeated
+measurements, numbers of several elements no field. What each of them is, is told here once; those that were
+not used are refused, said, or, where they cannot matter, passed over.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cagp_dist.arrays import Array, Indices
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.tables.column_names import (
+    ANY,
+    DATE,
+    DAY_OF_YEAR,
+    LATITUDE,
+    LONGITUDE,
+    NAME,
+    NOISE_STD,
+    PART_OF_YEAR,
+    TIME,
+    VALUE,
+    plain,
+)
+from cagp_dist.fields.tables.columns import Columns, shown_text
+from cagp_dist.fields.tables.degrees import hemisphere_of, part_of
+from cagp_dist.remedies import Setting
+from cagp_dist.text import counted
+from cagp_dist.variables.units import plain_units
+
+MOST_SHOWN = 5
+FEWEST_COUNTED = 5  # whole numbers that rise by one from row to row count the rows
+MOST_FLAGS = 10  # different cells of a column of flags that a note lists
+
+
+class Kind(Enum):
+    """What a column says."""
+
+    PLACE = auto()  # where, in degrees or on a plane
+    HEIGHT = auto()  # how high or deep, of a place or a measurement
+    NAME = auto()  # what a place is called
+    DAY = auto()  # when: parts of a date, and counts of days
+    TIME = auto()  # when something happened, was expected or was written
+    ZONE = auto()  # of times
+    COUNTER = auto()  # numbers of rows or of places
+    FLAG = auto()  # how good a measurement is
+    REMARK = auto()
+    NOISE = auto()
+    ELEMENT = auto()  # which quantity was measured
+    UNIT = auto()  # of what was measured
+    LEVEL = auto()  # which of several measurements it is: level, member, version
+    QUANTITY = auto()  # what was measured
+    OTHER = auto()  # it cannot be told
+
+
+_NAMES = {
+    Kind.COUNTER: r"unnamed.*|level_0|(.*_)?(index|rows?|nr|id|fid|oid|objectid|seq|sequence|rec|record)|"
+    r"(obs|row|rec|record|sample|measurement)_?(no|num|number)",
+    Kind.PLACE: r"(lat|lon)[a-z]*_?(min|max)|(min|max)_?(lat|lon)[a-z]*|"
+    r"x|y|easting|northing|utm_.*|geometry|geohash|zone|epsg|srid|crs|datum",
+    Kind.HEIGHT: r".*elev.*|alt(itude)?(_.*)?|height.*|z|(.*_)?depths?(_.*)?",
+    Kind.ZONE: r"tz|time_?zone|(utc|gmt)_?offset",
+    Kind.FLAG: r"(.*_)?(flags?|attributes|quality|qc|qa|qualifiers?|code|masked?|(is_)?valid|outliers?|bad|"
+    r"rejected|status)",
+    Kind.REMARK: r"remarks?|comments?|notes?|description",
+    Kind.NOISE: r"(.*_)?(err|error|std|stdev|stddev|sd|sigma|se|uncertainty|rmse|noise(_.*)?)",
+    Kind.ELEMENT: r"elements?|param|parameter(_(name|code|id))?|variable(_name)?|data_?type|measurand|"
+    r"analyte|pollutant|species|(observed_)?property|quantity|short_?name",
+    Kind.UNIT: r"units?|(value|measurement)_units?|uom|unit_of_measure(ment)?",
+    Kind.DAY: r"juld|julian.*|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)|ordinal|day.*|"
+    r"hour.*|minute|second|month",
+    Kind.LEVEL: r"(pressure_|model_|n_)?levels?|lev|pres(s|sure)?|p|"
+    r"step|lead_?(time|hours?)|forecast.*|fc.*hour|fhour|"
+    r"members?|number|realization|ensemble.*|version|expver|quantile|percentile|probability|"
+    r"wave_?length|freq(uency)?|band|channel|bin|layer",
+    Kind.TIME: r".*time.*|.*date.*",
+    Kind.NAME: r"name|station.*|wmo|country|site(_name)?|place|city|location|source|network",
+    Kind.QUANTITY: r"temp.*|.*_temp(erature)?(_.*)?|t(2m|_?max|_?min|avg|mean)?|ta[vs].*|[uvtq]\d*m?|"
+    r".*precip.*|.*rain.*|prcp|tp|.*wind.*|ws|gust|.*humid.*|rh|dew.*|td|d2m|t2m|slp|mslp?|(.*_)?(sea_level|surface|station)_pressure|"
+    r"snow.*|snwd|.*cloud.*|tcc|.*radiation.*|[gd][hn]i|vis.*|pm_?\d.*|o3|ozone|no[2x]?|so2|co2?|ch4|nh3|"
+    r"(p?sal|salinity)(_.*)?|.*oxygen.*|doxy|chl.*|nitrate|phosphate|silicate|ph|turbidity|cond.*|density|"
+    r"albedo|ndvi|evap.*|runoff|discharge|soil_moisture|vwc|sst|ssh|sla|swh|hs|period|speed|.*_speed|.*concentration",
+}  # fmt: skip
+_PATTERNS = {kind: re.compile(pattern) for kind, pattern in _NAMES.items()}
+"""Names of columns, spelled by `plain`; the first that fits tells."""
+
+_UNITS = {"celsius", "fahrenheit", "k", "%", "m s-1", "knot", "km h-1", "mph", "ft s-1", "w m-2", "j m-2",
+          "mm", "mm d-1", "mm h-1", "kg m-2 s-1", "g kg-1", "kg kg-1", "ug m-3", "\u03bcg m-3", "mg m-3",
+          "ppm", "ppb", "psu", "mg l-1", "umol kg-1", "ml l-1", "dbz"}  # fmt: skip
+"""Of quantities that are measured, and are no levels."""
+
+_SYSTEM = re.compile(r"(utm_)?zone|epsg|srid|crs|datum")
+_WEATHER = re.compile(r"temp|^t(2m|_?max|_?min|avg|mean)?$|^ta[vs]|precip|rain|prcp|wind|humid|dew|slp")
+_NO_VALUE = {Kind.PLACE, Kind.HEIGHT, Kind.NAME, Kind.DAY, Kind.ZONE, Kind.COUNTER, Kind.FLAG, Kind.REMARK,
+             Kind.ELEMENT, Kind.UNIT}  # fmt: skip
+_CANNOT_MATTER = {Kind.COUNTER, Kind.FLAG, Kind.REMARK, Kind.NOISE, Kind.QUANTITY}
+_TELLS_APART = {Kind.DAY, Kind.TIME, Kind.ELEMENT, Kind.UNIT, Kind.LEVEL, Kind.ZONE}
+_UTC = {"utc", "gmt", "z", "zulu", "0", "+0", "+00", "+00:00", "00:00", "+0000", "etc/utc"}
+
+
+def kinds_of(frame: Columns) -> dict[str, Kind]:
+    """Say of each column of a table what it is."""
+    return {name: _kind(frame, name) for name in frame.columns}
+
+
+def _kind(frame: Columns, name: str) -> Kind:
+    spelled = plain(name)
+    if spelled in (*LATITUDE, *LONGITUDE) or hemisphere_of(name) or part_of(name):
+        return Kind.PLACE
+    if spelled in NOISE_STD:
+        return Kind.NOISE
+    if spelled in (*DATE, *DAY_OF_YEAR, *PART_OF_YEAR):
+        return Kind.DAY
+    if spelled in TIME:
+        return Kind.TIME
+    if spelled in NAME[:-1]:
+        return Kind.NAME
+    if spelled not in VALUE:
+        for kind, pattern in _PATTERNS.items():
+            if pattern.fullmatch(spelled):
+                return kind
+        if plain_units(frame.units(name)) in _UNITS:
+            return Kind.QUANTITY
+        if _counts_rows(frame.columns[name]):
+            return Kind.COUNTER
+    return Kind.OTHER
+
+
+def _counts_rows(column: NDArray[Any]) -> bool:
+    """Whether whole numbers rise by one from row to row."""
+    if column.dtype.kind not in "iuf" or column.size < FEWEST_COUNTED:
+        return False
+    return bool((np.diff(column) == 1).all() and column[0] == np.round(column[0]))
+
+
+def value_column(frame: Columns, kinds: Mapping[str, Kind], used: Collection[str]) -> str:
+    """Find the column that holds the values, if that can be told."""
+    others = [name for name in frame.columns if name not in used and kinds[name] not in _NO_VALUE]
+    numeric = [name for name in others if frame.is_numeric(name)]
+    usual = [name for name in others if plain(name) in VALUE]
+    for found in (usual, numeric, others):
+        if len(found) == 1:
+            return str(frame.find("value", found[0], ()))
+    reason = "several columns that may be the value" if numeric else "no column for the value"
+    likely = sorted(numeric, key=lambda name: not _WEATHER.search(plain(name)))[:MOST_SHOWN] or ["COLUMN"]
+    raise ArgumentError(
+        f"{frame.title} has {reason}; it has {frame.listed}.",
+        key="which-value" if numeric else "no-column",
+        remedies=tuple(Setting("value", shown_text(name)[1:-1]) for name in likely[:1]),
+    )
+
+
+def units_of(
+    frame: Columns,
+    kinds: Mapping[str, Kind],
+    column: str,
+    kept: Indices,
+    said: Collection[str],
+    given: str | None,
+) -> str:
+    """Units of the values of some rows: as given, stated with their column, or in a column beside it."""
+    stated = frame.units(column) if given is None else given
+    if frame.columns[column].dtype.kind == "m" and plain_units(stated) not in ("s", "seconds", "second"):
+        raise ArgumentError(
+            f"column {column!r} of {frame.title} has durations, which are read in seconds, and units says "
+            f"{stated!r}.",
+            key="units",
+            remedies=(Setting("units", "s"),),
+        )
+    for name, kind in kinds.items():
+        whose = plain(name) in (f"{plain(column)}_unit", f"{plain(column)}_units")
+        if not (kind is Kind.UNIT or whose) or frame.is_numeric(name):
+            continue
+        found = [text for text in _distinct(frame.columns[name][kept]) if text]
+        if len(found) > 1 and name not in said:
+            raise ArgumentError(
+                f"the values {column!r} of {frame.title} are in several units: column {name!r} has "
+                f"{_listed(found)}; expected one. Convert them before, or use rows of one unit.",
+                key="several-units",
+                remedies=(Setting("where", {name: found[0]}),),
+            )
+        if len(found) == 1 and stated and plain_units(found[0]) != plain_units(stated) and name not in said:
+            raise ArgumentError(
+                f"column {column!r} of {frame.title} is in {stated!r}, and {name!r} says {found[0]!r}.",
+                key="several-units",
+                remedies=(Setting("where", {name: ANY}, "if that of the column is right"),),
+            )
+        stated = stated or (found[0] if len(found) == 1 else "")
+    return stated
+
+
+def check_neighbours(
+    frame: Columns,
+    kinds: Mapping[str, Kind],
+    looked_at: Collection[str],
+    keys: Sequence[NDArray[np.generic]],
+    values: Array,
+    kept: Indices,
+    *,
+    zoned: bool,
+    plane: bool,
+) -> list[str]:
+    """Refuse what unused columns say against reading these rows as one quantity; notes on what remains.
+
+    Rows with the same ``keys`` (places, times, names) are repeated measurements, unless a column tells them
+    apart: one that is known to, or that cannot be told and does so for over half of them. ``zoned`` says that
+    times came with their zones, ``plane`` that places have x and y.
+    """
+    notes = []
+    for name, kind in kinds.items():
+        if name in looked_at or kind not in (Kind.ELEMENT, Kind.ZONE, Kind.FLAG, Kind.PLACE):
+            continue
+        found = _distinct(frame.columns[name][kept])
+        if plane and len(found) > 1 and _SYSTEM.fullmatch(plain(name)):
+            raise _apart(frame, name, f"the rows of {frame.title} differ", found, "systems")
+        if kind is Kind.ELEMENT and len(found) > 1 and not frame.is_numeric(name):
+            raise _apart(frame, name, f"the rows of {frame.title} differ", found, "elements")
+        if kind is Kind.ZONE and not zoned and not {text.lower() for text in found} <= _UTC | {""}:
+            raise DataError(
+                f"column {name!r} of {frame.title} has the time zones {_listed(found)}, and times without a "
+                "zone are taken as UTC. Write times with their offset, such as 2020-07-01T12:00+02:00.",
+                key="time-zone",
+                remedies=(Setting("where", {name: ANY}, "if the times are in UTC"),),
+            )
+        if kind is Kind.FLAG and 1 < len(found) <= MOST_FLAGS and frame.columns[name].dtype.kind in "biu":
+            notes.append(f"column {name!r} has the flags {_listed(found)}, and no row was left out by them.")
+    return [*notes, *_check_repeats(frame, kinds, looked_at, keys, values, kept)]
+
+
+def _check_repeats(
+    frame: Columns,
+    kinds: Mapping[str, Kind],
+    looked_at: Collection[str],
+    keys: Sequence[NDArray[np.generic]],
+    values: Array,
+    kept: Indices,
+) -> list[str]:
+    """Refuse rows with the same keys that another column tells apart; else say how many there are."""
+    import pandas as pd
+
+    own = [name for name in frame.columns if plain(name) in NAME[1:-1]]
+    keys = [*keys, *(frame.columns[name][kept].astype(str) for name in own)]
+    group = pd.DataFrame(dict(enumerate(keys))).groupby(list(range(len(keys))), dropna=False, sort=False)
+    number, size = group.ngroup().to_numpy(), group[0].transform("size").to_numpy()
+    repeated = np.flatnonzero(size > 1)
+    if repeated.size == 0:
+        return []
+    groups = len(np.unique(number[repeated]))
+    found, partly = [], []
+    for name, column in frame.columns.items():
+        if name in looked_at or name in own or kinds[name] in _CANNOT_MATTER:
+            continue
+        cells = column[kept]
+        codes, distinct = pd.factorize(cells if cells.dtype.kind in "biufM" else cells.astype(str))
+        apart = len(pd.unique(number[repeated] * (len(distinct) + 1) + codes[repeated])) - groups
+        if 2 * apart > repeated.size - groups or (apart and kinds[name] in _TELLS_APART):
+            found.append((-apart, len(distinct), name, distinct))
+        elif apart:
+            partly.append(name)
+    if found:
+        _, _, name, distinct = min(found, key=lambda entry: entry[:2])
+        rows = f"{counted(repeated.size, 'row')} of {frame.title}"
+        same = f"{rows} have the same place and time as another row and differ"
+        raise _apart(frame, name, same, distinct, "levels")
+    equal = int(pd.DataFrame(dict(enumerate([*keys, values]))).duplicated().sum())
+    copies = (
+        f" {counted(equal, 'row')} repeat{'s' if equal == 1 else ''} place, time and value of another row: "
+        "if they are copies, error bars are too small."
+    )
+    copies = copies if equal else ""
+    differ = f"; they differ in {' and '.join(map(repr, partly[:MOST_SHOWN]))}" if partly else ""
+    return [
+        f"{counted(repeated.size, 'row')} share place and time with another row and count as repeated "
+        f"measurements{differ}.{copies}"
+    ]
+
+
+def _apart(frame: Columns, name: str, said: str, distinct: Any, key: str) -> ArgumentError:
+    """Say that a column tells rows apart, and how to choose among them."""
+    values = np.asarray(distinct[:MOST_SHOWN])
+    values = iso_times(values) if values.dtype.kind == "M" else values
+    shown = [value if isinstance(value, (int, float)) else str(value) for value in values.tolist()]
+    others = f" and {len(distinct) - len(shown):,} others" if len(distinct) > len(shown) else ""
+    return ArgumentError(
+        f"{said} in column {name!r} ({', '.join(map(repr, shown))}{others}), of which nothing is said.",
+        key=f"{key}-differ",
+        remedies=(
+            Setting("where", {name: shown[0]}, "to use these rows"),
+            Setting("where", {name: ANY}, "if all of them measure the same quantity"),
+        ),
+    )
+
+
+def _distinct(cells: NDArray[Any]) -> list[str]:
+    """Give the different cells as texts, in the order of the rows."""
+    return list(dict.fromkeys(str(cell).strip() for cell in cells.tolist()))
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """List texts, the first ones if there are many."""
+    shown = ", ".join(shown_text(text) for text in texts[:MOST_SHOWN])
+    return shown if len(texts) <= MOST_SHOWN else f"{shown} and {len(texts) - MOST_SHOWN:,} others"
+
+
+def iso_times(column: NDArray[np.generic]) -> NDArray[np.object_]:
+    """Write times of a column as ISO 8601."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(column, use_na_sentinel=False)
+    return np.asarray(np.array([iso_time(value) for value in distinct], dtype=object)[codes])
+
+
+def iso_time(value: object) -> str:
+    """Write a time as ISO 8601, without the time of day at midnight; what is no time as it is."""
+    import pandas as pd
+
+    time = pd.to_datetime(str(value).strip(), errors="coerce")
+    return str(value).strip() if pd.isna(time) else time.isoformat().removesuffix("T00:00:00")

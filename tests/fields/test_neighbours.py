@@ -1,0 +1,297 @@
+"""Every column beside those that are used is looked at: one small table in many layouts."""
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.tables import by_time_and_place, read_places, read_table
+from cagp_dist.fields.tables.frames import Column
+from cagp_dist.remedies import Setting
+
+RNG = np.random.default_rng(0)
+NORTH = np.round(RNG.uniform(46.0, 55.0, 40), 4)
+EAST = np.round(RNG.uniform(5.0, 17.0, 40), 4)
+VALUES = np.round(15.0 + 5.0 * np.sin(NORTH) + 3.0 * np.cos(0.5 * EAST), 2)
+TABLE = pd.DataFrame({"latitude": NORTH, "longitude": EAST, "temp": VALUES})
+JULY = "2020-07-01T00:00:00Z"
+
+DEGREES, MINUTES = np.divmod(NORTH, 1.0)[0], np.round(NORTH % 1.0 * 60.0, 6)
+EAST_DEGREES, EAST_MINUTES = np.divmod(EAST, 1.0)[0], np.round(EAST % 1.0 * 60.0, 6)
+PARTS = {"lat_deg": DEGREES, "lat_min": MINUTES, "lon_deg": EAST_DEGREES, "lon_min": EAST_MINUTES}
+SECONDS = {"lat_min": MINUTES // 1.0, "lat_sec": np.round(MINUTES % 1.0 * 60.0, 6)}
+
+
+def with_columns(**columns):
+    """The table with columns changed or added."""
+    return TABLE.assign(**columns)
+
+
+def twice(**differing):
+    """Each row twice, the second with other values, and columns that differ between both."""
+    both = pd.concat([TABLE, TABLE.assign(temp=VALUES - 5.0)], ignore_index=True)
+    return both.assign(**{name: np.repeat(pair, 40) for name, pair in differing.items()})
+
+
+def text(separator=",", **changes):
+    """The table as a text file."""
+    return with_columns(**changes).to_csv(index=False, sep=separator).encode()
+
+
+def comma(numbers, decimals=4):
+    return [f"{number:.{decimals}f}".replace(".", ",") for number in numbers]
+
+
+READ = {
+    # hemispheres
+    "words": (with_columns(lat_dir="S", lon_dir="W"), {}, (-1, -1)),
+    "one": (with_columns(ns="south", ew="East"), {}, (-1, 1)),
+    "signs": (with_columns(lat_sign=-1, lon_hem="W"), {}, (-1, -1)),
+    "agree": (with_columns(latitude=-NORTH, hemisphere="S"), {}, (-1, 1)),
+    "in cells": (with_columns(latitude=[f"{x}S" for x in NORTH], latitude_ref="S"), {}, (-1, 1)),
+    "not meant": (with_columns(ns="S"), {"where": {"ns": "*"}}, (1, 1)),
+    # minutes and seconds
+    "minutes": (pd.DataFrame({**PARTS, "temp": VALUES}), {}, (1, 1)),
+    "seconds": (pd.DataFrame({**PARTS, **SECONDS, "temp": VALUES}), {}, (1, 1)),
+    "below": (pd.DataFrame({**PARTS, "lat_deg": -DEGREES, "temp": VALUES}), {}, (-1, 1)),
+    "beside": (pd.DataFrame({**PARTS, "lat_hem": "S", "lon_hem": "W", "temp": VALUES}), {}, (-1, -1)),
+    "said twice": (with_columns(lat_min=MINUTES, lon_min=EAST_MINUTES), {}, (1, 1)),
+    "bounds": (with_columns(lat_min=NORTH - 1, lat_max=NORTH + 1), {}, (1, 1)),
+    # counters, flags, other quantities
+    "counter": (TABLE.assign(obs=np.arange(1, 41)), {}, (1, 1)),
+    "number": (TABLE.assign(foo=np.arange(40.0)), {}, (1, 1)),
+    "levels": (with_columns(pres=np.linspace(5.0, 6.0, 40)), {"value": "temp"}, (1, 1)),
+    "chosen": (twice(pres=(5.4, 100.3)), {"value": "temp", "where": {"pres": 5.4}}, (1, 1)),
+    "float32": (
+        twice(pres=np.float32([0.1, 0.3])).astype({"pres": "float32"}),
+        {"value": "temp", "where": {"pres": 0.1}},
+        (1, 1),
+    ),
+    # numbers
+    "spaces": (with_columns(temp=[f" {x:.2f}e0 " for x in VALUES]), {}, (1, 1)),
+    "commas": (text(";", latitude=comma(NORTH), longitude=comma(EAST), temp=comma(VALUES, 2)), {}, (1, 1)),
+    "points between semicolons": (text(";"), {}, (1, 1)),
+    "trace": (with_columns(temp=[*VALUES[:-1].astype(str), "T"]), {"missing": "T"}, (1, 1)),
+    "marks": (with_columns(temp=[*VALUES[:-1].astype(str), "ND"]), {"missing": ["ND", -9999]}, (1, 1)),
+    "durations": (with_columns(temp=pd.to_timedelta(VALUES, unit="s")), {"value": "temp"}, (1, 1)),
+    "decimals": (with_columns(temp=[Decimal(f"{x:.2f}") for x in VALUES]), {}, (1, 1)),
+    # rows
+    "copies": (pd.concat([TABLE, TABLE[:3]]), {}, (1, 1)),
+    "near": (pd.concat([TABLE, TABLE[:3].assign(latitude=NORTH[:3] + 1e-9)]), {}, (1, 1)),
+    "masked": (
+        {
+            "latitude": NORTH,
+            "longitude": EAST,
+            "temp": np.ma.masked_array(np.where(np.arange(40) == 39, 0.0, VALUES), np.arange(40) == 39),
+        },
+        {},
+        (1, 1),
+    ),
+    "record array": (TABLE.to_records(index=False), {}, (1, 1)),
+    "masked records": (np.ma.array(TABLE.to_records(index=False)), {}, (1, 1)),
+    "nullable": (TABLE.convert_dtypes(), {}, (1, 1)),
+    "arrow dtypes": (TABLE.convert_dtypes(dtype_backend="pyarrow"), {}, (1, 1)),
+    "categories": (TABLE.astype({"temp": "category"}), {}, (1, 1)),
+}  # fmt: skip
+
+
+def source_of(given, folder):
+    if not isinstance(given, bytes):
+        return given
+    (folder / "table.csv").write_bytes(given)
+    return folder / "table.csv"
+
+
+@pytest.mark.parametrize("case", READ)
+def test_what_stands_beside_is_used(tmp_path, case):
+    given, how, (north, east) = READ[case]
+    table = read_table(source_of(given, tmp_path), **how)
+    n = len(table.values)
+    assert n in (39, 40)
+    np.testing.assert_allclose(table.latitude_degrees, north * NORTH[:n], atol=1e-7)
+    np.testing.assert_allclose(table.longitude_degrees, east * EAST[:n], atol=1e-7)
+    np.testing.assert_allclose(table.values, VALUES[:n], rtol=1e-12)
+    assert table.units == ("s" if case == "durations" else "")
+
+
+@pytest.mark.parametrize("form", ["lazy", "arrow", "batch", "dask", "polars decimals"])
+def test_frames_of_other_packages_are_read(form):
+    if form in ("lazy", "polars decimals"):
+        polars = pytest.importorskip("polars")
+        frame = polars.DataFrame({name: TABLE[name].to_numpy() for name in TABLE})
+        decimals = frame.with_columns(polars.col("temp").cast(polars.Decimal(scale=2)))
+        given = frame.lazy() if form == "lazy" else decimals
+    elif form == "dask":
+        given = pytest.importorskip("dask.dataframe").from_pandas(TABLE, npartitions=3)
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        given = (arrow.Table if form == "arrow" else arrow.RecordBatch).from_pandas(TABLE)
+    table = read_table(given)
+    assert table.latitude_degrees.tolist() == NORTH.tolist()
+    np.testing.assert_allclose(table.values, VALUES, rtol=1e-12)
+
+
+SIX = ["200701", "200702"] * 20
+SCALED = (NORTH - NORTH.mean()) / NORTH.std(), (EAST - EAST.mean()) / EAST.std()
+MANY = RNG.uniform(46.0, 55.0, 60), RNG.uniform(5.0, 17.0, 60)
+SEXAGESIMAL = [np.round(np.trunc(axis) + 0.6 * (axis % 1.0), 2) for axis in MANY]
+DOTTED = pd.DataFrame({"latitude": SEXAGESIMAL[0], "longitude": SEXAGESIMAL[1], "temp": RNG.normal(size=60)})
+
+LEVELS = {"pres": (5.4, 100.3), "upper_depth": (0.0, 0.3), "elev": (10.5, 2.0), "wavelength": (443.5, 555.0),
+          "freq": (10.65, 18.7), "foo": (0.5, 1.5), "member": (0, 1), "expver": (1, 5)}  # fmt: skip
+REFUSED = {
+    **{
+        name: (twice(**{name: pair}), "levels-differ", {name: "*"})
+        for name, pair in LEVELS.items()
+    },
+    "other day": (twice(mjd=(59031.5, 59032.5)), "no-time", {"mjd": "*"}),
+    "elements": (with_columns(parameter=["a", "b"] * 20), "elements-differ", {"parameter": "*"}),
+    "several units": (with_columns(unit=["degC", "degF"] * 20), "several-units", {"unit": "degC"}),
+    "zone": (with_columns(time=JULY[:-1], timezone="CET"), "time-zone", {"timezone": "*"}),
+    "not the signs": (with_columns(latitude=-NORTH, ns="N"), "hemisphere", {"ns": "*"}),
+    "no hemisphere": (with_columns(lat_dir="up"), "hemisphere", {"lat_dir": "*"}),
+    "fractions": (with_columns(lat_min=30.0), "minutes", {"lat_min": "*"}),
+    "no sign": (
+        pd.DataFrame({**PARTS, "lat_deg": np.where(np.arange(40) < 5, -1, 0), "temp": VALUES}), "sign", None,
+    ),
+    "scaled": (with_columns(latitude=SCALED[0], longitude=SCALED[1]), "scaled",
+               {"latitude": "*", "longitude": "*"}),
+    "degrees.minutes": (DOTTED, "degrees-and-minutes", {"latitude": "*", "longitude": "*"}),
+    "lead": (with_columns(time=JULY, step=24), "reference-time", None),
+    "season": (with_columns(year=2020, season="JJA"), "no-time", None),
+    "week": (with_columns(week=np.arange(40) % 5), "no-time", None),
+    "sampled": (with_columns(sample_date=["2020-07-01", "2020-07-02"] * 20), "no-time", {"sample_date": "*"}),
+    "six digits": (with_columns(date=SIX), "no-time-in-cell", None),
+    "short year": (with_columns(year=20, month=7), "no-time-in-cell", None),
+    "underscore": (with_columns(temp=[*VALUES[:-1].astype(str), "16_14"]), "no-number", None),
+    "hexadecimal": (with_columns(temp=[*VALUES[:-1].astype(str), "0x10"]), "no-number", None),
+    "infinity": (with_columns(temp=[*VALUES[:-1].astype(str), "infinity"]), "no-number", None),
+    "full width": (with_columns(temp=[*VALUES[:-1].astype(str), "\uff11\uff12"]), "no-number", None),
+    "limit": (with_columns(temp=[*VALUES[:-1].astype(str), "<0.1"]), "limit", None),
+    "word": (with_columns(temp=[*VALUES[:-1].astype(str), "ND"]), "no-number", None),
+    "thousands": (
+        text(";", latitude=comma(NORTH), longitude=comma(EAST), temp=["1.004", "997"] * 20),
+        "decimal-mark", None,
+    ),
+    "thousands in text": (with_columns(temp=["1,004", "997"] * 20), "no-number", None),
+    "points and commas": (text(";", temp=["1,004", "997"] * 20), "decimal-mark", None),
+    "times": (with_columns(temp=pd.Timestamp("2020-07-01")), "no-numbers", None),
+    "direction": (TABLE.rename(columns={"temp": "wind_dir"}), "direction", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_told_is_refused(tmp_path, case):
+    given, key, where = REFUSED[case]
+    value = "wind_dir" if case == "direction" else "temp"
+    source = source_of(given, tmp_path)
+    with pytest.raises((ArgumentError, DataError)) as refused:
+        read_table(source, value=value)
+    assert refused.value.key == key
+    settings = {remedy.name: remedy.value for remedy in refused.value.remedies if isinstance(remedy, Setting)}
+    assert where is None or settings["where"] == where
+    assert where is not None or "where" not in settings
+    if where is not None:  # the remedy helps
+        assert read_table(source, value=value, where=where).values.size > 0
+
+
+def test_chance_is_no_sign_of_minutes():
+    for axes in (MANY, [np.round(2.0 * axis) / 2.0 for axis in MANY], [50.0 + 0.01 * np.arange(60)] * 2):
+        read_table({"latitude": np.round(axes[0], 2), "longitude": np.round(axes[1], 2), "t": MANY[0]})
+
+
+@pytest.mark.parametrize(
+    ("columns", "how", "expected"),
+    [
+        ({"year": 2020, "doy": 183}, {}, "2020-07-01"),
+        ({"year": [2020, 2021], "julian_day": [366, 365]}, {}, "2020-12-31"),
+        ({"year": 2020, "doy": [183, 184]}, {"where": {"doy": 183}}, "2020-07-01"),
+        ({"year": 2020, "month": 7, "doy": 183}, {}, "2020-07-01"),
+        ({"date": "2020-07-01", "doy": 183, "season": "JJA"}, {}, "2020-07-01"),
+        ({"time": "2024-06-30 24:00"}, {}, "2024-07-01"),
+        ({"time": "30.06.2024 24:00:00"}, {}, "2024-07-01"),
+        ({"time": "2024063024"}, {}, "2024-07-01"),
+        ({"date": ["201301", "201302"]}, {}, "2013-01-01"),
+        ({"time": pd.Timestamp("2020-07-01T02:00", tz="Europe/Berlin")}, {}, "2020-07-01"),
+        ({"time": dt.datetime(2020, 7, 1, tzinfo=dt.UTC)}, {}, "2020-07-01"),
+    ],
+)
+def test_times_of_other_columns(columns, how, expected):
+    rows = pd.DataFrame({"lat": [1.0, 2.0], "lon": [3.0, 5.0], "t": [0.5, 1.5]}).assign(**columns)
+    assert read_table(rows, value="t", **how).times[0] == np.datetime64(expected)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"year": 2021, "doy": 366}, {"year": 2020, "month": 6, "doy": 183}, {"year": 2020, "doy": 0.5}],
+)
+def test_days_of_the_year_that_cannot_be_are_refused(columns):
+    rows = pd.DataFrame({"lat": [1.0, 2.0], "lon": [3.0, 5.0], "t": [0.5, 1.5]}).assign(**columns)
+    with pytest.raises((ArgumentError, DataError)):
+        read_table(rows, value="t")
+
+
+def test_counters_are_no_values():
+    for name in ("obs", "observation", "measurement"):
+        rows = {"latitude": NORTH, "longitude": EAST, name: np.arange(1, 41)}
+        with pytest.raises(ArgumentError) as refused:
+            read_table(rows)
+        assert refused.value.key == "no-column"
+        assert read_table({**rows, name: VALUES}).name == name
+        with pytest.raises(ArgumentError) as refused:
+            read_table({**rows, name: VALUES, "temp": VALUES})
+        assert (refused.value.key, refused.value.remedies) == ("which-value", (Setting("value", "temp"),))
+
+
+def test_repeated_rows_are_said():
+    both = pd.concat([TABLE, TABLE[:3]])
+    assert "3 rows are copies" in read_table(both).notes[0]
+    replicates = read_table(twice(), value="temp")
+    assert "80 rows share place and time" in replicates.notes[0]
+    assert by_time_and_place(read_table(twice().assign(latitude=np.tile(NORTH, 2) + 1e-9))).values.shape == (
+        1,
+        80,
+    )
+    some = twice(person=("a", "b"))
+    some.loc[45:, "person"] = "a"
+    assert read_table(some, value="temp").notes[0].endswith("they differ in 'person'.")
+    assert "flags" in read_table(with_columns(qc=[0, 1] * 20), value="temp").notes[0]
+
+
+def test_units_come_with_a_column_or_beside_it():
+    columns = {"latitude": NORTH, "longitude": EAST}
+    stated = Column(VALUES, {"units": "degC", "standard_name": "air_temperature"})
+    assert read_table({**columns, "t": stated}).units == "degC"
+    packed = Column(VALUES, {"units": "K", "scale_factor": 1.0, "missing_value": VALUES[0]})
+    assert read_table({**columns, "t": packed}).dropped_missing == 1
+    assert read_table(with_columns(unit="degF"), value="temp").units == "degF"
+    with pytest.raises(DataError) as refused:
+        read_table({**columns, "t": Column(VALUES * 10, {"standard_name": "wind_from_direction"})})
+    assert refused.value.key == "direction"
+    noisy = read_table({**columns, "t (degF)": VALUES, "noise_std (K)": np.full(40, 0.5)}, value="t")
+    np.testing.assert_allclose(noisy.noise_std, 0.9)
+
+
+def test_a_name_that_several_columns_have_is_named(tmp_path):
+    frame = TABLE.assign(other=VALUES)
+    frame.columns = ["latitude", "longitude", "temp", "temp"]
+    for source in (frame, source_of(frame.to_csv(index=False).encode(), tmp_path)):
+        with pytest.raises(ArgumentError) as refused:
+            read_table(source, value="temp")
+        assert refused.value.key == "duplicate-columns"
+
+
+def test_rows_without_names_are_no_table():
+    for given in (TABLE.to_dict("records"), TABLE.to_numpy(), TABLE["temp"]):
+        with pytest.raises(ArgumentError) as refused:
+            read_table(given)
+        assert refused.value.key == "no-table"
+
+
+def test_places_have_hemispheres_and_minutes_too():
+    places = read_places({**PARTS, "lat_hem": ["S"] * 40})
+    np.testing.assert_allclose(places.latitude_degrees, -NORTH, atol=1e-7)
+    np.testing.assert_allclose(places.longitude_degrees, EAST, atol=1e-7)
