@@ -175,8 +175,8 @@ def test_wrong_error_bars_are_yellow(capsys, monkeypatch):
     rng = np.random.default_rng(0)
     points = {
         "times": np.array(["2020-01-01"], dtype="datetime64[s]"),
-        "latitude_degrees": rng.uniform(-60.0, 60.0, 200),
-        "longitude_degrees": rng.uniform(0.0, 360.0, 200),
+        "north": rng.uniform(-60.0, 60.0, 200),
+        "east": rng.uniform(0.0, 360.0, 200),
     }
     for std, yellow in ((1.0, False), (0.1, True)):
         prediction = np.zeros((1, 200)), np.full(200, std), rng.standard_normal((1, 200))

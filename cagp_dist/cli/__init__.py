@@ -442,7 +442,7 @@ def _run(
         notes.add_run(outcome)
         page, removed = None, list[str]()
         if outcome.path is not None:
-            removed = keep_runs(job, outcome.calibration["time"].values)
+            removed = keep_runs(job, outcome.times)
             page = report_page(outcome.path)
             if not (outcome.already_done and page.exists()):
                 with Clock(observe).stage("Report"):

@@ -225,7 +225,8 @@ def _score_table(scores: "xr.Dataset") -> Table:
 def _show_regions(out: Console, regions: "xr.Dataset") -> None:
     """Print the means over regions at the last time, with their error bars."""
     name = next(str(key) for key in regions.data_vars if str(key).endswith("_mean")).removesuffix("_mean")
-    last, times = regions.isel(time=-1), regions.sizes["time"]
+    times = regions.sizes.get("time", 1)
+    last = regions.isel(time=-1, missing_dims="ignore")
     units = symbol(regions[f"{name}_mean"].attrs.get("units", "1"))
     unfinished = last.get(f"{name}_std_computational")
     title = None if times == 1 else f"means over regions at the last of {times} times"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.calendars import noting
 from cagp_dist.fields.files.damage import check_axis, check_jumps
 from cagp_dist.fields.gridded import (
@@ -39,6 +40,7 @@ from cagp_dist.fields.selection import (
     time_positions,
 )
 from cagp_dist.mapping import Observations
+from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.store.batches import marked, preliminary_times, still_preliminary
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable, range_error, variable_of
@@ -340,13 +342,16 @@ def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Var
 def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> Observations:
     """List the points of a canonical field and what was observed there; those of a pole are one."""
     variable, times = field_variable(field), field["time"].values
-    where = field["latitude"].values, field["longitude"].values
+    space = space_of(field)
+    north, east = (field[name].values for name in space.axes)
     values = field[variable.name].values.astype(np.float64)
     if field[variable.name].dims == ("time", "point"):
         noise_std, names = field.coords.get("noise_std"), field.coords.get(STATION_NAME)
         found = Observations.from_points(
-            *where,
+            north,
+            east,
             values,
+            space=space,
             variable=variable,
             times=times,
             noise_variance=None if noise_std is None else noise_std.values.astype(np.float64) ** 2,
@@ -354,7 +359,7 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
             names=None if names is None else names.values,
         ).without_empty_places()
         return found.without_gaps() if gaps == "drop" else found
-    found = Observations.from_grid(*where, values, variable=variable, times=times)
+    found = Observations.from_grid(north, east, values, space=space, variable=variable, times=times)
     empty = np.flatnonzero(~found.present.any(axis=1))
     if empty.size:
         raise DataError(
@@ -362,6 +367,17 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
             "another source."
         )
     return found if gaps == "keep" else found.without_gaps()
+
+
+def space_of(field: xr.Dataset) -> Space:
+    """Say where a field in canonical form lies."""
+    if "y" not in field.coords:
+        return SPHERE
+    where = on_plane(field, field[field_variable(field).name])
+    assert where is not None
+    assert isinstance(where.space, Plane)
+    x, y = (str(field[name].attrs.get("long_name", name)) for name in "xy")
+    return replace(where.space, names=(x, y))
 
 
 def field_variable(field: xr.Dataset) -> Variable:

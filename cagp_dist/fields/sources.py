@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cagp_dist.arrays import Times
     from cagp_dist.fields.selection import Area, Choice, Selection
     from cagp_dist.fields.synthetic import Synthetic
+    from cagp_dist.space import CRSLike
 
 
 def open_source(
@@ -46,6 +47,7 @@ def open_source(
     missing: Marks = None,
     wait_seconds: float | None = None,
     undated: bool = False,
+    crs: "CRSLike" = None,
 ) -> "xr.Dataset":
     """Read the selected part of a field into canonical form.
 
@@ -93,6 +95,8 @@ def open_source(
         Of a table, see `cagp_dist.fields.stations.open_stations`; for no other source.
     missing : number or sequence of numbers, optional
         What a file, a Zarr store or a table writes instead of a missing value, such as -9999.
+    crs : int, str or pyproj.CRS, optional
+        System of x and y of a table; for no other source.
     wait_seconds : float, optional
         Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
     undated : bool
@@ -138,9 +142,9 @@ def open_source(
             "source 'synthetic'."
         )
     check_select(source, select)
-    if name != "table" and not (noise_std is None and columns is None and where is None):
+    if name != "table" and not (noise_std is None and columns is None and where is None and crs is None):
         raise ConfigurationError(
-            f"noise_std, columns and where are for a table; source {_named(source)} is none."
+            f"noise_std, columns, where and crs are for a table; source {_named(source)} is none."
         )
     if missing is not None and not found.marks_missing:
         raise ConfigurationError(
@@ -159,7 +163,9 @@ def open_source(
     )
     if cache_directory is None:
         cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
-    wanted = Request(selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds)
+    wanted = Request(
+        selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds, crs=crs
+    )
     field = found.open(address, wanted)
     if not undated and np.isnat(field["time"].values).any():
         raise _without_times(source, "the job names no time")
@@ -188,9 +194,9 @@ def noise_of_transformed() -> ArgumentError:
 def _without_times(source: str, came: str) -> ConfigurationError:
     """Say that the one time of a source has to be named."""
     return ConfigurationError(
-        f"{_named(source)} has no times, so that it is one field, and {came}. A run keeps each field under "
-        "its time: maps, scores, the series of runs and names of files have it. Say when this one was "
-        "measured; of a mean over years take any day of them. cagp_dist.krige needs no time.",
+        f"{_named(source)} has no times, so that it is one field, and {came}. Name the coordinate or column "
+        "of times; or leave times out, for a run without time (`cagp run`, not `cagp daily`); or say when it "
+        "was measured.",
         key="no-times",
         remedies=(Setting("times", ["2017-04-27T12:00"]),),
     )
@@ -211,6 +217,7 @@ def source_times(
     level: float | None = None,
     select: "Mapping[str, Choice] | None" = None,
     columns: Mapping[str, str] | None = None,
+    crs: "CRSLike" = None,
     where: Mapping[str, object] | None = None,
     missing: Marks = None,
     cache_directory: Path,
@@ -234,7 +241,7 @@ def source_times(
         )
     check_select(source, select)
     selection = Selection(variable=variable, level=level, select=select, missing=missing)
-    request = Request(selection, cache_directory, columns=columns, where=where, damaged=damaged)
+    request = Request(selection, cache_directory, columns=columns, where=where, damaged=damaged, crs=crs)
     times = found.times(address, request)
     if np.isnat(times).any():
         raise _without_times(source, "the times of the job are a rule, which needs those of the source")
@@ -253,6 +260,7 @@ class Request:
     columns: Mapping[str, str] | None = None
     where: Mapping[str, object] | None = None
     wait_seconds: float | None = None
+    crs: "CRSLike" = None
     damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
 
 

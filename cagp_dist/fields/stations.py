@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
-from cagp_dist.arrays import Array, Times
+from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.gridded import PLACE
 from cagp_dist.fields.points import Points
 from cagp_dist.fields.selection import Selection, area_masks, parse_times, the_time, time_positions
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_table
+from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.variables import Variable, describe_variable, range_error
 
@@ -31,7 +31,7 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     selection = wanted.selection
     if selection["level"] is not None:
         raise ConfigurationError("level is for fields on a grid; leave it out where the source is a table.")
-    field = _field(_read(path, wanted), selection, str(path))
+    field = _field(_read(path, wanted), selection, str(path), wanted.crs)
     return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
 
 
@@ -51,7 +51,7 @@ def field_of_points(points: Points, selection: Selection, what: str) -> xr.Datas
     return _field(table, selection, what)
 
 
-def _field(table: Table, selection: Selection, what: str) -> xr.Dataset:
+def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -> xr.Dataset:
     """Give the selected measurements of a table the form of a field, in the unit of the variable."""
     if selection["grid_degrees"] is not None:
         raise ConfigurationError(
@@ -66,10 +66,17 @@ def _field(table: Table, selection: Selection, what: str) -> xr.Dataset:
     if wrong is not None:
         raise wrong
     noise = fields.noise_std if fields.noise_std is None else abs(factor) * fields.noise_std
-    coordinates: dict[str, tuple[str, Array | NDArray[np.str_]]] = {
-        "latitude": (PLACE, fields.latitude_degrees),
-        "longitude": (PLACE, np.mod(fields.longitude_degrees, 360.0)),
+    space: Space = SPHERE
+    north, east = fields.latitude_degrees, np.mod(fields.longitude_degrees, 360.0)
+    if held := fields.plane:
+        space = plane_of(crs, names=held.names, unit=held.unit)
+        east, north = held.xy.T
+        space.check(north, east)
+    coordinates: dict[str, object] = {
+        name: (PLACE, axis, {key: text for key, text in about.items() if key != "axis"})
+        for (name, about), axis in zip(space.axes.items(), (north, east), strict=True)
     }
+    coordinates |= space.mapping
     if noise is not None:
         coordinates["noise_std"] = (PLACE, noise)
     if fields.names is not None:
@@ -111,6 +118,7 @@ def _read(path: Path, wanted: "Request") -> Table:
             where=wanted.where,
             units=wanted.selection.get("units"),
             columns=wanted.columns,
+            plane=wanted.crs is not None,
         )
     except ArgumentError as error:
         raise ConfigurationError(
@@ -129,6 +137,12 @@ def _selected(fields: MeasuredFields, what: str, selection: Selection) -> Measur
         moments = np.array(["NaT"], "datetime64[ns]") if chosen is None else the_time(chosen, what)
     rows = time_positions(moments, chosen)
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)
+    if area is not None and fields.plane:
+        raise ConfigurationError(
+            "[observations] area is in degrees, and the places of the table are x and y; leave it out, and "
+            "choose rows of the table with where.",
+            key="area-in-plane",
+        )
     if area is not None:
         inside = np.logical_and(*area_masks(fields.latitude_degrees, fields.longitude_degrees, area))
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))

@@ -228,7 +228,7 @@ def read_run(path: Path) -> PublishedRun:
     with open_published_group(path, "posterior") as unnamed:
         variable = variable_in(unnamed.dataset) or T2M
         posterior = replace(unnamed, variable=variable)
-        times = np.atleast_1d(posterior.dataset["time"].values).astype("datetime64[s]")
+        times = posterior.dataset["time"].values.astype("datetime64[s]")
         observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     with open_published_group(path, "trace") as trace:

@@ -10,7 +10,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import StoreError
-from cagp_dist.store.group_dataset import count_absent
+from cagp_dist.store.group_dataset import count_absent, own_dims, variable_in
 from cagp_dist.store.published_variables import table
 from cagp_dist.store.zarr_arrays import opened
 from cagp_dist.variables import T2M, Variable
@@ -36,7 +36,9 @@ class OpenGroup:
         found = self.dataset[name].variable
         described = table(self.variable)[self.name].get(name)
         if described is not None:
-            found = found.transpose(*(dim for dim in described.dims if dim in found.dims))
+            found = found.transpose(
+                *(dim for dim in own_dims(described.dims, self.dataset.coords) if dim in found.dims)
+            )
         values = np.asarray(found.values, dtype=np.float64)
         faulty = np.count_nonzero(~np.isfinite(values))
         expected = count_absent(self.name, name, found, self.dataset.attrs, self.variable)
@@ -60,12 +62,22 @@ class OpenGroup:
         return tuple(map(str, self.dataset[name].values.tolist()))
 
 
+def _with_time(group: str, dataset: xr.Dataset) -> xr.Dataset:
+    """Give a run without time the one time NaT, so that all runs are read alike."""
+    if "time" in dataset.coords:
+        return dataset
+    known = table(variable_in(dataset) or T2M).get(group, {})
+    timed = [name for name in map(str, dataset.data_vars) if name in known and "time" in known[name].dims]
+    undated = np.array(["NaT"], dtype="datetime64[ns]")
+    return dataset.assign({name: dataset[name].expand_dims(time=undated) for name in timed})
+
+
 @contextmanager
 def open_published_group(path: Path, name: str, variable: Variable = T2M) -> Iterator[OpenGroup]:
     """Open one group; whatever goes wrong in the library while it is read becomes a StoreError."""
     try:
         with opened(path, name) as dataset:
-            yield OpenGroup(name, dataset, variable)
+            yield OpenGroup(name, _with_time(name, dataset), variable)
     except StoreError as error:
         raise StoreError(f"the run {path}: {error}") from error
     except Exception as error:  # codecs and metadata readers raise whatever their library raises

@@ -57,7 +57,9 @@ NOT_EXACTLY_CALIBRATED = {
 
 
 def when(time: np.datetime64) -> str:
-    """``27 April 2017, 12:00 UTC``."""
+    """``27 April 2017, 12:00 UTC``; of a run without time that it has none."""
+    if np.isnat(time):
+        return "without time"
     date, clock = str(time.astype("datetime64[m]")).split("T")
     year, month, day = date.split("-")
     return f"{int(day)} {MONTHS[int(month) - 1]} {year}, {clock} UTC"

@@ -91,8 +91,8 @@ def state_group_of(task: PreparedJob, prior: Prior, state: RingState) -> xr.Data
     assert places is not None
     return schema.state_group(
         times=task.points.times,
-        latitude_degrees=places.grid.latitude_degrees,
-        longitude_degrees=places.grid.longitude_degrees,
+        north=places.grid.latitude_degrees,
+        east=places.grid.longitude_degrees,
         weights=state.weights,
         covariance=state.covariance,
         variable=task.points.variable,

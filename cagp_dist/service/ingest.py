@@ -76,7 +76,8 @@ def _ingest(job: Job, report: Report) -> xr.Dataset:
         return stored
     if field is None:
         field = _open(table, cache=root / "downloads", report=report)
-    if "point" in field.dims:  # no grid: no copy is kept but that of the run
+    # no copy is kept but that of the run
+    if not {"latitude", "longitude"} <= set(field.dims) or np.isnat(field["time"].values).any():
         if dropped := int(field.attrs.get("dropped_missing", 0)):
             report(f"{dropped:,} row{'s' if dropped > 1 else ''} without a value left out")
         for note in field.attrs.get("notes", []):
@@ -222,6 +223,7 @@ def available_times(job: Job, *, report: Report, damaged: Damaged | None = None)
         level=table.level,
         select=table.select,
         columns=None if table.columns is None else table.columns.named,
+        crs=table.crs,
         where=table.where,
         missing=table.missing,
         cache_directory=job.output.folder / "downloads",
@@ -258,6 +260,8 @@ def _open(
         where=table.where,
         missing=table.missing,
         wait_seconds=wait_seconds,
+        crs=table.crs,
+        undated=True,
     )
 
 

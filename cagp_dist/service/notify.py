@@ -60,7 +60,7 @@ class PassNotes:
         """Take note of a run by itself, of one or more times, unless it was there already."""
         if outcome.already_done:
             return
-        status, last = outcome.status, written_day(outcome.calibration["time"].values[-1])
+        status, last = outcome.status, written_day(outcome.times[-1])
         if status.ok:
             self.done.append(ToldDay(last, status.value, run=outcome.path.stem if outcome.path else ""))
         else:

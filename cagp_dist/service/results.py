@@ -233,8 +233,8 @@ def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
     """Say of what, when and where values at some points are."""
     return {
         "times": points.times,
-        "latitude_degrees": points.north[chosen],
-        "longitude_degrees": points.east[chosen],
+        "north": points.north[chosen],
+        "east": points.east[chosen],
         "variable": points.variable,
         "names": None if points.names is None else points.names[chosen],
     }
@@ -277,8 +277,8 @@ def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
         groups[ERROR_DRAWS] = schema.values_group(
             ERROR_DRAWS,
             times=points.times,
-            latitude_degrees=cells.latitude_degrees,
-            longitude_degrees=cells.longitude_degrees,
+            north=cells.latitude_degrees,
+            east=cells.longitude_degrees,
             values=cells.fields(solution.error_draws)[None],
             variable=points.variable,
         ).assign_attrs({ERRORS_OF: json.dumps(describe_errors(task.job, points.variable), sort_keys=True)})
@@ -300,8 +300,8 @@ def _map_group(
     group = schema.prediction_group(
         "map",
         times=points.times,
-        latitude_degrees=cells.latitude_degrees,
-        longitude_degrees=cells.longitude_degrees,
+        north=cells.latitude_degrees,
+        east=cells.longitude_degrees,
         mean=cells.fields(mean),
         std=None if std is None else cells.fields(std),
         variable=points.variable,
@@ -321,8 +321,8 @@ def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
     return schema.prediction_group(
         "targets",
         times=found.task.points.times,
-        latitude_degrees=wanted.latitude_degrees,
-        longitude_degrees=wanted.longitude_degrees,
+        north=wanted.latitude_degrees,
+        east=wanted.longitude_degrees,
         mean=mean,
         std=std,
         noise_variance=found.elsewhere,
@@ -342,8 +342,8 @@ def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
 def simulation_group_of(points: Observations, found: Simulated) -> xr.Dataset:
     """Arrange what simulated fields found for publication."""
     group = evaluation.simulation_group(
-        latitude_degrees=points.north[found.points],
-        longitude_degrees=points.east[found.points],
+        north=points.north[found.points],
+        east=points.east[found.points],
         found=found.calibration,
         area_weight=found.area_weight,
         variable=points.variable,

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import xarray as xr
 
+from cagp_dist.arrays import Times
 from cagp_dist.budget import Plan
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import ConfigurationError, in_words_of_the_job
@@ -77,6 +78,12 @@ class Outcome:
     simulation: xr.Dataset | None = None  # group of the run, if fields were simulated
     regions: xr.Dataset | None = None  # group of the run, if means over regions were asked for
     published_as: str = ""  # where readers find it: its path, or the address of which that is a copy
+
+    @property
+    def times(self) -> Times:
+        """Times of the run; NaT where it has none."""
+        known = self.calibration.coords.get("time")
+        return np.array(["NaT"], dtype="datetime64[ns]") if known is None else np.asarray(known.values)
 
 
 @in_words_of_the_job()

@@ -442,7 +442,7 @@ def fit_mean(
             if (places := present[fields[0]]).any():
                 check_estimable(basis[places], family.coefficient_names)
     if present.all() and not estimated:
-        return family.fit(latitude, longitude, values.T, times=points.times)
+        return family.fit(latitude, longitude, values.T, times=points.dates())
     parts = []
     for fields in fields_by_pattern(present):
         places = present[fields[0]]
@@ -454,7 +454,7 @@ def fit_mean(
         if estimated:
             continue
         mean = family.fit(
-            latitude[places], longitude[places], values[np.ix_(fields, places)].T, times=points.times[fields]
+            latitude[places], longitude[places], values[np.ix_(fields, places)].T, times=points.dates(fields)
         )
         parts.append((fields, mean))
     return family if isinstance(family, EstimatedMean) and estimated else MeanByPattern(tuple(parts))
@@ -513,6 +513,12 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         raise ConfigurationError(
             "[prior] time_kernel lets times inform each other, and the job has one. Write window_hours = 48 "
             "into [design] to take what the source has around it, give more times, or leave time_kernel out."
+        )
+    if (seen is not None or job.prior.is_previous) and points.dates() is None:
+        raise ConfigurationError(
+            f"{job.observations.source} has no times, and [prior] lets times inform each other; expected a "
+            'column of times. Leave time_kernel out, and mean = "previous".',
+            key="no-times",
         )
     points = points if seen is None else _at_times(job, points)
     wanted, map_table = wanted_places(job.design.targets), job.design.map

@@ -27,6 +27,7 @@ from cagp_dist.store.published_variables import ERROR_DRAWS, JOB, PREVIOUS_RUN, 
 from cagp_dist.store.zarr_arrays import content_sha256, read_group
 from cagp_dist.text import without_secrets
 
+_AXES = ("latitude", "longitude", "y", "x")
 TOLERANCE = 1e-6  # Of the standard deviation of the prior: what a solve on another machine may differ by
 
 
@@ -77,7 +78,7 @@ def solve_again(run: Path, *, points: int, seed: int = 0) -> float:
         worst = int(np.argmax(differences))
         if not differences[worst] <= TOLERANCE:
             there = posterior.isel(point=places[worst])
-            where = f"latitude {float(there.latitude):g}, longitude {float(there.longitude):g}"
+            where = ", ".join(f"{name} {float(there[name]):g}" for name in there.coords if name in _AXES)
             raise StoreError(
                 f"{said} of {run} at {where} differs from another solve by {differences[worst]:.2g} standard "
                 f"deviations of the prior; expected {TOLERANCE:g} at most. The run is not that of its job: "
@@ -102,7 +103,8 @@ def _job_of(run: Path, attributes: dict[str, Any], posterior: xr.Dataset) -> Job
     names = NAMES if job.prior.time_kernel is None else (*NAMES, HOURS)
     numbers = {name: tuple(said[name]) if isinstance(said[name], list) else said[name] for name in names}
     numbers |= {key: said[key] for key in ("kernel", "time_kernel") if key in said}
-    job = with_listed_times(job, posterior["time"].values)
+    if "time" in posterior.coords:
+        job = with_listed_times(job, posterior["time"].values)
     known = changed(job, "prior", **numbers, fit_times=None)
     return changed(known, "output", root=str(run.parents[1]))
 

@@ -1,6 +1,6 @@
 """A group of a published run as a data set, its check before publication, and attributes for catalogues."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Hashable, Mapping
 from datetime import UTC, datetime
 from math import inf, prod
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, StoreError
+from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.published_variables import (
     COORDINATES,
     ERROR_DRAWS,
@@ -24,6 +25,9 @@ from cagp_dist.store.published_variables import (
 from cagp_dist.variables import T2M, Variable, variable_of
 
 OF_CELLS, OF_REGIONS = ", mean over the cell", ", mean over the region"  # ends of long names
+
+AXES = ("latitude", "longitude")
+AXES_OF_PLANE = {"latitude": "y", "longitude": "x"}
 
 _WHOLE_CIRCLE_GAP_DEGREES = 15.0
 _HEIGHTS_METRES = {"t2m": 2.0, "d2m": 2.0, "u10": 10.0, "v10": 10.0, "si10": 10.0}
@@ -40,40 +44,64 @@ def dataset(
     """Build a data set of the arrays that are not None; one without its leading axis is repeated along it."""
     lengths = {str(dim): size for each in coordinates.values() for dim, size in each.sizes.items()}
     data: dict[str, xr.Variable] = {}
+    mapping = [name for name, each in coordinates.items() if each.ndim == 0]
+    system = {"grid_mapping": mapping[0]} if mapping else {}
     for name, values in ((name, values) for name, values in arrays.items() if values is not None):
         described, array = table(variable)[group][name], np.asarray(values)
+        dims = own_dims(described.dims, coordinates)
+        if array.ndim > len(dims) and len(array) == 1 and "time" not in coordinates:
+            array = array[0]
         expected = tuple(
             lengths.setdefault(dim, array.shape[axis] if axis < array.ndim else 1)
-            for axis, dim in enumerate(described.dims)
+            for axis, dim in enumerate(dims)
         )
         repeats = name.endswith(("_std", "_std_computational")) or expected[:1] == (1,)
         if array.shape != expected and not (repeats and array.shape == expected[1:]):
             raise ArgumentError(
                 f"{name} of group {group!r} has shape {array.shape}; expected {expected}, "
-                f"dimensions {described.dims}. A posterior mean of shape (q, T) must be transposed."
+                f"dimensions {dims}. A posterior mean of shape (q, T) must be transposed."
             )
         if array.dtype.kind == "f":
             array = array.astype(np.float64)
-        data[name] = xr.Variable(described.dims, np.broadcast_to(array, expected), described.attributes)
+        said = {**described.attributes, **(system if {"point", "y"} & set(dims) else {})}
+        data[name] = xr.Variable(dims, np.broadcast_to(array, expected), said)
     return xr.Dataset(data, dict(coordinates), {"Conventions": "CF-1.13", "title": title})
+
+
+def own_dims(dims: tuple[str, ...], coordinates: Container[Hashable]) -> tuple[str, ...]:
+    """Dimensions of the table as a group has them: of a run without time, and on axes of a plane."""
+    axes = AXES_OF_PLANE if "y" in coordinates else {}
+    timed = "time" in coordinates
+    return tuple(axes.get(dim, dim) for dim in dims if timed or dim != "time")
+
+
+def time_of(times: ArrayLike) -> dict[str, xr.Variable]:
+    """Coordinate of times; none where they are not known."""
+    known = not np.isnat(np.asarray(times, dtype="datetime64[ns]")).any()
+    return {"time": coordinate("time", "time", times)} if known else {}
 
 
 def coordinates_of(
     times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
+    north: ArrayLike,
+    east: ArrayLike,
     names: ArrayLike | None = None,
     *,
+    space: Space = SPHERE,
     grid: bool = False,
 ) -> dict[str, xr.Variable]:
     """Coordinates of times and points (q,), with their names if they have any, or of the axes of a grid."""
-    found = {"time": coordinate("time", "time", times)}
-    for name, axis, degrees in (("latitude", "Y", latitude_degrees), ("longitude", "X", longitude_degrees)):
-        found[name] = coordinate(name, name if grid else "point", degrees, axis=axis if grid else None)
+    found = time_of(times) | dict(space.mapping)
+    for (name, about), values in zip(space.axes.items(), (north, east), strict=True):
+        numbers = np.asarray(values, dtype=np.float64)
+        if numbers.ndim != 1:
+            raise ArgumentError(f"{name} has shape {numbers.shape}; expected a vector.")
+        said = {key: text for key, text in about.items() if grid or key != "axis"}
+        found[name] = xr.Variable(name if grid else "point", numbers, said)
     return found if names is None else {**found, STATION_NAME: coordinate(STATION_NAME, "point", names)}
 
 
-def coordinate(name: str, dimension: str, values: ArrayLike, *, axis: str | None = None) -> xr.Variable:
+def coordinate(name: str, dimension: str, values: ArrayLike) -> xr.Variable:
     """Make a coordinate of a vector: times in nanoseconds, other numbers with a point as float64."""
     array = np.asarray(values)
     if array.ndim != 1:
@@ -84,7 +112,7 @@ def coordinate(name: str, dimension: str, values: ArrayLike, *, axis: str | None
         array = array.astype("datetime64[ns]")
     elif array.dtype.kind == "f":
         array = array.astype(np.float64)
-    return xr.Variable(dimension, array, {**COORDINATES[name], **({"axis": axis} if axis else {})})
+    return xr.Variable(dimension, array, dict(COORDINATES[name]))
 
 
 def counting_missing(group: xr.Dataset, name: str) -> xr.Dataset:
@@ -200,8 +228,9 @@ def check_group(name: str, group: xr.Dataset) -> None:
             if each.optional or (of_cells and key == f"{variable.name}_predictive_std"):
                 continue
             raise StoreError(f"group {name!r} lacks the variable {key!r} with dimensions {each.dims}.")
-        if group[key].dims != each.dims:
-            raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {each.dims}.")
+        dims = own_dims(each.dims, group.coords)
+        if group[key].dims != dims:
+            raise StoreError(f"{name}/{key} has dimensions {group[key].dims}; expected {dims}.")
     pair = f"{variable.name}_std" in group, f"{variable.name}_predictive_std" in group
     if name == "map" and pair != (pair[0], pair[0] and not of_cells):
         raise StoreError(
@@ -231,7 +260,7 @@ def check_group(name: str, group: xr.Dataset) -> None:
                 f"{name}/{key} ranges over {present.min():g}..{present.max():g}; plausible is "
                 f"{low:g}..{high:g}. Check units ({units}), the prior and whether the solver converged."
             )
-    for axis in ("latitude", "longitude") if name in _MAPS else ():
+    for axis in own_dims(AXES, group.coords) if name in _MAPS else ():
         if np.any(np.diff(group[axis].values) <= 0.0):
             raise StoreError(
                 f"{name}/{axis} does not ascend; expected cells from south to north and from west to east "
@@ -243,7 +272,7 @@ def count_absent(
     name: str, key: str, found: xr.Variable, said: Mapping[object, object], variable: Variable
 ) -> int:
     """Count the values of an array that are blank cells or were not observed, as its group says."""
-    if name in _MAPS and found.dims[-2:] == ("latitude", "longitude"):
+    if name in _MAPS and found.dims[-2:] in (AXES, tuple(AXES_OF_PLANE.values())):
         return int(str(said.get("blank_cells", 0))) * prod(found.shape[:-2])
     # stations do not all measure at all times
     of_each = name in ("calibration", "errors") and found.dims == ("time", "point")

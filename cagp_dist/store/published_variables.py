@@ -192,8 +192,6 @@ RELIABILITY_LEVEL = "reliability_level"
 
 COORDINATES: Mapping[str, Attributes] = {
     "time": {"standard_name": "time", "long_name": "time", "axis": "T"},
-    "latitude": {"standard_name": "latitude", "long_name": "latitude", "units": "degrees_north"},
-    "longitude": {"standard_name": "longitude", "long_name": "longitude", "units": "degrees_east"},
     STATION_NAME: {"standard_name": "platform_name", "long_name": "name of the place"},
     REGION: {"long_name": "name of the region"},
     REGION_DEFINITION: {"long_name": "where the region is"},

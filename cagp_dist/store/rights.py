@@ -29,7 +29,7 @@ class Rights:
 
 def rights_of(source: str, times: Times) -> Rights:
     """Say under which licence observations come, and which words go with what is made from them."""
-    years = np.unique(times.astype("datetime64[Y]")).astype(str)
+    years = np.unique(times[~np.isnat(times)].astype("datetime64[Y]")).astype(str)
     span = "-".join(dict.fromkeys(years[[0, -1]])) if years.size else ""
     copernicus = f"Contains modified Copernicus Climate Change Service information {span}. {_NOT_LIABLE}"
     if source == "sample":

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.mapping.defaults import QUANTILE_LEVELS
 from cagp_dist.regions import EARTH_SQUARE_KILOMETRES, Region
-from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset
+from cagp_dist.space import SPHERE, Space
+from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset, time_of
 from cagp_dist.store.published_variables import (
     ERROR_DRAW,
     ERROR_DRAWS,
@@ -57,8 +58,9 @@ def prediction_group(
     group: str,
     *,
     times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
+    north: ArrayLike,
+    east: ArrayLike,
+    space: Space = SPHERE,
     mean: ArrayLike,
     std: ArrayLike | None = None,
     noise_variance: ArrayLike = 0.0,
@@ -87,9 +89,9 @@ def prediction_group(
         name: observed,
     }
     if group == "targets":
-        longitude_degrees = np.mod(longitude_degrees, 360.0)
+        east = space.keys(np.asarray(north), np.asarray(east))[:, 1]
     grid = GROUPS[group] != "point"
-    where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=grid)
+    where = coordinates_of(times, north, east, names, space=space, grid=grid)
     title = _TITLES[group].format(variable.long_name) + ("" if std is not None else ", mean")
     found = _of_distribution(dataset(group, where, arrays, variable, title=title), name, distribution)
     if std is None:
@@ -112,15 +114,16 @@ def values_group(
     group: str,
     *,
     times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
+    north: ArrayLike,
+    east: ArrayLike,
+    space: Space = SPHERE,
     values: ArrayLike,
     variable: Variable = T2M,
     names: ArrayLike | None = None,
 ) -> xr.Dataset:
     """Group ``observations`` or ``error_draws``: values (T, n) at points, or draws (1, N, P, Q) on a grid."""
     name = ERROR_DRAW if group == ERROR_DRAWS else variable.name
-    where = coordinates_of(times, latitude_degrees, longitude_degrees, names, grid=group == ERROR_DRAWS)
+    where = coordinates_of(times, north, east, names, space=space, grid=group == ERROR_DRAWS)
     title = _TITLES[group].format(variable.long_name)
     found = dataset(group, where, {name: values}, variable, title=title)
     if group == ERROR_DRAWS:
@@ -131,14 +134,15 @@ def values_group(
 def state_group(
     *,
     times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
+    north: ArrayLike,
+    east: ArrayLike,
+    space: Space = SPHERE,
     weights: ArrayLike,
     covariance: ArrayLike,
     variable: Variable = T2M,
 ) -> xr.Dataset:
     """Group ``state``: weights (m, P, Q), and covariances (m, m, wavenumbers, P)."""
-    where = coordinates_of(times, latitude_degrees, longitude_degrees, grid=True)
+    where = coordinates_of(times, north, east, space=space, grid=True)
     arrays = {"state_weight": np.asarray(weights)[None], "state_covariance": np.asarray(covariance)[None]}
     return dataset(STATE, where, arrays, variable, title=_TITLES[STATE].format(variable.long_name))
 
@@ -161,7 +165,7 @@ def regions_group(
     group = dataset(
         "regions",
         {
-            "time": coordinate("time", "time", times),
+            **time_of(times),
             REGION: coordinate(REGION, REGION, [region.name for region in regions]),
             REGION_DEFINITION: coordinate(REGION_DEFINITION, REGION, definitions),
         },

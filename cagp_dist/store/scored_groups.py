@@ -12,7 +12,7 @@ from cagp_dist.calibration.verification.scores import AREA_WEIGHTED, PointScores
 from cagp_dist.calibration.verification.strata import RELIABILITY_LEVELS, Strata, Stratum, divided
 from cagp_dist.calibration.verification.verdict import compact_cells, coverage_test, judge
 from cagp_dist.errors import ArgumentError
-from cagp_dist.geometry import unit_sphere
+from cagp_dist.space import SPHERE, Space
 from cagp_dist.store.group_dataset import coordinate, coordinates_of, counting_missing, dataset
 from cagp_dist.store.published_variables import (
     PLAIN,
@@ -28,8 +28,9 @@ from cagp_dist.variables import T2M, Variable
 def calibration_group(
     *,
     times: ArrayLike,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
+    north: ArrayLike,
+    east: ArrayLike,
+    space: Space = SPHERE,
     pit: ArrayLike,
     scores: Scores,
     area_weight: ArrayLike | None = None,
@@ -43,8 +44,8 @@ def calibration_group(
 
     Its attributes ``calibration_status`` and ``calibration_statement`` say whether error bars hold.
     """
-    weights = unit_weights(area_weight, np.shape(latitude_degrees))
-    where = unit_sphere(latitude_degrees, longitude_degrees)
+    weights = unit_weights(area_weight, np.shape(north))
+    where = space.positions(np.asarray(north, dtype=np.float64), np.asarray(east, dtype=np.float64))
     cells = compact_cells(where)
     present = ~np.isnan(np.atleast_2d(pit))
     values, shares = np.asarray(pit, dtype=np.float64), weights
@@ -66,7 +67,7 @@ def calibration_group(
         f"pit_count{AREA_WEIGHTED}": counted[AREA_WEIGHTED].counts,
         **{f"coverage_standard_error{by}": test.standard_error for by, test in tests.items()},
     }
-    coordinates = coordinates_of(times, latitude_degrees, longitude_degrees, names)
+    coordinates = coordinates_of(times, north, east, names, space=space)
     coordinates["level"] = coordinate("level", "level", scores.levels)
     parts: list[Stratum] = []
     if of_values is not None:
@@ -116,8 +117,9 @@ def _of_strata(parts: Sequence[Stratum], scored: PointScores) -> dict[str, Array
 
 def simulation_group(
     *,
-    latitude_degrees: ArrayLike,
-    longitude_degrees: ArrayLike,
+    north: ArrayLike,
+    east: ArrayLike,
+    space: Space = SPHERE,
     found: Calibration,
     area_weight: ArrayLike,
     variable: Variable = T2M,
@@ -127,15 +129,14 @@ def simulation_group(
     group = dataset(
         "simulation",
         {
-            "latitude": coordinate("latitude", "point", latitude_degrees),
-            "longitude": coordinate("longitude", "point", longitude_degrees),
+            **coordinates_of(np.datetime64("NaT"), north, east, space=space),
             "level": coordinate("level", "level", scored.levels),
         },
         {
             "z": found.z,
             "pit": found.pit,
             "error_ratio": found.point_std,
-            "area_weight": unit_weights(area_weight, np.shape(latitude_degrees)),
+            "area_weight": unit_weights(area_weight, np.shape(north)),
             "pit_bin": counts.edges,
             "pit_count": counts.counts.astype(np.int64),
             "coverage": scored.coverage,

@@ -89,8 +89,8 @@ def published_map(dataset: xr.Dataset) -> xr.Dataset:
     group = prediction_group(
         "map",
         times=times,
-        latitude_degrees=latitude[rows],
-        longitude_degrees=eastward[columns],
+        north=latitude[rows],
+        east=eastward[columns],
         mean=field(mean),
         std=std,
         noise_variance=0.0 if known is None else known**2,

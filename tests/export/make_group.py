@@ -37,8 +37,8 @@ def publish_run(
         "map": prediction_group(
             "map",
             times=stamps,
-            latitude_degrees=latitude,
-            longitude_degrees=longitude,
+            north=latitude,
+            east=longitude,
             mean=mean,
             std=np.full(mean.shape, 0.5),
             noise_variance=NOISE,
@@ -47,8 +47,8 @@ def publish_run(
         "observations": values_group(
             "observations",
             times=stamps,
-            latitude_degrees=latitude[some],
-            longitude_degrees=longitude[some] % 360.0,
+            north=latitude[some],
+            east=longitude[some] % 360.0,
             values=mean[:, 0, some],
         ),
     }

@@ -148,8 +148,8 @@ def test_what_a_result_does_not_say_is_refused(table):
 def test_groups_of_runs_say_it_in_their_names():
     where = {
         "times": np.array(["2020-01-01"], dtype="datetime64[ns]"),
-        "latitude_degrees": np.array([0.0, 10.0]),
-        "longitude_degrees": np.array([0.0, 20.0, 40.0]),
+        "north": np.array([0.0, 10.0]),
+        "east": np.array([0.0, 20.0, 40.0]),
     }
     mean = np.array([[[280.0, 281.0, 282.0], [283.0, np.nan, 285.0]]])
     std = np.full_like(mean, 2.0)

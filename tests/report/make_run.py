@@ -118,8 +118,8 @@ def make_run(
         ),
         "calibration": calibration_group(
             times=stamps,
-            latitude_degrees=lat,
-            longitude_degrees=lon % 360.0,
+            north=lat,
+            east=lon % 360.0,
             area_weight=weights,
             **{"pit": ndtr((observed - mean) / predictive), "scores": final, **more},
         ),
@@ -147,7 +147,7 @@ def make_run(
         )
     if simulation is not None:
         groups["simulation"] = simulation_group(
-            latitude_degrees=lat, longitude_degrees=lon % 360.0, found=simulation, area_weight=weights
+            north=lat, east=lon % 360.0, found=simulation, area_weight=weights
         )
     judged = {
         name: groups["calibration"].attrs[name] for name in ("calibration_status", "calibration_statement")

@@ -11,6 +11,7 @@ import xarray as xr
 from scipy.linalg import null_space
 from scipy.stats import multivariate_normal
 
+import cagp_dist as cagp
 from cagp_dist.calibration.verification.pit import pit
 from cagp_dist.calibration.verification.spatial_folds import block_folds
 from cagp_dist.errors import ConfigurationError, DataError
@@ -25,8 +26,10 @@ from cagp_dist.service.job_plan import plan_fold, plan_job
 from cagp_dist.service.jobfile.config import parse_job, with_times
 from cagp_dist.service.run import run
 from cagp_dist.service.task import prepare_job
+from cagp_dist.service.verification import solve_again, verify_run
 from cagp_dist.service.workers import Crew
 from cagp_dist.store.publish import verify_files
+from cagp_dist.store.zarr_arrays import read_group
 
 from ..jobs import job_text, map_grid
 from ..oracle import universal_kriging
@@ -444,32 +447,50 @@ def test_what_a_job_gets_wrong_is_said(stations, changed):
     assert not (stations / "out" / "CURRENT").exists()
 
 
-def test_a_table_without_times_needs_one(tmp_path):
-    rows = [["lat", "lon", "value"], *([40.0 + k, 10.0 + k, float(k)] for k in range(12))]
-    write(tmp_path / "stations.csv", rows)
-    settings = {"design": {"train": {"kind": "all"}, "test": {"kind": "folds", "count": 3}}}
+def test_a_table_without_times_gives_a_run_without_time(tmp_path):
+    rng = np.random.default_rng(5)
+    places = rng.uniform([40.0, 5.0], [50.0, 20.0], (40, 2))
+    held = [["lat", "lon", "value"], *([*place, float(np.sin(place.sum()))] for place in places)]
+    write(tmp_path / "stations.csv", held)
+    settings = {
+        "design": {
+            "train": {"kind": "all"},
+            "test": {"kind": "random", "count": 8},
+            "map": {"kind": "grid", "resolution_degrees": 2.0},
+        },
+        "prior": {"mean": "constant", "lengthscale": 0.1, "variance": 1.0, "noise_variance": 0.01},
+    }
     bare = {"source": f"table:{tmp_path / 'stations.csv'}", "variable": "value"}
     text = job_text(observations=bare, output={"root": tmp_path / "out"}, **settings)
-    unread = {**bare, "columns": {"time": "none"}}
-    for given in (
-        parse_job(text),
-        with_times(parse_job(text), "2020-06-01,2020-06-02"),
-        with_times(parse_job(text), "latest"),
-        parse_job(job_text(observations=unread, output={"root": tmp_path / "out"}, **settings)),
-    ):
-        with pytest.raises(
-            ConfigurationError, match=r"[Ww]rite times = \[.*\] in \[observations\]"
-        ) as refused:
-            run(given)
-        assert refused.value.key == "no-times"
+    path = run(parse_job(text)).path
+    groups = {name: read_group(path, name) for name in ("posterior", "map", "calibration", "observations")}
+    assert groups["posterior"]["value_mean"].dims == groups["calibration"]["pit"].dims == ("point",)
+    assert groups["map"]["value_std"].dims == ("latitude", "longitude")
+    assert not any("time" in group.variables for group in groups.values())
+    assert "time_coverage_start" not in read_group(path).attrs
+    seen, cells = groups["observations"], groups["map"]
+    table = {name: seen[name].values for name in ("latitude", "longitude", "value")}
+    numbers = {"kernel": "matern32", "lengthscale": 0.1, "variance": 1.0, "noise_std": 0.1}
+    found = cagp.krige(table, to=cells[["latitude", "longitude"]], value="value", drift="constant", **numbers)
+    np.testing.assert_allclose(cells["value_mean"], found["mean"], rtol=1e-9)
+    np.testing.assert_allclose(cells["value_std"], found["std"], rtol=1e-9)
+    assert verify_run(path) == path
+    assert solve_again(path, points=3) < 1e-6
+    assert "without time" in write_report(path, tmp_path / "report").read_text()
+    for kind in ("csv", "netcdf", "geotiff"):
+        assert export_run(path, to=kind, output=tmp_path / kind)
+    for times in ("2020-06-01,2020-06-02", "latest"):
+        with pytest.raises(ConfigurationError) as error:
+            run(with_times(parse_job(text), times))
+        assert error.value.key == "no-times"
     timed = job_text(observations={**bare, "times": [DAYS[0]]}, output={"root": tmp_path / "out"}, **settings)
-    assert run(parse_job(timed)).path is not None
+    assert "time" in read_group(run(parse_job(timed)).path, "map").dims
 
 
 @pytest.mark.parametrize(
     ("observations", "message"),
     [
-        ({"source": "sample", "noise_std": 0.3}, "noise_std, columns and where are for tables"),
+        ({"source": "sample", "noise_std": 0.3}, "noise_std, columns, where and crs are for tables"),
         ({"source": "sample", "missing": -9999}, "missing is for files, Zarr stores and tables"),
         ({"source": "table:x.csv", "variable": "t", "noise_std": 0.0}, "a column or a number above zero"),
         ({"source": "table:x.csv", "variable": "t", "columns": {"lattitude": "a"}}, "nearest"),

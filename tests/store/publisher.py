@@ -38,8 +38,8 @@ def make_groups(index: int, *, small: bool = False) -> dict[str, xr.Dataset]:
     rng = np.random.default_rng(index)
     points = {
         "times": np.array(["2017-04-27T12", "2017-04-27T13"], dtype="datetime64[ns]"),
-        "latitude_degrees": rng.uniform(-90.0, 90.0, 30),
-        "longitude_degrees": rng.uniform(0.0, 360.0, 30),
+        "north": rng.uniform(-90.0, 90.0, 30),
+        "east": rng.uniform(0.0, 360.0, 30),
     }
     mean, std = 280.0 + rng.normal(size=(2, 30)), rng.uniform(0.5, 1.5, 30)
     observed = mean + std * rng.normal(size=(2, 30))

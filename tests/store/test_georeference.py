@@ -16,8 +16,8 @@ def a_map(latitude, longitude):
     return prediction_group(
         "map",
         times=np.array(["2020-01-01"], dtype="datetime64[s]"),
-        latitude_degrees=latitude,
-        longitude_degrees=longitude,
+        north=latitude,
+        east=longitude,
         mean=np.full((1, len(latitude), len(longitude)), 280.0),
         std=1.0 + np.zeros((len(latitude), len(longitude))),
     )

@@ -165,7 +165,7 @@ def test_of_earlier_runs_the_latest_are_fetched(monkeypatch, tmp_path):
     server = MemoryServer()
     monkeypatch.setattr(bucket_module, "_connection", lambda address: Connection(server))
     address, keys = "s3://maps/daily", [publisher.key_of(index) for index in range(6)]
-    places = {"latitude_degrees": [0.0, 10.0], "longitude_degrees": [0.0, 20.0]}
+    places = {"north": [0.0, 10.0], "east": [0.0, 20.0]}
     with output_lock(tmp_path / "work"):
         output = _output(address, tmp_path / "work")
         for day, key in enumerate(keys, start=1):

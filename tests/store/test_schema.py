@@ -20,16 +20,16 @@ T, Q = 3, 40
 RNG = np.random.default_rng(0)
 POINTS = {
     "times": np.array(["2019-03-01T00", "2019-03-01T01", "2019-03-01T02"], dtype="datetime64[s]"),
-    "latitude_degrees": RNG.uniform(-90.0, 90.0, Q),
-    "longitude_degrees": RNG.uniform(0.0, 360.0, Q),
+    "north": RNG.uniform(-90.0, 90.0, Q),
+    "east": RNG.uniform(0.0, 360.0, Q),
 }
 MEAN = 280.0 + RNG.normal(size=(T, Q))
 STD = RNG.uniform(0.5, 1.5, Q)
 OBSERVED = MEAN + STD * RNG.normal(size=(T, Q))
 AXES = {
     "times": POINTS["times"],
-    "latitude_degrees": np.arange(-88.0, 90.0, 8.0),
-    "longitude_degrees": np.arange(0.0, 360.0, 8.0),
+    "north": np.arange(-88.0, 90.0, 8.0),
+    "east": np.arange(0.0, 360.0, 8.0),
 }
 GRID = (T, 23, 45)
 
@@ -141,9 +141,9 @@ def test_values_are_those_given():
     np.testing.assert_array_equal(groups["posterior"].t2m_mean, MEAN)
     np.testing.assert_array_equal(groups["posterior"].t2m_std, np.tile(STD, (T, 1)))
     np.testing.assert_array_equal(groups["posterior"].t2m, OBSERVED)
-    np.testing.assert_array_equal(groups["posterior"].latitude, POINTS["latitude_degrees"])
+    np.testing.assert_array_equal(groups["posterior"].latitude, POINTS["north"])
     np.testing.assert_array_equal(groups["observations"].t2m, OBSERVED)
-    np.testing.assert_array_equal(groups["map"].longitude, AXES["longitude_degrees"])
+    np.testing.assert_array_equal(groups["map"].longitude, AXES["east"])
     assert groups["map"].sizes == {"time": T, "latitude": GRID[1], "longitude": GRID[2]}
     assert groups["posterior"].time.dtype == "datetime64[ns]"
     score = scores(MEAN, STD, OBSERVED)
@@ -168,7 +168,7 @@ def test_the_predictive_standard_deviation_has_the_noise():
 
 
 def test_scores_histogram_and_verdict_are_in_both_weightings():
-    weights = np.cos(np.deg2rad(POINTS["latitude_degrees"]))
+    weights = np.cos(np.deg2rad(POINTS["north"]))
     values, score = pit(MEAN, STD, OBSERVED), scores(MEAN, STD, OBSERVED, weights=weights)
     group = calibration_group(**POINTS, pit=values, scores=score, area_weight=3.0 * weights)
     np.testing.assert_allclose(group.area_weight, weights / weights.mean())
@@ -185,9 +185,9 @@ def test_scores_histogram_and_verdict_are_in_both_weightings():
 
 
 def test_strata_and_reliability_are_those_of_their_observations():
-    weights = np.cos(np.deg2rad(POINTS["latitude_degrees"]))
+    weights = np.cos(np.deg2rad(POINTS["north"]))
     distributions = Gaussian(MEAN, np.tile(STD, (T, 1))), Gaussian(MEAN, np.tile(0.3 * STD, (T, 1)))
-    south = POINTS["latitude_degrees"] < np.median(POINTS["latitude_degrees"])
+    south = POINTS["north"] < np.median(POINTS["north"])
     found, plain = (point_scores(distribution, OBSERVED) for distribution in distributions)
     score, before = (each.pooled(weights=weights) for each in (found, plain))
     halves = Strata("half", ("north", "south"), ("of most", "of most others"), south.astype(np.intp))
@@ -236,10 +236,10 @@ def test_wrong_error_bars_are_called_so():
 
 
 def test_the_axes_of_a_map_ascend_and_may_begin_west_of_greenwich():
-    axes = AXES | {"longitude_degrees": AXES["longitude_degrees"] - 180.0}
+    axes = AXES | {"east": AXES["east"] - 180.0}
     fields = {"mean": np.full(GRID, 280.0), "std": np.ones(GRID), "noise_variance": 0.5}
     check_group("map", prediction_group("map", **axes, **fields))
-    jump = AXES | {"longitude_degrees": AXES["longitude_degrees"] % 352.0}
+    jump = AXES | {"east": AXES["east"] % 352.0}
     with pytest.raises(StoreError, match="map/longitude does not ascend"):
         check_group("map", prediction_group("map", **jump, **fields))
 
@@ -312,7 +312,7 @@ def test_one_time_needs_no_time_axis():
         ({"mean": MEAN[0]}, r"t2m_mean .* has shape \(40,\)"),
         ({"std": np.ones(T)}, r"t2m_std .* has shape \(3,\)"),
         ({"observed": OBSERVED[:, :5]}, r"t2m of group 'posterior' has shape \(3, 5\)"),
-        ({"latitude_degrees": np.ones((2, 2))}, r"latitude has shape \(2, 2\); expected a vector"),
+        ({"north": np.ones((2, 2))}, r"latitude has shape \(2, 2\); expected a vector"),
         ({"times": ["2019-03-01"] * T}, "time has dtype <U10; expected datetime64"),
     ],
 )
@@ -378,7 +378,7 @@ def test_extra_variables_are_checked_for_missing_numbers():
 def test_root_attributes_describe_extent_and_time():
     created = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))
     attributes = root_attributes(_groups(), run_key="ab" * 16, date_created=created)
-    latitudes = np.concatenate([POINTS["latitude_degrees"], AXES["latitude_degrees"]])
+    latitudes = np.concatenate([POINTS["north"], AXES["north"]])
     assert attributes["Conventions"] == "CF-1.13, ACDD-1.3"
     assert attributes["date_created"] == "2026-01-02T01:04:05.000000Z"
     assert attributes["run_key"] == attributes["id"] == "ab" * 16

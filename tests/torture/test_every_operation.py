@@ -33,8 +33,8 @@ def solve_and_publish(root, index):
         group = values_group(
             "observations",
             times=np.array(["2017-04-27T12"], dtype="datetime64[ns]"),
-            latitude_degrees=np.linspace(-60.0, 60.0, 4),
-            longitude_degrees=np.linspace(0.0, 270.0, 4),
+            north=np.linspace(-60.0, 60.0, 4),
+            east=np.linspace(0.0, 270.0, 4),
             values=280.0 + found.mean[None],
         )
         run = publish(root, {"observations": group}, run_key=key_of(index), attributes={"index": index})

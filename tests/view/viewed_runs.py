@@ -55,7 +55,7 @@ def publish_viewed(
     mean = np.stack([temperature(y, x, step) for step in steps])
     observed = mean + np.hypot(std, np.sqrt(NOISE)) * rng.standard_normal(mean.shape)
     observed[:, 0] = np.nan
-    place = {"times": stamps, "latitude_degrees": y, "longitude_degrees": x % 360.0}
+    place = {"times": stamps, "north": y, "east": x % 360.0}
     names = np.array([f"Station {number}" for number in range(points)])
     groups = {
         "posterior": prediction_group(
@@ -85,7 +85,5 @@ def _map(stamps, latitude, longitude, blank, *, with_errors=True, skewed=False):
         scaled = 1.3 * np.broadcast_to(std, mean.shape)
         steps = [mean + (step if step < 0.0 else 2.0 * step) * scaled for step in LEVEL_STEPS]
         errors["distribution"] = PublishedDistribution(scaled, np.stack(steps, axis=1))
-    group = prediction_group(
-        "map", times=stamps, latitude_degrees=latitude, longitude_degrees=longitude, mean=mean, **errors
-    )
+    group = prediction_group("map", times=stamps, north=latitude, east=longitude, mean=mean, **errors)
     return group if blank is None else group.assign_attrs(blank_cells=int(blank.sum()))

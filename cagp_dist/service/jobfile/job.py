@@ -305,9 +305,9 @@ TIMED = "time_kernel", "time_lengthscale_hours"
 _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     ObservationsTable: (
         *("level", "select", "units", "check_range", "transform", "missing"),
-        *("noise_std", "columns", "where", "gaps"),
+        *("noise_std", "columns", "crs", "where", "gaps"),
     ),
-    ColumnsTable: ("name",),
+    ColumnsTable: ("name", "x", "y"),
     DesignTable: ("calibration", "targets", "window_hours", "causal", "lead_hours"),
     MapGrid: ("std_resolution_degrees", "std_samples", "mask"),
     PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates", *TIMED),

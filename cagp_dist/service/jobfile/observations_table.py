@@ -44,6 +44,8 @@ class ColumnsTable(JobTable):
 
     latitude: str | None = key(None, "the name of a column", "LAT")
     longitude: str | None = key(None, "the name of a column", "LON")
+    x: str | None = key(None, "the name of a column", "easting")
+    y: str | None = key(None, "the name of a column", "northing")
     time: str | None = key(None, "the name of a column", "DATE")
     name: str | None = key(None, "the name of a column", "SITE")
 
@@ -51,6 +53,14 @@ class ColumnsTable(JobTable):
     def named(self) -> dict[str, str]:
         """The names that were given."""
         return self.model_dump(exclude_none=True)
+
+    @model_validator(mode="after")
+    def _one_pair(self) -> Self:
+        if (self.x is None) != (self.y is None):
+            raise ValueError("it names x or y alone; expected both")
+        if self.x and (self.latitude or self.longitude):
+            raise ValueError("it names latitude or longitude, and x and y of a plane; expected one pair")
+        return self
 
 
 class ObservationsTable(JobTable):
@@ -77,7 +87,12 @@ class ObservationsTable(JobTable):
         "a column of the table, or a number above zero: standard deviation of the error of a measurement",
         "noise_std",
     )
-    columns: ColumnsTable | None = key(None, "the keys latitude, longitude, time, name", {"latitude": "LAT"})
+    columns: ColumnsTable | None = key(
+        None, "the keys latitude, longitude, x, y, time, name", {"latitude": "LAT"}
+    )
+    crs: int | str | None = key(
+        None, "the coordinate reference system of x and y: an EPSG number, WKT or text of PROJ", 32632
+    )
     where: dict[str, str | float | list[str | float]] | None = key(
         None,
         "columns of the table, or dimensions of fields, each with the value (or a list of values) that is "
@@ -110,6 +125,11 @@ class ObservationsTable(JobTable):
             exclude_defaults=True,
             mode="json",
         )
+
+    @property
+    def in_plane(self) -> bool:
+        """Whether places are points of a plane."""
+        return self.crs is not None or (self.columns is not None and self.columns.x is not None)
 
     @property
     def kind(self) -> str:
@@ -161,10 +181,10 @@ class ObservationsTable(JobTable):
                 'it out, or write source = "synthetic"'
             )
         if self.kind != "table" and not (
-            self.noise_std is None and self.columns is None and self.where is None
+            self.noise_std is None and self.columns is None and self.where is None and self.crs is None
         ):
             raise ValueError(
-                f'noise_std, columns and where are for tables, and the source is "{self.source}"; leave '
+                f'noise_std, columns, where and crs are for tables, and the source is "{self.source}"; leave '
                 'them out, or write source = "table:PATH"'
             )
         if self.missing is not None and not SOURCES[self.kind].marks_missing:

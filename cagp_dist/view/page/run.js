@@ -107,8 +107,14 @@ class Arrays {
     return found.chunk;
   }
 
+  // Indices of an array: of a run without time the first is none.
+  #own(group, index) {
+    return this.has(group, "time") ? index : index.slice(1);
+  }
+
   // One value.
-  async value(group, name, ...index) {
+  async value(group, name, ...given) {
+    const index = this.#own(group, given);
     const array = await this.get(group, name);
     const { data, stride } = await this.#chunk(
       array,
@@ -118,7 +124,8 @@ class Arrays {
   }
 
   // Values (rows, columns), or of points, at the leading indices.
-  async plane(group, name, ...lead) {
+  async plane(group, name, ...given) {
+    const lead = this.#own(group, given);
     const array = await this.get(group, name);
     const shape = array.shape.slice(lead.length);
     const [rows, columns] = shape.length > 1 ? shape : [1, shape[0]];
@@ -148,6 +155,10 @@ class Arrays {
 
   // Values of one place at all times, as [first time, values]: chunk by chunk, the nearest to a time first.
   async *along(group, name, place, near, ...between) {
+    if (!this.has(group, "time")) {
+      yield [0, Float64Array.of(await this.value(group, name, 0, ...between, ...place))];
+      return;
+    }
     const array = await this.get(group, name);
     const long = array.chunks[0];
     const firsts = Array.from({ length: Math.ceil(array.shape[0] / long) }, (_, k) => k * long);
@@ -260,6 +271,7 @@ export async function openRun(address, contents) {
   if (!variable)
     throw new Error("this run has neither a map nor predictions at points: there is nothing to show");
   const [field, times] = await Promise.all([arrays.get(first, `${variable}_mean`), readTimes(arrays, first)]);
+  if (!arrays.has(first, "time")) attrs.undated = 1;
   const grids = {};
   for (const group of new Set([map, errors].filter(Boolean))) {
     const [latitude, longitude] = await Promise.all(
@@ -298,6 +310,7 @@ export async function openRun(address, contents) {
 }
 
 async function readTimes(arrays, group) {
+  if (!arrays.has(group, "time")) return [0];
   const array = await arrays.get(group, "time");
   const values = await arrays.all(group, "time");
   const [, unit, since] = String(array.attrs.units).match(/^(\w+) since (.*)$/) ?? [];
