@@ -355,7 +355,9 @@ def grid_once(values: NDArray[np.floating], latitude: Array, longitude: Array) -
 
 def times_of(given: xr.Dataset, name: str, select: Mapping[str, Choice] | None = None) -> Times:
     """List the times of a variable, at whatever level, NaT of one without any; no value of it is read."""
-    given, _ = _selected(given, name, select or {})
+    columns = {str(key) for key, axis in given.variables.items() if axis.dims == given[name].dims}
+    chosen = {key: choice for key, choice in (select or {}).items() if key not in columns}  # none of points
+    given, _ = _selected(given, name, chosen)
     return dates_of(clock_of(given, given[name]), name).ravel()
 
 

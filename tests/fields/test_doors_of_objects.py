@@ -1,0 +1,312 @@
+"""One reader for both doors: an object of xarray, and the file that it is written to, give the same.
+
+Each layout goes into a call, as an object, and into a job, as a NetCDF file. Both find the same values at the
+same places and times, or refuse it by the same key.
+"""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from cagp_dist.errors import CagpError
+from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.observed_objects import Reading, observe
+from cagp_dist.fields.sources import open_source
+
+pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
+
+NORTH, EAST = np.array([40.0, 45.0, 50.0]), np.array([0.0, 90.0, 180.0, 270.0])
+DAYS = np.array(["2020-07-01T12", "2020-07-02T12"], dtype="datetime64[ns]")
+FIELD = 270.0 + np.arange(24.0).reshape(2, 3, 4)
+LATITUDE = {"standard_name": "latitude", "units": "degrees_north"}
+LONGITUDE = {"standard_name": "longitude", "units": "degrees_east"}
+
+
+def grid(values=FIELD, dims=("time", "latitude", "longitude"), **coordinates):
+    """Values in kelvin on a grid of two days, or on other axes."""
+    usual = {
+        "time": ("time", DAYS),
+        "latitude": ("latitude", NORTH, LATITUDE),
+        "longitude": ("longitude", EAST, LONGITUDE),
+    }
+    held = {name: axis for name, axis in usual.items() if name in dims} | coordinates
+    return xr.Dataset({"t": (dims, values, {"units": "K"})}, coords=held)
+
+
+def of_grid(values=FIELD, days=DAYS):
+    """What the grid holds: value by latitude, longitude and time."""
+    return {
+        (north, east, day): values[t, i, j]
+        for t, day in enumerate(days)
+        for i, north in enumerate(NORTH)
+        for j, east in enumerate(EAST)
+        if np.isfinite(values[t, i, j])
+    }
+
+
+def rows(**more):
+    """Six points along one dimension, three on each day."""
+    return xr.Dataset(
+        {"t": ("obs", 280.0 + np.arange(6.0), {"units": "K"}), **more},
+        coords={
+            "time": ("obs", np.repeat(DAYS, 3)),
+            "lat": ("obs", np.tile(NORTH, 2), LATITUDE),
+            "lon": ("obs", np.tile(EAST[:3], 2), LONGITUDE),
+        },
+        attrs={"featureType": "point"},
+    )
+
+
+OF_ROWS = {(NORTH[k % 3], EAST[k % 3], DAYS[k // 3]): 280.0 + k for k in range(6)}
+NO_TIME = np.datetime64("NaT")
+
+
+def ragged(kind):
+    """Write the points as three stations with two times each: what is known of a station stands once."""
+    order = [0, 3, 1, 4, 2, 5]
+    values = ("obs", (280.0 + np.arange(6.0))[order], {"units": "K"})
+    told = (
+        {"row_size": ("station", [2, 2, 2], {"sample_dimension": "obs"})}
+        if kind == "contiguous"
+        else {"which": ("obs", [0, 0, 1, 1, 2, 2], {"instance_dimension": "station"})}
+    )
+    return xr.Dataset(
+        {"t": values, **told},
+        coords={
+            "time": ("obs", np.repeat(DAYS, 3)[order]),
+            "lat": ("station", NORTH, LATITUDE),
+            "lon": ("station", EAST[:3], LONGITUDE),
+            "station_name": ("station", ["a", "b", "c"]),
+        },
+        attrs={"featureType": "timeSeries"},
+    )
+
+
+def by_station(moving):
+    """Write the points as stations, or drifters, by samples: each sample has a time of its own."""
+    values = (280.0 + np.arange(6.0)).reshape(2, 3).T
+    dims = ("station", "sample")
+    north, east = (np.repeat(axis[:, None], 2, axis=1) for axis in (NORTH, EAST[:3]))
+    places = {"lat": (dims, north, LATITUDE), "lon": (dims, east, LONGITUDE)}
+    if not moving:
+        places = {"lat": ("station", NORTH, LATITUDE), "lon": ("station", EAST[:3], LONGITUDE)}
+    time = (dims, np.repeat(DAYS[None], 3, axis=0))
+    return xr.Dataset({"t": (dims, values, {"units": "K"})}, coords={"time": time, **places})
+
+
+def versions():
+    """Give the first day as final and preliminary, the second as preliminary alone."""
+    final, early = FIELD.copy(), FIELD + 100.0
+    final[1] = np.nan
+    early[1] = FIELD[1]
+    stacked = np.stack([early, final], axis=1)
+    return grid(stacked, ("time", "expver", "latitude", "longitude"), expver=[5, 1])
+
+
+def forecast(step, **more):
+    """Start a forecast on the day before, with a step ahead."""
+    start = ("time", DAYS - np.timedelta64(1, "D"), {"standard_name": "forecast_reference_time"})
+    return grid(time=start, step=step, **more)
+
+
+def swath():
+    """Give places two dimensions, a corner without coordinates."""
+    north, east = (axis.copy() for axis in np.meshgrid(NORTH, EAST, indexing="ij"))
+    north[0, 0] = east[0, 0] = np.nan
+    values = np.where(np.isnan(north), np.nan, FIELD)
+    places = {"lat": (("y", "x"), north, LATITUDE), "lon": (("y", "x"), east, LONGITUDE)}
+    return grid(values, ("time", "y", "x"), **places)
+
+
+def raster(mapping, **attributes):
+    """Name the axes y and x, and say the system."""
+    axes = {"y": ("y", NORTH, attributes), "x": ("x", EAST, attributes)}
+    found = grid(FIELD, ("time", "y", "x"), **axes).assign(spatial_ref=((), 0, mapping))
+    found.t.attrs["grid_mapping"] = "spatial_ref"
+    return found
+
+
+ROTATED = {"grid_mapping_name": "rotated_latitude_longitude", "grid_north_pole_latitude": 39.0,
+           "grid_north_pole_longitude": -162.0}  # fmt: skip
+LEVELS = grid(
+    np.stack([FIELD, FIELD + 50.0], axis=1), ("time", "plev", "latitude", "longitude"),
+    plev=("plev", [85000.0, 50000.0], {"units": "Pa"}),
+)  # fmt: skip
+MEMBERS = grid(
+    np.stack([FIELD, FIELD + 50.0], axis=1), ("time", "number", "latitude", "longitude"), number=[0, 1]
+)
+CYCLIC = {"longitude": ("longitude", [*EAST, 360.0], LONGITUDE)}
+TWICE = {"latitude": ("latitude", [40.0, 45.0, 45.0 + 1e-9, 50.0], LATITUDE)}
+RADIANS = {
+    "latitude": ("latitude", np.deg2rad(NORTH), {"units": "radian"}),
+    "longitude": ("longitude", np.deg2rad(EAST), {"units": "radian"}),
+}
+WRF = {
+    "XLAT": (("time", "y", "x"), np.repeat(NORTH[:, None], 4, 1)[None], {"units": "degree_north"}),
+    "XLONG": (("time", "y", "x"), np.repeat(EAST[None], 3, 0)[None], {"units": "degree_east"}),
+}
+HOURS = {"units": "hours", "standard_name": "forecast_period"}
+
+FOUND = {
+    "plain": (grid(), {}, of_grid()),
+    "other order": (
+        grid().isel(latitude=[2, 0, 1][::-1]).transpose("longitude", ...).sortby("latitude", ascending=False),
+        {},
+        of_grid(),
+    ),
+    "westward": (
+        grid().assign_coords(longitude=("longitude", [0.0, 90.0, 180.0, -90.0], LONGITUDE)),
+        {},
+        of_grid(),
+    ),
+    "radians": (grid(**RADIANS), {}, of_grid()),
+    "column 360": (grid(np.concatenate([FIELD, FIELD[..., :1]], axis=2), **CYCLIC), {}, of_grid()),
+    "a row twice": (grid(FIELD[:, [0, 1, 1, 2]], **TWICE), {}, of_grid()),
+    "versions": (versions(), {}, of_grid()),
+    "days": (grid(FIELD, ("day", "latitude", "longitude"), day=("day", DAYS)), {}, of_grid()),
+    "no time": (grid(FIELD[0], ("latitude", "longitude")), {}, of_grid(FIELD[:1], [NO_TIME])),
+    "scalar time": (grid(FIELD[0], ("latitude", "longitude"), time=DAYS[0]), {}, of_grid(FIELD, DAYS[:1])),
+    "valid time": (
+        forecast(((), 24.0, HOURS), valid_time=("time", DAYS, {"standard_name": "time"})),
+        {},
+        of_grid(),
+    ),
+    "start and step": (forecast(((), 24.0, HOURS)), {}, of_grid()),
+    "one start, two steps": (
+        grid(
+            FIELD,
+            ("step", "latitude", "longitude"),
+            time=DAYS[0],
+            step=("step", [0.0, 24.0], HOURS),
+        ),
+        {},
+        of_grid(),
+    ),
+    "a level": (LEVELS, {"level": 850}, of_grid()),
+    "a member": (MEMBERS, {"number": 0}, of_grid()),
+    "raster in degrees": (raster({"grid_mapping_name": "latitude_longitude"}), {}, of_grid()),
+    "swath": (swath(), {}, of_grid(np.where(np.arange(12).reshape(3, 4) == 0, np.nan, FIELD))),
+    "WRF": (
+        grid(FIELD[:1], ("time", "y", "x"), time=("time", DAYS[:1]), **WRF),
+        {},
+        of_grid(FIELD[:1], DAYS[:1]),
+    ),
+    "stations": (
+        grid(
+            FIELD[:, :, 0],
+            ("time", "station"),
+            lat=("station", NORTH, LATITUDE),
+            lon=("station", EAST[:3], LONGITUDE),
+        ),
+        {},
+        {(NORTH[k], EAST[k], day): FIELD[t, k, 0] for t, day in enumerate(DAYS) for k in range(3)},
+    ),
+    "points": (rows(), {}, OF_ROWS),
+    "points of a level": (
+        rows(pres=("obs", [5.0, 5.0, 5.0, 9.0, 9.0, 9.0])),
+        {"pres": 5},
+        {key: value for key, value in OF_ROWS.items() if key[2] == DAYS[0]},
+    ),
+    "contiguous ragged": (ragged("contiguous"), {}, OF_ROWS),
+    "indexed ragged": (ragged("indexed"), {}, OF_ROWS),
+    "stations by samples": (by_station(moving=False), {}, OF_ROWS),
+    "drifters by samples": (by_station(moving=True), {}, OF_ROWS),
+}
+
+REFUSED = {
+    "column 360 differs": (grid(np.concatenate([FIELD, FIELD[..., 1:2]], axis=2), **CYCLIC), "place-twice"),
+    "a row twice differs": (grid(FIELD[:, [0, 1, 2, 2]], **TWICE), "place-twice"),
+    "step without a unit": (forecast(((), 24.0, {"standard_name": "forecast_period"})), "forecast-step"),
+    "levels": (LEVELS, "several-levels"),
+    "rotated by its mapping": (raster(ROTATED, units="degrees"), "rotated"),
+    "rotated by its names": (
+        grid().rename(latitude="rlat", longitude="rlon").assign_coords(
+            rlat=("rlat", NORTH, {"units": "degrees", "axis": "Y"}),
+            rlon=("rlon", EAST, {"units": "degrees", "axis": "X"}),
+        ),
+        "rotated",
+    ),
+    "no places": (grid().drop_vars("latitude"), "no-places"),
+    "axes swapped": (grid(latitude=("latitude", 2.0 * NORTH, LATITUDE)), "degrees"),
+    "dates": (grid().assign(t=grid().t.astype("datetime64[s]").drop_attrs()), "no-numbers"),
+    "truth": (grid() > 280.0, "no-numbers"),
+    "infinity": (grid(np.where(FIELD > 290.0, np.inf, FIELD)), "infinite"),
+    "nothing": (grid(np.full_like(FIELD, np.nan)), "nothing-observed"),
+    "ragged that does not fit": (
+        ragged("contiguous").assign(row_size=("station", [2, 2, 1], {"sample_dimension": "obs"})),
+        "ragged",
+    ),
+}  # fmt: skip
+
+
+def as_object(given, select):
+    """Values by place and time of an object, as a call takes it."""
+    points = observe(given, Reading(value="t", where=select or None)).points
+    return of_points(points)
+
+
+def as_file(given, select, folder):
+    """Values by place and time of the file of an object, as a job takes it."""
+    given.to_netcdf(folder / "given.nc", engine="h5netcdf")
+    level = {"level": select["level"]} if "level" in select else {}
+    chosen = {key: choice for key, choice in select.items() if key != "level"}
+    field = open_source(
+        f"file:{folder / 'given.nc'}",
+        variable="t",
+        select=chosen or None,
+        **level,
+        undated=True,
+        cache_directory=folder,
+    )
+    return of_points(observation_points(field))
+
+
+def of_points(points):
+    times = points.times.astype("datetime64[ns]")
+    return {
+        (round(float(points.north[k]), 6), round(float(points.east[k]) % 360.0, 6), str(times[t])): value
+        for t, row in enumerate(points.values)
+        for k, value in enumerate(row.tolist())
+        if np.isfinite(value)
+    }
+
+
+def keyed(found):
+    return {(*place, str(np.datetime64(time, "ns"))): value for (*place, time), value in found.items()}
+
+
+@pytest.mark.parametrize("layout", FOUND)
+def test_both_doors_find_the_same(layout, tmp_path):
+    given, select, expected = FOUND[layout]
+    for found in (as_object(given, select), as_file(given, select, tmp_path)):
+        assert found == pytest.approx(keyed(expected), rel=1e-6)
+
+
+@pytest.mark.parametrize("layout", REFUSED)
+def test_both_doors_refuse_by_the_same_key(layout, tmp_path):
+    given, key = REFUSED[layout]
+    for door in (lambda: as_object(given, {}), lambda: as_file(given, {}, tmp_path)):
+        with pytest.raises(CagpError) as refused:
+            door()
+        assert refused.value.key == key, str(refused.value)
+
+
+def test_groups_are_those_of_a_tree(tmp_path):
+    tree = xr.DataTree.from_dict({"/PRODUCT": grid(), "/METADATA": xr.Dataset({"quality": 1})})
+    tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    source = f"file:{tmp_path / 'tree.nc'}"
+    field = open_source(source, variable="t", cache_directory=tmp_path)
+    for points in (observe(tree, Reading(value="t")).points, observation_points(field)):
+        assert of_points(points) == pytest.approx(keyed(of_grid()), rel=1e-6)
+    several = xr.DataTree.from_dict({"/A": grid(), "/B": grid(FIELD + 1.0)})
+    several.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
+    for door in (
+        lambda **select: observe(several, Reading(value="t", where=select or None)).points,
+        lambda **select: observation_points(
+            open_source(source, variable="t", select=select or None, cache_directory=tmp_path)
+        ),
+    ):
+        with pytest.raises(CagpError) as refused:
+            door()
+        assert (refused.value.key, refused.value.remedies[0].value) == ("several-groups", {"group": "A"})
+        assert of_points(door(group="B")) == pytest.approx(keyed(of_grid(FIELD + 1.0)), rel=1e-6)
