@@ -10,10 +10,8 @@ import xarray as xr
 from cagp_dist.arrays import Array, Marks
 from cagp_dist.errors import ArgumentError, CagpError, DataError
 from cagp_dist.fields.bilinear import BilinearGrid, closed
-from cagp_dist.fields.coordinates import find_axis, in_degrees
 from cagp_dist.fields.files.hdf5_links import check_hdf5
-from cagp_dist.fields.gridded import check_fits, listed
-from cagp_dist.fields.missing import observations
+from cagp_dist.fields.gridded import grid_once, laid_out, listed, load, named_dataset
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.means import latitude_of
 from cagp_dist.store.zarr_arrays import content_sha256
@@ -62,42 +60,24 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
     array([1., 1., 1.])
     """
     called = str(field.name or "covariate") if name is None else name
-    plain = field.squeeze(drop=True)
-    among = {str(key): axis for key, axis in plain.coords.items() if axis.ndim == 1}
-    axes = {what: find_axis(among, what) for what in ("latitude", "longitude")}
-    dims = [among[name].dims[0] for name in axes.values() if name is not None]
-    if plain.ndim != 2 or {*dims} != {*plain.dims}:
+    laid = laid_out(*named_dataset(field, "covariate"), asked=None)[0]
+    found, _ = load(laid, np.arange(laid.fields), missing=missing, computed=True)
+    values, axes = np.asarray(found, dtype=np.float64), laid.where.axes
+    if axes is None or len(values) > 1 or min(values.shape[1:]) < 2:
         raise DataError(
-            f"covariate {called} has dimensions {dict(field.sizes)}; expected latitude and longitude, "
-            "with their degrees as coordinates, and one value of anything else. Select it before."
-        )
-    plain = plain.transpose(*dims)
-    numbers = observations(
-        plain.values, field.attrs, what=f"covariate {called}", encoding=field.encoding, missing=missing
-    )
-    values = np.asarray(numbers, dtype=np.float64)
-    latitude, longitude = (
-        in_degrees(
-            plain[name].values,
-            plain[name].attrs,
-            what=f"the {what} of covariate {called}",
-            longitude=what == "longitude",
-        )
-        for what, name in axes.items()
-    )
-    longitude = np.mod(longitude, 360.0)
-    if not (np.isfinite(latitude).all() and np.isfinite(longitude).all() and np.abs(latitude).max() <= 90.0):
-        raise DataError(f"the axes of covariate {called} are no degrees; expected latitudes of -90 to 90.")
-    if min(values.shape) < 2 or np.unique(latitude).size < latitude.size:
-        raise DataError(
-            f"covariate {called} has {values.shape[0]} x {values.shape[1]} points; expected at least two "
-            "rows and two columns, and each latitude once."
+            f"covariate {called} has dimensions {dict(field.sizes)}; expected axes of latitude and "
+            "longitude, of at least two values, and one value of anything else. Select it before.",
+            key="covariate",
         )
     if np.isinf(values).any():
-        raise DataError(f"covariate {called} is infinite somewhere; expected NaN where it is not known.")
-    longitude, columns = np.unique(longitude, return_index=True)  # a seam that is there twice is one
-    rows = np.argsort(latitude)
-    values, latitude = values[np.ix_(rows, columns)], latitude[rows]
+        raise DataError(
+            f"covariate {called} is infinite somewhere; expected NaN where it is not known.", key="infinite"
+        )
+    rows, columns = grid_once(values, *axes)  # a seam that is there twice is one
+    latitude, longitude = axes[0][rows], np.mod(axes[1][columns], 360.0)
+    down, along = np.argsort(latitude), np.argsort(longitude)
+    latitude, longitude = latitude[down], longitude[along]
+    values = values[0][np.ix_(rows[down], columns[along])]
     held = xr.DataArray(values, {"latitude": latitude, "longitude": longitude}, ["latitude", "longitude"])
     grid = BilinearGrid(*closed(latitude, longitude, values[:, :, None].copy()))
     return Covariate(called, grid, content_sha256(held.to_dataset(name="covariate")))
@@ -140,8 +120,7 @@ def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> 
             f"has {listed(dataset.data_vars)}."
         )
     try:
-        check_fits(dataset[variable], dataset[variable].size)
-        return covariate(dataset[variable].load(), name=variable, missing=missing)
+        return covariate(dataset[variable], name=variable, missing=missing)
     except DataError as error:
         if error.key not in ("missing-mark", "zero-fill"):
             raise

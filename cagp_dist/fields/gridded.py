@@ -79,6 +79,13 @@ class Gridded:
         return None if moments is None else np.broadcast_to(moments, self.fields)
 
 
+def named_dataset(field: xr.DataArray, name: str) -> tuple[xr.Dataset, str]:
+    """Give an array as a dataset, and the name that it has there: its own, or this one if it cannot be."""
+    own = field.name is not None and field.name not in field.coords
+    name = str(field.name) if own else name
+    return field.to_dataset(name=name), name
+
+
 def find_variable(names: Iterable[Hashable], variable: str) -> str | None:
     """Name under which a variable is present, or None."""
     exact = {str(name) for name in names}

@@ -60,7 +60,7 @@ def with_those_above(datasets: Sequence[xr.Dataset]) -> xr.Dataset:
             and all(found.sizes.get(dim) == size for dim, size in axis.sizes.items())
         }
         found = found.assign_coords(more)
-    return found.assign_attrs({OF_GROUP: True}) if len(datasets) > 1 else found
+    return found.assign_attrs({OF_GROUP: 1}) if len(datasets) > 1 else found
 
 
 def dataset_of(tree: xr.DataTree, variable: str | None, chosen: object = None) -> xr.Dataset:

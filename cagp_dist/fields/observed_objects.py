@@ -24,6 +24,7 @@ from cagp_dist.fields.gridded import (
     laid_out,
     listed,
     load,
+    named_dataset,
     places_once,
 )
 from cagp_dist.fields.groups import dataset_of
@@ -186,8 +187,7 @@ def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: Reading) ->
     if isinstance(source, xr.Dataset):
         source = in_roles(source, roles)
         return source, chosen_variable(source, how.value, how.asked)
-    name = str(source.name) if source.name is not None and source.name not in source.coords else "value"
-    return in_roles(source, roles).to_dataset(name=name), name
+    return named_dataset(in_roles(source, roles), "value")
 
 
 def _of_points(points: Points, how: Reading) -> Reading:

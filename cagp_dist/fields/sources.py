@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -91,8 +91,10 @@ def open_source(
         Called with lines of text while a source keeps one waiting.
     synthetic : Synthetic, optional
         What the source ``"synthetic"`` draws from; for no other source.
-    noise_std, columns, where
-        Of a table, see `cagp_dist.fields.stations.open_stations`; for no other source.
+    noise_std, columns
+        Of a table, or of points of a file or a Zarr store, see `cagp_dist.fields.tables.read_table`.
+    where : mapping, optional
+        Which rows of a table; of a file or a Zarr store ``level`` and ``select`` together.
     missing : number or sequence of numbers, optional
         What a file, a Zarr store or a table writes instead of a missing value, such as -9999.
     crs : int, str or pyproj.CRS, optional
@@ -142,10 +144,16 @@ def open_source(
             "source 'synthetic'."
         )
     check_select(source, select)
-    if name != "table" and not (noise_std is None and columns is None and where is None and crs is None):
+    of_tables = noise_std is None and columns is None and where is None
+    if (crs is not None and name != "table") or (not of_tables and not found.marks_missing):
         raise ConfigurationError(
-            f"noise_std, columns, where and crs are for a table; source {_named(source)} is none."
+            "noise_std, columns and where are for a table, a file or a Zarr store, and crs for a table; "
+            f"source {_named(source)} is none."
         )
+    if found.selects and where:
+        chosen = dict(where)
+        level = cast("float | None", chosen.pop("level", level))
+        select, where = {**cast("dict[str, Choice]", chosen), **(select or {})} or None, None
     if missing is not None and not found.marks_missing:
         raise ConfigurationError(
             f"missing is for a file, a Zarr store or a table; source {_named(source)} is none."
@@ -263,6 +271,11 @@ class Request:
     crs: "CRSLike" = None
     damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
 
+    @property
+    def of_points(self) -> dict[str, Any]:
+        """What is said of a table, or of points."""
+        return {"noise_std": self.noise_std, "columns": self.columns}
+
 
 @dataclass(frozen=True)
 class Source:
@@ -298,7 +311,7 @@ SOURCES: dict[str, Source] = {
     ),
     "file": Source(
         lambda path, wanted: _of("files.local_files").open_file(
-            path, scratch=wanted.cache_directory, **wanted.selection
+            path, scratch=wanted.cache_directory, of_points=wanted.of_points, **wanted.selection
         ),
         address="PATH",
         example="field.grib",
@@ -309,7 +322,9 @@ SOURCES: dict[str, Source] = {
         ),
     ),
     "zarr": Source(
-        lambda url, wanted: _of("stores.remote").open_zarr(url, **wanted.selection),
+        lambda url, wanted: _of("stores.remote").open_zarr(
+            url, of_points=wanted.of_points, **wanted.selection
+        ),
         address="URL",
         example="gs://bucket/era5.zarr",
         remote=True,

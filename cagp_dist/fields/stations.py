@@ -4,6 +4,7 @@ They take the way of a field, (time, place), in the unit of the variable; NaN is
 of an xarray object are such a table.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,14 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
 
 
-def field_of_points(points: Points, selection: Selection, what: str) -> xr.Dataset:
+def field_of_points(
+    points: Points,
+    selection: Selection,
+    what: str,
+    *,
+    noise_std: str | float | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> xr.Dataset:
     """Take the selected points of an xarray object, which are a table, in the form of a field."""
     level, select = selection.get("level"), selection.get("select") or {}
     chosen = {**select, **({} if level is None else {"level": level})}
@@ -43,12 +51,25 @@ def field_of_points(points: Points, selection: Selection, what: str) -> xr.Datas
     table = read_table(
         points.columns,
         value=points.value,
-        columns={"latitude": points.axes[0], "longitude": points.axes[1], **time},
+        columns={"latitude": points.axes[0], "longitude": points.axes[1], **time, **(columns or {})},
+        noise_std=noise_std,
         missing=selection.get("missing"),
         where=chosen or None,
         units=selection.get("units") or points.units or None,
     )
     return _field(table, selection, what)
+
+
+def refuse_for_fields(
+    what: str, *, noise_std: str | float | None = None, columns: Mapping[str, str] | None = None
+) -> None:
+    """Refuse what is said of columns where there are fields."""
+    if not (noise_std is None and not columns):
+        raise ConfigurationError(
+            f"noise_std and columns are for tables and points, and {what} has fields, whose axes say where "
+            "they are; leave them out.",
+            key="columns",
+        )
 
 
 def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -> xr.Dataset:

@@ -8,15 +8,18 @@ import xarray as xr
 
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.gridded import GROUP, OF_GROUP
+from cagp_dist.fields.groups import dataset_of
 from cagp_dist.service.jobfile.config import changed
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.store.atomic_files import whole_file
 from cagp_dist.store.zarr_arrays import content_sha256
 
 
-def with_observations(job: Job, observations: xr.DataArray | xr.Dataset) -> Job:
+def with_observations(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataTree) -> Job:
     """Give a job observations of xarray instead of those of its source, as a file in its output folder."""
-    dataset = _plain(observations, job.observations.variable)
+    group = (job.observations.select or {}).get(GROUP)
+    dataset = _plain(observations, job.observations.variable, group)
     attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
     digest = text_sha256(content_sha256(dataset) + json.dumps(attributes, sort_keys=True, default=repr))
     path = job.output.folder / "downloads" / f"observations-{digest[:16]}.nc"
@@ -27,8 +30,12 @@ def with_observations(job: Job, observations: xr.DataArray | xr.Dataset) -> Job:
     return changed(job, "observations", source=f"file:{path}")
 
 
-def _plain(observations: xr.DataArray | xr.Dataset, variable: str) -> xr.Dataset:
+def _plain(
+    observations: xr.DataArray | xr.Dataset | xr.DataTree, variable: str, group: object = None
+) -> xr.Dataset:
     """Give the variable in memory, with what a file can hold, and not packed as the file it came from."""
+    if isinstance(observations, xr.DataTree):
+        observations = dataset_of(observations, variable, group)
     if not isinstance(observations, xr.DataArray | xr.Dataset):
         raise ArgumentError(
             f"observations is of type {type(observations).__name__}; expected an object of xarray with the "
@@ -47,7 +54,8 @@ def _plain(observations: xr.DataArray | xr.Dataset, variable: str) -> xr.Dataset
             f"{variable!r} has the type {dataset[variable].dtype}; expected numbers.", key="no-numbers"
         )
     # what lies beside the values may change their meaning, such as levels of points
-    beside = [name for name, held in dataset.variables.items() if {*held.dims} <= {*dataset[variable].dims}]
+    dims = {*dataset[variable].dims}
+    beside = [name for name, held in dataset.variables.items() if held.ndim < 2 or {*held.dims} <= dims]
     kept = dataset.drop_vars([name for name in dataset.variables if name not in beside]).compute()
     kept = kept.drop_encoding()
     texts = {
@@ -63,7 +71,7 @@ def _plain(observations: xr.DataArray | xr.Dataset, variable: str) -> xr.Dataset
             "dates or text along each dimension. Unstack them, or give dates as datetime64."
         )
     kept = kept.drop_vars(others)
-    kept.attrs = {key: text for key, text in kept.attrs.items() if key == "featureType"}
+    kept.attrs = {name: told for name, told in kept.attrs.items() if name in ("featureType", OF_GROUP)}
     for held in kept.variables.values():
         held.attrs = _writable(held.attrs)
     return kept

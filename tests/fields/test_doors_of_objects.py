@@ -310,3 +310,21 @@ def test_groups_are_those_of_a_tree(tmp_path):
             door()
         assert (refused.value.key, refused.value.remedies[0].value) == ("several-groups", {"group": "A"})
         assert of_points(door(group="B")) == pytest.approx(keyed(of_grid(FIELD + 1.0)), rel=1e-6)
+
+
+def test_points_whose_times_all_differ_are_one_field_if_that_is_said(tmp_path):
+    ship = rows().isel(obs=[0] * 20)
+    ship = ship.assign_coords(
+        lat=("obs", 40.0 + np.arange(20.0), LATITUDE),
+        time=("obs", DAYS[0] + np.arange(20) * np.timedelta64(1, "h")),
+    )
+    ship.to_netcdf(tmp_path / "ship.nc", engine="h5netcdf")
+    said = {"variable": "t", "times": ["2020-07-01"], "cache_directory": tmp_path}
+    columns = {"time": "none"}
+    field = open_source(f"file:{tmp_path / 'ship.nc'}", columns=columns, **said)
+    called = observe(ship, Reading(value="t", columns=columns)).points
+    assert observation_points(field).values.shape == called.values.shape == (1, 20)
+    grid().to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
+    with pytest.raises(CagpError, match="columns are for tables and points") as refused:
+        open_source(f"file:{tmp_path / 'grid.nc'}", columns=columns, variable="t", cache_directory=tmp_path)
+    assert refused.value.key == "columns"

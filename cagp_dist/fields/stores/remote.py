@@ -16,7 +16,7 @@ from cagp_dist.fields.calendars import decode, is_other, named
 from cagp_dist.fields.canonical import canonical, points_of, time_axis
 from cagp_dist.fields.missing import ZERO_FILL
 from cagp_dist.fields.selection import Choice, Selection
-from cagp_dist.fields.stations import field_of_points
+from cagp_dist.fields.stations import field_of_points, refuse_for_fields
 from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
 from cagp_dist.remedies import installation
 from cagp_dist.store.plain import check_all_arrays, plain_store
@@ -38,15 +38,18 @@ MOST_SMALL_CHUNKS, SMALL_CHUNK_BYTES = 500_000, 4096
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 
-def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
-    """Read the selected part of a Zarr store into canonical form."""
+def open_zarr(
+    url: str, *, of_points: Mapping[str, Any] | None = None, **selection: Unpack[Selection]
+) -> xr.Dataset:
+    """Read the selected part of a Zarr store into canonical form; ``of_points`` is as of `open_file`."""
     with opened_store(url) as dataset:
         variable, missing = selection.get("variable", T2M.name), selection.get("missing")
         points = points_of(dataset, variable=variable, missing=missing)
         if points is None:
+            refuse_for_fields(without_secrets(url, url), **(of_points or {}))
             result = canonical(dataset, **selection)
         else:
-            result = field_of_points(points, selection, without_secrets(url, url))
+            result = field_of_points(points, selection, without_secrets(url, url), **(of_points or {}))
     source = f"zarr:{without_secrets(url, url)}"
     result.attrs |= {"source": named(source, result), "source_sha256": content_sha256(result)}
     return result
