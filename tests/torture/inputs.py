@@ -10,7 +10,7 @@ from cagp_dist.errors import ConfigurationError, DamagedFileError, DataError
 from cagp_dist.fields.gridded import AbsentVariableError
 from cagp_dist.service.jobfile.config import load_job
 
-from ..era5.test_damage import temperature
+from ..fields.test_damage import temperature
 from ..jobs import job_text
 from ..regional import EUROPE
 from ..service.damaged_jobs import damaged_job
