@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.tables import by_time_and_place, read_places, read_table
+from cagp_dist.fields.tables import by_time_and_place, frames, read_places, read_table
 from cagp_dist.fields.tables.frames import Column
 from cagp_dist.remedies import Setting
 
@@ -134,6 +134,17 @@ def test_frames_of_other_packages_are_read(form):
     np.testing.assert_allclose(table.values, VALUES, rtol=1e-12)
 
 
+def test_a_lazy_frame_that_is_too_large_is_named(monkeypatch):
+    monkeypatch.setattr(frames, "MOST_COLLECTED", 39)
+    for lazy in (
+        pytest.importorskip("polars").from_dict(TABLE.to_dict("list")).lazy(),
+        pytest.importorskip("dask.dataframe").from_pandas(TABLE, npartitions=3),
+    ):
+        with pytest.raises(DataError) as refused:
+            read_table(lazy)
+        assert refused.value.key == "too-large"
+
+
 SIX = ["200701", "200702"] * 20
 SCALED = (NORTH - NORTH.mean()) / NORTH.std(), (EAST - EAST.mean()) / EAST.std()
 MANY = RNG.uniform(46.0, 55.0, 60), RNG.uniform(5.0, 17.0, 60)
@@ -147,6 +158,9 @@ REFUSED = {
         name: (twice(**{name: pair}), "levels-differ", {name: "*"})
         for name, pair in LEVELS.items()
     },
+    "seconds since 1970": (
+        with_columns(unix_time=1593604800 + np.arange(40)), "no-time", {"unix_time": "*"},
+    ),
     "other day": (twice(mjd=(59031.5, 59032.5)), "no-time", {"mjd": "*"}),
     "elements": (with_columns(parameter=["a", "b"] * 20), "elements-differ", {"parameter": "*"}),
     "several units": (with_columns(unit=["degC", "degF"] * 20), "several-units", {"unit": "degC"}),
@@ -249,6 +263,8 @@ def test_counters_are_no_values():
 def test_repeated_rows_are_said():
     both = pd.concat([TABLE, TABLE[:3]])
     assert "3 rows are copies" in read_table(both).notes[0]
+    rounded = pd.concat([TABLE, TABLE[:1], TABLE[:1].assign(temp=0.5)])  # measurements that agree by chance
+    assert read_table(rounded).values.size == 42
     replicates = read_table(twice(), value="temp")
     assert "80 rows share place and time" in replicates.notes[0]
     assert by_time_and_place(read_table(twice().assign(latitude=np.tile(NORTH, 2) + 1e-9))).values.shape == (

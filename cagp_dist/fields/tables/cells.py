@@ -34,6 +34,7 @@ def read_row_places(
     taken: Collection[str],
     named: str | None = None,
     ignored: Collection[str] = (),
+    of_targets: bool = False,
 ) -> Places:
     """Read the places of some rows, with names of this column, or of a usual one that is not taken.
 
@@ -45,7 +46,7 @@ def read_row_places(
         north = read_axis(frame, axes[0], kept, LATITUDE_AXIS, ignored)
         east = read_axis(frame, axes[1], kept, LONGITUDE_AXIS, ignored)
         if not set(axes) <= set(ignored) and not is_stated_decimal(frame, axes):
-            check_degrees(axes, north, east)
+            check_degrees(axes, north, east, of_targets=of_targets)
         found = Places(north, east)
     names = _names(frame, found.keys, kept, taken) if named is None else _written(frame, named, kept)
     return replace(found, names=names)

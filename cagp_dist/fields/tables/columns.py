@@ -234,8 +234,9 @@ class Columns:
                 key="limit",
                 remedies=(as_missing,),
             )
+        units = " If the row has units, leave it out." if row == 0 and not re.search(r"\d", text) else ""
         raise DataError(
-            f"{what}; expected a number such as 1004.5, or an empty cell where there is none.",
+            f"{what}; expected a number such as 1004.5, or an empty cell where there is none.{units}",
             key="no-number",
             remedies=() if re.search(r"\d", text) else (as_missing,),
         )

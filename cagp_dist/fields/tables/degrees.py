@@ -3,8 +3,11 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
@@ -94,26 +97,37 @@ def degrees_among(frame: Columns) -> list[str]:
     ]
 
 
-def beside(frame: Columns, axis: Axis) -> dict[str, str]:
-    """Columns that change what degrees of an axis mean: ``hemisphere``, ``minutes`` and ``seconds``."""
-    spelled = {plain(name) for name in frame.columns}
+def beside(frame: Columns, axis: Axis, degrees: str) -> dict[str, str]:
+    """Columns that change what a column of degrees means: ``hemisphere``, ``minutes`` and ``seconds``."""
+    spelled = {plain(name): name for name in frame.columns}
     found: dict[str, str] = {}
     for name, column in frame.columns.items():
         nanoseconds = plain(name) == "ns" and column.dtype.kind in "iuf"
         if hemisphere_of(name) is axis and not nanoseconds:
             found.setdefault("hemisphere", name)
         part = part_of(name)
-        bounds = plain(name).replace("min", "max") in spelled - {plain(name)}  # lat_min beside lat_max
+        largest = spelled.get(plain(name).replace("min", "max"), name)
+        # lat_min beside lat_max
+        bounds = largest != name and _rise(column, frame.columns[degrees], frame.columns[largest])
         if part is not None and part[0] is axis and not bounds:
             found.setdefault(part[1], name)
     return found
+
+
+def _rise(*columns: NDArray[Any]) -> bool:
+    """Whether the numbers of each column are not below those of the one before it."""
+    if any(column.dtype.kind not in "iuf" for column in columns):
+        return False
+    return all(bool((low <= high).all()) for low, high in pairwise(columns))
 
 
 def read_axis(frame: Columns, name: str, kept: Indices, axis: Axis, ignored: Collection[str] = ()) -> Array:
     """Read degrees north or east of some rows, as columns beside them say; those ``ignored`` do not count."""
     what = f"column {name!r} of {frame.title}"
     numbers, lettered = _read_cells(frame, name, kept, axis)
-    parts = {part: column for part, column in beside(frame, axis).items() if column not in (*ignored, name)}
+    parts = {
+        part: column for part, column in beside(frame, axis, name).items() if column not in (*ignored, name)
+    }
     if "minutes" in parts or "seconds" in parts:
         numbers = _with_parts(frame, name, kept, numbers, parts)
     if "hemisphere" in parts:
@@ -247,10 +261,10 @@ def _on_side(
     wrong = (first & beyond | second & ~beyond if signed else empty & second.any()) & (degrees != 0.0)
     if wrong.any():
         row = int(wrong.argmax())
+        why = "some degrees have signs of their own, and these contradict" if signed else "other rows have"
         raise DataError(
             f"{what} holds {shown_text(cells[row])} in {frame.where(int(kept[row]))}, where {name!r} is "
-            f"{degrees[row]:g}: some degrees have signs of their own, and these contradict the hemispheres. "
-            "Correct one of them, or leave it out.",
+            f"{degrees[row]:g}: {why} hemispheres. Correct one of them, or leave the column out.",
             key="hemisphere",
             remedies=(ignored,),
         )
@@ -263,17 +277,19 @@ def is_stated_decimal(frame: Columns, names: tuple[str, str]) -> bool:
     return all(re.match(r"degrees?_(north|east|n|e) |.*decimal|dd ", text) for text in stated)
 
 
-def check_degrees(names: tuple[str, str], north: Array, east: Array) -> None:
+def check_degrees(names: tuple[str, str], north: Array, east: Array, *, of_targets: bool) -> None:
     """Refuse degrees that look like degrees and minutes, 50.25 for 50 d 25 m, or that were scaled."""
-    remedy = Setting("where", dict.fromkeys(names, ANY), "if they are decimal degrees as they are")
+    right = Setting("where", dict.fromkeys(names, ANY), "if they are decimal degrees as they are")
+    remedies = () if of_targets else (right,)
     for decimals, kind in ((2, "minutes"), (4, "minutes and seconds")):
         if _sexagesimal_chance(north, decimals) * _sexagesimal_chance(east, decimals) < UNLIKELY:
             raise DataError(
-                f"the degrees in {names[0]!r} and {names[1]!r} have {decimals} decimals, and none of the "
+                f"degrees in {names[0]!r} and {names[1]!r} have {decimals} decimals, and none of the "
                 f"fractions reaches 60, so that they seem to be degrees and {kind}: 50.25 for 50\u00b0 25'. "
-                f"If so, write decimal degrees, or {kind} in columns of their own (lat_deg, lat_min).",
+                f"If so, write decimal degrees, or {kind} in columns of their own, lat_min; if not, "
+                "call the columns latitude (decimal) and longitude (decimal).",
                 key="degrees-and-minutes",
-                remedies=(remedy,),
+                remedies=remedies,
             )
     if north.size >= FEWEST_SCALED and _are_scaled(north) and _are_scaled(east):
         raise DataError(
@@ -281,7 +297,7 @@ def check_degrees(names: tuple[str, str], north: Array, east: Array) -> None:
             "from 0 to 1, so that they seem to have been scaled, as by a StandardScaler; expected degrees. "
             "Take the coordinates from before that.",
             key="scaled",
-            remedies=(remedy,),
+            remedies=remedies,
         )
 
 

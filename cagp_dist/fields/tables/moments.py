@@ -44,7 +44,7 @@ _LATE = re.compile(r"(\d.*[ T]|\d{8})24((?::?00(?::?00(?:\.0*)?)?)?(?:\s*(?:Z|UT
 _YYMMDD = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _LEAD = re.compile(r"step|lead(_?time|_?hours?)|(fc(st)?|forecast)_(hours?|step|period)|fhour|fxx")
 _COUNTED = re.compile(r"juld|julian_?date|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)")
-_NAMES_TIME = re.compile(r".*(time|date|day|utc).*")
+_NAMES_TIME = re.compile(r".*(time|date|day|utc|unix|epoch|posix).*")
 _DIGITS = re.compile(r"\d{3,4}")
 _UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
 _ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
@@ -238,9 +238,10 @@ def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) ->
                 ),
             )
         dated = cells.dtype.kind == "M"
-        if cells.dtype.kind in "OUT" and _NAMES_TIME.fullmatch(plain(name)):
-            texts = list(dict.fromkeys(_written(cells)))
-            dated = not np.isnat(_moments([text for text in texts if text.lower() not in EMPTY])).any()
+        if cells.dtype.kind != "M" and _NAMES_TIME.fullmatch(plain(name)):
+            texts = [text for text in dict.fromkeys(_written(cells)) if text.lower() not in EMPTY]
+            numbers = cells.dtype.kind in "iuf" and min(map(len, texts)) < 8  # years, hours
+            dated = not numbers and not np.isnat(_moments(texts)).any()
         if dated:
             raise ArgumentError(
                 f"{frame.title} has no column of times of a usual name, and {name!r} has different ones.",

@@ -66,12 +66,12 @@ _NAMES = {
     r"x|y|easting|northing|utm_.*|geometry|geohash|zone|epsg|srid|crs|datum",
     Kind.HEIGHT: r".*elev.*|alt(itude)?(_.*)?|height.*|z|(.*_)?depths?(_.*)?",
     Kind.ZONE: r"tz|time_?zone|(utc|gmt)_?offset",
+    Kind.ELEMENT: r"elements?|param|parameter(_.*)?|element_.*|variable(_name)?|data_?type|measurand|"
+    r"analyte|pollutant|species|(observed_)?property|quantity|short_?name",
     Kind.FLAG: r"(.*_)?(flags?|attributes|quality|qc|qa|qualifiers?|code|masked?|(is_)?valid|outliers?|bad|"
     r"rejected|status)",
     Kind.REMARK: r"remarks?|comments?|notes?|description",
     Kind.NOISE: r"(.*_)?(err|error|std|stdev|stddev|sd|sigma|se|uncertainty|rmse|noise(_.*)?)",
-    Kind.ELEMENT: r"elements?|param|parameter(_(name|code|id))?|variable(_name)?|data_?type|measurand|"
-    r"analyte|pollutant|species|(observed_)?property|quantity|short_?name",
     Kind.UNIT: r"units?|(value|measurement)_units?|uom|unit_of_measure(ment)?",
     Kind.DAY: r"juld|julian.*|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)|ordinal|day.*|"
     r"hour.*|minute|second|month",
@@ -124,7 +124,7 @@ def _kind(frame: Columns, name: str) -> Kind:
     if spelled not in VALUE:
         for kind, pattern in _PATTERNS.items():
             if pattern.fullmatch(spelled):
-                return kind
+                return Kind.COUNTER if spelled == "number" and _counts_rows(frame.columns[name]) else kind
         if plain_units(frame.units(name)) in _UNITS:
             return Kind.QUANTITY
         if _counts_rows(frame.columns[name]):
@@ -219,7 +219,8 @@ def check_neighbours(
         found = _distinct(frame.columns[name][kept])
         if plane and len(found) > 1 and _SYSTEM.fullmatch(plain(name)):
             raise _apart(frame, name, f"the rows of {frame.title} differ", found, "systems")
-        if kind is Kind.ELEMENT and len(found) > 1 and not frame.is_numeric(name):
+        codes = frame.columns[name].dtype.kind in "iu" and plain(name) != "quantity"
+        if kind is Kind.ELEMENT and len(found) > 1 and (codes or not frame.is_numeric(name)):
             raise _apart(frame, name, f"the rows of {frame.title} differ", found, "elements")
         if kind is Kind.ZONE and not zoned and not {text.lower() for text in found} <= _UTC | {""}:
             raise DataError(

@@ -22,7 +22,7 @@ from cagp_dist.fields.tables.columns import Columns, refuse_rows
 from cagp_dist.fields.tables.degrees import degrees_among
 from cagp_dist.fields.tables.grouping import Places, Table
 from cagp_dist.fields.tables.moments import IGNORED, about_time, moments_of
-from cagp_dist.fields.tables.neighbours import check_neighbours, kinds_of, units_of, value_column
+from cagp_dist.fields.tables.neighbours import Kind, check_neighbours, kinds_of, units_of, value_column
 from cagp_dist.fields.tables.repeats import (
     chosen_rows,
     copied_rows,
@@ -131,12 +131,16 @@ def read_table(
         raise DataError(f"{held} has no value in any of its {counted(values.size, 'row')}.")
     taken = {*used, *when, column}
     places = read_row_places(frame, axes, kept, plane=plane, taken=taken, named=name, ignored=ignored)
-    copies = copied_rows(frame, places.keys, kept, axes)
-    kept, places = kept[~copies], places.at(np.flatnonzero(~copies))
     moments = moments_of(frame, time, kept, apart=ignored)
     keys: list[NDArray[np.generic]] = [*places.keys.T]
     keys += [found for found in (moments.times, places.names) if found is not None]
+    copies = copied_rows(frame, keys, kept, axes)
+    own = np.flatnonzero(~copies)
+    kept, places, keys = kept[own], places.at(own), [key[own] for key in keys]
+    times = None if moments.times is None else moments.times[own]
     looked_at, missed = {*used, *moments.columns, column}, np.isnan(values)
+    if time == IGNORED:
+        looked_at |= {name for name, kind in kinds.items() if kind in (Kind.DAY, Kind.TIME)}
     notes = (
         words_for_missing(bare(column), frame, column, missed, marks.texts),
         *moments.notes,
@@ -149,12 +153,12 @@ def read_table(
     stated = units_of(frame, kinds, column, kept, said, given=units)
     standard_name = str(frame.attributes.get(column, {}).get("standard_name", ""))
     refuse_direction(bare(column), stated, standard_name, values)
-    known, own = read_static(frame, static, kept, marks)
-    places = replace(places, static=known, static_units=own)
+    known, their_units = read_static(frame, static, kept, marks)
+    places = replace(places, static=known, static_units=their_units)
     return Table(
         **vars(places),
         values=values[kept],
-        times=moments.times,
+        times=times,
         noise_std=read_noise(frame, noise, noise_std, kept, units=stated, marks=marks),
         name=bare(column),
         units=stated,
@@ -186,7 +190,7 @@ def read_places(
             "each time of the observations. Leave the column out, and name places once."
         )
     every = np.arange(frame.rows)
-    places = read_row_places(frame, names, every, plane=plane, taken={*names, *static})
+    places = read_row_places(frame, names, every, plane=plane, taken={*names, *static}, of_targets=True)
     known, own = read_static(frame, static, every, MissingMarks.of(None))
     return replace(places, static=known, static_units=own)
 

@@ -1,7 +1,7 @@
 """What rows of a table say of each other: which repeat, what tells them apart, what people should know."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,16 +94,27 @@ def _far_in_plane(xy: Array) -> str:
     )
 
 
-def copied_rows(frame: Columns, places: Array, kept: Indices, axes: Collection[str]) -> Mask:
-    """Which rows equal an earlier one in every column, at the same of the ``places`` (n, 2)."""
+def copied_rows(
+    frame: Columns, keys: Sequence[NDArray[np.generic]], kept: Indices, axes: Collection[str]
+) -> Mask:
+    """Which rows equal an earlier one in every column, at the same place and time, which ``keys`` tell.
+
+    Where other rows of this place and time are there fewer times, they are measurements that agree by chance.
+    """
     import pandas as pd
 
-    cells: list[NDArray[Any]] = list(places.T)
+    cells: list[NDArray[Any]] = [*keys]
     for name, column in frame.columns.items():
         if name not in axes and not WRITTEN_INDEX.fullmatch(plain(name)):
             held = column[kept]
             cells.append(held if held.dtype.kind in "biufmM" else held.astype(str))
-    return np.asarray(pd.DataFrame(dict(enumerate(cells))).duplicated())
+    rows = pd.DataFrame(dict(enumerate(cells)))
+    copied = np.asarray(rows.duplicated())
+    if not copied.any():
+        return copied
+    times = rows.groupby(list(rows.columns), dropna=False)[0].transform("size")
+    of_place = times.groupby([rows[at] for at in range(len(keys))], dropna=False)
+    return np.asarray(copied & (of_place.transform("min") == of_place.transform("max")))
 
 
 def chosen_rows(
