@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cagp_dist.arrays import Array, Marks, Mask
-from cagp_dist.errors import DataError
+from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
 
@@ -72,6 +72,12 @@ def observations(
     told, stored = attributes or {}, encoding or {}
     there, packing = _held(values, told, what)
     given = [] if missing is None else np.atleast_1d(missing).tolist()
+    if texts := [mark for mark in given if isinstance(mark, str)]:
+        raise ArgumentError(
+            f"missing is {texts[0]!r}, and {what} has numbers; expected a number, or numbers. Texts are for "
+            "cells of tables.",
+            key="missing",
+        )
     there = without_marks(there, [*_stated(told, what), *given])
     if packing.changes:
         there = packing.decoded(there)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import floor, log10
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import xarray as xr
@@ -17,7 +17,7 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal, located, on_plane
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
-from cagp_dist.fields.tables import DataFrameLike, TableLike, read_places
+from cagp_dist.fields.tables import TableLike, is_table, read_places
 from cagp_dist.fields.tables.column_names import bare
 from cagp_dist.geometry import median_spacing
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
@@ -121,8 +121,8 @@ def find_targets(to: To, observed: ObservedObject) -> Targets:
             f'to has the keys {", ".join(map(repr, to))}; a grid has "resolution" and "region", a table of '
             "places has vectors of latitudes and longitudes."
         )
-    if isinstance(to, (Mapping, str, os.PathLike, DataFrameLike)):
-        return of_table(to, space, static=list(observed.static))
+    if isinstance(to, (str, os.PathLike)) or is_table(to):
+        return of_table(cast("TableLike", to), space, static=list(observed.static))
     if isinstance(to, Sequence) and np.shape(to) == (4,):
         region = _region(to, space)
         return of_grid(_resolution(None, region), region, space)

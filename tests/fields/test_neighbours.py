@@ -308,6 +308,6 @@ def test_rows_without_names_are_no_table():
 
 
 def test_places_have_hemispheres_and_minutes_too():
-    places = read_places({**PARTS, "lat_hem": ["S"] * 40})
+    places = read_places(pd.DataFrame({**PARTS, "lat_hem": "S"}).to_records())
     np.testing.assert_allclose(places.latitude_degrees, -NORTH, atol=1e-7)
     np.testing.assert_allclose(places.longitude_degrees, EAST, atol=1e-7)

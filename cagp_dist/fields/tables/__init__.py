@@ -6,7 +6,7 @@ a text file its line; rows without a value are left out and counted.
 """
 
 from cagp_dist.fields.tables.cells import noise_factor
-from cagp_dist.fields.tables.frames import DataFrameLike
+from cagp_dist.fields.tables.frames import Column, DataFrameLike, is_table
 from cagp_dist.fields.tables.grouping import (
     MeasuredFields,
     Places,
@@ -20,6 +20,6 @@ from cagp_dist.fields.tables.reading import read_places, read_table
 from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
-    "IGNORED", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
-    "by_time_and_place", "noise_factor", "read_places", "read_table", "row_by_row"
+    "IGNORED", "Column", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
+    "by_time_and_place", "is_table", "noise_factor", "read_places", "read_table", "row_by_row"
 ]  # fmt: skip

@@ -40,6 +40,13 @@ Held: TypeAlias = tuple[dict[str, Column], frozenset[str], Callable[[int], str]]
 """Columns, names that several of them had, and what says which row is meant."""
 
 
+def is_table(given: object) -> bool:
+    """Whether something holds named columns in memory."""
+    if isinstance(given, np.ndarray):
+        return bool(given.dtype.names)
+    return isinstance(given, (Mapping, DataFrameLike))
+
+
 def columns_of(source: object) -> Held:
     """Take the columns of a frame with its index, an array with names, or a mapping.
 
@@ -56,11 +63,11 @@ def columns_of(source: object) -> Held:
     elif package == "pyarrow" and kind in ("Table", "RecordBatch"):
         given = given.to_pandas()
     pairs: list[tuple[str, Any]]
-    if isinstance(given, np.ndarray) and given.dtype.names:
-        pairs = [(name, given[name]) for name in given.dtype.names]
-    elif isinstance(given, Mapping):
+    if isinstance(given, Mapping):
         pairs = [(str(name), column) for name, column in given.items()]
-    elif isinstance(given, DataFrameLike) and not isinstance(given, np.ndarray):
+    elif isinstance(given, np.ndarray) and is_table(given):
+        pairs = [(name, given[name]) for name in given.dtype.names]
+    elif is_table(given):
         named = list(given.columns)
         whole = len(set(named)) == len(named)
         pairs = [*_index_levels(given)]

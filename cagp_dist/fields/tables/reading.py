@@ -51,10 +51,12 @@ def read_table(
 
     Parameters
     ----------
-    source : path, pandas or polars data frame, or mapping of names to columns
+    source : path, data frame, array with named fields, or mapping of names to columns
         A path of a CSV file (comma, semicolon or tab between columns, ``#`` or ``%`` before comments, also
         compressed; UTF-8, UTF-16 or Latin-1; units may stand in a line below the names) or of a Parquet file.
-        One row per measurement.
+        One row per measurement. Frames of pandas, polars, pyarrow and dask are read, lazy ones up to ten
+        million rows; masked cells are missing. A `cagp_dist.fields.tables.Column` has attributes, such as
+        units.
     value : str, optional
         Column of the values; by default the one numeric column that is neither a coordinate nor a description
         of the place.
@@ -62,13 +64,14 @@ def read_table(
         Columns by what stands in them, ``{"latitude": "lat", "longitude": "lon", "time": "date", "name":
         "site"}``; by default the usual names are looked for, whatever their letter case. ``{"x": "easting",
         "y": "northing"}`` are coordinates of a plane, instead of latitude and longitude. Longitudes may be
-        0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N
-        or 50d07m05sN. Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427
-        or 2017042712. A column of dates and one of times of day, or of hours, make a time together
-        (numbers up to 24 only in a column ``hour``; in ``hhmm`` 15 is a quarter past midnight);
-        where no column has dates, they are put together from columns ``year``, ``month``, ``day``, ``hour``
-        and ``minute``, as many as there are. ``{"time": "none"}`` leaves times out: all rows are of one
-        field.
+        0..360 or -180..180, and degrees be written as 50.1182N, 50 07 05 N or 50d07m05sN; columns of
+        hemispheres (``lat_dir``, ``ew``), minutes and seconds (``lat_min``) beside them are used.
+        Times are ISO 8601 (UTC unless they have an offset), or whole numbers such as 20170427 or 2017042712.
+        A column of dates and one of times of day, or of hours, make a time together (numbers up to 24 only in
+        a column ``hour``; in ``hhmm`` 15 is a quarter past midnight); where no column has dates, they are put
+        together from columns ``year``, ``month``, ``day``, ``hour`` and ``minute``, as many as there are, or
+        from ``year`` and ``doy``, the day of the year. ``{"time": "none"}`` leaves times out: all rows are of
+        one field.
         Names of the places are by default taken from a column such as ``name`` or ``station``, if there is
         one.
     noise_std : str or number, optional
@@ -77,13 +80,14 @@ def read_table(
         column named ``noise_std``, if there is one.
     units : str, optional
         Units of the values; by default what stands in brackets behind the name of their column.
-    missing : number or sequence of numbers, optional
-        What the table writes instead of a missing value, such as -9999, beside empty cells and NaN. Other
-        numbers that look like such marks are refused, unless this is a sequence: ``[-9999, 999.9]``, or
-        ``[]`` where every number was observed.
+    missing : number, str or sequence of them, optional
+        What the table writes instead of a missing value, such as -9999 or ``"ND"``, beside empty cells and
+        NaN. Other numbers that look like such marks are refused, unless this is a sequence:
+        ``[-9999, 999.9]``, or ``[]`` where every number was observed.
     where : mapping of columns to values, optional
         Which rows are meant: those with this value, or one of a list, in a column such as ``element`` or
-        ``level``. ``"*"`` stands for all values: they are measurements of the same thing.
+        ``level``. ``"*"`` stands for all values: they are measurements of the same thing, and the column does
+        not count, such as one of hemispheres; for columns of degrees, that these are decimal as they are.
     static : collection of str, optional
         Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
     plane : bool
@@ -92,13 +96,14 @@ def read_table(
     Returns
     -------
     Table
-        Rows without a value are left out and counted.
+        Rows without a value are left out and counted. Rows that equal another one in every column count
+        once. Places within 1e-6 degrees are one.
 
     Raises
     ------
     ArgumentError
         If which column is meant cannot be told, or rows of one place and time differ in a column that nothing
-        was said of.
+        was said of, and that is no other quantity, counter, noise or flag.
     DataError
         If the file cannot be read, or a row holds what cannot be an observation.
 
