@@ -158,20 +158,24 @@ def located(given: XarrayObject, values: xr.DataArray | None = None, asked: Aske
 
 
 def _near(given: XarrayObject, values: xr.DataArray | None) -> dict[str, xr.DataArray]:
-    """Give the variables that may say where an object, or a variable of it, lies.
-
-    WRF repeats its places for each time: they are those of the first one.
-    """
+    """Give the variables that may say where an object, or a variable of it, lies; WRF repeats its places."""
     every = variables_of(given)
     if values is None:
         return every
     every |= variables_of(values)
-    fixed = {
-        name: axis if axis.ndim < 3 else axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1])
-        for name, axis in every.items()
-        if name != values.name
-    }
+    fixed = {name: _fixed(name, axis) for name, axis in every.items() if name != values.name}
     return {name: axis for name, axis in fixed.items() if axis.ndim <= 2 and {*axis.dims} <= {*values.dims}}
+
+
+def _fixed(name: str, axis: xr.DataArray) -> xr.DataArray:
+    """Take places of the first time, where those of all times are the same."""
+    if axis.ndim < 3:
+        return axis
+    axis = axis.squeeze([dim for dim in axis.dims if axis.sizes[dim] == 1])
+    if axis.ndim == 3 and any(find_axis({name: axis}, what) for what in ("latitude", "longitude")):
+        first = axis[0]
+        return first if bool((axis == first).all()) else axis
+    return axis
 
 
 def _on_the_globe(given: XarrayObject, values: xr.DataArray | None) -> dict[str, str | None]:

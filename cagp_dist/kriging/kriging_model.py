@@ -205,8 +205,9 @@ def krige(
         for cells of 1000 m.
     units, missing, where : optional
         Units of the values, the mark of missing values, and which rows to use, ``where={"element": "TMAX"}``;
-        see `cagp_dist.fields.tables.read_table`. For a source, ``where`` takes "times", "area" (north, west,
-        south, east), "grid_degrees", "level", and values of other dimensions,
+        see `cagp_dist.fields.tables.read_table`. For an object of xarray, ``where`` takes "level", values of
+        other dimensions, and "group" of a `xarray.DataTree`; for points in one, values of their columns. For
+        a source it takes "times", "area" (north, west, south, east) and "grid_degrees", too:
         ``where={"times": ["2017-04-27T12:00"], "number": 1}``.
     crs : int, str or pyproj.CRS, optional
         Coordinate reference system of x and y: an EPSG number, WKT or whatever pyproj takes (extra

@@ -40,6 +40,7 @@ _SPELLINGS = {
     **dict.fromkeys(("percent", "per cent"), "%"),
     **dict.fromkeys(("deg", "degs", "degrees"), "degree"),
     **dict.fromkeys(("radian", "radians", "radians_north", "radians_east"), "rad"),
+    **dict.fromkeys(("microradian", "microradians", "µrad", "μrad"), "urad"),
     **dict.fromkeys(("arcminute", "arcminutes", "arc_minute", "arc_minutes"), "arcmin"),
     **dict.fromkeys(("arcsecond", "arcseconds", "arc_second", "arc_seconds"), "arcsec"),
     **dict.fromkeys(("grad", "gradian", "gradians"), "gon"),
@@ -55,6 +56,7 @@ _BASES: Mapping[str, tuple[str, float, float]] = {
     "km h-1": ("m s-1", 1.0 / 3.6, 0.0), "knot": ("m s-1", 1852.0 / 3600.0, 0.0),
     "mph": ("m s-1", 0.44704, 0.0), "ft s-1": ("m s-1", 0.3048, 0.0), "g kg-1": ("kg kg-1", 1e-3, 0.0),
     "mm d-1": ("kg m-2 s-1", 1.0 / 86400.0, 0.0), "rad": ("degree", 180.0 / math.pi, 0.0),
+    "urad": ("degree", 1e-6 * 180.0 / math.pi, 0.0),
     "arcmin": ("degree", 1.0 / 60.0, 0.0), "arcsec": ("degree", 1.0 / 3600.0, 0.0),
     "gon": ("degree", 0.9, 0.0),
 }  # fmt: skip

@@ -150,7 +150,7 @@ def test_ghcn_daily_says_how_missing_values_are_named_and_then_maps_tenths_of_de
     source = {"source": f"table:{tmp_path}/ghcn.csv", "variable": "TMAX", "units": "0.1 degC"}
     told = refused(cagp(tmp_path, design=FOLDS, **source))
     assert "holds -9999 in 2 rows" in told
-    assert "Say so, missing = -9999" in told
+    assert "Write missing = -9999 in [observations]" in told
     groups = published(tmp_path, cagp(tmp_path, design=FOLDS, missing=-9999, **source))
     latitude, longitude, celsius = ghcn
     posterior, maps = groups["posterior"], groups["map"]
@@ -172,7 +172,7 @@ def test_ghcn_daily_takes_days_by_rule(ghcn, tmp_path):
     moments = source_times(source, variable="TMAX", missing=-9999.0, cache_directory=tmp_path)
     np.testing.assert_array_equal(moments, DAYS.values)
     told = refused(cagp(tmp_path, "plan", "--times", "last 2d", design=FOLDS, source=source, variable="TMAX"))
-    assert "Say so, missing = -9999" in told
+    assert "Write missing = -9999 in [observations]" in told
     told = cagp(
         tmp_path, "plan", "--times", "last 2d", design=FOLDS, source=source, variable="TMAX", missing=-9999
     )
@@ -255,8 +255,8 @@ def test_berkeley_earth_is_told_what_to_do_without_units_of_time_or_with_another
     assert "have type float64 and the units 'a.u.'; expected dates" in told
     assert '"years" for decimal years such as 2019.5' in told
     told = refused(cagp(tmp_path, **source))
-    assert "variable 't2m' is missing; there is 'land_mask', 'temperature', 'climatology'" in told
-    assert "has no time" in refused(cagp(tmp_path, variable="climatology", **source))
+    assert "variable 't2m' is missing; there is 'temperature', 'climatology'" in told
+    assert "12 values along 'month_number'" in refused(cagp(tmp_path, variable="climatology", **source))
 
 
 def test_temperatures_of_berkeley_earth_as_the_documentation_makes_them(tmp_path, monkeypatch):

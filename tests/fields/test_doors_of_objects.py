@@ -142,8 +142,8 @@ RADIANS = {
     "longitude": ("longitude", np.deg2rad(EAST), {"units": "radian"}),
 }
 WRF = {
-    "XLAT": (("time", "y", "x"), np.repeat(NORTH[:, None], 4, 1)[None], {"units": "degree_north"}),
-    "XLONG": (("time", "y", "x"), np.repeat(EAST[None], 3, 0)[None], {"units": "degree_east"}),
+    "XLAT": (("time", "y", "x"), np.tile(NORTH[:, None], (2, 1, 4)), {"units": "degree_north"}),
+    "XLONG": (("time", "y", "x"), np.tile(EAST, (2, 3, 1)), {"units": "degree_east"}),
 }
 HOURS = {"units": "hours", "standard_name": "forecast_period"}
 
@@ -186,11 +186,7 @@ FOUND = {
     "a member": (MEMBERS, {"number": 0}, of_grid()),
     "raster in degrees": (raster({"grid_mapping_name": "latitude_longitude"}), {}, of_grid()),
     "swath": (swath(), {}, of_grid(np.where(np.arange(12).reshape(3, 4) == 0, np.nan, FIELD))),
-    "WRF": (
-        grid(FIELD[:1], ("time", "y", "x"), time=("time", DAYS[:1]), **WRF),
-        {},
-        of_grid(FIELD[:1], DAYS[:1]),
-    ),
+    "WRF": (grid(FIELD, ("time", "y", "x"), time=("time", DAYS), **WRF), {}, of_grid()),
     "stations": (
         grid(
             FIELD[:, :, 0],
@@ -328,3 +324,35 @@ def test_points_whose_times_all_differ_are_one_field_if_that_is_said(tmp_path):
     with pytest.raises(CagpError, match="columns are for tables and points") as refused:
         open_source(f"file:{tmp_path / 'grid.nc'}", columns=columns, variable="t", cache_directory=tmp_path)
     assert refused.value.key == "columns"
+
+
+@pytest.mark.parametrize(("unit", "per_radian"), [("rad", 1.0), ("microradian", 1e6)])
+def test_scan_angles_of_a_satellite_are_a_plane(unit, per_radian):
+    mapping = {"grid_mapping_name": "geostationary", "perspective_point_height": 35786023.0,
+               "longitude_of_projection_origin": 0.0, "sweep_angle_axis": "y", "semi_major_axis": 6378137.0,
+               "semi_minor_axis": 6356752.31414}  # fmt: skip
+    angles = {"x": np.array([-0.02, 0.0, 0.02, 0.03]), "y": np.array([0.01, 0.1, 0.12])}
+    axes = {
+        name: (name, axis * per_radian, {"units": unit, "standard_name": f"projection_{name}_coordinate"})
+        for name, axis in angles.items()
+    }
+    given = grid(FIELD, ("time", "y", "x"), **axes).assign(proj=((), 0, mapping))
+    given.t.attrs["grid_mapping"] = "proj"
+    points = observe(given, Reading(value="t")).points
+    assert points.space.unit == "m"
+    np.testing.assert_allclose(np.unique(points.east), angles["x"] * 35786023.0)
+    np.testing.assert_allclose(np.unique(points.north), angles["y"] * 35786023.0)
+
+
+def test_directions_are_refused_in_both_doors(tmp_path):
+    given = grid().rename(t="wd")
+    given.wd.attrs = {"standard_name": "wind_from_direction", "units": "degree"}
+    given.to_netcdf(tmp_path / "wind.nc", engine="h5netcdf")
+    source = f"file:{tmp_path / 'wind.nc'}"
+    for door in (
+        lambda: observe(given, Reading(value="wd")),
+        lambda: open_source(source, variable="wd", cache_directory=tmp_path),
+    ):
+        with pytest.raises(CagpError) as refused:
+            door()
+        assert refused.value.key == "direction"

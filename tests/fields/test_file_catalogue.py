@@ -3,6 +3,7 @@
 import errno
 import json
 
+import numpy as np
 import pytest
 
 from cagp_dist.errors import DamagedFileError, DataError
@@ -56,6 +57,14 @@ def test_only_what_is_wrong_with_the_file_is_kept(path, error, kept):
     assert type(said) is (DamagedFileError if kept else DataError)
     listing = {"times": [], "names": [], "error": decoded_files.told_of(said)}
     assert [reads(path, listing) for _ in range(2)] == [1, 0 if kept else 1]
+
+
+def test_what_no_decoder_raised_is_no_damage():
+    try:
+        np.zeros(3).reshape(2, 2)
+    except ValueError as error:
+        said = _decode._explained(error)
+    assert (type(said), said.key) == (DataError, "not-understood")
 
 
 def test_another_version_of_the_package_reads_again(path, monkeypatch):
