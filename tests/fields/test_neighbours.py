@@ -166,6 +166,10 @@ REFUSED = {
     "several units": (with_columns(unit=["degC", "degF"] * 20), "several-units", {"unit": "degC"}),
     "zone": (with_columns(time=JULY[:-1], timezone="CET"), "time-zone", {"timezone": "*"}),
     "not the signs": (with_columns(latitude=-NORTH, ns="N"), "hemisphere", {"ns": "*"}),
+    "unusual name": (with_columns(side=["N", "S"] * 20), "hemisphere", {"side": "*"}),
+    "time in text": (
+        with_columns(valid=["2020-07-01 00:53", "2020-07-01 01:53"] * 20), "no-time", {"valid": "*"},
+    ),
     "no hemisphere": (with_columns(lat_dir="up"), "hemisphere", {"lat_dir": "*"}),
     "fractions": (with_columns(lat_min=30.0), "minutes", {"lat_min": "*"}),
     "no sign": (

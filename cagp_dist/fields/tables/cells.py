@@ -16,6 +16,7 @@ from cagp_dist.fields.tables.degrees import (
     LATITUDE_AXIS,
     LONGITUDE_AXIS,
     check_degrees,
+    check_sides,
     is_stated_decimal,
     read_axis,
 )
@@ -47,6 +48,7 @@ def read_row_places(
         east = read_axis(frame, axes[1], kept, LONGITUDE_AXIS, ignored)
         if not set(axes) <= set(ignored) and not is_stated_decimal(frame, axes):
             check_degrees(axes, north, east, of_targets=of_targets)
+        check_sides(frame, kept, {"latitude": north, "longitude": east}, ignored)
         found = Places(north, east)
     names = _names(frame, found.keys, kept, taken) if named is None else _written(frame, named, kept)
     return replace(found, names=names)

@@ -1,7 +1,7 @@
 """Degrees as tables write them: with letters, minutes and seconds, in one cell or in columns of their own."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ _WRITTEN = re.compile(
     r"|\s*['\u2032\u2019m]?)"
     r"|\s*(?:[\u00b0\u00ba]|deg|d)?)\s*(?P<after>[NSEW])?"
 )
+_FLAGS = re.compile(r"flag|qual|qc|attributes|status|code|remark")
 _SEPARATES = re.compile(r"[\u00b0\u00ba:d'\u2032]")
 
 UNLIKELY = 1e-6  # a chance that is none
@@ -149,6 +150,29 @@ def read_axis(frame: Columns, name: str, kept: Indices, axis: Axis, ignored: Col
         f"{low:g}..{high:g} degrees.{swapped}",
     )
     return degrees
+
+
+def check_sides(frame: Columns, kept: Indices, places: Mapping[str, Array], ignored: Collection[str]) -> None:
+    """Refuse columns of unusual names that hold hemispheres beside the degrees ``places`` without signs."""
+    for name, column in frame.columns.items():
+        if (
+            column.dtype.kind not in "OUT"
+            or name in ignored
+            or hemisphere_of(name)
+            or _FLAGS.search(plain(name))
+        ):
+            continue
+        cells = {str(cell).strip().lower() for cell in column[kept].tolist()} - {*EMPTY}
+        for axis in (LATITUDE_AXIS, LONGITUDE_AXIS):
+            words = [side - {"+", "-", "1", "-1"} for side in axis.words]
+            if cells & words[1] and cells <= words[0] | words[1] and (places[axis.name] >= 0.0).all():
+                raise DataError(
+                    f"column {name!r} of {frame.title} holds {' and '.join(map(repr, sorted(cells)))}, which "
+                    f"may be hemispheres of the {axis.name}, which has no signs. If so, call it "
+                    f"{axis.name}_hemisphere.",
+                    key="hemisphere",
+                    remedies=(Setting("where", {name: ANY}, "if it says something else"),),
+                )
 
 
 def _read_cells(frame: Columns, name: str, kept: Indices, axis: Axis) -> tuple[Array, bool]:

@@ -45,6 +45,7 @@ _YYMMDD = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _LEAD = re.compile(r"step|lead(_?time|_?hours?)|(fc(st)?|forecast)_(hours?|step|period)|fhour|fxx")
 _COUNTED = re.compile(r"juld|julian_?date|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)")
 _NAMES_TIME = re.compile(r".*(time|date|day|utc|unix|epoch|posix).*")
+_DATED = re.compile(r"\d{4}-\d\d?-\d\d?\b|\d\d?\.\d\d?\.\d{4}\b")
 _DIGITS = re.compile(r"\d{3,4}")
 _UTC = re.compile(r"\s*\b(UTC|GMT|Z)$", re.IGNORECASE)
 _ZONE = re.compile(r"\d{2}:\d{2}[\d:.]*\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)$", re.IGNORECASE)
@@ -238,7 +239,9 @@ def _check_other_times(frame: Columns, kept: Indices, apart: Collection[str]) ->
                 ),
             )
         dated = cells.dtype.kind == "M"
-        if cells.dtype.kind != "M" and _NAMES_TIME.fullmatch(plain(name)):
+        first = next((str(cell).strip() for cell in cells.tolist() if str(cell).strip()), "")
+        named = _NAMES_TIME.fullmatch(plain(name)) or _DATED.match(first)
+        if cells.dtype.kind != "M" and named:
             texts = [text for text in dict.fromkeys(_written(cells)) if text.lower() not in EMPTY]
             numbers = cells.dtype.kind in "iuf" and min(map(len, texts)) < 8  # years, hours
             dated = not numbers and not np.isnat(_moments(texts)).any()

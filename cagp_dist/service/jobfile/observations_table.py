@@ -100,10 +100,10 @@ class ObservationsTable(JobTable):
         {"element": "TMAX"},
         min_length=1,
     )
-    missing: Annotated[float | tuple[float, ...] | None, BeforeValidator(values.as_tuple)] = key(
+    missing: Annotated[float | str | tuple[float | str, ...] | None, BeforeValidator(values.as_tuple)] = key(
         None,
-        "a number that a file, a Zarr store or a table writes for a missing value, or a list of all such "
-        "numbers; an empty list if every number was observed",
+        "a number, of a table also a text, that stands for a missing value, or a list of all such; an empty "
+        "list if every number was observed",
         -9999,
     )
     gaps: GapPolicy = key(
@@ -192,6 +192,9 @@ class ObservationsTable(JobTable):
             raise ValueError(
                 f'missing is for files, Zarr stores and tables, and source is "{self.source}"; leave it out'
             )
+        marks = self.missing if isinstance(self.missing, tuple) else (self.missing,)
+        if self.kind != "table" and any(isinstance(mark, str) for mark in marks):
+            raise ValueError("missing has a text, which is for cells of tables; expected a number")
         if self.select is not None and not SOURCES[self.kind].selects:
             raise ValueError(
                 f'select is for files and Zarr stores, and the source is "{self.source}"; leave it out'
