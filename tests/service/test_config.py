@@ -164,7 +164,11 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         ('"sample"', '"t2m.grib"', 'write "file:t2m.grib"'),
         ('"sample"', '"stations.csv"', 'write "table:stations.csv"'),
         ('"sample"', '"file:"', 'the address is missing after "file:", for example "file:field.grib"'),
-        ('"sample"', '"zarr:x"\nmissing = "-9"', "missing has a text, which is for cells of tables; expected a number"),
+        (
+            '"sample"',
+            '"zarr:x"\nmissing = "-9"',
+            "missing has a text, which is for cells of tables; expected a number",
+        ),
         ('"sample"', '"zarr:x"\nmissing = [1, nan]', "missing = [1, nan] is not allowed; expected a number"),
         (
             '"sample"',
