@@ -422,7 +422,9 @@ def clock_of(given: xr.Dataset, values: xr.DataArray) -> Clock | None:
         )
     first = next(iter(ranked), None)
     step = next(iter(steps), None)
-    if first is not None and not (step is not None and _is_start(times[first], steps[step])):
+    if first is not None and not (
+        step is not None and _is_start(times[first], steps[step], str(values.name))
+    ):
         return Clock(first, times[first].variable, of_steps=times[first].ndim == 2)
     start = first or min(starts, key=lambda name: starts[name].ndim == 0, default=None)
     if start is None:
@@ -449,10 +451,22 @@ def _is_named(name: str, axis: xr.DataArray) -> bool:
     return any(told[at] in role.value[at] for role in (Role.TIME, Role.REFERENCE, Role.STEP) for at in (0, 1))
 
 
-def _is_start(time: xr.DataArray, step: xr.DataArray) -> bool:
+def _is_start(time: xr.DataArray, step: xr.DataArray, name: str) -> bool:
     """Whether a time is that at which forecasts begin: it does not say what it is, and steps have an axis."""
-    own = step.ndim == 1 and step.size > 1 and step.dims != time.dims
-    return own and time.ndim < 2 and time.name != "valid_time" and time.attrs.get("standard_name") != "time"
+    says = time.name == "valid_time" or time.attrs.get("standard_name") == "time"
+    if says or time.ndim == 2 or not _is_named(str(time.name), time):
+        return False
+    if step.ndim == 1 and step.size > 1 and step.dims != time.dims:
+        return True
+    after = _since_start(step)
+    if after is not None and (after != np.timedelta64(0)).any():
+        raise DataError(
+            f"{name!r} has the time {str(time.name)!r} and the forecast step {str(step.name)!r}, and it "
+            "cannot be told whether the time is when the forecast begins or when it holds; expected a coordinate "
+            'valid_time, or the attribute standard_name of the time, "time" or "forecast_reference_time".',
+            key="forecast-step",
+        )
+    return False
 
 
 def _since_start(step: xr.DataArray) -> NDArray[np.timedelta64] | None:

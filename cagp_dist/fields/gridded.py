@@ -219,7 +219,7 @@ def laid_out(
         there = _along(given, dim)
         raise DataError(
             f"{name!r} has {counted(len(there), 'value')} along {dim!r} ({_first(there)}); expected "
-            f"latitude, longitude and at most a time.",
+            "latitude, longitude and at most a time.",
             key="several-values",
             remedies=(Setting("where", {dim: there[0]}),),
         )
@@ -231,7 +231,7 @@ def laid_out(
         ranked = np.argsort(given.variables[version].values.astype(np.int64), kind="stable")
         values = values.isel({version: ranked})
         preliminary = None if preliminary is None else preliminary[ranked]
-    of_steps = clock is not None and clock.of_steps and field.dims.count(dimension) == 1
+    of_steps = clock is not None and clock.of_steps and dimension is not None
     coordinates = {
         str(key): axis.variable
         for key, axis in field.coords.items()

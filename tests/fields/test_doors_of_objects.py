@@ -213,6 +213,7 @@ REFUSED = {
     "column 360 differs": (grid(np.concatenate([FIELD, FIELD[..., 1:2]], axis=2), **CYCLIC), "place-twice"),
     "a row twice differs": (grid(FIELD[:, [0, 1, 2, 2]], **TWICE), "place-twice"),
     "step without a unit": (forecast(((), 24.0, {"standard_name": "forecast_period"})), "forecast-step"),
+    "a start or not": (grid(step=((), 6.0, {"units": "hours"})), "forecast-step"),
     "levels": (LEVELS, "several-levels"),
     "rotated by its mapping": (raster(ROTATED, units="degrees"), "rotated"),
     "rotated by its names": (
