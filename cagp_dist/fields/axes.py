@@ -462,7 +462,7 @@ def _is_start(time: xr.DataArray, step: xr.DataArray, name: str) -> bool:
     if after is not None and (after != np.timedelta64(0)).any():
         raise DataError(
             f"{name!r} has the time {str(time.name)!r} and the forecast step {str(step.name)!r}, and it "
-            "cannot be told whether the time is when the forecast begins or when it holds; expected a coordinate "
+            "cannot be told whether it is when the forecast begins or when it holds; expected a coordinate "
             'valid_time, or the attribute standard_name of the time, "time" or "forecast_reference_time".',
             key="forecast-step",
         )
