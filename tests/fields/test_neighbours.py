@@ -194,6 +194,10 @@ REFUSED = {
         text(";", latitude=comma(NORTH), longitude=comma(EAST), temp=["1.004", "997"] * 20),
         "decimal-mark", None,
     ),
+    "thousands beside whole degrees": (
+        text(";", latitude=NORTH.astype(int), longitude=EAST.astype(int), temp=["1.004", "997"] * 20),
+        "decimal-mark", None,
+    ),
     "thousands in text": (with_columns(temp=["1,004", "997"] * 20), "no-number", None),
     "points and commas": (text(";", temp=["1,004", "997"] * 20), "decimal-mark", None),
     "times": (with_columns(temp=pd.Timestamp("2020-07-01")), "no-numbers", None),
@@ -250,6 +254,13 @@ def test_days_of_the_year_that_cannot_be_are_refused(columns):
     rows = pd.DataFrame({"lat": [1.0, 2.0], "lon": [3.0, 5.0], "t": [0.5, 1.5]}).assign(**columns)
     with pytest.raises((ArgumentError, DataError)):
         read_table(rows, value="t")
+
+
+def test_a_sign_of_zero_degrees_is_kept(tmp_path):
+    rows = b"lat_deg,lat_min,lon_deg,lon_min,t\n-0,30,10,15,1\n0,30,-0,15,2\n-1,30,3,15,3\n"
+    table = read_table(source_of(rows.replace(b"\n0,", b"\n2,"), tmp_path), value="t")
+    assert table.latitude_degrees.tolist() == [-0.5, 2.5, -1.5]
+    assert table.longitude_degrees.tolist() == [10.25, -0.25, 3.25]
 
 
 def test_counters_are_no_values():

@@ -92,7 +92,7 @@ def test_temperatures_of_isd_are_tenths_with_a_mark_of_quality():
 
 
 def test_points_beside_decimal_commas_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"holds '1\.013' in line 3, and other cells have decimal commas"):
+    with pytest.raises(DataError, match=r"holds '1\.013' in line 3, where decimal commas are usual"):
         read_table(written(tmp_path, "lat;lon;p\n50,1;14,6;999,5\n54,5;17,7;1.013\n"))
 
 

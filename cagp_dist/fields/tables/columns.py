@@ -22,6 +22,7 @@ from cagp_dist.text import counted, nearest, printable
 _DECIMAL_COMMA = re.compile(r"\d,\d")
 NUMBER = re.compile(r"[-+\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _GROUPED = re.compile(r"[-+\u2212]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)  # 1.004 may be a thousand and four
+_HUNDREDS = re.compile(r"[-+\u2212]?\d{3,}", re.ASCII)
 _LIMIT = re.compile(r"[<>\u2264\u2265]\s*=?\s*[\d.,]+.*")
 _TENTHS = re.compile(r"[-+]\d{4},[0-9A-Z]")
 
@@ -190,7 +191,7 @@ class Columns:
 
     def _check_grouped(self, name: str, numbers: Array) -> None:
         """Refuse 1.004 beside 997 where commas are those of decimals: it may be a thousand and four."""
-        if self.points is False:
+        if self.commas and not self.points:
             parts = numbers[np.isfinite(numbers) & (numbers != np.round(numbers))]
             if parts.size and (np.abs(parts) < 1000.0).all() and (np.round(parts, 3) == parts).all():
                 written = self.as_written(name)
@@ -207,6 +208,9 @@ class Columns:
             _GROUPED.fullmatch(texts[row]) for row in (comma if self.points else point)
         ):
             doubtful = comma if self.points else point
+        elif self.points is None and any(_HUNDREDS.fullmatch(text) for text in texts):
+            grouped = all(_GROUPED.fullmatch(texts[row]) for row in point)
+            doubtful = point if grouped else []
         else:
             return
         if not doubtful:
@@ -214,7 +218,7 @@ class Columns:
         usual = "points" if self.points else "commas"
         raise DataError(
             f"column {name!r} of {self.title} holds {shown_text(texts[doubtful[0]])} in "
-            f"{self.where(doubtful[0])}, and other cells have decimal {usual}, so that it may be a mark of "
+            f"{self.where(doubtful[0])}, where decimal {usual} are usual, so that it may be a mark of "
             "thousands; expected one decimal mark, and none of thousands. Write the number without it.",
             key="decimal-mark",
         )

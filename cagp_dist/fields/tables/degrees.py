@@ -246,6 +246,9 @@ def _with_parts(frame: Columns, name: str, kept: Indices, degrees: Array, parts:
             remedies=(Setting("where", where, "if the degrees are right without them"),),
         )
     south = np.signbit(degrees) | below
+    if (degrees == 0.0).any():  # -0 of a text file, of which the parser keeps 0
+        written = frame.as_written(name)[kept].tolist()
+        south |= np.array([isinstance(cell, str) and cell.strip()[:1] in ("-", "\u2212") for cell in written])
     doubtful = (degrees == 0.0) & ~south & (np.asarray(added) > 0.0)
     contradicts = (degrees > 0.0) & below
     if contradicts.any() or (doubtful.any() and (degrees < 0.0).any()):

@@ -464,7 +464,7 @@ def read_times(frame: Columns, name: str, kept: Indices) -> Times:
         frame,
         kept,
         wrong,
-        lambda row: f"column {name!r} of {frame.title} holds {texts[row]!r}",
+        lambda row: f"column {name!r} of {frame.title} holds {str(texts[row])!r}",
         f"{EXPECTED}.{slashes}",
         why=", which is not a time",
         key="no-time-in-cell",
