@@ -11,6 +11,7 @@ from cagp_dist.arrays import Array, Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.calendars import noting
+from cagp_dist.fields.column_roles import in_roles
 from cagp_dist.fields.files.damage import check_axis, check_jumps
 from cagp_dist.fields.gridded import (
     PLACE,
@@ -26,11 +27,12 @@ from cagp_dist.fields.gridded import (
     places_once,
     times_of,
 )
-from cagp_dist.fields.points import Points, joined_points, points_in
+from cagp_dist.fields.points import Points, joined_points, points_in, table_of
 from cagp_dist.fields.selection import (
     Area,
     Choice,
     GapPolicy,
+    Selection,
     area_masks,
     inside_area,
     on_grid,
@@ -59,12 +61,18 @@ def canonical(
     units: str | None = None,
     check_range: bool = True,
     missing: Marks = None,
+    columns: Mapping[str, str] | None = None,
+    noise_std: str | float | None = None,
 ) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory."""
     wanted = None if times is None else parse_times(times)
+    if noise_std is not None:
+        raise ConfigurationError(
+            f"noise_std is for tables and points, and {variable!r} is a field; leave it out.", key="noise-std"
+        )
     fields = [
         field
-        for holder in _holders(datasets, variable)
+        for holder in _holders(datasets, variable, columns)
         for field in laid_out(holder, _name(holder, variable), select, level=level, asked=None)
     ]
     found, scales = _described(fields, canonical_name(variable), units, checked=check_range)
@@ -72,18 +80,18 @@ def canonical(
     gridded = fields[0].where.axes is not None
     if gridded:
         latitude, longitude = _common_grid(fields, checked=check_range)
-        rows, columns = np.arange(latitude.size), np.arange(longitude.size)
+        rows, across = np.arange(latitude.size), np.arange(longitude.size)
         if grid_degrees is not None:
-            rows, columns = on_grid(latitude, grid_degrees), on_grid(longitude, grid_degrees)
+            rows, across = on_grid(latitude, grid_degrees), on_grid(longitude, grid_degrees)
         if area is not None:
-            north_south, west_east = inside_area(latitude[rows], longitude[columns], area)
-            rows, columns = rows[north_south], columns[west_east]
-        values, moments, preliminary = _load(reading, rows, columns)
-        latitude, longitude = latitude[rows].round(6), np.mod(longitude[columns], 360.0).round(6)
+            north_south, west_east = inside_area(latitude[rows], longitude[across], area)
+            rows, across = rows[north_south], across[west_east]
+        values, moments, preliminary = _load(reading, rows, across)
+        latitude, longitude = latitude[rows].round(6), np.mod(longitude[across], 360.0).round(6)
         longitude[longitude >= 360.0] = 0.0  # a tiny negative longitude
-        rows, columns = grid_once(values, latitude, longitude)
-        rows, columns = rows[np.argsort(latitude[rows])], columns[np.argsort(longitude[columns])]
-        values, latitude, longitude = values[:, rows][:, :, columns], latitude[rows], longitude[columns]
+        rows, across = grid_once(values, latitude, longitude)
+        rows, across = rows[np.argsort(latitude[rows])], across[np.argsort(longitude[across])]
+        values, latitude, longitude = values[:, rows][:, :, across], latitude[rows], longitude[across]
     else:
         if grid_degrees is not None:
             raise ConfigurationError(
@@ -108,9 +116,10 @@ def canonical(
     return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
 
 
-def points_of(*datasets: xr.Dataset, variable: str, missing: Marks = None) -> Points | None:
+def points_of(datasets: Sequence[xr.Dataset], selection: Selection) -> Points | None:
     """Take a variable as points, each with a place of its own; None where it is one of fields."""
-    holders = _holders(datasets, variable)
+    variable, missing = selection.get("variable", T2M.name), selection.get("missing")
+    holders = _holders(datasets, variable, selection.get("columns"))
     found = [points_in(each, _name(each, variable), asked=None, missing=missing) for each in holders]
     points = [each for each in found if each is not None]
     if points and len(points) < len(found):
@@ -118,12 +127,15 @@ def points_of(*datasets: xr.Dataset, variable: str, missing: Marks = None) -> Po
     return joined_points(points) if points else None
 
 
-def time_axis(
-    *datasets: xr.Dataset, variable: str = "t2m", select: Mapping[str, Choice] | None = None
-) -> Times:
-    """List the times of a field, NaT of one without any; no value of it is read."""
+def time_axis(datasets: Sequence[xr.Dataset], selection: Selection) -> Times:
+    """List the times of a field, NaT of one without any; no value of it is read, but those of points."""
+    variable = selection.get("variable", T2M.name)
     canonical_name(variable)
-    held = [times_of(part, _name(part, variable), select) for part in _holders(datasets, variable)]
+    if (points := points_of(datasets, selection)) is not None:
+        times = table_of(points, selection).times
+        return np.array(["NaT"], dtype="datetime64[ns]") if times is None else np.unique(times)
+    holders = _holders(datasets, variable, selection.get("columns"))
+    held = [times_of(part, _name(part, variable), selection.get("select")) for part in holders]
     found = np.unique(np.concatenate(held))
     if found.size == 0:
         raise DataError("the source holds no time at all; expected at least one field.", key="no-times")
@@ -135,9 +147,13 @@ def _name(dataset: xr.Dataset, variable: str) -> str:
     return str(find_variable(dataset.data_vars, variable))
 
 
-def _holders(datasets: Sequence[xr.Dataset], variable: str) -> list[xr.Dataset]:
-    """Choose the datasets that hold the variable; there must be one."""
-    holders = [dataset for dataset in datasets if find_variable(dataset.data_vars, variable)]
+def _holders(
+    datasets: Sequence[xr.Dataset], variable: str, columns: Mapping[str, str] | None
+) -> list[xr.Dataset]:
+    """Choose the datasets that hold the variable, with coordinates in their roles; there must be one."""
+    holders = [
+        in_roles(dataset, columns or {}) for dataset in datasets if find_variable(dataset.data_vars, variable)
+    ]
     if not holders:
         raise explain_absent(
             variable, dict.fromkeys(name for dataset in datasets for name in fields_in(dataset))

@@ -11,6 +11,7 @@ from cagp_dist.text import alternatives, nearest
 
 ROLES = ("latitude", "longitude", "x", "y", "time", "name")
 TO_COME = ("depth", "limit")
+IGNORED = "none"  # instead of a column of times: all rows are of one field
 INSTEAD_OF_A_ROLE = ("value", "noise_std", "units", "missing", "where", "crs")  # arguments of their own
 
 _ATTRIBUTES = {
@@ -80,6 +81,7 @@ Given = TypeVar("Given", xr.DataArray, xr.Dataset)
 
 def in_roles(given: Given, roles: Mapping[str, str]) -> Given:
     """Give coordinates and variables the CF attributes of their roles, by which every reader finds them."""
+    roles = {role: name for role, name in roles.items() if name != IGNORED}
     there = {str(name) for name in (*given.coords, *getattr(given, "data_vars", ()))}
     absent = next((role for role, name in roles.items() if name not in there), None)
     if absent is not None:

@@ -25,7 +25,13 @@ def is_source(observations: object) -> TypeGuard[str]:
 
 
 def open_named(
-    source: str, *, value: str | None, units: str | None, missing: Marks, where: Mapping[str, object] | None
+    source: str,
+    *,
+    value: str | None,
+    columns: Mapping[str, str],
+    units: str | None,
+    missing: Marks,
+    where: Mapping[str, object] | None,
 ) -> xr.DataArray:
     """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
     asked: dict[str, Any] = dict(where or {})
@@ -40,6 +46,7 @@ def open_named(
             source,
             variable=value or "t2m",
             select=asked or None,
+            columns=columns or None,
             units=units,
             missing=missing,
             cache_directory=None if remote else Path(scratch),

@@ -34,7 +34,6 @@ from cagp_dist.fields.points import Points, points_in
 from cagp_dist.fields.selection import Choice, shown_time
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import (
-    IGNORED,
     Table,
     TableLike,
     by_time_and_place,
@@ -148,8 +147,15 @@ def _observed(source: Source, how: Reading) -> ObservedObject:
                 f"noise_std is {how.noise_std!r}, and sources have no noise for each place; expected a "
                 "number. Open the file with xarray, and pass the dataset."
             )
-        source = open_named(source, value=how.value, units=how.units, missing=how.missing, where=how.where)
-        how = replace(how, value=None, units=None, missing=None, where=None)
+        source = open_named(
+            source,
+            value=how.value,
+            columns=how.columns,
+            units=how.units,
+            missing=how.missing,
+            where=how.where,
+        )
+        how = replace(how, value=None, columns={}, units=None, missing=None, where=None)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     points, rows = None, source
@@ -181,7 +187,7 @@ def _observed(source: Source, how: Reading) -> ObservedObject:
 
 def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: Reading) -> tuple[xr.Dataset, str]:
     """Give an object as a dataset with the variable that is meant, and the name of it there."""
-    roles = {role: name for role, name in how.columns.items() if name != IGNORED}
+    roles = how.columns
     if isinstance(source, xr.DataTree):
         source = dataset_of(source, how.value, (how.where or {}).get(GROUP))
     if isinstance(source, xr.Dataset):
@@ -193,14 +199,10 @@ def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: Reading) ->
 def _of_points(points: Points, how: Reading) -> Reading:
     """Read points of an object as a table whose columns are known."""
     space = SPHERE if points.where is None else points.where.space
-    axes = dict(
-        zip(("latitude", "longitude") if space.has_latitudes else ("y", "x"), points.axes, strict=True)
-    )
-    time = {} if points.time is None else {"time": points.time}
     return replace(
         how,
         value=points.value,
-        columns={**axes, **time, **how.columns},
+        columns={**points.roles, **how.columns},
         units=how.units or points.units or None,
         crs=space.crs if isinstance(space, Plane) else how.crs,
     )

@@ -13,10 +13,11 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from cagp_dist.arrays import Marks
-from cagp_dist.errors import DataError
+from cagp_dist.errors import CagpError, DataError
 from cagp_dist.fields.axes import (
     ANYWHERE,
     Asked,
+    Clock,
     Horizontal,
     Role,
     are_dates,
@@ -29,9 +30,12 @@ from cagp_dist.fields.axes import (
 from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
 from cagp_dist.fields.quantities import refuse_direction
+from cagp_dist.fields.selection import Selection
+from cagp_dist.fields.tables import Table, read_table
 from cagp_dist.space.systems import variables_of
 from cagp_dist.text import counted
 
+FEWEST_COLUMNS = 3  # of rows: two of places, and the value
 MOST_RAGGED = 4  # one kind of ragged array within another, at most
 
 
@@ -41,10 +45,19 @@ class Points:
 
     columns: Mapping[str, NDArray[Any]]
     value: str
-    axes: tuple[str, str]  # columns of latitude and longitude, or of y and x
+    axes: tuple[str, str] | None  # columns of latitude and longitude, or of y and x; None: as in any table
     time: str | None
     attributes: Mapping[str, Any]  # of the values, such as units
     where: Horizontal | None = None  # of the rows, in the object that they come from
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Which columns say where and when, as far as that was found out."""
+        pair = ("latitude", "longitude")
+        if self.where is not None and not self.where.space.has_latitudes:
+            pair = ("y", "x")
+        axes = {} if self.axes is None else dict(zip(pair, self.axes, strict=True))
+        return axes if self.time is None else {**axes, "time": self.time}
 
     @property
     def units(self) -> str:
@@ -60,11 +73,14 @@ def points_in(
     field = given[name]
     if not field.ndim:
         return None
-    where = horizontal(given, field) if asked is None else located(given, field, asked)
-    if not _are_points(given, field, where):
+    try:
+        where = horizontal(given, field) if asked is None else located(given, field, asked)
+    except CagpError:
+        if field.ndim > 1 or field.dims[0] in given.indexes or len(given.variables) < FEWEST_COLUMNS:
+            raise
+        where = None  # rows whose places are written as in a table: as texts, or in parts
+    if where is not None and not _are_points(given, field, where):
         return None
-    if field.dtype.kind not in "fiu":
-        raise DataError(f"{name!r} has the type {field.dtype}; expected numbers.", key="no-numbers")
     check_fits(field, field.size * len(given.variables))
     rows = {str(dim): field.sizes[dim] for dim in field.dims}
     columns: dict[str, NDArray[Any]] = {}
@@ -72,26 +88,51 @@ def points_in(
         told = role_of(key, axis) not in (Role.REFERENCE, Role.STEP)  # which the time comes from
         if told and axis.ndim and {*axis.dims} <= {*rows}:
             columns[key] = _spread(axis.dims, _column(axis.variable, key), rows)
-    values = observations(
-        field.values, field.attrs, what=repr(name), encoding=field.encoding or None, missing=missing
-    )
-    units, standard = (str(field.attrs.get(key, "")) for key in ("units", "standard_name"))
-    refuse_direction(name, units, standard, values)
-    columns[name] = np.asarray(values, dtype=np.float64).reshape(-1)
-    named = {id(axis): key for key, axis in where.coordinates.items()}
-    axes = named[id(where.north)], named[id(where.east)]
-    for key, degrees in zip(axes, where.points, strict=True):
-        placed = np.where(where.nowhere, np.nan, degrees).reshape(where.shape)
-        columns[key] = _spread(where.dims, placed, rows)
-    if not where.space.has_latitudes and where.space.unit:
-        for key in axes:
-            columns[f"{key} ({where.space.unit})"] = columns.pop(key)
+    if field.dtype.kind in "fiu":
+        values = observations(
+            field.values, field.attrs, what=repr(name), encoding=field.encoding or None, missing=missing
+        )
+        units, standard = (str(field.attrs.get(key, "")) for key in ("units", "standard_name"))
+        refuse_direction(name, units, standard, values)
+        columns[name] = np.asarray(values, dtype=np.float64).reshape(-1)
+    axes = None
+    if where is not None:
+        named = {id(axis): key for key, axis in where.coordinates.items()}
+        axes = named[id(where.north)], named[id(where.east)]
+        for key, degrees in zip(axes, where.points, strict=True):
+            placed = np.where(where.nowhere, np.nan, degrees).reshape(where.shape)
+            columns[key] = _spread(where.dims, placed, rows)
+        if not where.space.has_latitudes and where.space.unit:
+            for key in axes:
+                columns[f"{key} ({where.space.unit})"] = columns.pop(key)
     clock = clock_of(given, field)
     if clock is not None:
         moments = clock.moments()
         when = clock.axis.values if moments is None else moments
         columns[clock.name] = _spread(clock.axis.dims, when, rows)
-    return Points(columns, name, axes, None if clock is None else clock.name, dict(field.attrs), where)
+    time = None if clock is None or _is_one_of_several(clock, columns) else clock.name
+    return Points(columns, name, axes, time, dict(field.attrs), where)
+
+
+def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether other columns say when as well, and no attribute tells which: a table compares them."""
+    told = {"standard_name", "axis"} & {*clock.axis.attrs}
+    return not told and sum(role_of(name) is Role.TIME for name in columns) > 1
+
+
+def table_of(points: Points, selection: Selection) -> Table:
+    """Read points as a table; what is chosen of dimensions is chosen of columns."""
+    level, select = selection.get("level"), selection.get("select") or {}
+    chosen = {**select, **({} if level is None else {"level": level})}
+    return read_table(
+        points.columns,
+        value=points.value,
+        columns={**points.roles, **(selection.get("columns") or {})},
+        noise_std=selection.get("noise_std"),
+        missing=selection.get("missing"),
+        where=chosen or None,
+        units=selection.get("units") or points.units or None,
+    )
 
 
 def _spread(dims: Sequence[Hashable], values: NDArray[Any], rows: Mapping[str, int]) -> NDArray[Any]:

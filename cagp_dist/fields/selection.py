@@ -28,6 +28,8 @@ class Selection(TypedDict, total=False):
     units: str | None
     check_range: bool
     missing: Marks
+    columns: Mapping[str, str] | None  # names of coordinates and columns by their roles
+    noise_std: str | float | None  # of points: a column, or a number
 
 
 def is_chosen(value: object, choice: Choice) -> bool:

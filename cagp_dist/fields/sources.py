@@ -168,12 +168,12 @@ def open_source(
         units=units,
         check_range=check_range,
         missing=missing,
+        columns=columns,
+        noise_std=noise_std,
     )
     if cache_directory is None:
         cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
-    wanted = Request(
-        selection, cache_directory, progress, synthetic, noise_std, columns, where, wait_seconds, crs=crs
-    )
+    wanted = Request(selection, cache_directory, progress, synthetic, where, wait_seconds, crs)
     field = found.open(address, wanted)
     if not undated and np.isnat(field["time"].values).any():
         raise _without_times(source, "the job names no time")
@@ -248,8 +248,8 @@ def source_times(
             'say from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     check_select(source, select)
-    selection = Selection(variable=variable, level=level, select=select, missing=missing)
-    request = Request(selection, cache_directory, columns=columns, where=where, damaged=damaged, crs=crs)
+    selection = Selection(variable=variable, level=level, select=select, missing=missing, columns=columns)
+    request = Request(selection, cache_directory, where=where, damaged=damaged, crs=crs)
     times = found.times(address, request)
     if np.isnat(times).any():
         raise _without_times(source, "the times of the job are a rule, which needs those of the source")
@@ -264,17 +264,10 @@ class Request:
     cache_directory: Path
     progress: Callable[[str], None] | None = None
     synthetic: "Synthetic | None" = None
-    noise_std: str | float | None = None
-    columns: Mapping[str, str] | None = None
     where: Mapping[str, object] | None = None
     wait_seconds: float | None = None
     crs: "CRSLike" = None
     damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
-
-    @property
-    def of_points(self) -> dict[str, Any]:
-        """What is said of a table, or of points."""
-        return {"noise_std": self.noise_std, "columns": self.columns}
 
 
 @dataclass(frozen=True)
@@ -311,7 +304,7 @@ SOURCES: dict[str, Source] = {
     ),
     "file": Source(
         lambda path, wanted: _of("files.local_files").open_file(
-            path, scratch=wanted.cache_directory, of_points=wanted.of_points, **wanted.selection
+            path, scratch=wanted.cache_directory, **wanted.selection
         ),
         address="PATH",
         example="field.grib",
@@ -322,17 +315,13 @@ SOURCES: dict[str, Source] = {
         ),
     ),
     "zarr": Source(
-        lambda url, wanted: _of("stores.remote").open_zarr(
-            url, of_points=wanted.of_points, **wanted.selection
-        ),
+        lambda url, wanted: _of("stores.remote").open_zarr(url, **wanted.selection),
         address="URL",
         example="gs://bucket/era5.zarr",
         remote=True,
         marks_missing=True,
         selects=True,
-        times=lambda url, wanted: _of("stores.remote").store_times(
-            url, variable=wanted.selection["variable"], select=wanted.selection["select"]
-        ),
+        times=lambda url, wanted: _of("stores.remote").store_times(url, **wanted.selection),
     ),
     "cds": Source(
         lambda _, wanted: _of("stores.cds").open_cds(

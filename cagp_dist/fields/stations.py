@@ -4,7 +4,6 @@ They take the way of a field, (time, place), in the unit of the variable; NaN is
 of an xarray object are such a table.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.gridded import PLACE
-from cagp_dist.fields.points import Points
+from cagp_dist.fields.points import Points, table_of
 from cagp_dist.fields.selection import Selection, area_masks, parse_times, the_time, time_positions
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_table
 from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
@@ -36,40 +35,9 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
 
 
-def field_of_points(
-    points: Points,
-    selection: Selection,
-    what: str,
-    *,
-    noise_std: str | float | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> xr.Dataset:
+def field_of_points(points: Points, selection: Selection, what: str) -> xr.Dataset:
     """Take the selected points of an xarray object, which are a table, in the form of a field."""
-    level, select = selection.get("level"), selection.get("select") or {}
-    chosen = {**select, **({} if level is None else {"level": level})}
-    time = {} if points.time is None else {"time": points.time}
-    table = read_table(
-        points.columns,
-        value=points.value,
-        columns={"latitude": points.axes[0], "longitude": points.axes[1], **time, **(columns or {})},
-        noise_std=noise_std,
-        missing=selection.get("missing"),
-        where=chosen or None,
-        units=selection.get("units") or points.units or None,
-    )
-    return _field(table, selection, what)
-
-
-def refuse_for_fields(
-    what: str, *, noise_std: str | float | None = None, columns: Mapping[str, str] | None = None
-) -> None:
-    """Refuse what is said of columns where there are fields."""
-    if not (noise_std is None and not columns):
-        raise ConfigurationError(
-            f"noise_std and columns are for tables and points, and {what} has fields, whose axes say where "
-            "they are; leave them out.",
-            key="columns",
-        )
+    return _field(table_of(points, selection), selection, what)
 
 
 def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -> xr.Dataset:
@@ -134,19 +102,15 @@ def _read(path: Path, wanted: "Request") -> Table:
         return read_table(
             path,
             value=wanted.selection["variable"],
-            noise_std=wanted.noise_std,
+            noise_std=wanted.selection.get("noise_std"),
             missing=wanted.selection.get("missing"),
             where=wanted.where,
             units=wanted.selection.get("units"),
-            columns=wanted.columns,
+            columns=wanted.selection.get("columns"),
             plane=wanted.crs is not None,
         )
     except ArgumentError as error:
-        raise ConfigurationError(
-            f"{error} In [observations], variable and noise_std name columns, and "
-            'columns = { latitude = "...", longitude = "...", time = "...", name = "..." } those of places, '
-            'times and names of places; where = { COLUMN = "VALUE" } says which rows are meant.'
-        ) from error
+        raise ConfigurationError(error.text, key=error.key, remedies=error.remedies) from error
 
 
 def _selected(fields: MeasuredFields, what: str, selection: Selection) -> MeasuredFields:

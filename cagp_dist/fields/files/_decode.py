@@ -79,7 +79,7 @@ def _list_times(request: dict[str, Any], folder: Path) -> None:
         failed: decoded_files.Told | None = None
         try:
             with _opened_file(path, folder / f"file-{number}", request) as datasets:
-                held = time_axis(*datasets, **_of_times(selection))
+                held = time_axis(datasets, selection)
                 times = held.astype("datetime64[ns]").astype(np.int64).tolist()
         except AbsentVariableError as error:
             names = list(error.names)
@@ -100,11 +100,6 @@ def _opened_file(path: Path, members: Path, request: dict[str, Any]) -> Iterator
         shutil.rmtree(members, ignore_errors=True)
 
 
-def _of_times(selection: dict[str, Any]) -> dict[str, Any]:
-    """Give the part of a selection that decides which times there are."""
-    return {"variable": selection["variable"], "select": selection.get("select")}
-
-
 def _decode(request: dict[str, Any], folder: Path) -> None:
     """Decode the wanted times of files, one after the other; those without the variable are left out."""
     selection = request["selection"]
@@ -117,11 +112,11 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
     for number, path in enumerate(paths):
         try:
             with _opened_file(path, folder / f"file-{number}", request) as datasets:
-                held.append(time_axis(*datasets, **_of_times(selection)))
+                held.append(time_axis(datasets, selection))
                 times = held[-1] if wanted is None else np.intersect1d(held[-1], wanted)
                 if wanted is not None and np.isnat(held[-1]).any():
                     times = wanted
-                rows = points_of(*datasets, **{key: selection.get(key) for key in ("variable", "missing")})
+                rows = points_of(datasets, selection)
                 if rows is not None:
                     points += [rows] if times.size else []
                 elif times.size:

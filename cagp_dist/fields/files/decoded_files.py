@@ -64,7 +64,7 @@ def saved_points(folder: Path) -> Points | None:
     names, value, axes, time, units = json.loads((folder / _POINTS).read_text())
     with np.load(folder / _COLUMNS, allow_pickle=False) as held:
         columns = {name: held[f"column_{at}"] for at, name in enumerate(names)}
-    return Points(columns, value, (axes[0], axes[1]), time, units)
+    return Points(columns, value, None if axes is None else (axes[0], axes[1]), time, units)
 
 
 def save_field(field: xr.Dataset, folder: Path) -> None:

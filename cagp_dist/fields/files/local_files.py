@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Unpack
+from typing import NoReturn, Unpack
 
 import numpy as np
 import xarray as xr
@@ -37,8 +37,7 @@ from cagp_dist.fields.files.sniff import HEAD_BYTES, file_kind
 from cagp_dist.fields.gridded import explain_absent
 from cagp_dist.fields.points import Points, joined_points
 from cagp_dist.fields.selection import Selection, parse_times, shown_time, time_positions
-from cagp_dist.fields.stations import field_of_points, refuse_for_fields
-from cagp_dist.fields.tables import IGNORED
+from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
 
 logger = logging.getLogger(__name__)
@@ -59,27 +58,18 @@ _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 
 
 def open_file(
-    address: str | os.PathLike[str],
-    *,
-    scratch: Path,
-    of_points: Mapping[str, Any] | None = None,
-    **selection: Unpack[Selection],
+    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
 ) -> xr.Dataset:
-    """Decode the selected part of a field, in one file or several, into canonical form in a child process.
-
-    ``of_points`` is what is said of points, as for `cagp_dist.fields.stations.field_of_points`.
-    """
-    found, wanted, all_times = files_at(address, scratch=scratch), selection.get("times"), selection
-    if ((of_points or {}).get("columns") or {}).get("time") == IGNORED:
-        wanted, all_times = None, {**selection, "times": None}
+    """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
+    found, wanted = files_at(address, scratch=scratch), selection.get("times")
     paths = list(found)
     if wanted is not None and len(paths) > 1:
         available, paths = _holding(found, parse_times(wanted), scratch, selection)
         _check_times(available, wanted, address)
-    parts, available = _decode(paths, scratch, all_times)
+    parts, available = _decode(paths, scratch, selection)
     if wanted is not None:
         _check_times(available, wanted, address)
-    field = _joined(parts, selection, os.fspath(address), of_points or {})
+    field = _joined(parts, selection, os.fspath(address))
     digests = digests_of_files(paths, scratch=scratch)
     field.attrs |= {
         "source": named(f"file:{os.fspath(address)}", field),
@@ -88,9 +78,7 @@ def open_file(
     return field
 
 
-def _joined(
-    parts: Sequence[xr.Dataset | Points], selection: Selection, what: str, of_points: Mapping[str, Any]
-) -> xr.Dataset:
+def _joined(parts: Sequence[xr.Dataset | Points], selection: Selection, what: str) -> xr.Dataset:
     """Put the fields, or the points, of several files together."""
     fields = [part for part in parts if isinstance(part, xr.Dataset)]
     points = [part for part in parts if isinstance(part, Points)]
@@ -99,8 +87,7 @@ def _joined(
             f"{what} has fields in some files and points in others; expected one of them.", key="parts"
         )
     if points:
-        return field_of_points(joined_points(points), selection, what, **of_points)
-    refuse_for_fields(what, **of_points)
+        return field_of_points(joined_points(points), selection, what)
     return fields[0] if len(fields) == 1 else joined_times(fields)
 
 

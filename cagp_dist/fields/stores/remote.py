@@ -1,7 +1,7 @@
 """Fields from Zarr stores, local or in the cloud: only the chunks of the selection are fetched."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
 from typing import Any, Unpack
@@ -15,14 +15,13 @@ from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreErro
 from cagp_dist.fields.calendars import decode, is_other, named
 from cagp_dist.fields.canonical import canonical, points_of, time_axis
 from cagp_dist.fields.missing import ZERO_FILL
-from cagp_dist.fields.selection import Choice, Selection
-from cagp_dist.fields.stations import field_of_points, refuse_for_fields
+from cagp_dist.fields.selection import Selection
+from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
 from cagp_dist.remedies import installation
 from cagp_dist.store.plain import check_all_arrays, plain_store
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import bytes_text, without_secrets
-from cagp_dist.variables import T2M
 
 PUBLIC_STORES = {
     "arco-era5": "gs://gcp-public-data-arco-era5/ar/full_37-1h-0p25deg-chunk-1.zarr-v3",
@@ -38,27 +37,23 @@ MOST_SMALL_CHUNKS, SMALL_CHUNK_BYTES = 500_000, 4096
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 
-def open_zarr(
-    url: str, *, of_points: Mapping[str, Any] | None = None, **selection: Unpack[Selection]
-) -> xr.Dataset:
-    """Read the selected part of a Zarr store into canonical form; ``of_points`` is as of `open_file`."""
+def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
+    """Read the selected part of a Zarr store into canonical form."""
     with opened_store(url) as dataset:
-        variable, missing = selection.get("variable", T2M.name), selection.get("missing")
-        points = points_of(dataset, variable=variable, missing=missing)
+        points = points_of([dataset], selection)
         if points is None:
-            refuse_for_fields(without_secrets(url, url), **(of_points or {}))
             result = canonical(dataset, **selection)
         else:
-            result = field_of_points(points, selection, without_secrets(url, url), **(of_points or {}))
+            result = field_of_points(points, selection, without_secrets(url, url))
     source = f"zarr:{without_secrets(url, url)}"
     result.attrs |= {"source": named(source, result), "source_sha256": content_sha256(result)}
     return result
 
 
-def store_times(url: str, *, variable: str = "t2m", select: Mapping[str, Choice] | None = None) -> Times:
+def store_times(url: str, **selection: Unpack[Selection]) -> Times:
     """List the times of a Zarr store, within ``valid_time_start`` and ``valid_time_stop`` if it says them."""
     with opened_store(url) as dataset:
-        found = time_axis(dataset, variable=variable, select=select)
+        found = time_axis([dataset], selection)
         for name, inside in (("valid_time_start", np.greater_equal), ("valid_time_stop", np.less)):
             if name in dataset.attrs:
                 day = np.datetime64(str(dataset.attrs[name]), "D") + (name == "valid_time_stop")

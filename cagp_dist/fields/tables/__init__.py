@@ -15,11 +15,10 @@ from cagp_dist.fields.tables.grouping import (
     by_time_and_place,
     row_by_row,
 )
-from cagp_dist.fields.tables.moments import IGNORED
 from cagp_dist.fields.tables.reading import read_places, read_table
 from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
-    "IGNORED", "Column", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
+    "Column", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
     "by_time_and_place", "is_table", "noise_factor", "read_places", "read_table", "row_by_row"
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.column_roles import column_roles
+from cagp_dist.fields.column_roles import IGNORED, column_roles
 from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.tables.cells import (
     MissingMarks,
@@ -21,7 +21,7 @@ from cagp_dist.fields.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD,
 from cagp_dist.fields.tables.columns import Columns, refuse_rows
 from cagp_dist.fields.tables.degrees import degrees_among
 from cagp_dist.fields.tables.grouping import Places, Table
-from cagp_dist.fields.tables.moments import IGNORED, about_time, moments_of
+from cagp_dist.fields.tables.moments import about_time, moments_of
 from cagp_dist.fields.tables.neighbours import Kind, check_neighbours, kinds_of, units_of, value_column
 from cagp_dist.fields.tables.repeats import (
     chosen_rows,

@@ -1,0 +1,470 @@
+"""Every door gives one answer: tables, frames, objects of xarray and files, in `krige` and in jobs.
+
+A layout is a table or a dataset of one smooth field in another spelling. It goes through each door that can
+take it. Either all of them read the same places, times and values, or all refuse it by the same key.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow
+import pytest
+import xarray as xr
+
+import cagp_dist as cagp
+from cagp_dist.errors import CagpError
+from cagp_dist.fields.canonical import observation_points
+from cagp_dist.kriging.given_observations import read
+from cagp_dist.service.in_memory import with_observations
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+
+from ..decoding import decoder_here
+from ..jobs import job_text
+
+N = 40
+RNG = np.random.default_rng(12)
+NORTH, EAST = RNG.uniform(46.013, 54.0, N).round(4), RNG.uniform(5.0, 16.0, N).round(4)
+WARM = (15.0 - 0.7 * (NORTH - 50.0) + 2.0 * np.sin(EAST / 3.0)).round(3)
+DAYS = pd.to_datetime(["2024-07-01", "2024-07-02"])
+
+Columns = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A spelling of observations: what was written, how it is read, and the answer."""
+
+    make: Callable[[], Any]
+    answer: Any = None  # places, times and values; or the key of an error; None: NORTH, EAST and WARM
+    how: dict[str, Any] = field(default_factory=dict)
+    only: tuple[str, ...] = ()  # doors that can take it, if not all
+    warns: str = ""
+
+
+def rows(**columns: Any) -> Columns:
+    """Stations with a temperature."""
+    return {"lat": NORTH, "lon": EAST, "temperature (degC)": WARM} | columns
+
+
+def twice(**columns: Any) -> Columns:
+    """Stations with two rows each, the second 5 K colder."""
+    own = {"lat": np.tile(NORTH, 2), "lon": np.tile(EAST, 2), "temperature (degC)": both()}
+    return own | columns
+
+
+def both() -> np.ndarray:
+    return np.concatenate([WARM, WARM - 5.0])
+
+
+def each(first: Any, second: Any) -> np.ndarray:
+    """A column that is one thing in the first row of each station, and another in the second."""
+    return np.repeat(np.array([first, second]), N)
+
+
+def without(name: str, **columns: Any) -> Columns:
+    return {key: held for key, held in rows(**columns).items() if key != name}
+
+
+def minutes(degrees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    whole = np.floor(degrees)
+    return whole.astype(int), (60.0 * (degrees - whole)).round(6)
+
+
+def dotted(degrees: np.ndarray) -> np.ndarray:
+    whole, part = minutes(degrees)
+    return (whole + np.floor(part) / 100.0).round(2)
+
+
+def two_days() -> tuple[Any, ...]:
+    return NORTH, EAST, DAYS, np.stack([WARM, WARM - 5.0])
+
+
+IN_TABLES = ("mapping", "frame", "polars", "arrow", "csv", "parquet")
+
+TABLES: dict[str, Layout] = {
+    "plain": Layout(rows),
+    "other names and order": Layout(
+        lambda: {
+            "Name": [f"S{n}" for n in range(N)],
+            "Temperature (degC)": WARM,
+            "Longitude": EAST,
+            "LATITUDE": NORTH,
+        }
+    ),
+    "letters in cells": Layout(
+        lambda: rows(lat=[f"{north:.4f}N" for north in NORTH], lon=[f"{east:.4f}E" for east in EAST])
+    ),
+    "hemisphere columns": Layout(
+        lambda: rows(lat=NORTH, lat_dir=["S"] * N, lon=EAST, lon_dir=["W"] * N),
+        answer=(-NORTH, -EAST, None, WARM),
+    ),
+    "minutes columns": Layout(
+        lambda: {
+            "lat_deg": minutes(NORTH)[0],
+            "lat_min": minutes(NORTH)[1],
+            "lon_deg": minutes(EAST)[0],
+            "lon_min": minutes(EAST)[1],
+            "temperature (degC)": WARM,
+        }
+    ),
+    "degrees.minutes": Layout(
+        lambda: rows(lat=dotted(NORTH), lon=dotted(EAST)), answer="degrees-and-minutes"
+    ),
+    "longitudes to 360": Layout(
+        lambda: rows(lon=np.mod(EAST - 10.0, 360.0)), answer=(NORTH, EAST - 10.0, None, WARM)
+    ),
+    "latitude 91": Layout(lambda: rows(lat=np.append(NORTH[1:], 91.0)), answer="row"),
+    "standardised places": Layout(
+        lambda: rows(lat=(NORTH - NORTH.mean()) / NORTH.std(), lon=(EAST - EAST.mean()) / EAST.std()),
+        answer="scaled",
+    ),
+    "one time": Layout(lambda: rows(time=["2024-07-01"] * N), answer=(NORTH, EAST, DAYS[:1], WARM[None])),
+    "two times": Layout(lambda: twice(time=np.repeat(DAYS.values, N)), answer=two_days()),
+    "date and hour": Layout(
+        lambda: rows(date=["2024-07-01"] * N, hour=[6] * N),
+        answer=(NORTH, EAST, DAYS[:1] + pd.Timedelta("6h"), WARM[None]),
+    ),
+    "hour 24": Layout(
+        lambda: rows(time=["2024-06-30 24:00"] * N), answer=(NORTH, EAST, DAYS[:1], WARM[None])
+    ),
+    "year and day of year": Layout(lambda: twice(year=[2024] * 2 * N, doy=each(183, 184)), answer=two_days()),
+    "year and week": Layout(lambda: twice(year=[2024] * 2 * N, week=each(26, 27)), answer="no-time"),
+    "reference time": Layout(
+        lambda: rows(time=["2024-07-01"] * N, valid_time=["2024-07-02"] * N), answer="times-disagree"
+    ),
+    "which time is said": Layout(
+        lambda: rows(time=["2024-06-30"] * N, valid_time=["2024-07-01"] * N),
+        how={"columns": {"time": "valid_time"}},
+        answer=(NORTH, EAST, DAYS[:1], WARM[None]),
+    ),
+    "levels": Layout(lambda: twice(pres=each(5.4, 100.3)), answer="levels-differ"),
+    "levels, one chosen": Layout(lambda: twice(pres=each(5.4, 100.3)), how={"where": {"pres": 5.4}}),
+    "members": Layout(lambda: twice(member=each(1, 2)), answer="levels-differ"),
+    "elements": Layout(lambda: twice(element=each("TMAX", "TMIN")), answer="elements-differ"),
+    "a row twice": Layout(lambda: {name: np.tile(held, 2) for name, held in rows().items()}, warns="repeat"),
+    "a counter called obs": Layout(
+        lambda: {"obs": np.arange(N), **rows()}, how={"value": None}, only=IN_TABLES
+    ),
+    "two candidates": Layout(
+        lambda: rows(dewpoint=WARM - 4.0), how={"value": None}, answer="which-value", only=IN_TABLES
+    ),
+    "a flag beside": Layout(lambda: rows(quality_flag=np.zeros(N, dtype=int))),
+    "a mark declared": Layout(
+        lambda: rows(**{"temperature (degC)": np.append(WARM[:-1], -9999.0)}),
+        how={"missing": -9999.0},
+        answer=(NORTH[:-1], EAST[:-1], None, WARM[:-1]),
+    ),
+    "a mark not declared": Layout(
+        lambda: rows(**{"temperature (degC)": np.append(WARM[:-1], -9999.0)}), answer="missing-mark"
+    ),
+    "an underscore in a number": Layout(
+        lambda: rows(**{"temperature (degC)": ["16_14", *map(str, WARM[1:])]}), answer="no-number"
+    ),
+    "infinity": Layout(lambda: rows(**{"temperature (degC)": np.append(WARM[1:], np.inf)}), answer="row"),
+    "fahrenheit with noise in kelvin": Layout(
+        lambda: without(
+            "temperature (degC)",
+            **{"temperature (degF)": 1.8 * WARM + 32.0, "noise_std (K)": np.full(N, 0.5)},
+        ),
+        how={"value": "temperature"},
+    ),
+    "wind direction": Layout(
+        lambda: without("temperature (degC)", **{"wind_dir (degree)": WARM}),
+        how={"value": "wind_dir"},
+        answer="direction",
+    ),
+    "durations": Layout(
+        lambda: without("temperature (degC)", wave=pd.to_timedelta(WARM, unit="s").values),
+        how={"value": "wave"},
+        only=("frame", "points"),
+    ),
+    "x and y not said": Layout(
+        lambda: {"x": 1e3 * EAST, "y": 1e3 * NORTH, "temperature (degC)": WARM}, answer="plane-not-said"
+    ),
+}
+
+
+def prepared(columns: Columns) -> pd.DataFrame:
+    return pd.DataFrame({name: np.asarray(held) for name, held in columns.items()})
+
+
+def as_points(columns: Columns) -> xr.Dataset:
+    """The columns along a dimension of rows, with units as attributes."""
+    found = {}
+    for name, held in columns.items():
+        bare, _, unit = name.partition(" (")
+        values = np.asarray(held)
+        values = values.astype(object) if values.dtype.kind == "U" else values
+        found[bare] = xr.Variable("obs", values, {"units": unit.rstrip(")")} if unit else {})
+    return xr.Dataset(found)
+
+
+def of_krige(source: Any, how: dict[str, Any]) -> tuple[Any, ...]:
+    observed, _ = read(cagp.Kriging(**how), source)
+    return kelvin_of(observed.points, observed.attributes.get("units", ""))
+
+
+def of_job(source: str, how: dict[str, Any], folder: Path) -> tuple[Any, ...]:
+    job = parse_job(
+        job_text(observations={"source": source} | how_in_job(how), output={"root": folder / "out"})
+    )
+    points = observation_points(ingest(job, report=print))
+    return kelvin_of(points, points.units)
+
+
+def kelvin_of(points: Any, units: str) -> tuple[Any, ...]:
+    """Places, times and values in degrees Celsius, of whatever a door has read."""
+    values = points.values
+    if units == "K":
+        values = values - 273.15
+    elif units == "degF":
+        values = (values - 32.0) / 1.8
+    return points.north, points.east, points.times, values
+
+
+DOORS: dict[str, Callable[[Columns, dict[str, Any], Path], tuple[Any, ...]]] = {
+    "mapping": lambda columns, how, _: of_krige(columns, how),
+    "frame": lambda columns, how, _: of_krige(prepared(columns), how),
+    "polars": lambda columns, how, _: of_krige(polars.from_pandas(prepared(columns)).lazy(), how),
+    "arrow": lambda columns, how, _: of_krige(pyarrow.Table.from_pandas(prepared(columns)), how),
+    "csv": lambda columns, how, folder: of_krige(written(columns, folder / "t.csv"), how),
+    "parquet": lambda columns, how, folder: of_krige(written(columns, folder / "t.parquet"), how),
+    "points": lambda columns, how, _: of_krige(as_points(columns), how),
+    "netcdf": lambda columns, how, folder: of_krige(f"file:{written(columns, folder / 't.nc')}", how),
+    "job of a csv": lambda columns, how, folder: of_job(
+        f"table:{written(columns, folder / 't.csv')}", how, folder
+    ),
+    "job of a netcdf": lambda columns, how, folder: of_job(
+        f"file:{written(columns, folder / 't.nc')}", how, folder
+    ),
+}
+
+
+def written(columns: Columns, path: Path) -> str:
+    if path.suffix == ".nc":
+        as_points(columns).to_netcdf(path, engine="h5netcdf")
+    elif path.suffix == ".parquet":
+        prepared(columns).to_parquet(path)
+    else:
+        prepared(columns).to_csv(path, index=False)
+    return str(path)
+
+
+def answered(door: str, layout: Layout, folder: Path) -> Any:
+    """What a door reads, or the key of its refusal."""
+    how = {"value": "temperature"} | layout.how
+    try:
+        return DOORS[door](layout.make(), how, folder)
+    except CagpError as error:
+        return error.key or str(error)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_read_alike_whatever_brings_it(name, tmp_path):
+    layout = TABLES[name]
+    expected = (NORTH, EAST, None, WARM) if layout.answer is None else layout.answer
+    said = {}
+    with decoder_here():
+        for number, door in enumerate(layout.only or DOORS):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            said[door] = answered(door, layout, folder)
+    wrong = {door: shown(found) for door, found in said.items() if not agrees(found, expected)}
+    assert not wrong, wrong
+
+
+GRID_NORTH, GRID_EAST = np.arange(40.0, 61.0, 2.5), np.arange(0.0, 31.0, 3.0)
+
+
+def field_at(north: np.ndarray, east: np.ndarray) -> np.ndarray:
+    """A temperature in degrees Celsius."""
+    return 15.0 - 0.2 * (north - 50.0) + 2.0 * np.sin(np.deg2rad(4.0 * east))
+
+
+def on_grid(north: np.ndarray = GRID_NORTH, east: np.ndarray = GRID_EAST, **coordinates: Any) -> xr.Dataset:
+    """A temperature on a grid."""
+    values = field_at(north[:, None], east[None])
+    field = xr.DataArray(values, {"latitude": north, "longitude": east}, ["latitude", "longitude"])
+    return field.assign_coords(coordinates).to_dataset(name="t2m").pipe(in_units)
+
+
+def in_units(dataset: xr.Dataset, **attributes: str) -> xr.Dataset:
+    dataset["t2m"].attrs = {"units": "degC"} | attributes
+    return dataset
+
+
+def grid_answer(
+    times: Any = None, north: np.ndarray = GRID_NORTH, east: np.ndarray = GRID_EAST
+) -> tuple[Any, ...]:
+    """Places and values of the grid, each place once."""
+    rows, columns = (axis.ravel() for axis in np.meshgrid(north, east, indexing="ij"))
+    values = field_at(rows, columns)[None]
+    return rows, columns, times, np.repeat(values, 1 if times is None else len(times), axis=0)
+
+
+def at_times(dataset: xr.Dataset, name: str = "time", **attributes: str) -> xr.Dataset:
+    """The field at two days, the second as the first."""
+    time = xr.Variable(name, DAYS.values, attributes)
+    return dataset.expand_dims({name: 2}).assign_coords({name: time})
+
+
+def versions() -> xr.Dataset:
+    """The first day is final, the second preliminary."""
+    both_days = at_times(on_grid()).expand_dims(expver=[1, 5]).copy(deep=True)
+    both_days["t2m"].values[0, 1] = np.nan
+    both_days["t2m"].values[1, 0] = np.nan
+    return both_days
+
+
+def raster() -> xr.Dataset:
+    crs = {"crs_wkt": WGS84, "grid_mapping_name": "latitude_longitude"}
+    dataset = on_grid().rename(latitude="y", longitude="x").assign_coords(spatial_ref=((), 0, crs))
+    dataset["t2m"].attrs["grid_mapping"] = "spatial_ref"
+    return dataset
+
+
+WGS84 = (
+    'GEOGCRS["WGS 84",DATUM["World Geodetic System 1984",ELLIPSOID["WGS 84",6378137,298.257223563]],'
+    'CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],ANGLEUNIT["degree",0.0174532925199433],'
+    'ID["EPSG",4326]]'
+)
+
+
+def levels() -> xr.Dataset:
+    found = xr.concat([on_grid(), on_grid() - 20.0], "pressure_level").pipe(in_units)
+    return found.assign_coords(pressure_level=("pressure_level", [850.0, 500.0], {"units": "hPa"}))
+
+
+def station_series() -> xr.Dataset:
+    values = np.stack([WARM, WARM - 5.0])
+    coordinates = {"time": DAYS, "lat": ("station", NORTH), "lon": ("station", EAST)}
+    return xr.Dataset({"t2m": (("time", "station"), values, {"units": "degC"})}, coordinates)
+
+
+def curvilinear() -> xr.Dataset:
+    north, east = np.meshgrid(GRID_NORTH, GRID_EAST, indexing="ij")
+    values = ("j", "i"), field_at(north, east), {"units": "degC"}
+    return xr.Dataset({"t2m": values}, {"lat": (("j", "i"), north), "lon": (("j", "i"), east)})
+
+
+def from_values(change: Callable[[np.ndarray], Any]) -> xr.Dataset:
+    dataset = at_times(on_grid())
+    return dataset.assign(t2m=dataset["t2m"].copy(data=change(dataset["t2m"].values.copy())))
+
+
+def set_first(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(values: np.ndarray) -> np.ndarray:
+        values[0, 0, :3] = value
+        return values
+
+    return change
+
+
+GLOBE_NORTH, GLOBE_EAST = np.arange(-75.0, 76.0, 15.0), np.arange(0.0, 361.0, 20.0)
+OBJECTS: dict[str, Layout] = {
+    "a grid": Layout(lambda: at_times(on_grid()), answer=grid_answer(DAYS)),
+    "dimensions in another order": Layout(
+        lambda: at_times(on_grid()).transpose("longitude", "time", "latitude"), answer=grid_answer(DAYS)
+    ),
+    "column 360 beside 0": Layout(
+        lambda: at_times(on_grid(GLOBE_NORTH, GLOBE_EAST)),
+        answer=grid_answer(DAYS, GLOBE_NORTH, GLOBE_EAST[:-1]),
+    ),
+    "two versions": Layout(versions, answer=grid_answer(DAYS)),
+    "a raster in degrees": Layout(lambda: at_times(raster()), answer=grid_answer(DAYS)),
+    "levels": Layout(lambda: at_times(levels()), answer="several-levels"),
+    "curvilinear": Layout(lambda: at_times(curvilinear()), answer=grid_answer(DAYS)),
+    "stations over times": Layout(station_series, answer=two_days()),
+    "a forecast": Layout(
+        lambda: on_grid(
+            time=((), DAYS[0], {"standard_name": "forecast_reference_time"}),
+            valid_time=((), DAYS[1], {"standard_name": "time"}),
+        ),
+        answer=grid_answer(DAYS[1:]),
+    ),
+    "a mark not declared": Layout(lambda: from_values(set_first(-9999.0)), answer="missing-mark"),
+    "a direction": Layout(
+        lambda: in_units(at_times(on_grid()), units="degree", standard_name="wind_from_direction").rename(
+            t2m="wdir"
+        ),
+        how={"value": "wdir"},
+        answer="direction",
+    ),
+}
+
+
+def saved(dataset: xr.Dataset, path: Path) -> str:
+    dataset.to_netcdf(path, engine="h5netcdf")
+    return f"file:{path}"
+
+
+OBJECT_DOORS: dict[str, Callable[[xr.Dataset, dict[str, Any], Path], tuple[Any, ...]]] = {
+    "dataset": lambda held, how, _: of_krige(held, how),
+    "field": lambda held, how, _: of_krige(held[how["value"]], {}),
+    "file": lambda held, how, folder: of_krige(saved(held, folder / "t.nc"), how),
+    "job": lambda held, how, folder: of_job(saved(held, folder / "t.nc"), how, folder),
+    "job in memory": lambda held, how, folder: of_job_in_memory(held, how, folder),
+}
+
+
+def of_job_in_memory(held: xr.Dataset, how: dict[str, Any], folder: Path) -> tuple[Any, ...]:
+    job = parse_job(
+        job_text(observations={"source": "sample"} | how_in_job(how), output={"root": folder / "out"})
+    )
+    points = observation_points(ingest(with_observations(job, held), report=print))
+    return kelvin_of(points, points.units)
+
+
+def how_in_job(how: dict[str, Any]) -> dict[str, Any]:
+    return {"variable": how["value"], **{name: held for name, held in how.items() if name != "value"}}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", OBJECTS)
+def test_an_object_of_xarray_is_read_alike_whatever_brings_it(name, tmp_path):
+    layout = OBJECTS[name]
+    said = {}
+    with decoder_here():
+        for number, door in enumerate(layout.only or OBJECT_DOORS):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            try:
+                said[door] = OBJECT_DOORS[door](layout.make(), {"value": "t2m"} | layout.how, folder)
+            except CagpError as error:
+                said[door] = error.key or str(error)
+    wrong = {door: shown(found) for door, found in said.items() if not agrees(found, layout.answer)}
+    assert not wrong, wrong
+
+
+def shown(found: Any) -> str:
+    """What a door answered, for people."""
+    if isinstance(found, str):
+        return found
+    north, east, times, values = found
+    return f"{values.shape} values {values.ravel()[:2]} at {north[:2]} N, {east[:2]} E, {times[:2]}"
+
+
+def agrees(found: Any, expected: Any) -> bool:
+    """Whether these are the same places, in any order, with the same values; or the same refusal."""
+    if isinstance(expected, str) or isinstance(found, str):
+        return bool(isinstance(found, str) and found == expected)
+    north, east, times, values = found
+    there = None if times is None or np.isnat(times).any() else times
+    if (there is None) != (expected[2] is None):
+        return False
+    if there is not None and not np.array_equal(there, expected[2].values):
+        return False
+    orders = [np.lexsort((np.mod(places[1], 360.0), places[0])) for places in ((north, east), expected)]
+    pairs = [
+        (north[orders[0]], expected[0][orders[1]]),
+        (np.mod(east[orders[0]], 360.0), np.mod(expected[1][orders[1]], 360.0)),
+        (np.atleast_2d(values)[:, orders[0]], np.atleast_2d(expected[3])[:, orders[1]]),
+    ]
+    return all(own.shape == other.shape and np.allclose(own, other, atol=2e-5) for own, other in pairs)
