@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array, Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.calendars import noting
-from cagp_dist.fields.column_roles import in_roles
+from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.files.damage import check_axis, check_jumps
 from cagp_dist.fields.gridded import (
     PLACE,
@@ -66,6 +66,7 @@ def canonical(
 ) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory."""
     wanted = None if times is None else parse_times(times)
+    check_of_fields(columns or {}, variable)
     if noise_std is not None:
         raise ConfigurationError(
             f"noise_std is for tables and points, and {variable!r} is a field; leave it out.", key="noise-std"

@@ -79,6 +79,16 @@ def column_roles(columns: Mapping[str, str] | None, **arguments: str | None) -> 
 Given = TypeVar("Given", xr.DataArray, xr.Dataset)
 
 
+def check_of_fields(columns: Mapping[str, str], name: str) -> None:
+    """Refuse to leave out the times of a variable of fields, which are its maps."""
+    if columns.get("time") == IGNORED:
+        raise ArgumentError(
+            f'columns has time "{IGNORED}", which makes one field of rows, and {name!r} is a field at each of '
+            "its times; leave it out, or choose a time.",
+            key="columns",
+        )
+
+
 def in_roles(given: Given, roles: Mapping[str, str]) -> Given:
     """Give coordinates and variables the CF attributes of their roles, by which every reader finds them."""
     roles = {role: name for role, name in roles.items() if name != IGNORED}

@@ -14,7 +14,7 @@ from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.axes import Asked, Horizontal, are_dates
 from cagp_dist.fields.calendars import SOURCE_CALENDAR, calendar_of_dates, evenly_counted
-from cagp_dist.fields.column_roles import in_roles
+from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.gridded import (
     GROUP,
     Gridded,
@@ -163,6 +163,7 @@ def _observed(source: Source, how: Reading) -> ObservedObject:
         data, name = _dataset(source, how)
         points = points_in(data, name, asked=how.asked, missing=how.missing)
         if points is None:
+            check_of_fields(how.columns, name)
             return _of_fields(data, name, how)
         rows, how = points.columns, _of_points(points, how)
     table = read_table(

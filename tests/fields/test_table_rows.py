@@ -159,7 +159,7 @@ def test_copies_of_rows_and_places_far_from_all_others_are_counted(tmp_path):
     job = {"variable": "v", "times": ["2020-07-01"], "cache_directory": tmp_path}
     field = open_source(f"table:{tmp_path / 't.csv'}", where={"element": ["TMIN"]}, **job)
     assert (field.sizes["point"], field.attrs["notes"]) == (4, [])
-    with pytest.raises(ConfigurationError, match=r"differ in column 'element'.* where = \{ COLUMN = "):
+    with pytest.raises(ConfigurationError, match="differ in column 'element'"):
         open_source(f"table:{tmp_path / 't.csv'}", **job)
 
 
