@@ -83,8 +83,8 @@ def check_of_fields(columns: Mapping[str, str], name: str) -> None:
     """Refuse to leave out the times of a variable of fields, which are its maps."""
     if columns.get("time") == IGNORED:
         raise ArgumentError(
-            f'columns has time "{IGNORED}", which makes one field of rows, and {name!r} is a field at each of '
-            "its times; leave it out, or choose a time.",
+            f'columns has time "{IGNORED}", which makes one field of rows, and {name!r} is a field at each '
+            "of its times; leave it out, or choose a time.",
             key="columns",
         )
 
