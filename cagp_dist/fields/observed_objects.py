@@ -90,21 +90,21 @@ class ObservedObject:
         return {name: text for name, text in self.attributes.items() if name == "units"}
 
 
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """How a source is read: what `krige` was told of it, under the names that it has there."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Reading:
+    """How a source is read: the arguments of `read`."""
 
-    value: str | None = None
-    noise_std: str | float | None = None
-    noise: Noise = None
-    columns: Mapping[str, str] = field(default_factory=dict)  # names of columns or coordinates by their roles
-    units: str | None = None
-    missing: Marks = None
-    where: Mapping[str, object] | None = None
-    static: Collection[str] = ()  # columns that a drift may have
-    in_time: bool = False  # whether each value is a point in space and time
-    crs: CRSLike = None
-    transform: Transform = "none"
+    value: str | None
+    columns: Mapping[str, str]
+    noise_std: str | float | None
+    units: str | None
+    missing: Marks
+    where: Mapping[str, object] | None
+    crs: CRSLike
+    transform: Transform
+    static: Collection[str]
+    in_time: bool
+    noise: Noise
 
     @property
     def asked(self) -> Asked:
@@ -112,8 +112,81 @@ class Reading:
         return Asked(self.columns.get("x"), self.columns.get("y"), self.crs)
 
 
-def observe(source: Source, how: Reading = Reading()) -> ObservedObject:
-    """Take observations of an xarray object, table or source."""
+def read(
+    source: Source,
+    *,
+    value: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    noise_std: str | float | None = None,
+    units: str | None = None,
+    missing: Marks = None,
+    where: Mapping[str, object] | None = None,
+    crs: CRSLike = None,
+    transform: Transform = "none",
+    static: Collection[str] = (),
+    in_time: bool = False,
+    noise: Noise = None,
+) -> ObservedObject:
+    """Read observations, whatever brings them: a table, a frame, an object of xarray, a file or a store.
+
+    Parameters
+    ----------
+    source : DataArray, Dataset, DataTree, data frame, mapping of columns, record array, path or str
+        As `cagp_dist.krige` takes it; also a source of a job, ``"file:PATH"``, ``"zarr:URL"``, ``"cds"``.
+    value : str, optional
+        Variable or column of the values, if there are several.
+    columns : mapping of str to str, optional
+        Names of columns and coordinates by their roles: latitude, longitude, x, y, time and name.
+    noise_std : str or number, optional
+        Standard deviation of the error of a value, in its units, or the column or variable that has it.
+    units, missing, where : optional
+        Units of the values, marks of missing ones, and which rows, levels or members are meant.
+    crs : int, str or pyproj.CRS, optional
+        System of x and y of a plane.
+    transform : {"none", "log1p"}
+        What is done with the values.
+    static : collection of str
+        Columns with a number for each place that are read too, where they are there.
+    in_time : bool
+        Whether each value becomes a point in space and time.
+    noise : array or number, optional
+        Noise variance that stands in the place of that of the source.
+
+    Returns
+    -------
+    ObservedObject
+        ``points`` are the `cagp_dist.mapping.Observations`: places, values (T, n) with NaN where there is
+        none, times and noise; the other fields say what results take over from the source.
+
+    Raises
+    ------
+    ArgumentError, ConfigurationError
+        If which column, level or coordinate is meant cannot be told; ``error.key`` names the fault, and
+        ``error.remedies`` are the settings that help.
+    DataError
+        If the source cannot be read, or holds what cannot be an observation.
+
+    Examples
+    --------
+    >>> from cagp_dist.fields.observed_objects import read
+    >>> table = {"lat": [48.1, 52.5, 50.1], "lon": [11.6, 13.4, 8.7], "t (degC)": [21.0, None, 19.5]}
+    >>> points = read(table).points
+    >>> points.north, points.values, points.units
+    (array([48.1, 50.1]), array([[21. , 19.5]]), 'degC')
+    """
+    how = _Reading(
+        value=value,
+        columns=columns or {},
+        noise_std=noise_std,
+        units=units,
+        missing=missing,
+        where=where,
+        crs=crs,
+        transform=transform,
+        static=static,
+        in_time=in_time,
+        noise=noise,
+    )
     observed = _observed(source, how)
     if how.transform != "none" and observed.points.noise_variance is not None and how.noise is None:
         raise noise_of_transformed()
@@ -133,7 +206,7 @@ def transformed(observed: ObservedObject, transform: Transform) -> ObservedObjec
     return replace(observed, points=points, attributes=variable.attributes())
 
 
-def _observed(source: Source, how: Reading) -> ObservedObject:
+def _observed(source: Source, how: _Reading) -> ObservedObject:
     """Read observations of an xarray object, table or source."""
     asked = how.asked
     if is_source(source):
@@ -186,7 +259,7 @@ def _observed(source: Source, how: Reading) -> ObservedObject:
     return observed
 
 
-def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: Reading) -> tuple[xr.Dataset, str]:
+def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: _Reading) -> tuple[xr.Dataset, str]:
     """Give an object as a dataset with the variable that is meant, and the name of it there."""
     roles = how.columns
     if isinstance(source, xr.DataTree):
@@ -197,7 +270,7 @@ def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: Reading) ->
     return named_dataset(in_roles(source, roles), "value")
 
 
-def _of_points(points: Points, how: Reading) -> Reading:
+def _of_points(points: Points, how: _Reading) -> _Reading:
     """Read points of an object as a table whose columns are known."""
     space = SPHERE if points.where is None else points.where.space
     return replace(
@@ -209,7 +282,7 @@ def _of_points(points: Points, how: Reading) -> Reading:
     )
 
 
-def _from_table(table: Table, how: Reading) -> ObservedObject:
+def _from_table(table: Table, how: _Reading) -> ObservedObject:
     """Take rows as they are, or by time and place."""
     in_time = how.in_time
     fields = row_by_row(table) if in_time else by_time_and_place(table)
@@ -332,7 +405,7 @@ def _noise_variance(given: Noise, noise_std: Array | None, *shapes: tuple[int, .
     return given.reshape(-1)
 
 
-def _of_fields(data: xr.Dataset, name: str, how: Reading) -> ObservedObject:
+def _of_fields(data: xr.Dataset, name: str, how: _Reading) -> ObservedObject:
     """Take a variable as fields at places: in the order of the object, under its names, in its units."""
     chosen = cast("dict[str, Choice]", dict(how.where or {}))
     level = cast("float | None", chosen.pop("level", None))

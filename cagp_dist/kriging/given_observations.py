@@ -13,12 +13,11 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.column_roles import column_roles
 from cagp_dist.fields.observed_objects import (
     ObservedObject,
-    Reading,
     Source,
     check_every_field,
-    observe,
     observe_arrays,
 )
+from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
@@ -100,7 +99,8 @@ def _observe(
     noise = number if model.prior is None else model.prior.noise_variance
     columns = roles_of(model)
     if y is None:
-        how = Reading(
+        observed = read_source(
+            observations,  # type: ignore[arg-type]
             value=model.value,
             noise_std=column,
             noise=noise,
@@ -113,7 +113,6 @@ def _observe(
             crs=model.crs,
             transform=model.transform,
         )
-        observed = observe(observations, how)  # type: ignore[arg-type]
         names = ("value", "units", "missing", "where")
         given = {name: getattr(model, name) for name in names if getattr(model, name) is not None}
         given |= {"columns": columns} if columns else {}

@@ -12,7 +12,7 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, CagpError
 from cagp_dist.fields.axes import ANYWHERE, Asked, Horizontal, located
 from cagp_dist.fields.column_roles import ROLES
-from cagp_dist.fields.observed_objects import ObservedObject, Reading, Source, observe
+from cagp_dist.fields.observed_objects import ObservedObject, Source, read
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
 from cagp_dist.means import MEANS
@@ -97,12 +97,12 @@ def observed_beside(
         asked = asked_of(result, observations)
         settings, plane = _settings_of(result, asked), _columns_of(asked)
         try:
-            observed = observe(observations, Reading(crs=asked.crs, **settings))
+            observed = read(observations, crs=asked.crs, **settings)
         except CagpError:
             if settings.keys() <= {"columns"} and settings.get("columns", {}) == plane:
                 raise
             # others than the result was made from
-            observed = observe(observations, Reading(crs=asked.crs, columns=plane))
+            observed = read(observations, crs=asked.crs, columns=plane)
     own, wanted = (str(each.get("units", "")) for each in (observed.attributes, field.attrs))
     if own and wanted and plain_units(own) != plain_units(wanted):
         raise ArgumentError(

@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,8 @@ from cagp_dist.budget import Demand, Plan
 from cagp_dist.budget.plan import plan_without_tiles
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit
 from cagp_dist.digest import text_sha256
-from cagp_dist.errors import ArgumentError, BudgetError, StoreError
+from cagp_dist.errors import ArgumentError, BudgetError, CagpError, StoreError
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.gp import condition
 from cagp_dist.gram.neighbourhoods import AT_ONCE, boxes_with_neighbours, least_bytes, metric
 from cagp_dist.kriging.map_dataset import CONVENTIONS
@@ -45,6 +47,7 @@ from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import Executor, ExecutorLike, Handle, SerialExecutor, executor_from
 from cagp_dist.store.durable_files import disk_errors, sync, sync_tree, write_durably
 from cagp_dist.store.lock import held
+from cagp_dist.store.plain import plain_store
 from cagp_dist.store.point_blocks import (
     HOURS,
     PIECE,
@@ -74,6 +77,7 @@ REGION, FEWEST_OF_REGION, REGIONS = 16_384, 4096, 32
 ROWS_OF_REGION = 2**19  # Observations that a region has around its targets, at most, if they lie evenly
 # Observations of a block, at least and at most: from small blocks, a region reads many that are far away
 FEWEST_OF_BLOCK, BLOCK = 2**17, 2**20
+ROWS_COMPARED = 20_000  # First observations of a store that are read with all that stands beside them
 # How many times the observations among the targets of a region are read for it, with those around it
 WIDER = 4
 # How often a task has the rows that it works on: as they were read, some of them, sorted, and apart
@@ -189,6 +193,7 @@ def krige_store(
     check_memory_limit(memory_limit_bytes)
     output = Path(os.path.abspath(output))
     opened = source.opened()
+    _check_beside(source)
     if (n := next(iter(opened.sizes.values()))) == 0:
         raise ArgumentError(f"{source.path} has no observations; expected at least one.")
     shape = tuple(len(values) for values in axes.values())
@@ -274,6 +279,41 @@ def _checked(
         )
     noise = 0.0 if noise_std is not None else prior.noise_number
     return PointSource(os.path.abspath(observations), tuple(axes), value, noise_std, noise)
+
+
+def _check_beside(source: PointSource) -> None:
+    """Have the first observations read as those of `krige` are, with all variables that stand beside them.
+
+    What lies beside the values may change their meaning: levels, flags, marks of missing values, units.
+    """
+    if {*source.axes} - {HOURS} != SPHERE:
+        return
+    with xr.open_zarr(plain_store(source.path, text=True), chunks=None, consolidated=False) as opened:
+        (dim,) = opened[source.value].dims
+        rows = opened.isel({dim: slice(0, ROWS_COMPARED)}).load()
+    kept = ~np.isnan(rows[source.value].values)
+    if not kept.any():
+        return
+    about: dict[str, Any] = {"value": source.value, "noise_std": source.noise_std}
+    about["columns"] = {name: name for name in SPHERE} | {"time": "none"}
+    about["where"] = {HOURS: "*"} if HOURS in source.axes else None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of places and copies, among the first alone
+            points = read(rows, **about).points
+    except CagpError as error:
+        if error.key == "row":  # blocks say it with their number
+            return
+        raise ArgumentError(
+            f"{source.path}: {error.text} Write what is meant into a store of its own first.", key=error.key
+        ) from error
+    latitude = rows["latitude"]
+    farthest = np.abs(latitude.values[kept]).max()
+    if not np.isclose(np.abs(points.north).max(), farthest, rtol=1e-4):
+        raise ArgumentError(
+            f"the places of {source.path} are in {latitude.attrs.get('units')!r}; expected degrees.",
+            key="degrees",
+        )
 
 
 def _cells_of_region(

@@ -10,7 +10,7 @@ import xarray as xr
 
 from cagp_dist.errors import CagpError
 from cagp_dist.fields.canonical import observation_points
-from cagp_dist.fields.observed_objects import Reading, observe
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.fields.sources import open_source
 
 pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
@@ -238,7 +238,7 @@ REFUSED = {
 
 def as_object(given, select):
     """Values by place and time of an object, as a call takes it."""
-    points = observe(given, Reading(value="t", where=select or None)).points
+    points = read(given, value="t", where=select or None).points
     return of_points(points)
 
 
@@ -293,12 +293,12 @@ def test_groups_are_those_of_a_tree(tmp_path):
     tree.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
     source = f"file:{tmp_path / 'tree.nc'}"
     field = open_source(source, variable="t", cache_directory=tmp_path)
-    for points in (observe(tree, Reading(value="t")).points, observation_points(field)):
+    for points in (read(tree, value="t").points, observation_points(field)):
         assert of_points(points) == pytest.approx(keyed(of_grid()), rel=1e-6)
     several = xr.DataTree.from_dict({"/A": grid(), "/B": grid(FIELD + 1.0)})
     several.to_netcdf(tmp_path / "tree.nc", engine="h5netcdf")
     for door in (
-        lambda **select: observe(several, Reading(value="t", where=select or None)).points,
+        lambda **select: read(several, value="t", where=select or None).points,
         lambda **select: observation_points(
             open_source(source, variable="t", select=select or None, cache_directory=tmp_path)
         ),
@@ -319,7 +319,7 @@ def test_points_whose_times_all_differ_are_one_field_if_that_is_said(tmp_path):
     said = {"variable": "t", "times": ["2020-07-01"], "cache_directory": tmp_path}
     columns = {"time": "none"}
     field = open_source(f"file:{tmp_path / 'ship.nc'}", columns=columns, **said)
-    called = observe(ship, Reading(value="t", columns=columns)).points
+    called = read(ship, value="t", columns=columns).points
     assert observation_points(field).values.shape == called.values.shape == (1, 20)
     grid().to_netcdf(tmp_path / "grid.nc", engine="h5netcdf")
     with pytest.raises(CagpError, match="makes one field of rows") as refused:
@@ -339,7 +339,7 @@ def test_scan_angles_of_a_satellite_are_a_plane(unit, per_radian):
     }
     given = grid(FIELD, ("time", "y", "x"), **axes).assign(proj=((), 0, mapping))
     given.t.attrs["grid_mapping"] = "proj"
-    points = observe(given, Reading(value="t")).points
+    points = read(given, value="t").points
     assert points.space.unit == "m"
     np.testing.assert_allclose(np.unique(points.east), angles["x"] * 35786023.0)
     np.testing.assert_allclose(np.unique(points.north), angles["y"] * 35786023.0)
@@ -351,7 +351,7 @@ def test_directions_are_refused_in_both_doors(tmp_path):
     given.to_netcdf(tmp_path / "wind.nc", engine="h5netcdf")
     source = f"file:{tmp_path / 'wind.nc'}"
     for door in (
-        lambda: observe(given, Reading(value="wd")),
+        lambda: read(given, value="wd"),
         lambda: open_source(source, variable="wd", cache_directory=tmp_path),
     ):
         with pytest.raises(CagpError) as refused:

@@ -8,10 +8,11 @@ import xarray as xr
 import zarr
 
 from cagp_dist.errors import DataError
+from cagp_dist.fields import observed_objects
 from cagp_dist.fields.canonical import canonical
 from cagp_dist.fields.covariates import covariate
 from cagp_dist.fields.missing import observations
-from cagp_dist.fields.observed_objects import Reading, observe, observe_arrays
+from cagp_dist.fields.observed_objects import observe_arrays
 from cagp_dist.fields.stores.remote import open_zarr
 
 WARM = 280.0 + np.arange(12.0).reshape(3, 4)
@@ -39,7 +40,7 @@ def stored(data):
 
 def observed(data, **given):
     """Values of an object where it has them."""
-    points = observe(data, Reading(**given)).points
+    points = observed_objects.read(data, **given).points
     found = np.full(data.size, np.nan)
     found[points.source_index] = points.values[0]
     return found.reshape(3, 4)
@@ -172,9 +173,9 @@ def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
     np.testing.assert_array_equal(open_zarr(path, variable="precip").precip.values[0], rain)
     opened = xr.open_zarr(path, consolidated=False).precip
     with pytest.raises(DataError, match=r"'precip' is NaN in 6 values, where .* Zarr 2 store, .*fillna\(0\)"):
-        observe(opened)
-    assert observe(opened.fillna(0.0)).points.count == 12
-    assert observe(opened, Reading(missing=0)).points.count == 6
+        observed_objects.read(opened)
+    assert observed_objects.read(opened.fillna(0.0)).points.count == 12
+    assert observed_objects.read(opened, missing=0).points.count == 6
     path = store("height", rain)
     with pytest.raises(DataError, match=r"'height' is 0 in 6 values, and 0 is the fill_value .*missing=0 "):
         open_zarr(path, variable="height")
@@ -187,7 +188,7 @@ def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
 def test_values_that_were_computed_are_not_held_against_the_range_of_what_they_came_from():
     rain = stored(field(np.arange(12.0).reshape(3, 4), "pr", valid_min=0.0, units="mm"))
     anomaly = rain - rain.mean("latitude")
-    for read in (observe, covariate):
+    for read in (observed_objects.read, covariate):
         with pytest.raises(DataError, match=r"^4 values of .*pr.*\(-4 to 4\) lie outside .* 0 to") as error:
             read(anomaly)
         assert "packed" not in str(error.value)
@@ -196,7 +197,7 @@ def test_values_that_were_computed_are_not_held_against_the_range_of_what_they_c
     np.testing.assert_array_equal(observed(data), anomaly.values)
     packed = field(WARM, valid_range=np.uint16([7500, 65535]))
     with pytest.raises(DataError, match=r"seems to be that of packed .* del data.attrs\[\"valid_range"):
-        observe(packed)
+        observed_objects.read(packed)
 
 
 def test_stated_marks_are_exact_but_for_rounding_to_single_precision():

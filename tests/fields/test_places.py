@@ -8,7 +8,7 @@ import xarray as xr
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, observation_points
 from cagp_dist.fields.files.local_files import open_file
-from cagp_dist.fields.observed_objects import observe
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 
@@ -63,14 +63,14 @@ def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinate
     points = observation_points(canonical(field))
     assert points.values.shape == (1, 5)
     np.testing.assert_allclose(points.values[0], 280.0 + points.north - points.east, atol=1e-4)
-    observed = observe(field).points
+    observed = read(field).points
     there = ~np.isnan(observed.values[0])
     assert (there.sum(), np.isfinite(observed.north).all()) == (5, True)
     np.testing.assert_allclose(observed.north[there], points.north)
     field["t2m"] = field.t2m.fillna(280.0)
-    for read in (canonical, observe):
+    for reader in (canonical, read):
         with pytest.raises(DataError, match="1 points of 't2m' have values and no latitudes") as lost:
-            read(field)
+            reader(field)
         assert lost.value.key == "no-place"
 
 

@@ -6,7 +6,7 @@ import xarray as xr
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, joined_times, observation_points
-from cagp_dist.fields.observed_objects import Reading, observe
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.fields.sources import open_source
 from cagp_dist.remedies import Setting
 from cagp_dist.variables import (
@@ -186,7 +186,7 @@ def test_precipitation_is_transformed_if_that_is_asked_for_and_says_so(tmp_path)
         assert there.tp.attrs["units"] == "1"
         assert there.tp.attrs["transform"] == "log(1 + tp / 1 mm)"
         assert "Nothing is transformed back" in there.tp.attrs["comment"]
-        observed = observe(other.tp, Reading(transform="log1p"))
+        observed = read(other.tp, transform="log1p")
         np.testing.assert_allclose(np.nansum(observed.points.values), np.nansum(expected), rtol=1e-6)
         assert observed.attributes["transform"] == "log(1 + tp / 1 mm)"
         published = variable_of("tp", there.tp.attrs)

@@ -8,7 +8,7 @@ import xarray as xr
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.observed_objects import observe
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.remedies import Setting
 
 
@@ -150,7 +150,7 @@ def test_dates_of_another_calendar_stay_as_they_are_and_are_understood(truth, pr
     dates = np.array([Date(2004, 2, 28, **parts), Date(2004, 3, 1, **parts)], dtype=object)
     given = truth.assign_coords(time=("time", dates))
     expected = np.array(["2004-02-28T12", "2004-03-01T12"], dtype="datetime64[us]")
-    np.testing.assert_array_equal(observe(given).points.times, expected)
+    np.testing.assert_array_equal(read(given).points.times, expected)
     result = cagp.krige(given, prior=prior)
     assert result.time.values.tolist() == dates.tolist()
     np.testing.assert_array_equal(result["mean"], cagp.krige(truth, prior=prior)["mean"])

@@ -296,3 +296,25 @@ def test_a_dask_worker_killed_in_the_middle_of_a_map_changes_no_bit(swath):
         found = mapped(swath, executor=DaskExecutor(client), chunks=cells, progress=kill_one)
         assert killed
         assert found.equals(mapped(swath, "undisturbed.zarr", chunks=cells))
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (lambda given: given.assign(pres=("obs", np.resize([5.0, 100.0], 400))), "levels-differ"),
+        (
+            lambda given: given.assign(sst=given.sst.where(given.sst < given.sst.max(), -9999.0)),
+            "missing-mark",
+        ),
+        (
+            lambda given: given.assign(latitude=np.deg2rad(given.latitude).assign_attrs(units="rad")),
+            "degrees",
+        ),
+    ],
+)
+def test_what_lies_beside_the_values_of_a_store_is_looked_at(tmp_path, change, key):
+    given = xr.Dataset({name: ("obs", np.repeat(values[:200], 2)) for name, values in SWATH.items()})
+    change(given).to_zarr(tmp_path / "swath.zarr", consolidated=False)
+    with pytest.raises(ArgumentError) as refused:
+        mapped(tmp_path / "swath.zarr")
+    assert refused.value.key == key

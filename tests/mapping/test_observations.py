@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.fields.observed_objects import observe
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.mapping import Observations, Split
 from cagp_dist.variables import variable_named
 
@@ -61,7 +61,7 @@ def test_a_pole_is_the_mean_of_its_copies_and_a_vector_has_none_there(field):
 
 def test_krige_takes_a_transposed_object_as_the_same_observations(field):
     given = xr.DataArray(field, {"time": [0, 1], "latitude": LATITUDE, "longitude": LONGITUDE}, name="x")
-    one, other = (observe(given.transpose(*order)).points for order in (given.dims, given.dims[::-1]))
+    one, other = (read(given.transpose(*order)).points for order in (given.dims, given.dims[::-1]))
     for name in ("values", "X", "source_index"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     np.testing.assert_array_equal(one.values, Observations.from_grid(LATITUDE, LONGITUDE, field).values)
@@ -90,4 +90,4 @@ def test_a_grid_has_the_units_of_its_source():
         attrs={"units": "degF"},
     )
     stations = grid.stack(station=("latitude", "longitude")).reset_index("station")
-    assert observe(grid).points.units == observe(stations).points.units == "degF"
+    assert read(grid).points.units == read(stations).points.units == "degF"
