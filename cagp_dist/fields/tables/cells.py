@@ -16,6 +16,7 @@ from cagp_dist.fields.tables.degrees import (
     LATITUDE_AXIS,
     LONGITUDE_AXIS,
     check_degrees,
+    check_nowhere,
     check_sides,
     is_stated_decimal,
     read_axis,
@@ -46,6 +47,8 @@ def read_row_places(
     else:
         north = read_axis(frame, axes[0], kept, LATITUDE_AXIS, ignored)
         east = read_axis(frame, axes[1], kept, LONGITUDE_AXIS, ignored)
+        if not of_targets and not set(axes) <= set(ignored):
+            check_nowhere(frame, axes, kept, north, east)
         if not set(axes) <= set(ignored) and not is_stated_decimal(frame, axes):
             check_degrees(axes, north, east, of_targets=of_targets)
         check_sides(frame, kept, {"latitude": north, "longitude": east}, ignored)

@@ -284,10 +284,12 @@ def refuse_rows(
     *,
     why: str = "",
     key: str = "row",
+    remedies: Sequence[Setting] = (),
 ) -> None:
     """Raise `DataError` if some of the rows ``kept`` are wrong: what is said of the first, and how many."""
     if wrong.any():
         first = int(wrong.argmax())
         where = frame.where(int(kept[first]))
         found = said if isinstance(said, str) else said(first)
-        raise DataError(f"{found} in {where}{why} ({such_rows(wrong)}); expected {expected}", key=key)
+        text = f"{found} in {where}{why} ({such_rows(wrong)}); expected {expected}"
+        raise DataError(text, key=key, remedies=tuple(remedies))

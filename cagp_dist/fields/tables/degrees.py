@@ -28,6 +28,7 @@ _FLAGS = re.compile(r"flag|qual|qc|attributes|status|code|remark")
 _SEPARATES = re.compile(r"[\u00b0\u00ba:d'\u2032]")
 
 UNLIKELY = 1e-6  # a chance that is none
+SAME_PLACE = 0.02  # degrees within which two columns may be rounded differently
 FEWEST_SCALED = 10  # places that tell whether coordinates were standardized
 
 
@@ -296,6 +297,35 @@ def _on_side(
             remedies=(ignored,),
         )
     return degrees if signed else np.where(second, -degrees, degrees)
+
+
+def differ(frame: Columns, one: str, other: str) -> bool:
+    """Whether numbers of two columns are those of different places, and not rounded or without minutes."""
+    if not (frame.is_numeric(one) and frame.is_numeric(other)):
+        return False
+    first, second = frame.numbers(one), frame.numbers(other)
+    apart = np.abs(first - second)
+    if any((axis == np.round(axis)).all() for axis in (first, second)):
+        return bool((apart > 1.0).any())
+    return bool((np.minimum(apart, np.abs(apart - 360.0)) > SAME_PLACE).any())
+
+
+def check_nowhere(frame: Columns, names: tuple[str, str], kept: Indices, north: Array, east: Array) -> None:
+    """Refuse places at 0 N 0 E among others of which none is on the equator or the meridian: of no fix."""
+    zero = (north == 0.0) & (east == 0.0)
+    others = ~zero
+    scattered = others.sum() >= FEWEST_SCALED and not ((north == 0.0) | (east == 0.0))[others].any()
+    if zero.any() and scattered and np.mean(north[others] != np.round(north[others])) > 0.5:
+        refuse_rows(
+            frame,
+            kept,
+            zero,
+            f"{names[0]!r} and {names[1]!r} of {frame.title} are both 0",
+            "degrees. Leave such rows out.",
+            why=", as devices write that do not know where they are",
+            key="nowhere",
+            remedies=(Setting("where", dict.fromkeys(names, ANY), "if they were measured there"),),
+        )
 
 
 def is_stated_decimal(frame: Columns, names: tuple[str, str]) -> bool:

@@ -19,6 +19,7 @@ from cagp_dist.fields.tables.column_names import (
     ANY,
     DATE,
     DAY_OF_YEAR,
+    EMPTY,
     LATITUDE,
     LONGITUDE,
     NAME,
@@ -36,25 +37,34 @@ from cagp_dist.variables.units import plain_units
 
 MOST_SHOWN = 5
 FEWEST_COUNTED = 5  # whole numbers that rise by one from row to row count the rows
-MOST_FLAGS = 10  # different cells of a column of flags that a note lists
+MOST_CLASSES = 20  # different texts of a column of flags or classes; what has more is free text
+MOST_LEVELS = 10  # different levels, heights or periods of a table that mixes them
+PLACES_PER_LEVEL = 3  # at least; where each place has its own, as elevations are, it belongs to the place
+NARROW = 0.1  # levels within such a part of the largest are no levels: pressures at sea level
 
 
 class Kind(Enum):
     """What a column says."""
 
     PLACE = auto()  # where, in degrees or on a plane
-    HEIGHT = auto()  # how high or deep, of a place or a measurement
+    ELEVATION = auto()  # of a place
+    HEIGHT = auto()  # how high or deep something was measured
     NAME = auto()  # what a place is called
     DAY = auto()  # when: parts of a date, and counts of days
     TIME = auto()  # when something happened, was expected or was written
     ZONE = auto()  # of times
     COUNTER = auto()  # numbers of rows or of places
-    FLAG = auto()  # how good a measurement is
+    QUALITY = auto()  # how good a measurement is
+    FLAG = auto()  # marks and codes of other kinds
     REMARK = auto()
     NOISE = auto()
     ELEMENT = auto()  # which quantity was measured
+    MATERIAL = auto()  # in what it was measured: a horizon, a fraction, a medium
+    PERIOD = auto()  # over how long it was added up or averaged
+    SYSTEM = auto()  # what coordinates or heights count from
     UNIT = auto()  # of what was measured
-    LEVEL = auto()  # which of several measurements it is: level, member, version
+    LEVEL = auto()  # at which pressure, wavelength or probability
+    VERSION = auto()  # which of several measurements it is: member, version, step
     QUANTITY = auto()  # what was measured
     OTHER = auto()  # it cannot be told
 
@@ -62,23 +72,34 @@ class Kind(Enum):
 _NAMES = {
     Kind.COUNTER: r"unnamed.*|level_0|(.*_)?(index|rows?|nr|id|fid|oid|objectid|seq|sequence|rec|record)|"
     r"(obs|row|rec|record|sample|measurement)_?(no|num|number)",
+    Kind.SYSTEM: r"(utm_)?zone|epsg|srid|crs|(vertical_?|v)?datum",
     Kind.PLACE: r"(lat|lon)[a-z]*_?(min|max)|(min|max)_?(lat|lon)[a-z]*|"
-    r"x|y|easting|northing|utm_.*|geometry|geohash|zone|epsg|srid|crs|datum",
-    Kind.HEIGHT: r".*elev.*|alt(itude)?(_.*)?|height.*|z|(.*_)?depths?(_.*)?",
-    Kind.ZONE: r"tz|time_?zone|(utc|gmt)_?offset",
-    Kind.ELEMENT: r"elements?|param|parameter(_.*)?|element_.*|variable(_name)?|data_?type|measurand|"
-    r"analyte|pollutant|species|(observed_)?property|quantity|short_?name",
-    Kind.FLAG: r"(.*_)?(flags?|attributes|quality|qc|qa|qualifiers?|code|masked?|(is_)?valid|outliers?|bad|"
-    r"rejected|status)",
-    Kind.REMARK: r"remarks?|comments?|notes?|description",
+    r"x|y|easting|northing|utm_.*|geometry|geohash",
+    Kind.ELEVATION: r".*elev.*|alt(itude)?(_.*)?|(station|site|stn|ground|surface|terrain)_?height.*|.*asl",
+    Kind.ZONE: r"tz|time_?zone|(utc|gmt)_?offset(_.*)?",
+    Kind.ELEMENT: r"elements?|param|parameter(_?(name|code|id|cd|type|label))?|element_.*|variable(_?name)?|"
+    r"data_?type|measurand|(analyte|pollutant|species|constituent|characteristic)(_?(name|code|id))?|"
+    r"(observed_?)?property|quantity|short_?name",
+    Kind.MATERIAL: r"(soil_?)?horizons?|(size_?|sample_?)?fraction|matrix|medium|sample_?(type|medium)|"
+    r"(activity_)?media_?(name)?|tissue",
+    Kind.QUALITY: r"(.*_)?(quality|q[acf])(_?(level|code|control|flag|status|\d))?|.*qf|"
+    r".*flags?(_[a-z]|_?\d)?|(.*_)?(qualifiers?|mask(ed)?|(is_)?valid|outliers?|bad|rejected|suspect|(left_)?censor(ed|ing)?|"
+    r"(non_?)?detect(ed|s)?)|(data|sensor|instrument|measurement|obs)_?status",
+    Kind.FLAG: r"(.*_)?(attributes|code|cd|status)",
+    Kind.REMARK: r"(.*_)?(remarks?|comments?|notes?|description|sign)",
     Kind.NOISE: r"(.*_)?(err|error|std|stdev|stddev|sd|sigma|se|uncertainty|rmse|noise(_.*)?)",
-    Kind.UNIT: r"units?|(value|measurement)_units?|uom|unit_of_measure(ment)?",
+    Kind.UNIT: r"(.*_)?(units?|uom)(_?code)?|unit_of_measure(ment)?",
+    Kind.PERIOD: r"(.*_)?(period|duration|interval)_(sec|s|min|minutes?|hrs?|hours?|h|days?|d|code|type)|"
+    r"(.*_)?(averaging|accumulation|aggregation|integration)(_?(time|period|interval|window|hours?))?(_.*)?|"
+    r"(time_?)?(window|duration)|(sampling|measurement|observation|rain|precip.*)_?(period|duration|interval)",
     Kind.DAY: r"juld|julian.*|jd|mjd|(decimal|fractional)_?year|year_?(decimal|fraction)|ordinal|day.*|"
     r"hour.*|minute|second|month",
-    Kind.LEVEL: r"(pressure_|model_|n_)?levels?|lev|pres(s|sure)?|p|"
-    r"step|lead_?(time|hours?)|forecast.*|fc.*hour|fhour|"
-    r"members?|number|realization|ensemble.*|version|expver|quantile|percentile|probability|"
+    Kind.HEIGHT: r".*height.*|(.*_)?hgt(_.*)?|z|.*depth.*|"
+    r"((hzn|horizon|layer|sample|soil)_?)?(top|bot|bottom|upper|lower)(_?c?m)?",
+    Kind.LEVEL: r"(pressure_|model_|n_)?levels?|lev|pres(s|sure)?|p|quantile|percentile|probability|"
     r"wave_?length|freq(uency)?|band|channel|bin|layer",
+    Kind.VERSION: r"step|lead_?(time|hours?)|forecast.*|fc.*hour|fhour|"
+    r"members?|number|realization|ensemble.*|version|expver",
     Kind.TIME: r".*time.*|.*date.*",
     Kind.NAME: r"name|station.*|wmo|country|site(_name)?|place|city|location|source|network",
     Kind.QUANTITY: r"temp.*|.*_temp(erature)?(_.*)?|t(2m|_?max|_?min|avg|mean)?|ta[vs].*|[uvtq]\d*m?|"
@@ -95,12 +116,31 @@ _UNITS = {"celsius", "fahrenheit", "k", "%", "m s-1", "knot", "km h-1", "mph", "
           "ppm", "ppb", "psu", "mg l-1", "umol kg-1", "ml l-1", "dbz"}  # fmt: skip
 """Of quantities that are measured, and are no levels."""
 
-_SYSTEM = re.compile(r"(utm_)?zone|epsg|srid|crs|datum")
+_HOURS = {"h", "hr", "hours", "hour", "min", "minutes", "d", "days", "day"}
+_OF_A_THING = re.compile(
+    r".*(snow|wave|swell|cloud|canopy|tree|surge|tide|boundary|geopot|dynamic|mixe?d|secchi|optical|"
+    r"sea_surface|water|air_|ice_).*(height|depth|hgt|fraction|quality)(_c?m|_ft)?"
+)
+"""A height, depth, fraction or quality that is what was measured."""
+
+_LIMIT_MARK = re.compile(r"[<>\u2264\u2265]=?")
+_LIMIT_WORD = re.compile(
+    r"n\.?d\.?|uj?|[bl]dl|b?[lm][do][dlq]|<?\s*(lod|loq|mdl)|not[ _]detect(ed)?|non-?detects?|"
+    r"(present )?below.*|less than|greater than",
+    re.IGNORECASE,
+)
+_SAYS_LIMITS = re.compile(r".*(remark|qual|censor|detect|sign|limit|cd|code).*")
 _WEATHER = re.compile(r"temp|^t(2m|_?max|_?min|avg|mean)?$|^ta[vs]|precip|rain|prcp|wind|humid|dew|slp")
-_NO_VALUE = {Kind.PLACE, Kind.HEIGHT, Kind.NAME, Kind.DAY, Kind.ZONE, Kind.COUNTER, Kind.FLAG, Kind.REMARK,
-             Kind.ELEMENT, Kind.UNIT}  # fmt: skip
-_CANNOT_MATTER = {Kind.COUNTER, Kind.FLAG, Kind.REMARK, Kind.NOISE, Kind.QUANTITY}
-_TELLS_APART = {Kind.DAY, Kind.TIME, Kind.ELEMENT, Kind.UNIT, Kind.LEVEL, Kind.ZONE}
+_NO_VALUE = {Kind.PLACE, Kind.ELEVATION, Kind.HEIGHT, Kind.NAME, Kind.DAY, Kind.ZONE, Kind.COUNTER,
+             Kind.QUALITY, Kind.FLAG, Kind.REMARK, Kind.ELEMENT, Kind.MATERIAL, Kind.SYSTEM,
+             Kind.UNIT}  # fmt: skip
+_CANNOT_MATTER = {Kind.COUNTER, Kind.QUALITY, Kind.FLAG, Kind.REMARK, Kind.NOISE, Kind.QUANTITY}
+_TELLS_APART = {Kind.DAY, Kind.TIME, Kind.ELEMENT, Kind.MATERIAL, Kind.PERIOD, Kind.SYSTEM, Kind.UNIT,
+                Kind.LEVEL, Kind.VERSION, Kind.ZONE}  # fmt: skip
+_CLASSES = {Kind.QUALITY: "flags", Kind.MATERIAL: "materials", Kind.SYSTEM: "systems"}
+_MEASURED_AT = {Kind.HEIGHT: "levels", Kind.LEVEL: "levels", Kind.PERIOD: "periods"}
+"""What rows of one quantity may not differ in, though no place has two: keys of errors."""
+_MAY_DIFFER = {*_CLASSES, *_MEASURED_AT, Kind.ELEMENT, Kind.ZONE}
 _UTC = {"utc", "gmt", "z", "zulu", "0", "+0", "+00", "+00:00", "00:00", "+0000", "etc/utc"}
 
 
@@ -122,6 +162,11 @@ def _kind(frame: Columns, name: str) -> Kind:
     if spelled in NAME[:-1]:
         return Kind.NAME
     if spelled not in VALUE:
+        if _OF_A_THING.fullmatch(spelled):
+            return Kind.QUANTITY
+        if spelled in ("period", "duration"):  # of waves, or that rain was added up over
+            of_waves = frame.is_numeric(name) and plain_units(frame.units(name)) not in _HOURS
+            return Kind.QUANTITY if of_waves else Kind.PERIOD
         for kind, pattern in _PATTERNS.items():
             if pattern.fullmatch(spelled):
                 return Kind.COUNTER if spelled == "number" and _counts_rows(frame.columns[name]) else kind
@@ -174,8 +219,7 @@ def units_of(
             remedies=(Setting("units", "s"),),
         )
     for name, kind in kinds.items():
-        whose = plain(name) in (f"{plain(column)}_unit", f"{plain(column)}_units")
-        if not (kind is Kind.UNIT or whose) or frame.is_numeric(name):
+        if kind is not Kind.UNIT or frame.is_numeric(name) or not _is_about(frame, name, {column}):
             continue
         found = [text for text in _distinct(frame.columns[name][kept]) if text]
         if len(found) > 1 and name not in said:
@@ -185,6 +229,9 @@ def units_of(
                 key="several-units",
                 remedies=(Setting("where", {name: found[0]}),),
             )
+        stem = re.sub(r"_?(units?|uom|code|of|measure(ment)?|value|result|data|obs)", "", plain(name))
+        if not plain(column).startswith(stem):
+            continue  # of something that is not there, such as heights
         if len(found) == 1 and stated and plain_units(found[0]) != plain_units(stated) and name not in said:
             raise ArgumentError(
                 f"column {column!r} of {frame.title} is in {stated!r}, and {name!r} says {found[0]!r}.",
@@ -209,29 +256,74 @@ def check_neighbours(
     """Refuse what unused columns say against reading these rows as one quantity; notes on what remains.
 
     Rows with the same ``keys`` (places, times, names) are repeated measurements, unless a column tells them
-    apart: one that is known to, or that cannot be told and does so for over half of them. ``zoned`` says that
-    times came with their zones, ``plane`` that places have x and y.
+    apart: one that is known to, or that cannot be told and does so for over half of them. The first two keys
+    are places. ``zoned`` says that times came with their zones, ``plane`` that places have x and y.
     """
-    notes = []
+    places = len(np.unique(np.column_stack(keys[:2]), axis=0))
     for name, kind in kinds.items():
-        if name in looked_at or kind not in (Kind.ELEMENT, Kind.ZONE, Kind.FLAG, Kind.PLACE):
+        text = frame.columns[name].dtype.kind in "OUT"
+        if name in looked_at or kind in (Kind.PLACE, Kind.UNIT) or not (text or kind in _MAY_DIFFER):
             continue
         found = _distinct(frame.columns[name][kept])
-        if plane and len(found) > 1 and _SYSTEM.fullmatch(plain(name)):
-            raise _apart(frame, name, f"the rows of {frame.title} differ", found, "systems")
-        codes = frame.columns[name].dtype.kind in "iu" and plain(name) != "quantity"
-        if kind is Kind.ELEMENT and len(found) > 1 and (codes or not frame.is_numeric(name)):
-            raise _apart(frame, name, f"the rows of {frame.title} differ", found, "elements")
-        if kind is Kind.ZONE and not zoned and not {text.lower() for text in found} <= _UTC | {""}:
+        there = [cell for cell in found if cell != ""]
+        if kind is Kind.ZONE and not zoned and not {str(cell).lower() for cell in there} <= _UTC:
             raise DataError(
                 f"column {name!r} of {frame.title} has the time zones {_listed(found)}, and times without a "
                 "zone are taken as UTC. Write times with their offset, such as 2020-07-01T12:00+02:00.",
                 key="time-zone",
                 remedies=(Setting("where", {name: ANY}, "if the times are in UTC"),),
             )
-        if kind is Kind.FLAG and 1 < len(found) <= MOST_FLAGS and frame.columns[name].dtype.kind in "biu":
-            notes.append(f"column {name!r} has the flags {_listed(found)}, and no row was left out by them.")
-    return [*notes, *_check_repeats(frame, kinds, looked_at, keys, values, kept)]
+        about = _is_about(frame, name, looked_at)
+        limits = [cell for cell in there if _is_limit(name, cell)]
+        if limits and about:
+            measured = [Setting("where", {name: cell}) for cell in found if cell not in limits]
+            raise DataError(
+                f"some values of {frame.title} are limits and no numbers: column {name!r} has "
+                f"{_listed(limits)}; expected what was measured.",
+                key="limit",
+                remedies=(*measured[:1], Setting("where", {name: ANY}, "to take limits as measurements")),
+            )
+        whole = all(isinstance(cell, (str, int)) or cell == round(cell) for cell in there)
+        on_globe = not plane and plain(name) in ("zone", "utm_zone")
+        classes = whole and len(found) <= MOST_CLASSES and not on_globe
+        codes = frame.columns[name].dtype.kind in "iu" and plain(name) != "quantity"
+        if kind in _CLASSES and classes and about and len(found) > 1:
+            key = _CLASSES[kind]
+        elif kind is Kind.ELEMENT and len(there) > 1 and (codes or not frame.is_numeric(name)):
+            key = "elements"
+        elif kind in _MEASURED_AT and about and _are_levels(there, places):
+            key = _MEASURED_AT[kind]
+        else:
+            continue
+        raise _apart(frame, name, f"the rows of {frame.title} differ", found, key)
+    return _check_repeats(frame, kinds, looked_at, keys, values, kept)
+
+
+def _is_about(frame: Columns, name: str, looked_at: Collection[str]) -> bool:
+    """Whether what a column says, by its name, is not about a column that is not used, as ``rh_qc`` is."""
+    spelled = f"_{plain(name)}_"
+    others = {column: plain(column) for column in frame.columns if column != name}
+    within = {
+        column: len(other)
+        for column, other in others.items()
+        if f"_{other}_" in spelled or (len(other) > 2 and spelled.startswith(f"_{other}"))
+    }
+    return not within or max(within, key=lambda column: within[column]) in looked_at
+
+
+def _is_limit(name: str, cell: object) -> bool:
+    """Whether a cell beside a value says that it is a limit: a mark, or a word where they are expected."""
+    word = _SAYS_LIMITS.fullmatch(plain(name)) and _LIMIT_WORD.fullmatch(str(cell))
+    return bool(word or _LIMIT_MARK.fullmatch(str(cell)))
+
+
+def _are_levels(found: Sequence[Any], places: int) -> bool:
+    """Whether places were measured at few levels, each of them at several places."""
+    if not 1 < len(found) <= min(MOST_LEVELS, places // PLACES_PER_LEVEL):
+        return False
+    if any(isinstance(level, str) for level in found):
+        return True
+    return bool(max(found) - min(found) > NARROW * max(map(abs, found)))
 
 
 def _check_repeats(
@@ -261,14 +353,14 @@ def _check_repeats(
         codes, distinct = pd.factorize(cells if cells.dtype.kind in "biufM" else cells.astype(str))
         apart = len(pd.unique(number[repeated] * (len(distinct) + 1) + codes[repeated])) - groups
         if 2 * apart > repeated.size - groups or (apart and kinds[name] in _TELLS_APART):
-            found.append((-apart, len(distinct), name, distinct))
+            found.append((-apart, len(distinct), name))
         elif apart:
             partly.append(name)
     if found:
-        _, _, name, distinct = min(found, key=lambda entry: entry[:2])
+        _, _, name = min(found, key=lambda entry: entry[:2])
         rows = f"{counted(repeated.size, 'row')} of {frame.title}"
         same = f"{rows} have the same place and time as another row and differ"
-        raise _apart(frame, name, same, distinct, "levels")
+        raise _apart(frame, name, same, _distinct(frame.columns[name][kept]), "levels")
     equal = int(pd.DataFrame(dict(enumerate([*keys, values]))).duplicated().sum())
     copies = (
         f" {counted(equal, 'row')} repeat{'s' if equal == 1 else ''} place, time and value of another row: "
@@ -282,31 +374,36 @@ def _check_repeats(
     ]
 
 
-def _apart(frame: Columns, name: str, said: str, distinct: Any, key: str) -> ArgumentError:
+def _apart(frame: Columns, name: str, said: str, distinct: Sequence[Any], key: str) -> ArgumentError:
     """Say that a column tells rows apart, and how to choose among them."""
-    values = np.asarray(distinct[:MOST_SHOWN])
-    values = iso_times(values) if values.dtype.kind == "M" else values
-    shown = [value if isinstance(value, (int, float)) else str(value) for value in values.tolist()]
-    others = f" and {len(distinct) - len(shown):,} others" if len(distinct) > len(shown) else ""
     return ArgumentError(
-        f"{said} in column {name!r} ({', '.join(map(repr, shown))}{others}), of which nothing is said.",
+        f"{said} in column {name!r} ({_listed(distinct)}), of which nothing is said.",
         key=f"{key}-differ",
         remedies=(
-            Setting("where", {name: shown[0]}, "to use these rows"),
+            Setting("where", {name: distinct[0]}, "to use these rows"),
             Setting("where", {name: ANY}, "if all of them measure the same quantity"),
         ),
     )
 
 
-def _distinct(cells: NDArray[Any]) -> list[str]:
-    """Give the different cells as texts, in the order of the rows."""
-    return list(dict.fromkeys(str(cell).strip() for cell in cells.tolist()))
+def _distinct(cells: NDArray[Any]) -> list[Any]:
+    """Give the different cells, those of most rows first: numbers, or texts; empty where there is none."""
+    import pandas as pd
+
+    codes, found = pd.factorize(cells, use_na_sentinel=False)
+    ranked = np.argsort(-np.bincount(codes, minlength=len(found)), kind="stable")
+    distinct = (iso_times(found) if cells.dtype.kind == "M" else np.asarray(found))[ranked].tolist()
+    numbers = cells.dtype.kind in "biuf"
+    distinct = [cell if numbers and not pd.isna(cell) else str(cell).strip() for cell in distinct]
+    return list(dict.fromkeys("" if str(cell).lower() in EMPTY else cell for cell in distinct))
 
 
-def _listed(texts: Sequence[str]) -> str:
-    """List texts, the first ones if there are many."""
-    shown = ", ".join(shown_text(text) for text in texts[:MOST_SHOWN])
-    return shown if len(texts) <= MOST_SHOWN else f"{shown} and {len(texts) - MOST_SHOWN:,} others"
+def _listed(cells: Sequence[Any]) -> str:
+    """List cells, the first ones if there are many."""
+    shown = ", ".join(
+        shown_text(cell) if isinstance(cell, str) else repr(cell) for cell in cells[:MOST_SHOWN]
+    )
+    return shown if len(cells) <= MOST_SHOWN else f"{shown} and {len(cells) - MOST_SHOWN:,} others"
 
 
 def iso_times(column: NDArray[np.generic]) -> NDArray[np.object_]:

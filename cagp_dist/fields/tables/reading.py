@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,9 @@ from cagp_dist.fields.tables.cells import (
     read_static,
     static_columns,
 )
-from cagp_dist.fields.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, X_NAMES, Y_NAMES, bare
+from cagp_dist.fields.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, X_NAMES, Y_NAMES, bare, plain
 from cagp_dist.fields.tables.columns import Columns, refuse_rows
-from cagp_dist.fields.tables.degrees import degrees_among
+from cagp_dist.fields.tables.degrees import degrees_among, differ
 from cagp_dist.fields.tables.grouping import Places, Table
 from cagp_dist.fields.tables.moments import about_time, moments_of
 from cagp_dist.fields.tables.neighbours import Kind, check_neighbours, kinds_of, units_of, value_column
@@ -117,7 +118,7 @@ def read_table(
     frame, said, ignored = chosen_rows(Columns.open(source), where)
     roles, marks = column_roles(columns), MissingMarks.of(missing)
     plane, time, name = plane or "x" in roles, roles.get("time"), roles.get("name")
-    axes = _axes(frame, roles, plane=plane)
+    axes = _axes(frame, roles, plane=plane, ignored=ignored)
     frame, kinds = frame.with_decimals_of(*axes), kinds_of(frame)
     name = None if name is None else frame.find("name", name, ())
     noise: str | None = None
@@ -204,7 +205,9 @@ _OF_THE_GLOBE = {"latitude": LATITUDE, "longitude": LONGITUDE}
 _OF_A_PLANE = {"x": X_NAMES, "y": Y_NAMES}
 
 
-def _axes(frame: Columns, roles: Mapping[str, str], *, plane: bool) -> tuple[str, str]:
+def _axes(
+    frame: Columns, roles: Mapping[str, str], *, plane: bool, ignored: Collection[str] = ()
+) -> tuple[str, str]:
     """Columns of latitude and longitude, or of x and y."""
     if not plane and "latitude" not in roles:
         every = {"latitude": LATITUDE, **_OF_A_PLANE}
@@ -223,5 +226,15 @@ def _axes(frame: Columns, roles: Mapping[str, str], *, plane: bool) -> tuple[str
             key="columns",
         )
     usual = _OF_A_PLANE if plane else _OF_THE_GLOBE
+    for role, names in usual.items():
+        pairs = combinations((name for name in frame.columns if plain(name) in names), 2)
+        for one, other in () if role in roles else pairs:
+            if not {one, other} & set(ignored) and differ(frame, one, other):
+                raise ArgumentError(
+                    f"columns {one!r} and {other!r} of {frame.title} are different places, and it cannot be "
+                    "told at which of them the values were measured.",
+                    key="which-column",
+                    remedies=tuple(Setting("columns", {role: name}) for name in (one, other)),
+                )
     first, second = (str(frame.find(role, roles.get(role), names)) for role, names in usual.items())
     return first, second

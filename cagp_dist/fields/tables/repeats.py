@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
-from cagp_dist.fields.tables.column_names import ANY, plain
+from cagp_dist.fields.tables.column_names import ANY, EMPTY, plain
 from cagp_dist.fields.tables.columns import Columns
 from cagp_dist.fields.tables.grouping import Places
 from cagp_dist.fields.tables.neighbours import iso_time, iso_times
@@ -133,6 +133,8 @@ def chosen_rows(
             continue
         several = list(wanted) if isinstance(wanted, (list, tuple, set, np.ndarray)) else [wanted]
         column = frame.columns[name]
+        empty = "" in map(str, several)
+        several = [value for value in several if str(value) != ""]
         if column.dtype.kind == "M":
             column, several = iso_times(column), [iso_time(value) for value in several]
         if column.dtype.kind in "iufb" and all(isinstance(each, (int, float, np.number)) for each in several):
@@ -143,6 +145,8 @@ def chosen_rows(
         else:
             texts = {str(value).strip() for value in several}
             rows = np.array([str(cell).strip() in texts for cell in column.tolist()], dtype=bool)
+        if empty:
+            rows |= np.array([str(cell).strip().lower() in EMPTY for cell in column.tolist()], dtype=bool)
         if not rows.any():
             there = list(dict.fromkeys(map(str, column.tolist())))
             more = f" and {len(there) - MOST_SHOWN:,} others" if len(there) > MOST_SHOWN else ""
