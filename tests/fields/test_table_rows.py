@@ -149,10 +149,10 @@ def test_copies_of_rows_and_places_far_from_all_others_are_counted(tmp_path):
     rows = pd.DataFrame({"lat": rng.uniform(47, 55, n), "lon": rng.uniform(5, 15, n)})
     rows["v"] = rng.normal(size=n)
     assert read_table(rows).notes == ()
-    wrong = pd.concat([rows, rows[:3], pd.DataFrame({"lat": [0.0], "lon": [0.0], "v": [0.5]})])
+    wrong = pd.concat([rows, rows[:3], pd.DataFrame({"lat": [1.5], "lon": [0.0], "v": [0.5]})])
     copies, far = read_table(wrong).notes
     assert copies.startswith("3 rows are copies of other rows")
-    assert far.startswith("1 place lies far from all others: 0 N, 0 E (5,")
+    assert far.startswith("1 place lies far from all others: 1.5 N, 0 E (")
     wrong.assign(element=["TMAX"] * n + ["TMIN"] * 4, time="2020-07-01").to_csv(
         tmp_path / "t.csv", index=False
     )

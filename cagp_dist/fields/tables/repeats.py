@@ -50,7 +50,7 @@ def said_of_copies(count: int) -> str:
 
 
 def far_away(places: Places) -> str:
-    """Say which places lie far from all others, such as 0, 0; empty if none does."""
+    """Say which places lie far from all others; empty if none does."""
     return _far_on_globe(places.keys) if places.plane is None else _far_in_plane(places.plane.xy)
 
 
