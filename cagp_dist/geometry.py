@@ -138,14 +138,9 @@ def median_spacing(X: Array) -> float:
     return float(np.median(np.asarray(cKDTree(X).query(X, k=2)[0])[:, 1])) if len(X) > 1 else np.inf
 
 
-def coinciding(
-    latitude_degrees: Array, longitude_degrees: Array, at_latitude: Array, at_longitude: Array
-) -> NDArray[np.intp]:
-    """Find the other place (N,) that is where each place (n,) is, to a millionth of a degree; -1 for none."""
-    here, there = (
-        np.round(latitude, 6) + 1j * np.round(np.mod(longitude, 360.0), 6)
-        for latitude, longitude in ((latitude_degrees, longitude_degrees), (at_latitude, at_longitude))
-    )
+def coinciding(keys: Array, others: Array) -> NDArray[np.intp]:
+    """Find the other place (N, 2) that is where each place (n, 2) is, to a millionth; -1 for none."""
+    here, there = (np.round(each[:, 0], 6) + 1j * np.round(each[:, 1], 6) for each in (keys, others))
     if there.size == 0:
         return np.full(here.shape, -1, dtype=np.intp)
     order = np.argsort(there)

@@ -20,6 +20,22 @@ if TYPE_CHECKING:
 RASTER_WIDTH = 1200  # pixels across a shaded map
 
 
+def _ticks(axes: "Axes", frame: PlaneFrame, *, color: str) -> None:
+    """Write x and y at the lower and left rim of a map of a plane, and their unit."""
+    from matplotlib.ticker import MaxNLocator
+
+    left, right, bottom, top = frame.extent()
+    label = partial(axes.annotate, textcoords="offset points", fontsize=7, color=color, annotation_clip=False)
+    for x in MaxNLocator(5).tick_values(left, right):
+        if left <= x <= right:
+            label(f"{x:.10g}", (x, bottom), xytext=(0, -4), ha="center", va="top")
+    for y in MaxNLocator(5).tick_values(bottom, top):
+        if bottom <= y <= top:
+            label(f"{y:.10g}", (left, y), xytext=(-4, 0), ha="right", va="center", rotation=90)
+    said = f"x, y in {frame.unit}" if frame.unit else "x, y"
+    label(said, (right, top), xytext=(0, 3), ha="right", va="bottom")
+
+
 def graticule(axes: "Axes", frame: Frame, *, color: str) -> None:
     """Draw parallels and meridians with their labels at the left and lower rim."""
     along = np.linspace(0.0, 1.0, 61)
@@ -38,17 +54,22 @@ def graticule(axes: "Axes", frame: Frame, *, color: str) -> None:
         label(name, (x[0], y[0]), xytext=(0, -4), ha="center", va="top")
 
 
-def empty_map(axes: "Axes", frame: Frame, *, color: str, aspect: Literal["auto"] | None = None) -> "Polygon":
+def empty_map(
+    axes: "Axes", frame: Frame | PlaneFrame, *, color: str, aspect: Literal["auto"] | None = None
+) -> "Polygon":
     """Turn axes into an empty map; returns its rim, for clipping. Aspect "auto": they have its shape."""
     left, right, bottom, top = frame.extent()
     axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[], aspect=aspect or frame.aspect)
     axes.set_frame_on(False)
     axes.fill(*frame.outline(), facecolor="none", edgecolor=color, linewidth=0.8, zorder=5, clip_on=False)
-    graticule(axes, frame, color=color)
+    if isinstance(frame, PlaneFrame):
+        _ticks(axes, frame, color=color)
+    else:
+        graticule(axes, frame, color=color)
     return clipping_rim(axes, frame)
 
 
-def clipping_rim(axes: "Axes", frame: Frame) -> "Polygon":
+def clipping_rim(axes: "Axes", frame: Frame | PlaneFrame) -> "Polygon":
     """Add the rim of a map, which nobody sees, for clipping."""
     from matplotlib.patches import Polygon
 
@@ -59,7 +80,7 @@ def clipping_rim(axes: "Axes", frame: Frame) -> "Polygon":
 
 def shade(
     axes: "Axes",
-    frame: Frame,
+    frame: Frame | PlaneFrame,
     rim: "Polygon",
     grid: GridAxes,
     values: Array,
@@ -70,7 +91,7 @@ def shade(
     """Shade a field (P, Q) under the coastlines."""
     left, right, bottom, top = frame.extent()
     image = axes.imshow(
-        resample(grid, values, *frame.pixels(RASTER_WIDTH)),
+        resample(grid, values, *frame.pixels(RASTER_WIDTH), around=frame.around),
         cmap=colours,
         norm=norm,
         extent=(left, right, bottom, top),
@@ -88,7 +109,7 @@ def shade(
 
 def dots(
     axes: "Axes",
-    frame: Frame,
+    frame: Frame | PlaneFrame,
     rim: "Polygon",
     longitude_degrees: Array,
     latitude_degrees: Array,

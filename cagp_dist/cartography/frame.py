@@ -7,6 +7,7 @@ degrees; its longitudes are unrolled where the data cross Greenwich or the date 
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,6 +18,7 @@ from cagp_dist.geometry import widest_gap
 
 FULL_CIRCLE_GAP_DEGREES = 90.0  # longitudes without a larger gap than this are taken to go round the globe
 
+FAR_METRES = 10_000.0  # Extent of a plane above which its rim is in kilometres
 GLOBAL_LATITUDE_SPAN_DEGREES = 90.0
 FINEST_MIDDLE_COSINE = 0.2
 GRATICULE_STEPS_DEGREES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0)
@@ -78,6 +80,8 @@ class PlateCarree:
 @dataclass(frozen=True)
 class Frame:
     """Projection and extent of a map; ``west`` and ``east`` are counted from ``centre_degrees``."""
+
+    around: ClassVar[bool] = True  # whether x goes round
 
     projection: EqualEarth | PlateCarree  # longitude counts from the centre; off the globe inverses are NaN
     centre_degrees: float
@@ -151,6 +155,8 @@ class Frame:
 class PlaneFrame:
     """Extent of a map of a plane, whose x and y are drawn ``scale`` times as long, in ``unit``."""
 
+    around: ClassVar[bool] = False
+    aspect: ClassVar[float] = 1.0
     left: float
     right: float
     bottom: float
@@ -170,6 +176,28 @@ class PlaneFrame:
     def height(self) -> float:
         """Height of the map, in units of its width."""
         return (self.top - self.bottom) / (self.right - self.left)
+
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom and top of the rim, as they are drawn."""
+        return (
+            self.scale * self.left,
+            self.scale * self.right,
+            self.scale * self.bottom,
+            self.scale * self.top,
+        )
+
+    def outline(self) -> tuple[Array, Array]:
+        """Trace the closed rim of the map, as it is drawn."""
+        left, right, bottom, top = self.extent()
+        return np.array([left, right, right, left]), np.array([bottom, bottom, top, top])
+
+    def pixels(self, width: int) -> tuple[Array, Array]:
+        """Give x and y at the centres of square pixels, top row first, (height, width)."""
+        height = max(1, round(width * self.height))
+        x = self.left + (np.arange(width) + 0.5) * (self.right - self.left) / width
+        y = self.top - (np.arange(height) + 0.5) * (self.top - self.bottom) / height
+        across, down = np.meshgrid(x, y)
+        return across, down
 
 
 def frame_of(
@@ -195,6 +223,24 @@ def frame_of(
     return Frame(PlateCarree(shrink, centre), centre, -reach, reach, south, north)
 
 
+def frame_of_plane(
+    east: Array, north: Array, *, cells: tuple[Array, Array] | None = None, unit: str = ""
+) -> PlaneFrame:
+    """Choose it for points and a grid by its axes of x and y; large ones are drawn in kilometres."""
+    margin = 0.04 * max(float(np.ptp(east)), float(np.ptp(north))) or 0.5
+    ends = []
+    for points, axis in zip((east, north), cells or (None, None), strict=True):
+        beyond = margin if axis is None or axis.size < 2 else half_cell(axis)
+        every = np.concatenate([points - margin, points + margin])
+        if axis is not None:
+            every = np.concatenate([points, axis - beyond, axis + beyond])
+        ends += [float(every.min()), float(every.max())]
+    left, right, bottom, top = ends
+    far = unit == "m" and max(right - left, top - bottom) > FAR_METRES
+    scale, unit = (1e-3, "km") if far else (1.0, unit)
+    return PlaneFrame(left, right, bottom, top, scale, unit)
+
+
 def frame_of_cells(east: Array, north: Array, longitude: ArrayLike = (), latitude: ArrayLike = ()) -> Frame:
     """Choose them for a grid by its axes, to the edges of its cells, and for points beside it; degrees."""
     across, up = half_cell(east), half_cell(north)
@@ -205,8 +251,13 @@ def frame_of_cells(east: Array, north: Array, longitude: ArrayLike = (), latitud
     )
 
 
-def coastlines(frame: Frame) -> tuple[Array, Array]:
-    """Natural Earth coastlines near a map, cut where they leave it, plane coordinates; NaN lifts the pen."""
+def coastlines(frame: Frame | PlaneFrame) -> tuple[Array, Array]:
+    """Natural Earth coastlines near a map, cut where they leave it, plane coordinates; NaN lifts the pen.
+
+    A map of a plane has none.
+    """
+    if isinstance(frame, PlaneFrame):
+        return np.empty(0), np.empty(0)
     points = coastline_degrees()
     longitude, latitude = frame.relative(points[:, 0]), points[:, 1]
     pad = 2.0

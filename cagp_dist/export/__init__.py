@@ -23,6 +23,8 @@ from cagp_dist.export.groups import (
     open_for_export,
 )
 from cagp_dist.export.netcdf import write_netcdf
+from cagp_dist.fields.axes import located
+from cagp_dist.space import Plane
 from cagp_dist.store.geotiff import geotiff_variables, write_geotiff
 from cagp_dist.store.lock import run_in_use
 from cagp_dist.store.zarr_arrays import verify_chunks
@@ -46,7 +48,11 @@ class Format:
 def _geotiff(name: str, group: xr.Dataset) -> list[File]:
     """Give a file for each variable of a map."""
     group = by_level(group)
-    return [(f"{name}_{each}", partial(write_geotiff, group, each)) for each in geotiff_variables(group)]
+    group, epsg = _in_its_system(group)
+    return [
+        (f"{name}_{each}", partial(write_geotiff, group, each, epsg=epsg))
+        for each in geotiff_variables(group)
+    ]
 
 
 FORMATS: Mapping[str, Format] = {
@@ -65,6 +71,15 @@ FORMATS: Mapping[str, Format] = {
     "geotiff": Format(".tif", frozenset({GRIDDED}), "maps", _geotiff),
 }
 """The formats by the names that `cagp export --to` takes."""
+
+
+def _in_its_system(group: xr.Dataset) -> tuple[xr.Dataset, int | None]:
+    """Give a map of a plane in the unit of its system, and the EPSG number of that; others as they are."""
+    space = located(group).space
+    if not isinstance(space, Plane):
+        return group, None
+    epsg = space.epsg
+    return group.assign_coords({axis: space.scale * group[axis] for axis in "yx"}), epsg
 
 
 def export_run(

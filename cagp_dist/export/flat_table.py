@@ -10,6 +10,7 @@ import xarray as xr
 
 from cagp_dist.export.groups import GRIDDED, POINT, REGIONAL, kind_of
 from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.group_dataset import AXES, own_dims
 from cagp_dist.store.published_variables import REGION, STATION_NAME
 
 SIDECAR = "-metadata.json"  # what the W3C appends to the name of a CSV file for its description
@@ -23,8 +24,9 @@ def write_csv(group: xr.Dataset, path: Path) -> Path:
     One line of names, no comments; numbers have as many digits as float64 needs, a missing one is empty.
     """
     regional = kind_of(group) == REGIONAL
-    places = {GRIDDED: ("latitude", "longitude"), REGIONAL: (REGION,)}.get(kind_of(group), (POINT,))
-    where = (REGION,) if regional else ("latitude", "longitude")
+    axes = own_dims(AXES, group.coords)
+    places = {GRIDDED: axes, REGIONAL: (REGION,)}.get(kind_of(group), (POINT,))
+    where = (REGION,) if regional else axes
     named = [STATION_NAME] if STATION_NAME in group.coords else []
     varying = [str(name) for name in group.data_vars if set(places) <= set(group[name].dims)]
     names = named + [name for name in varying if set(group[name].dims) <= {"time", *places}]

@@ -12,7 +12,7 @@ import xarray as xr
 from cagp_dist.errors import StoreError
 from cagp_dist.geometry import cell_edges
 from cagp_dist.store.georeference import PREFIXES
-from cagp_dist.store.group_dataset import root_attributes
+from cagp_dist.store.group_dataset import AXES, own_dims, root_attributes
 from cagp_dist.store.published_variables import QUANTILE_LEVEL, REGION
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.zarr_arrays import open_group
@@ -35,11 +35,12 @@ def group_names(run: Path) -> list[str]:
 
 def kind_of(group: xr.Dataset) -> str:
     """Say how a group is laid out: on axes, at scattered points, by regions, or without places."""
-    if {"latitude", "longitude"} <= set(group.dims):
+    axes = own_dims(AXES, group.coords)
+    if set(axes) <= set(group.dims):
         return GRIDDED
     if REGION in group.dims:
         return REGIONAL
-    places = [name for name in ("latitude", "longitude") if name in group and group[name].dims == (POINT,)]
+    places = [name for name in axes if name in group and group[name].dims == (POINT,)]
     return PLACED if len(places) == 2 else TABULAR
 
 
@@ -109,7 +110,7 @@ def _attributes(name: str, group: xr.Dataset, root: dict[str, object]) -> dict[s
 
 def _with_bounds(group: xr.Dataset) -> xr.Dataset:
     """Add the edges of the cells; latitudes end at the poles."""
-    for axis in ("latitude", "longitude"):
+    for axis in own_dims(AXES, group.coords):
         centres = np.asarray(group[axis].values, dtype=np.float64)
         if centres.size < 2:
             continue

@@ -17,6 +17,7 @@ _TIME = {
     "calendar": "standard",
     "units_metadata": "leap_seconds: none",
 }
+_WKT = ("crs_wkt", "spatial_ref")
 _WGS84 = {
     "grid_mapping_name": "latitude_longitude",
     "semi_major_axis": 6378137.0,
@@ -34,7 +35,8 @@ def write_netcdf(group: xr.Dataset, path: Path) -> Path:
 
     Times are seconds since 1970 along an unlimited dimension, so that files of several runs join.
     """
-    plain = _georeferenced(group) if kind_of(group) == GRIDDED else group.copy()
+    degrees = kind_of(group) == GRIDDED and "latitude" in group.dims
+    plain = _georeferenced(group) if degrees else group.copy()
     if "time" in plain.coords:
         time = plain["time"]
         since = time.values.astype("datetime64[us]").astype(np.int64) / 1e6  # exact to the microsecond
@@ -96,8 +98,10 @@ def _encodings(group: xr.Dataset) -> dict[str, dict[str, object]]:
 
 
 def _characters(attributes: Mapping[str, object]) -> dict[str, object]:
-    """Text of fixed length: some programs do not read netCDF-4 strings."""
+    """Text of fixed length: some programs do not read netCDF-4 strings, nor others than ASCII in WKT."""
     return {
-        name: np.bytes_(value.encode()) if isinstance(value, str) else value
+        name: np.bytes_(value.encode(*(("ascii", "replace") if name in _WKT else ())))
+        if isinstance(value, str)
+        else value
         for name, value in attributes.items()
     }

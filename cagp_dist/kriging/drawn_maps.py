@@ -12,8 +12,7 @@ from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import dots, empty_map, marks, shade
 from cagp_dist.cartography.chart_style import MUTED, drawing_style
 from cagp_dist.cartography.colour_scale import ColourScale, spanning
-from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells
-from cagp_dist.cartography.raster import half_cell
+from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.axes import Horizontal
 from cagp_dist.fields.observed_objects import ObservedObject
@@ -33,7 +32,6 @@ BESIDE_INCHES = 0.6  # for the latitudes, left of a panel
 PANELS_ACROSS = 3  # of small multiples
 MOST_COLOURED = 2000  # observations that are drawn in the colours of the map; more hide it
 COLOURS = {"mean": "RdYlBu_r", "std": "viridis", "std_computational": "viridis"}
-FAR_METRES = 10_000.0  # Extent of a plane above which its rim is in kilometres
 PARTS = ("exceedance", "computational_share")  # variables in per cent
 
 
@@ -257,25 +255,13 @@ def grid_values(values: xr.DataArray, where: Horizontal) -> Array:
 def frame_around(where: Horizontal) -> Frame | PlaneFrame:
     """Choose the frame of a grid, to the edges of its cells, or of places with a margin."""
     if not where.space.has_latitudes:
-        return _frame_of_plane(where)
+        north, east = where.points
+        cells = None if where.axes is None else where.axes[::-1]
+        return frame_of_plane(east, north, cells=cells, unit=where.space.unit)
     if where.axes is None:
         return frame_of(*where.points[::-1])
     north, east = where.axes
     return frame_of_cells(east, north)
-
-
-def _frame_of_plane(where: Horizontal) -> PlaneFrame:
-    """Choose the frame of a plane; large ones in metres are drawn in kilometres."""
-    ends = []
-    margin = 0.04 * max(float(np.ptp(each)) for each in where.points)
-    for axis, points in zip(where.axes or (None, None), where.points, strict=True):
-        beyond = half_cell(axis) if axis is not None and axis.size > 1 else np.array(margin or 0.5)
-        every = points if axis is None else axis
-        ends += [float((every - beyond).min()), float((every + beyond).max())]
-    bottom, top, left, right = ends
-    far = where.space.unit == "m" and max(right - left, top - bottom) > FAR_METRES
-    scale, unit = (1e-3, "km") if far else (1.0, where.space.unit)
-    return PlaneFrame(left, right, bottom, top, scale, unit)
 
 
 def one_field(values: xr.DataArray, where: Horizontal, field: int) -> tuple[xr.DataArray, str]:

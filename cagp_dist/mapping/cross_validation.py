@@ -8,7 +8,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.calibration.recalibration.corrected import corrected_distributions
-from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, Recalibration
+from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
 from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, OFTEN_SWEEPS, QUANTILE_LEVELS
@@ -139,7 +139,7 @@ def recalibrate_map(
     errors = cross_validate(observed, learned, settings, split=split, report=report)
     places, distribution = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
     try:
-        fitted = _method(method, observed).fit(
+        fitted = RECALIBRATIONS[method]().fit(
             distribution, observed.values[:, places], observed.positions[places]
         )
     except ArgumentError as error:
@@ -151,13 +151,3 @@ def recalibrate_map(
     )
     scale = found.scale if method == "local-scale" else None
     return RecalibratedMap(found.std, found.quantiles, noise, places.size, scale)
-
-
-def _method(name: str, observed: Observations) -> Recalibration:
-    """Give a method; in a plane nothing is known of land and coast."""
-    method = RECALIBRATIONS[name]()
-    if observed.space.has_latitudes:
-        return method
-    from cagp_dist.calibration.recalibration.local_scale import LocalScale
-
-    return replace(method, terms=None) if isinstance(method, LocalScale) else method

@@ -73,14 +73,19 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
         varying = frozenset(name for name, values in first.items() if (values != values[0]).any())
         of_points = {"mean": points.mean, **first}
         return EveryTime(spans | {name: values.ravel() for name, values in of_points.items()}, varying, {})
-    longitude, latitude = map_frame(run).pixels(_width(run))
+    frame = map_frame(run)
+    longitude, latitude = frame.pixels(_width(run))
     means: list[Raster] = []
     edges: list[float] = []
     spread: dict[str, list[Array]] = {name: [] for name in first}
     differing: set[str] = set()
     every = max(1, run.grid.std.size * len(run.times) // MOST_SAMPLED)
     for fine, grid in each_map(path, run.variable):
-        means.append(resample(fine, shown_mean(run, fine.mean), longitude, latitude).astype(np.float32))
+        means.append(
+            resample(fine, shown_mean(run, fine.mean), longitude, latitude, around=frame.around).astype(
+                np.float32
+            )
+        )
         edges += [float(np.nanmin(fine.mean)), float(np.nanmax(fine.mean))]
         for name, values in _errors(grid).items():
             spread[name] += [values.ravel()[::every], np.array([np.nanmin(values), np.nanmax(values)])]
@@ -90,7 +95,10 @@ def survey(path: Path, run: PublishedRun) -> EveryTime:
     for name in first:
         if name in differing:
             grids = (grid for _, grid in each_map(path, run.variable))
-            rasters = (resample(grid, _errors(grid)[name], longitude, latitude) for grid in grids)
+            rasters = (
+                resample(grid, _errors(grid)[name], longitude, latitude, around=frame.around)
+                for grid in grids
+            )
             pictures[name] = [raster.astype(np.float32) for raster in rasters]
         else:  # one map, and its scale
             spread[name] = [first[name].ravel()]

@@ -9,7 +9,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.cartography.basemap import dots, empty_map, shade
 from cagp_dist.cartography.chart_style import MUTED, PANEL
 from cagp_dist.cartography.colour_scale import ColourScale, spanning, symmetric
-from cagp_dist.cartography.frame import Frame, frame_of, frame_of_cells
+from cagp_dist.cartography.frame import Frame, PlaneFrame, frame_of, frame_of_cells, frame_of_plane
 from cagp_dist.report.drawing import WIDTH_INCHES, Drawing, title
 from cagp_dist.report.published import MeanMap, PublishedRun, TestPoints
 from cagp_dist.report.wording import when
@@ -125,7 +125,7 @@ def draw_maps(
     return [*drawings, drawn("residual", residual, heading, subtitle, said, None, observed)]
 
 
-def _scale_map(run: PublishedRun, frame: Frame, stamp: str) -> list[Drawing]:
+def _scale_map(run: PublishedRun, frame: Frame | PlaneFrame, stamp: str) -> list[Drawing]:
     """Draw what the error bars were multiplied with, on a logarithmic scale; nothing if there is none."""
     grid, of_points = run.grid, run.points.local_scale
     factor = None if of_points is None else of_points[0]
@@ -161,10 +161,13 @@ def value_range(values: Array, units: str, digits: int) -> str:
     return f"{values.min():{form}} to {values.max():{form}} {spoken(units)}".strip()
 
 
-def map_frame(run: PublishedRun) -> Frame:
+def map_frame(run: PublishedRun) -> Frame | PlaneFrame:
     """Frame of all maps of a run: grid cells to their edges and all test points, or these with a margin."""
     grid, points = run.grid, run.points
     longitude, latitude = points.longitude_degrees, points.latitude_degrees
+    if not run.space.has_latitudes:
+        cells = None if grid is None else (grid.longitude_degrees, grid.latitude_degrees)
+        return frame_of_plane(longitude, latitude, cells=cells, unit=run.space.unit)
     if grid is None:
         return frame_of(longitude, latitude)
     return frame_of_cells(grid.longitude_degrees, grid.latitude_degrees, longitude, latitude)
@@ -175,7 +178,7 @@ def drawing_order(values: Array, scale: ColourScale) -> Indices:
     return np.argsort(np.abs(values - 0.5 * (scale.low + scale.high)))
 
 
-def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes, Polygon]":
+def _blank(frame: Frame | PlaneFrame, heading: str, subtitle: str) -> "tuple[Figure, Axes, Polygon]":
     """Figure with a headline and an empty map of the right shape, and the rim of the map."""
     from matplotlib.figure import Figure
 
@@ -193,7 +196,7 @@ def _blank(frame: Frame, heading: str, subtitle: str) -> "tuple[Figure, Axes, Po
 
 def _field(
     axes: "Axes",
-    frame: Frame,
+    frame: Frame | PlaneFrame,
     rim: "Polygon",
     points: TestPoints,
     grid: MeanMap | None,

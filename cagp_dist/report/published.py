@@ -14,7 +14,8 @@ from cagp_dist.calibration.verification.scores import AREA_WEIGHTED
 from cagp_dist.errors import StoreError
 from cagp_dist.report.by_stratum import ByStratum, by_stratum_of
 from cagp_dist.report.run_reader import OpenGroup, open_published_group
-from cagp_dist.store.group_dataset import variable_in
+from cagp_dist.space import SPHERE, Plane, Space
+from cagp_dist.store.group_dataset import AXES, own_dims, variable_in
 from cagp_dist.store.published_variables import (
     FORMAT_VERSION,
     NODES_PER_CELL,
@@ -202,6 +203,7 @@ class PublishedRun:
     places: PublishedPlaces | None = None
     simulation: Simulation | None = None
     regions: Regions | None = None
+    space: Space = SPHERE
 
     @property
     def solver_calibration(self) -> str:
@@ -230,6 +232,7 @@ def read_run(path: Path) -> PublishedRun:
         posterior = replace(unnamed, variable=variable)
         times = posterior.dataset["time"].values.astype("datetime64[s]")
         observed, mean, std, noisy = posterior.of("", "_mean", "_std", "_predictive_std")
+        space = _space_of(posterior)
         points = TestPoints(*_where(posterior), observed, mean, std, noisy, *_more(posterior))
     with open_published_group(path, "trace") as trace:
         traced = {name: trace.values(name) for name in ("iteration", *SCORES)}
@@ -256,6 +259,7 @@ def read_run(path: Path) -> PublishedRun:
         places=optional("targets", _places_of, time=0),
         simulation=optional("simulation", _simulation_of),
         regions=optional("regions", _regions_of),
+        space=space,
     )
 
 
@@ -271,9 +275,19 @@ def each_map(path: Path, variable: Variable) -> Iterator[tuple[MeanMap, Grid]]:
             yield grid if with_errors == "map" else _mean_of(fine.at(time=index)), grid
 
 
+def _space_of(group: OpenGroup) -> Space:
+    """Say where a run lies."""
+    if "y" not in group.dataset.coords:
+        return SPHERE
+    x, y = (group.dataset[name].attrs for name in "xy")
+    names = str(x.get("long_name", "x")), str(y.get("long_name", "y"))
+    return Plane(names, str(x.get("units", "")))
+
+
 def _where(group: OpenGroup) -> tuple[Array, Array]:
-    """Longitudes and latitudes."""
-    return group.values("longitude"), group.values("latitude")
+    """Longitudes and latitudes, or x and y of a plane."""
+    north, east = own_dims(AXES, group.dataset.coords)
+    return group.values(east), group.values(north)
 
 
 def _more(group: OpenGroup) -> tuple[Array | None, Array | None]:

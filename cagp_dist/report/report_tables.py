@@ -205,7 +205,9 @@ def place_rows(run: PublishedRun) -> tuple[list[Row], str]:
     for index in range(min(count, MOST_PLACES)):
         name = places.names[index] if places.names is not None else ""
         latitude, longitude = places.latitude_degrees[index], places.longitude_degrees[index]
-        where = f"{latitude:.2f}", f"{(longitude + 180.0) % 360.0 - 180.0:.2f}"
+        where = f"{latitude:.10g}", f"{longitude:.10g}"
+        if run.space.has_latitudes:
+            where = f"{latitude:.2f}", f"{(longitude + 180.0) % 360.0 - 180.0:.2f}"
         digits = decimals(std := float(places.std[index]))
         rows.append((name, *where, f"{places.mean[index]:.{digits}f}{unit}", f"±{std:.{digits}f}{unit}"))
     which = f"The first {MOST_PLACES} of {count:,} places" if count > MOST_PLACES else "Places of the table"

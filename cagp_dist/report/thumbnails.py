@@ -12,8 +12,11 @@ import xarray as xr
 from cagp_dist.arrays import Array
 from cagp_dist.cartography.basemap import clipping_rim
 from cagp_dist.cartography.chart_style import MUTED, PANEL, drawing_style
-from cagp_dist.cartography.frame import Frame, coastlines, frame_of
+from cagp_dist.cartography.frame import Frame, PlaneFrame, coastlines, frame_of, frame_of_plane
+from cagp_dist.cartography.raster import resample
 from cagp_dist.errors import StoreError
+from cagp_dist.report.published import MeanMap
+from cagp_dist.store.group_dataset import AXES, own_dims
 from cagp_dist.store.zarr_arrays import open_group
 
 PIXELS_WIDE = 360  # Of a thumbnail: enough for screens with two pixels to a point
@@ -32,7 +35,7 @@ class Picture:
 
     variable: str
     units: str
-    frame: Frame
+    frame: Frame | PlaneFrame
     values: Array
     pixels: Array | None = None
     places: tuple[Array, Array] = (np.empty(0), np.empty(0))
@@ -119,16 +122,26 @@ def _picture(group: xr.Dataset) -> Picture | None:
     variable = group[means[0]]
     first = variable.isel(time=0) if "time" in variable.dims else variable
     name, units = str(means[0]).removesuffix("_mean"), str(variable.attrs.get("units", ""))
-    latitude, longitude = (np.asarray(group[axis].values) for axis in ("latitude", "longitude"))
+    axes = own_dims(AXES, group.coords)
+    latitude, longitude = (np.asarray(group[axis].values) for axis in axes)
+    frame: Frame | PlaneFrame
+    unit = None if axes == AXES else str(group[axes[0]].attrs.get("units", ""))
     if "point" in first.dims:
         values = np.asarray(first.values, dtype=np.float64)
         known = np.isfinite(values)
-        frame = frame_of(longitude, latitude)
+        frame = (
+            frame_of(longitude, latitude) if unit is None else frame_of_plane(longitude, latitude, unit=unit)
+        )
         places = frame.project(longitude[known], latitude[known])
         return Picture(name, units, frame, values[known], places=places)
-    field = np.asarray(first.transpose("latitude", "longitude").values, dtype=np.float64)
-    frame = frame_of(longitude, latitude, margin_degrees=0.5 * _spacing(latitude))
-    pixels = nearest_cells(latitude, longitude, field, *frame.pixels(PIXELS_WIDE))
+    field = np.asarray(first.transpose(*axes).values, dtype=np.float64)
+    if unit is None:
+        frame = frame_of(longitude, latitude, margin_degrees=0.5 * _spacing(latitude))
+        pixels = nearest_cells(latitude, longitude, field, *frame.pixels(PIXELS_WIDE))
+    else:
+        frame = frame_of_plane(longitude[:1], latitude[:1], cells=(longitude, latitude), unit=unit)
+        grid = MeanMap(longitude, latitude, field)
+        pixels = resample(grid, field, *frame.pixels(PIXELS_WIDE), around=False)
     return Picture(name, units, frame, pixels[np.isfinite(pixels)], pixels=pixels)
 
 

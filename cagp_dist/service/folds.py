@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices
-from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.ring_filter import RingFilter
 from cagp_dist.mapping import Neighbours, Status
 from cagp_dist.mapping.field_solves import Execution, LeftOut, Solution, SolveStep, solve, solve_left_out
@@ -159,7 +158,7 @@ def _error_draws(task: PreparedJob, prior: Prior, solution: Solution, execution:
     together = isinstance(task.solver, Neighbours) and not task.design.samples
     own = sample_posterior(
         *task.problem(prior, np.where(np.isnan(task.targets), np.nan, 0.0)),
-        task.new_inputs if together else unit_sphere(*task.design.cells.points()),
+        task.new_inputs if together else task.design.cells.X,
         solver=task.solver,
         samples=count,
         generator=task.previous.generator(OWN),

@@ -11,7 +11,6 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ConfigurationError, NumericalError
-from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.kernels import Elementary, Kernel, Matern32, chosen_by
 from cagp_dist.mapping import (
@@ -118,10 +117,8 @@ def with_mixtures(task: PreparedJob, numbers: IntegratedNumbers, solution: JobSo
         mixed=MixedDistributions(
             scores=scores,
             of_test=of_test,
-            of_cells=None if cells is None else published(*cells.points()),
-            of_places=None
-            if wanted is None
-            else published(wanted.latitude_degrees, wanted.longitude_degrees),
+            of_cells=None if cells is None else published(cells.X),
+            of_places=None if wanted is None else published(wanted.X),
             nugget=_nugget(found),
         ),
     )
@@ -170,11 +167,8 @@ def _tested(task: PreparedJob, numbers: IntegratedNumbers) -> Iterator[tuple[Ind
                 yield at[some], times, distribution
 
 
-def _published(
-    task: PreparedJob, found: Integrated, latitude_degrees: Array, longitude_degrees: Array
-) -> PublishedDistribution:
-    """Distributions of observations with the usual noise at places (q,)."""
-    X = unit_sphere(latitude_degrees, longitude_degrees)
+def _published(task: PreparedJob, found: Integrated, X: Array) -> PublishedDistribution:
+    """Distributions of observations with the usual noise at positions X (q, p)."""
     distribution = _distribution((len(task.points.times), len(X)))
     noise = np.full(len(X), np.median(_known_noise(task, task.design.train)))
     for fields, times in _patterns(task):

@@ -245,8 +245,7 @@ def values_of_fit(task: PreparedJob) -> tuple[Observations, Indices, FieldMean |
     if task.fit_points is None:
         return task.points, task.design.train, task.mean
     points, others, chosen = task.fit_points, task.points, task.design.train
-    latitude, longitude = others.north[chosen], others.east[chosen]
-    found = coinciding(latitude, longitude, points.north, points.east)
+    found = coinciding(*(of.space.keys(of.north, of.east) for of in (others.at(chosen), points)))
     train = found[found >= 0]
     if train.size == 0:
         raise DataError(

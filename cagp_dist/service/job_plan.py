@@ -364,7 +364,7 @@ def _size(job: Job, seen: ChosenPoints | None) -> Size:
         mapped=mapped[0],
         times=len(times),
         mean_mapped=mapped[1],
-        places=0 if wanted is None else wanted.latitude_degrees.size,
+        places=0 if wanted is None else wanted.north.size,
         nodes_per_cell=0 if design.map is None or design.map.kind == "grid" else MOST_NODES**2,
         samples=samples,
         regions=len(design.regions or ()),

@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Mask
+from cagp_dist.arrays import Array, Indices, Mask, Names
 from cagp_dist.errors import ConfigurationError
-from cagp_dist.geometry import unit_sphere, unwrapped_longitudes
+from cagp_dist.geometry import unwrapped_longitudes
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
 from cagp_dist.mapping import Affine, Solver
 from cagp_dist.service.jobfile.design_table import MapGrid
-from cagp_dist.space import SPHERE
+from cagp_dist.space import SPHERE, Space
 
 NEARER = 1e-6  # Points whose distances differ by less, relatively, are equally near
 DEFAULT_SAMPLES = 400  # Of a fine map: a standard error of 3.5 % of its error bars
@@ -21,19 +21,20 @@ MOST_COLUMNS = 8_000  # Cells up to which each has a column of the solve, where 
 class MapCells:
     """Centres of the cells of a regular map."""
 
-    latitude_degrees: Array  # (rows,) ascending; never a pole, where a cell has no area
+    north: Array  # (rows,) ascending; never a pole, where a cell has no area
     # (columns,) ascending without a jump. In [0, 360), as in the canonical field, unless the map crosses
     # Greenwich and is no full circle: then longitudes west of Greenwich are negative.
-    longitude_degrees: Array
+    east: Array
     # (rows, columns) cells that are predicted; the others stay blank. None for all of them.
     shown: Mask | None = None
     # height and width of a cell, where its mean is wanted; None where the field at its centre is
-    sides_degrees: tuple[float, float] | None = None
+    sides: tuple[float, float] | None = None
+    space: Space = SPHERE
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return self.latitude_degrees.size, self.longitude_degrees.size
+        return self.north.size, self.east.size
 
     @property
     def size(self) -> int:
@@ -48,41 +49,46 @@ class MapCells:
         return rows * columns - self.size
 
     def points(self) -> tuple[Array, Array]:
-        """Latitude and longitude of every predicted cell, longitude running fastest, each (size,)."""
-        latitude, longitude = np.meshgrid(self.latitude_degrees, self.longitude_degrees, indexing="ij")
+        """North and east of every predicted cell, east running fastest, each (size,)."""
+        north, east = np.meshgrid(self.north, self.east, indexing="ij")
         if self.shown is None:
-            return latitude.ravel(), longitude.ravel()
-        return latitude[self.shown], longitude[self.shown]
+            return north.ravel(), east.ravel()
+        return north[self.shown], east[self.shown]
 
-    def nodes_per_side(self, spacing_degrees: float) -> int:
+    @property
+    def X(self) -> Array:
+        """Positions of the centres of the predicted cells, (size, p)."""
+        return self.space.positions(*self.points())
+
+    def nodes_per_side(self, spacing: float) -> int:
         """Nodes along a side of a cell whose mean is wanted; 0 where the field at the centre is."""
-        if self.sides_degrees is None:
+        if self.sides is None:
             return 0
-        return nodes_per_side(self.sides_degrees[0], spacing_degrees)
+        return nodes_per_side(self.sides[0], spacing)
 
     def covered(self) -> tuple[Array, Array]:
         """Latitude and longitude of where the field is wanted: centres, or corners of cells."""
         latitude, longitude = self.points()
-        if self.sides_degrees is None:
+        if self.sides is None:
             return latitude, longitude
-        height, width = self.sides_degrees
+        height, width = self.sides
         corners = [(-0.5, -0.5), (-0.5, 0.5), (0.5, -0.5), (0.5, 0.5)]
         return (
             np.clip(np.concatenate([latitude + height * up for up, _ in corners]), -90.0, 90.0),
             np.concatenate([longitude + width * east for _, east in corners]),
         )
 
-    def inputs(self, spacing_degrees: float) -> Array | CellMeans:
-        """Predicted cells on the unit sphere: their centres (size, 3), or means where these are wanted."""
-        latitude, longitude = self.points()
-        if self.sides_degrees is None:
-            return unit_sphere(latitude, longitude)
-        height, width = (0.5 * side for side in self.sides_degrees)
+    def inputs(self, spacing: float) -> Array | CellMeans:
+        """Predicted cells: positions of their centres (size, p), or means where these are wanted."""
+        if self.sides is None:
+            return self.X
+        north, east = self.points()
+        height, width = (0.5 * side for side in self.sides)
         return means_between(
-            SPHERE,
-            [latitude - height, latitude + height],
-            [longitude - width, longitude + width],
-            nodes_per_side=self.nodes_per_side(spacing_degrees),
+            self.space,
+            [north - height, north + height],
+            [east - width, east + width],
+            nodes_per_side=self.nodes_per_side(spacing),
         )
 
     def fields(self, values: Array) -> Array:
@@ -101,33 +107,50 @@ class MapCells:
         shown[shown] = kept
         return replace(self, shown=shown)
 
-    def observed(
-        self, latitude_degrees: Array, longitude_degrees: Array, missing_degrees: Array
-    ) -> "MapCells":
-        """Leave blank the cells that are nearest to a missing point, and half a row from others."""
+    def observed(self, X: Array, missing: Array) -> "MapCells":
+        """Leave blank the cells that are nearest to a missing place (m, 2), and half a row from points X."""
         from scipy.spatial import cKDTree
 
-        if not len(missing_degrees):
+        if not len(missing):
             return self
-        centres = unit_sphere(*self.points())
-        there = np.asarray(cKDTree(unit_sphere(latitude_degrees, longitude_degrees)).query(centres)[0])
-        missing = np.asarray(cKDTree(unit_sphere(*missing_degrees.T)).query(centres)[0])
-        rows = np.diff(self.latitude_degrees)
-        within = 2.0 * np.sin(0.25 * np.deg2rad(float(rows.min()) if rows.size else 0.0))
-        return self.only(there <= np.maximum(missing * (1.0 + NEARER), within))
+        there = np.asarray(cKDTree(X).query(self.X)[0])
+        absent = np.asarray(cKDTree(self.space.positions(*missing.T)).query(self.X)[0])
+        rows = np.diff(self.north)
+        within = self.space.of_unit(0.5 * float(rows.min()) if rows.size else 0.0)
+        return self.only(there <= np.maximum(absent * (1.0 + NEARER), within))
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """Places of a table that are to be predicted, q of them."""
+
+    north: Array
+    east: Array
+    space: Space = SPHERE
+    names: Names | None = None
+
+    @property
+    def X(self) -> Array:
+        """Their positions, shape (q, p)."""
+        return self.space.positions(self.north, self.east)
+
+    def at(self, chosen: Indices) -> "Wanted":
+        """Take some of them."""
+        names = None if self.names is None else self.names[chosen]
+        return replace(self, north=self.north[chosen], east=self.east[chosen], names=names)
 
 
 def cells_of(
-    table: MapGrid | None, latitude_degrees: Array, longitude_degrees: Array
+    table: MapGrid | None, north: Array, east: Array, *, space: Space = SPHERE
 ) -> tuple[MapCells | None, MapCells | None]:
     """Cells of the map with error bars, and those of the finer one of the mean, where they are asked for."""
     if table is None:
         return None, None
-    whole = map_cells(table, latitude_degrees, longitude_degrees)
+    whole = map_cells(table, north, east, space=space)
     if table.std_resolution_degrees is None:
         return whole, None
     coarse = table.model_copy(update={"resolution_degrees": table.std_resolution_degrees})
-    return map_cells(coarse, latitude_degrees, longitude_degrees), whole
+    return map_cells(coarse, north, east, space=space), whole
 
 
 def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver) -> int:
@@ -144,27 +167,28 @@ def samples_of_map(table: MapGrid | None, cells: MapCells | None, solver: Solver
     return DEFAULT_SAMPLES if suits and fine else 0
 
 
-def map_cells(table: MapGrid, latitude_degrees: Array, longitude_degrees: Array) -> MapCells:
-    """Cells that fill the area of a map."""
-    if table.area is None:
-        north, west, south, east = points_area(latitude_degrees, longitude_degrees)
+def map_cells(table: MapGrid, north: Array, east: Array, *, space: Space = SPHERE) -> MapCells:
+    """Cells that fill the area of a map, by default that of points (n,)."""
+    step, globe = table.step, space.has_latitudes
+    if table.area is not None:
+        upper, left, lower, right = table.area if globe else space.region(list(table.area), table.area)
     else:
-        north, west, south, east = table.area
-        east = east if east > west else east + 360.0
-    rows, columns = (extent / table.resolution_degrees for extent in (north - south, east - west))
+        upper, left, lower, right = points_area(north, east) if globe else space.extent(north, east, step)
+    right = right if right > left else right + 360.0
+    rows, columns = ((end - start) / step for start, end in ((lower, upper), (left, right)))
     if max(rows, 1.0) * max(columns, 1.0) > MOST_CELLS:
         raise ConfigurationError(
-            f"[design] map has {rows:.3g} x {columns:.3g} cells of {table.resolution_degrees:g} degrees, "
-            f"and may have {MOST_CELLS:,} at most. Raise resolution_degrees, or give the map a smaller area."
+            f"[design] map has {rows:.3g} x {columns:.3g} cells of {step:g} {space.unit}, and may have "
+            f"{MOST_CELLS:,} at most. Make the cells larger, or give the map a smaller area."
         )
+    across = _centres(left, right, step)
     return MapCells(
-        latitude_degrees=_centres(south, north, table.resolution_degrees),
-        longitude_degrees=_ascending(
-            _centres(west, east, table.resolution_degrees), full_circle=east - west > 360.0 - 1e-9
-        ),
-        sides_degrees=None
+        _centres(lower, upper, step),
+        _ascending(across, full_circle=right - left > 360.0 - 1e-9) if globe else across,
+        sides=None
         if table.kind == "grid"
-        else ((north - south) / _count(rows), (east - west) / _count(columns)),
+        else ((upper - lower) / _count(rows), (right - left) / _count(columns)),
+        space=space,
     )
 
 

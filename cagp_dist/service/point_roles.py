@@ -17,15 +17,9 @@ from cagp_dist.calibration.verification.spatial_folds import (
     fitting_blocks,
 )
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.geometry import (
-    bands_and_pieces,
-    is_pole,
-    space_filling_order,
-    unit_sphere,
-    unwrapped_longitudes,
-)
+from cagp_dist.geometry import is_pole, space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.mapping import GridPlaces, Observations, Solver
+from cagp_dist.mapping import GridPlaces, Observations, Solver, solver_name
 from cagp_dist.mapping.grid_places import grid_of_points
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import (
@@ -37,6 +31,7 @@ from cagp_dist.service.jobfile.design_table import (
     StridePoints,
 )
 from cagp_dist.service.map_cells import MapCells, cells_of
+from cagp_dist.space import SPHERE, Space
 from cagp_dist.text import counted
 
 STREAMS = {"train": 0, "test": 1, "calibration": 2}  # Spawn keys of the draws, which keep equal seeds apart
@@ -77,23 +72,30 @@ def places_on_grid(solver: Solver, points: Observations, design: Design) -> Grid
     """Grid and places of the observed points for a solver that needs them, else None."""
     if not solver.needs_grid:
         return None
+    if not points.space.has_latitudes:
+        raise ConfigurationError(
+            f"{solver_name(solver)} solves on a grid of latitudes and longitudes, and the places are points "
+            'of a plane; expected another [solver], such as name = "auto".',
+            key="grid-in-plane",
+        )
     return grid_of_points(points.north[design.train], points.east[design.train])
 
 
 def design_points(
-    latitude_degrees: Array,
-    longitude_degrees: Array,
+    north: Array,
+    east: Array,
     *,
+    space: Space = SPHERE,
     table: DesignTable,
     block_size: int,
     gridded: bool = True,
     spare_calibration: int = 0,
 ) -> Design:
     """Choose the observed, the scored, the calibration and the mapped points."""
-    areas = cell_areas(latitude_degrees) if gridded else np.ones(latitude_degrees.size)
-    choices = split_points(
-        latitude_degrees, longitude_degrees, areas, table, spare_calibration=spare_calibration
-    )
+    areas = np.ones(north.size)
+    if gridded and space.has_latitudes:
+        areas = cell_areas(north)
+    choices = split_points(north, east, areas, table, space=space, spare_calibration=spare_calibration)
     train, test = choices["train"].points, choices["test"].points
     shared = np.intersect1d(train, test)
     if shared.size and not isinstance(table.test, FoldPoints):
@@ -104,18 +106,16 @@ def design_points(
     for name, chosen in (("train", train), ("test", test)):
         if chosen.size == 0:
             raise ConfigurationError(
-                f"[design] {name} selects none of the {latitude_degrees.size} points; choose a smaller "
+                f"[design] {name} selects none of the {north.size} points; choose a smaller "
                 "step or count for the other set, or a larger area."
             )
-    ordered = space_filling_order(
-        unit_sphere(latitude_degrees[train], longitude_degrees[train]), block_size=block_size
-    )
-    cells, mean_cells = cells_of(table.map, latitude_degrees, longitude_degrees)
+    ordered = space_filling_order(space.positions(north[train], east[train]), block_size=block_size)
+    cells, mean_cells = cells_of(table.map, north, east, space=space)
     stood_for = areas[test] / choices["test"].chance[test]
     kept = choices["calibration"].points if "calibration" in choices else None
     blocks = None
-    if kept is not None and (height := choices["calibration"].blocks_degrees) is not None:
-        blocks = blocks_of(latitude_degrees[kept], longitude_degrees[kept], blocks=height)
+    if kept is not None and (size := choices["calibration"].blocks) is not None:
+        blocks = blocks_of(north[kept], east[kept], space=space, blocks=size)
     return Design(
         train=train[ordered],
         test=test,
@@ -124,38 +124,41 @@ def design_points(
         mean_cells=mean_cells,
         regions=table.regions or (),
         region_means=table.region_means,
-        folds=_folds(table.test, latitude_degrees[test], longitude_degrees[test]),
+        folds=_folds(table.test, north[test], east[test], space),
         calibration=kept,
         calibration_blocks=blocks,
     )
 
 
-def blocks_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> float:
-    """Height of the blocks of a cross-validation; the default suits a region that is too small for it."""
+def blocks_of_folds(wanted: FoldPoints, north: Array, east: Array, space: Space) -> float:
+    """Size of the blocks of a cross-validation; the default suits a region that is too small for it."""
+    if wanted.blocks is not None:
+        return wanted.blocks
     if "blocks_degrees" in wanted.model_fields_set:
         return wanted.blocks_degrees
-    count = count_of_folds(wanted, latitude, longitude)
-    return fitting_blocks(latitude, longitude, count=count, blocks=wanted.blocks_degrees)
+    count, size = count_of_folds(wanted, north, east, space), space.block_size(north, east)
+    return fitting_blocks(north, east, space=space, count=count, blocks=size)
 
 
-def count_of_folds(wanted: FoldPoints, latitude: Array, longitude: Array) -> int:
+def count_of_folds(wanted: FoldPoints, north: Array, east: Array, space: Space) -> int:
     """Folds of a cross-validation; the default is no more than there are places."""
     if "count" in wanted.model_fields_set:
         return wanted.count
-    places = np.stack([latitude, np.mod(longitude, 360.0)], axis=1)
-    return max(2, min(wanted.count, len(np.unique(places, axis=0))))
+    places = len(np.unique(space.keys(north, east), axis=0))
+    return max(2, min(wanted.count, places))
 
 
-def _folds(wanted: object, latitude: Array, longitude: Array) -> Indices | None:
+def _folds(wanted: object, north: Array, east: Array, space: Space) -> Indices | None:
     """Give the fold of each test point; None where no folds are wanted."""
     if not isinstance(wanted, FoldPoints):
         return None
     try:
         return block_folds(
-            latitude,
-            longitude,
-            count=count_of_folds(wanted, latitude, longitude),
-            blocks=blocks_of_folds(wanted, latitude, longitude),
+            north,
+            east,
+            space=space,
+            count=count_of_folds(wanted, north, east, space),
+            blocks=blocks_of_folds(wanted, north, east, space),
             generator=np.random.default_rng(wanted.seed),
         )
     except ArgumentError as error:
@@ -180,11 +183,11 @@ def cell_areas(latitude_degrees: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Chosen points, ascending, the chance (N,) of all points, and the height of the blocks if by such."""
+    """Chosen points, ascending, the chance (N,) of all points, and the size of the blocks if by such."""
 
     points: Indices
     chance: Array
-    blocks_degrees: float | None = None
+    blocks: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +199,13 @@ class Gap:
 
 
 def split_points(
-    latitude: Array, longitude: Array, areas: Array, table: DesignTable, *, spare_calibration: int = 0
+    north: Array,
+    east: Array,
+    areas: Array,
+    table: DesignTable,
+    *,
+    space: Space = SPHERE,
+    spare_calibration: int = 0,
 ) -> dict[str, Choice]:
     """Choose train, test and, if any are wanted, calibration points.
 
@@ -204,21 +213,21 @@ def split_points(
     all the rest. Calibration points that the table does not choose lie in blocks where the test does.
     """
     tables = {"train": table.train, "test": table.test}
-    gaps = _gaps(latitude, longitude, table, spare=spare_calibration)
-    unobserved = np.zeros(latitude.size, dtype=bool)
+    gaps = _gaps(north, east, table, space, spare=spare_calibration)
+    unobserved = np.zeros(north.size, dtype=bool)
     for gap in gaps.values():
         unobserved |= gap.around
     allowed = {"train": ~unobserved} | {name: gap.inside for name, gap in gaps.items()}
     chosen: dict[str, Choice] = {}
     for name, wanted in tables.items():
         if isinstance(wanted, StridePoints):
-            kept = _stride(latitude, longitude, wanted)
+            kept = _stride(north, east, wanted, space)
             kept &= allowed.get(name, True)
             chosen[name] = Choice(np.flatnonzero(kept), kept.astype(np.float64))
     for name, wanted in tables.items():
         if isinstance(wanted, RandomPoints | BlockPoints):
             chosen[name] = _draw(name, wanted, areas, others=chosen, allowed=allowed.get(name))
-    outside = ~gaps["test"].around if "test" in gaps else np.ones(latitude.size, dtype=bool)
+    outside = ~gaps["test"].around if "test" in gaps else np.ones(north.size, dtype=bool)
     allowed.setdefault("calibration", outside)
     calibration = table.calibration or _spared(
         table, chosen, allowed["calibration"], most=spare_calibration, blocks="calibration" in gaps
@@ -228,7 +237,7 @@ def split_points(
             "calibration", calibration, areas, others=chosen, allowed=allowed["calibration"]
         )
     if isinstance(table.train, AllPoints):
-        taken, chance = _taken(chosen, latitude.size)
+        taken, chance = _taken(chosen, north.size)
         rest = np.setdiff1d(np.flatnonzero(allowed["train"]), taken)
         chosen["train"] = Choice(rest, 1.0 - chance)
     if isinstance(table.test, FoldPoints):
@@ -236,49 +245,43 @@ def split_points(
     return chosen
 
 
-def _gaps(latitude: Array, longitude: Array, table: DesignTable, *, spare: int) -> dict[str, Gap]:
+def _gaps(north: Array, east: Array, table: DesignTable, space: Space, *, spare: int) -> dict[str, Gap]:
     """Blocks of the test and calibration points, where they are chosen by blocks; none of both."""
     gaps: dict[str, Gap] = {}
-    free = np.ones(latitude.size, dtype=bool)
+    free = np.ones(north.size, dtype=bool)
     for name, wanted in (("test", table.test), ("calibration", table.calibration)):
         if isinstance(wanted, BlockPoints):
-            gaps[name] = _gap(name, wanted, latitude, longitude, free)
+            gaps[name] = _gap(name, wanted, north, east, space, free)
             free = free & ~gaps[name].around
     if spare and table.calibration is None and isinstance(table.test, BlockPoints):
-        block = _block_of_each(table.test, latitude, longitude)
+        block = blocks_of(north, east, space=space, blocks=table.test.size)
         if np.unique(block[free]).size > 1:
-            gap = _gap("calibration", table.test, latitude, longitude, free)
+            gap = _gap("calibration", table.test, north, east, space, free)
             left = np.count_nonzero(free & ~gap.around)
             if not isinstance(table.train, RandomPoints) or table.train.count <= left:
                 gaps["calibration"] = gap
     return gaps
 
 
-def _block_of_each(wanted: BlockPoints, latitude: Array, longitude: Array) -> Indices:
-    blocks = bands_and_pieces(latitude, np.mod(longitude, 360.0), wanted.blocks_degrees)
-    return np.unique(blocks, axis=0, return_inverse=True)[1].reshape(-1)
-
-
-def _gap(name: str, wanted: BlockPoints, latitude: Array, longitude: Array, free: Mask) -> Gap:
+def _gap(name: str, wanted: BlockPoints, north: Array, east: Array, space: Space, free: Mask) -> Gap:
     """Choose some of the blocks that have free points, each with equal probability."""
     from scipy.spatial import cKDTree
 
-    block = _block_of_each(wanted, latitude, longitude)
+    block = blocks_of(north, east, space=space, blocks=wanted.size)
     there = np.unique(block[free])
     if there.size < 2:
         raise ConfigurationError(
             f"[design] {name}: the {int(np.count_nonzero(free)):,} points lie in one block of "
-            f"{wanted.blocks_degrees:g} degrees, without which nothing is observed. Lower "
-            f"{name}.blocks_degrees, or take a larger area."
+            f"{wanted.size:g} {space.unit}, without which nothing is observed. Make its blocks smaller, or "
+            "take a larger area."
         )
     count = min(max(1, round(wanted.share * there.size)), there.size - 1)
     generator = _generator(wanted.seed, STREAMS[name] + BLOCK_STREAM)
     chosen = generator.choice(there, size=count, replace=False)
     inside = np.isin(block, chosen) & free
     around = inside.copy()
-    if wanted.margin_degrees > 0.0 and inside.any():
-        X = unit_sphere(latitude, longitude)
-        within = 2.0 * np.sin(0.5 * np.deg2rad(wanted.margin_degrees))
+    if wanted.around > 0.0 and inside.any():
+        X, within = space.positions(north, east), space.of_unit(wanted.around)
         near = cKDTree(X[inside]).query(X[~inside], distance_upper_bound=within)[0]
         around[~inside] = np.isfinite(near)
     return Gap(inside, around)
@@ -337,8 +340,7 @@ def _draw(
         drawn = generator.choice(free, size=wanted.count, replace=False)
     else:
         drawn = free[systematic_sample(probability, generator)]
-    height = wanted.blocks_degrees if isinstance(wanted, BlockPoints) else None
-    return Choice(np.sort(drawn), chance, height)
+    return Choice(np.sort(drawn), chance, wanted.size if isinstance(wanted, BlockPoints) else None)
 
 
 def _too_many(
@@ -389,10 +391,10 @@ def systematic_sample(probability: Array, generator: np.random.Generator) -> Ind
     return np.asarray(order[np.minimum(position, order.size - 1)], dtype=np.intp)
 
 
-def _stride(latitude: Array, longitude: Array, wanted: StridePoints) -> Mask:
+def _stride(north: Array, east: Array, wanted: StridePoints, space: Space) -> Mask:
     """Take every ``step``-th row of every ``step``-th column of the grid, from ``offset``."""
-    rows = _rank(latitude)
-    columns = _rank(unwrapped_longitudes(longitude))
+    rows = _rank(north)
+    columns = _rank(unwrapped_longitudes(east) if space.has_latitudes else east)
     return np.asarray((rows % wanted.step == wanted.offset) & (columns % wanted.step == wanted.offset))
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.fields.selection import shown_time
-from cagp_dist.fields.tables import Places
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kernels import Kernel
@@ -29,6 +28,7 @@ from cagp_dist.mapping.field_solves import LeftOut, Solution, SolveStep
 from cagp_dist.means import latitude_of
 from cagp_dist.service.cell_values import FEWEST_CELLS, CellGrid
 from cagp_dist.service.jobfile.job import Job
+from cagp_dist.service.map_cells import Wanted
 from cagp_dist.service.point_roles import Design
 from cagp_dist.store.earlier import EarlierRuns
 from cagp_dist.store.publish import verify_files
@@ -277,7 +277,7 @@ def _difference(ours: Mapping[str, object], said: str) -> str | None:
 
 
 def check_map_of_errors(
-    previous: Previous, points: Observations, design: Design, wanted: Places | None
+    previous: Previous, points: Observations, design: Design, wanted: Wanted | None
 ) -> None:
     """Raise `ConfigurationError` unless the maps of a job and of the previous run know all that is asked."""
     if design.cells is None or design.cells.blank:
@@ -288,11 +288,11 @@ def check_map_of_errors(
         )
     places = [(points.north, points.east), design.cells.points()]
     if wanted is not None:
-        places.append((wanted.latitude_degrees, wanted.longitude_degrees))
+        places.append((wanted.north, wanted.east))
     if design.region_means is not None:
         nodes = design.region_means.nodes
         places.append((latitude_of(nodes), np.rad2deg(np.arctan2(nodes[:, 1], nodes[:, 0]))))
-    own = CellGrid(design.cells.latitude_degrees, design.cells.longitude_degrees)
+    own = CellGrid(design.cells.north, design.cells.east)
     if min(own.latitude_degrees.size, own.longitude_degrees.size) < FEWEST_CELLS:
         raise ConfigurationError(
             '[prior] mean = "previous" interpolates mean and errors between the cells of the map, which has '

@@ -18,8 +18,6 @@ from cagp_dist.calibration.verification.strata import (
     roughness_of,
     strata_of,
 )
-from cagp_dist.fields.tables import Places
-from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, unit_sphere
 from cagp_dist.mapping import Observations, solver_name
 from cagp_dist.mapping.field_solves import SampledMap, SolveStep
 from cagp_dist.predictive import Gaussian
@@ -38,7 +36,7 @@ from cagp_dist.service.job_recalibration import (
 )
 from cagp_dist.service.jobfile.design_table import BlockPoints, FoldPoints
 from cagp_dist.service.jobs_in_time import kernel_keys
-from cagp_dist.service.map_cells import MapCells
+from cagp_dist.service.map_cells import MapCells, Wanted
 from cagp_dist.service.point_roles import Design, blocks_of_folds
 from cagp_dist.service.previous import describe_errors
 from cagp_dist.service.simulated_jobs import Simulated
@@ -191,6 +189,7 @@ def strata_of_test(task: PreparedJob) -> list[Strata]:
     found = strata_of(
         points.north[test],
         points.east[test],
+        space=points.space,
         roughness=roughness_of_test(points.values, task.points.X, task.design),
         units=points.variable.units,
     )
@@ -235,6 +234,7 @@ def _placed(points: Observations, chosen: Indices) -> dict[str, Any]:
         "times": points.times,
         "north": points.north[chosen],
         "east": points.east[chosen],
+        "space": points.space,
         "variable": points.variable,
         "names": None if points.names is None else points.names[chosen],
     }
@@ -253,9 +253,7 @@ def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
     if not cells.nodes_per_side(spacing):
         mixed = None if solution.mixed is None else solution.mixed.of_cells
         sharp = None if solution.sharp is None else solution.sharp.cells
-        distribution = found.distribution_at(
-            mean, std, unit_sphere(*cells.points()), mixed=mixed, sharp=sharp
-        )
+        distribution = found.distribution_at(mean, std, cells.X, mixed=mixed, sharp=sharp)
     group = _map_group(
         points,
         cells,
@@ -277,8 +275,9 @@ def _of_maps(found: _Predicted, cells: MapCells) -> dict[str, xr.Dataset]:
         groups[ERROR_DRAWS] = schema.values_group(
             ERROR_DRAWS,
             times=points.times,
-            north=cells.latitude_degrees,
-            east=cells.longitude_degrees,
+            north=cells.north,
+            east=cells.east,
+            space=cells.space,
             values=cells.fields(solution.error_draws)[None],
             variable=points.variable,
         ).assign_attrs({ERRORS_OF: json.dumps(describe_errors(task.job, points.variable), sort_keys=True)})
@@ -300,8 +299,9 @@ def _map_group(
     group = schema.prediction_group(
         "map",
         times=points.times,
-        north=cells.latitude_degrees,
-        east=cells.longitude_degrees,
+        north=cells.north,
+        east=cells.east,
+        space=cells.space,
         mean=cells.fields(mean),
         std=None if std is None else cells.fields(std),
         variable=points.variable,
@@ -314,15 +314,16 @@ def _map_group(
     return group
 
 
-def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
+def _of_places(found: _Predicted, wanted: Wanted) -> xr.Dataset:
     """Arrange what is predicted at the places of a table."""
     solution, columns = found.solution, found.task.columns.places
     mean, std = found.mean(columns), found.std(columns)
     return schema.prediction_group(
         "targets",
         times=found.task.points.times,
-        north=wanted.latitude_degrees,
-        east=wanted.longitude_degrees,
+        north=wanted.north,
+        east=wanted.east,
+        space=wanted.space,
         mean=mean,
         std=std,
         noise_variance=found.elsewhere,
@@ -330,7 +331,7 @@ def _of_places(found: _Predicted, wanted: Places) -> xr.Dataset:
         distribution=found.distribution_at(
             mean,
             std,
-            unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees),
+            wanted.X,
             mixed=None if solution.mixed is None else solution.mixed.of_places,
             sharp=None if solution.sharp is None else solution.sharp.places,
         ),
@@ -344,6 +345,7 @@ def simulation_group_of(points: Observations, found: Simulated) -> xr.Dataset:
     group = evaluation.simulation_group(
         north=points.north[found.points],
         east=points.east[found.points],
+        space=points.space,
         found=found.calibration,
         area_weight=found.area_weight,
         variable=points.variable,
@@ -452,6 +454,7 @@ def attributes_of(
         },
         **({} if task.previous is None else {PREVIOUS_RUN: task.previous.attributes()}),
         **({} if task.carried is None else {PREVIOUS_RUN: task.carried.attributes()}),
+        **({} if points.space.has_latitudes else {"geometry": points.space.text, **points.space.said}),
         "train_count": int(task.design.train.size),
         "dropped_missing": points.dropped_missing,
         **({PRELIMINARY: task.provenance[PRELIMINARY]} if PRELIMINARY in task.provenance else {}),
@@ -522,7 +525,7 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
     if not isinstance(wanted, FoldPoints):
         return {}
     where, test = task.points, task.design.test
-    height = blocks_of_folds(wanted, where.north[test], where.east[test])
+    height = blocks_of_folds(wanted, where.north[test], where.east[test], where.space)
     said = (
         f"{task.design.count_folds} folds: each observed place was predicted from the other folds, with the "
         "prior mean fitted to them"
@@ -537,8 +540,9 @@ def _cross_validation(task: PreparedJob) -> dict[str, object]:
         said += ", kernel and noise too."
     else:
         said += ", kernel and noise to the half of all folds without its own."
-    if height != wanted.blocks_degrees:
-        said += f" Blocks are {height:g} degrees high: there are too few of {wanted.blocks_degrees:g}."
+    usual = wanted.blocks_degrees if where.space.has_latitudes else height
+    if height != usual:
+        said += f" Blocks are {height:g} degrees high: there are too few of {usual:g}."
     return {"cross_validation": said}
 
 
@@ -549,13 +553,14 @@ def _blocks(task: PreparedJob) -> dict[str, object]:
     wanted = task.job.design.test
     if not isinstance(wanted, BlockPoints):
         return {}
-    chords = cKDTree(task.inputs).query(task.points.X[task.design.test])[0]
-    kilometres = 2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(0.5 * chords)
-    margin = f", and {wanted.margin_degrees:g} around them," if wanted.margin_degrees else ""
+    space = task.points.space
+    apart = space.distances(np.asarray(cKDTree(task.inputs).query(task.points.X[task.design.test])[0]))
+    margin = f", and {wanted.around:g} around them," if wanted.around else ""
+    unit = space.distance_attributes.get("units", "")
     said = (
-        f"Test points lie in blocks {wanted.blocks_degrees:g} degrees high in which{margin} nothing was "
-        f"observed: half of them are {np.median(kilometres):,.0f} km or more from the nearest observed "
-        f"point, all of them at least {kilometres.min():,.0f} km."
+        f"Test points lie in blocks {wanted.size:g} {space.unit} high in which{margin} nothing was "
+        f"observed: half of them are {np.median(apart):,.0f} {unit} or more from the nearest observed "
+        f"point, all of them at least {apart.min():,.0f} {unit}."
     )
     return {"held_out_blocks": said}
 

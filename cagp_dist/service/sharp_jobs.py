@@ -15,7 +15,6 @@ from cagp_dist.budget.demand import DOUBLE
 from cagp_dist.calibration.recalibration.sharp import FittedSharp, Sharp
 from cagp_dist.calibration.recalibration.stretched import FieldByField, SolvedModel, StretchedModel
 from cagp_dist.errors import ArgumentError, ConfigurationError
-from cagp_dist.geometry import unit_sphere
 from cagp_dist.mapping import Neighbours, Solver
 from cagp_dist.mapping.field_solves import (
     Execution,
@@ -70,18 +69,18 @@ def sharpened(task: PreparedJob, prior: Prior, solution: JobSolution, execution:
 
 def sharp_points(task: PreparedJob) -> tuple[Array, Array, Array]:
     """Test points, map cells and places (q, 3) whose distributions are published; of others none."""
-    none, cells, wanted = np.empty((0, 3)), task.design.cells, task.wanted
+    none, cells, wanted = task.points.X[:0], task.design.cells, task.wanted
     by_columns = cells is not None and _has_distributions(task) and not task.design.samples
     return (
         task.points.X[task.design.test],
-        unit_sphere(*cells.points()) if cells is not None and by_columns else none,
-        none if wanted is None else unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees),
+        cells.X if cells is not None and by_columns else none,
+        none if wanted is None else wanted.X,
     )
 
 
 def _has_distributions(task: PreparedJob) -> bool:
     """Whether the map of a task has distributions of observations: its cells are points."""
-    return task.design.cells is not None and task.design.cells.sides_degrees is None
+    return task.design.cells is not None and task.design.cells.sides is None
 
 
 def _model(task: PreparedJob, prior: Prior, execution: Execution) -> StretchedModel:

@@ -18,8 +18,8 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.fields.selection import parse_times, shown_time
-from cagp_dist.fields.tables import Places, read_places
-from cagp_dist.geometry import spacing_degrees, unit_sphere
+from cagp_dist.fields.tables import read_places
+from cagp_dist.geometry import median_spacing
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import averaged, joined_targets, target_points
 from cagp_dist.kernels import KERNELS, Family, Kernel, families_of
@@ -48,10 +48,11 @@ from cagp_dist.service.jobfile.design_table import BlockPoints
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.jobfile.prior_table import PriorNumbers, PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
-from cagp_dist.service.map_cells import MapCells, samples_of_map
+from cagp_dist.service.map_cells import MapCells, Wanted, samples_of_map
 from cagp_dist.service.point_roles import Design, design_points, places_on_grid
 from cagp_dist.service.previous import DRAWS, Previous, check_map_of_errors, previous_of
 from cagp_dist.service.recalibration_plan import Recalibrating, with_errors
+from cagp_dist.space import SPHERE, Plane, Space, moved
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.store.batches import PRELIMINARY
 from cagp_dist.store.earlier import EarlierRuns, earlier_runs
@@ -136,7 +137,7 @@ class ChosenPoints:
     points: Observations  # all points of the field
     design: Design  # which of them are observed and scored, and the cells of the map
     recalibration: Recalibrating  # which errors correct the predictive distributions
-    wanted: Places | None  # places of a table that are to be predicted
+    wanted: Wanted | None  # places of a table that are to be predicted
     solver: Solver
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
@@ -173,7 +174,7 @@ class ChosenPoints:
     def columns(self) -> SolveColumns:
         """Where in `new_inputs` each kind of target is."""
         cells = 0 if self.design.cells is None or self.design.samples else self.design.cells.size
-        wanted = 0 if self.wanted is None else self.wanted.latitude_degrees.size
+        wanted = 0 if self.wanted is None else self.wanted.north.size
         regions = 0 if self.design.region_means is None else len(self.design.region_means)
         sizes = self.design.test.size, self.calibrating.size, cells, wanted, regions
         ends = np.cumsum(sizes).tolist()
@@ -199,7 +200,7 @@ class ChosenPoints:
         cells, fine = self.design.cells, self.design.mean_cells
         if cells is None or fine is None:
             return None
-        nearest = cKDTree(unit_sphere(*cells.points())).query(unit_sphere(*fine.points()))[1]
+        nearest = cKDTree(cells.X).query(fine.X)[1]
         return np.asarray(self.columns.cells.start + nearest, dtype=np.intp)
 
     @cached_property
@@ -229,7 +230,7 @@ class ChosenPoints:
             apart=self.seen is not None and self.seen.apart,
             mean_mapped=0 if design.mean_cells is None else design.mean_cells.size,
             folds=design.count_folds,
-            places=0 if self.wanted is None else self.wanted.latitude_degrees.size,
+            places=0 if self.wanted is None else self.wanted.north.size,
             nodes_per_cell=0 if cells is None else cells.nodes_per_side(self.spacing) ** 2,
             gaps=self.gaps,
             samples=design.samples,
@@ -334,7 +335,7 @@ def prepare_job(
     chosen = choose_points(job, field, family)
     points, design, wanted = chosen.points, chosen.design, chosen.wanted
     if not isinstance(family, WithCovariates):
-        for cells in (design.cells, design.mean_cells):
+        for cells in (design.cells, design.mean_cells) if points.space.has_latitudes else ():
             if cells is not None:
                 family.check_covers(*cells.covered())
         family.check_covers(points.north, points.east)
@@ -357,7 +358,7 @@ def prepare_job(
         provenance |= {kind: address, f"{kind}_sha256": family.content_sha256}
     if wanted is not None and job.design.targets is not None:
         if not isinstance(family, WithCovariates):
-            family.check_covers(wanted.latitude_degrees, wanted.longitude_degrees)
+            family.check_covers(wanted.north, wanted.east)
         provenance |= {"targets_sha256": file_sha256(targets_path(job.design.targets))}
     if fit_field is not None:
         provenance |= {"fit_content_sha256": content_sha256(fit_field)}
@@ -433,11 +434,13 @@ def fit_mean(
     if table.in_time:
         return cast("EstimatedMean", family)
     latitude, longitude = points.north[chosen], points.east[chosen]
+    if not points.space.has_latitudes:  # a constant alone is fitted there, to all places alike
+        latitude = longitude = np.zeros(chosen.size)
     values = points.values[:, chosen]
     present = ~np.isnan(values)
     estimated = table.estimates_mean and isinstance(family, EstimatedMean)
     if isinstance(family, EstimatedMean) and (estimated or table.covariates):
-        basis = np.asarray(family.basis_at(unit_sphere(latitude, longitude)))
+        basis = np.asarray(family.basis_at(points.positions[chosen]))
         for fields in fields_by_pattern(present):
             if (places := present[fields[0]]).any():
                 check_estimable(basis[places], family.coefficient_names)
@@ -461,7 +464,7 @@ def fit_mean(
 
 
 def targets_of(
-    points: Observations, design: Design, calibrating: Indices, wanted: Places | None
+    points: Observations, design: Design, calibrating: Indices, wanted: Wanted | None
 ) -> Array | LinearFunctionals:
     """Test points, predicted calibration points, map cells, places and means over regions, in this order."""
     cells = design.cells
@@ -471,7 +474,7 @@ def targets_of(
     if cells is not None and not design.samples:
         parts.append(cells.inputs(spacing_of(points, design)))
     if wanted is not None:
-        parts.append(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
+        parts.append(wanted.X)
     if design.region_means is not None:
         parts.append(design.region_means)
     return joined_targets(parts)
@@ -479,9 +482,9 @@ def targets_of(
 
 def spacing_of(points: Observations, design: Design) -> float:
     """Distance of observed points from each other in degrees; 0 where no map asks for means over cells."""
-    if design.cells is None or design.cells.sides_degrees is None:
+    if design.cells is None or design.cells.sides is None:
         return 0.0
-    return spacing_degrees(points.north[design.train], points.east[design.train])
+    return float(points.space.in_unit(np.asarray(median_spacing(points.positions[design.train]))))
 
 
 def targets_path(address: str) -> Path:
@@ -489,7 +492,7 @@ def targets_path(address: str) -> Path:
     return Path(address.partition(":")[2]).expanduser()
 
 
-def wanted_places(address: str | None) -> Places | None:
+def wanted_places(address: str | None, space: Space = SPHERE) -> Wanted | None:
     """Read the table of places that a job asks for, if it does."""
     if address is None:
         return None
@@ -499,7 +502,18 @@ def wanted_places(address: str | None) -> Places | None:
             f"[design] targets: there is no table {path}. The path is relative to the working directory."
         )
     try:
-        return read_places(path)
+        found = read_places(
+            path,
+            columns=dict(zip("xy", space.names, strict=True)) if isinstance(space, Plane) else None,
+            plane=isinstance(space, Plane),
+        )
+        north, east = found.latitude_degrees, found.longitude_degrees
+        if (held := found.plane) and isinstance(space, Plane):
+            east, north = (held.xy * [space.scale_of(held.unit, name) for name in held.names]).T
+            space.check(north, east)
+        else:
+            north, east = moved(SPHERE, space, north, east, what="target")
+        return Wanted(north, east, space, found.names)
     except ArgumentError as error:
         raise ConfigurationError(f"[design] targets: {error}") from error
 
@@ -521,10 +535,10 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
             key="no-times",
         )
     points = points if seen is None else _at_times(job, points)
-    wanted, map_table = wanted_places(job.design.targets), job.design.map
+    wanted, map_table = wanted_places(job.design.targets, points.space), job.design.map
     if wanted is not None and isinstance(family, WithCovariates):
-        known = family.known_at(unit_sphere(wanted.latitude_degrees, wanted.longitude_degrees))
-        _tell_unknown(known, wanted.latitude_degrees, wanted.longitude_degrees, "targets", "left out")
+        known = family.known_at(wanted.X)
+        _tell_unknown(known, wanted.north, wanted.east, "targets", "left out")
         wanted = wanted.at(np.flatnonzero(known))
 
     def solver_at(design: Design) -> Solver:
@@ -539,6 +553,7 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         design_of=lambda spare: design_points(
             points.north,
             points.east,
+            space=points.space,
             table=job.design,
             block_size=block_size(named),
             gridded=points.gridded,
@@ -606,7 +621,7 @@ def _at_times(job: Job, points: Observations) -> Observations:
     return replace(points, values=points.values[own], times=points.times[own])
 
 
-def solver_of(points: Observations, design: Design, wanted: Places | None) -> Solver:
+def solver_of(points: Observations, design: Design, wanted: Wanted | None) -> Solver:
     """Choose a solver for a job that names none: what its points decide, the same on every machine."""
     kept = np.arange(0) if design.calibration is None else design.calibration
     targets = partial(targets_of, points, design, kept, wanted)
@@ -629,7 +644,7 @@ def _observed(cells: MapCells | None, points: Observations) -> MapCells | None:
     """Leave cells blank where the source has no values; `ConfigurationError` if these are all of them."""
     if cells is None:
         return None
-    found = cells.observed(points.north, points.east, points.missing_places)
+    found = cells.observed(points.positions, points.missing_places)
     if found.size == 0:
         raise ConfigurationError(
             "[design] map: the source has no values in its area, so that all of its cells are blank. "

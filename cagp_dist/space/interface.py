@@ -114,6 +114,9 @@ class Space(Protocol):
     def in_unit(self, lengths: Array) -> Array:
         """Distances of positions in the unit of north and east."""
 
+    def of_unit(self, size: float) -> float:
+        """Distance of positions that are so far apart in the unit of north and east."""
+
     def kilometres(self, lengths: Array) -> Array:
         """Kilometres on the ground of distances of positions; NaN where the unit is not known."""
 

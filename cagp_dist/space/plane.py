@@ -232,6 +232,10 @@ class Plane:
         """Distances as they are."""
         return lengths
 
+    def of_unit(self, size: float) -> float:
+        """Distances as they are."""
+        return size
+
     def kilometres(self, lengths: Array) -> Array:
         """Kilometres of distances; NaN, but for 0, where the unit is not known."""
         return np.where(lengths == 0.0, 0.0, lengths / (self.per_kilometre or np.nan))

@@ -121,6 +121,10 @@ class Sphere:
         """Angles in degrees of chords."""
         return np.rad2deg(2.0 * np.arcsin(np.minimum(0.5 * lengths, 1.0)))
 
+    def of_unit(self, size: float) -> float:
+        """Chord of an angle in degrees."""
+        return float(2.0 * np.sin(0.5 * np.deg2rad(size)))
+
     def kilometres(self, lengths: Array) -> Array:
         """Kilometres on the ground of chords."""
         return np.asarray(2.0 * EARTH_RADIUS_KILOMETRES * np.arcsin(np.minimum(0.5 * lengths, 1.0)))

@@ -17,6 +17,7 @@ from cagp_dist.errors import ConfigurationError
 from cagp_dist.extras import from_extra
 from cagp_dist.geometry import cell_edges
 from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.group_dataset import AXES, own_dims
 
 _MODEL_PIXEL_SCALE, _MODEL_TIEPOINT, _GEO_KEY_DIRECTORY = 33550, 33922, 34735
 _GDAL_METADATA, _GDAL_NODATA = 42112, 42113
@@ -34,7 +35,7 @@ _SPACING_TOLERANCE = 1e-6
 
 def geotiff_variables(group: xr.Dataset) -> list[str]:
     """Names of the variables that are maps."""
-    plane, found = {"latitude", "longitude"}, group.data_vars.items()
+    plane, found = set(own_dims(AXES, group.coords)), group.data_vars.items()
     return [str(name) for name, each in found if plane <= set(each.dims) <= {"time", *plane}]
 
 

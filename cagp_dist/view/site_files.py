@@ -41,6 +41,12 @@ def _contents(run: Path) -> dict[str, object]:
             f"{run} has neither a map nor predictions at points, so that there is nothing to show. Run its "
             "job again."
         )
+    if "y" in {name for group in contents.values() for name in group}:
+        raise StoreError(
+            f"{run} lies in a plane of x and y, and the page draws latitudes and longitudes. See its report "
+            "(`cagp report`), whose maps are in x and y, or export the map (`cagp export`).",
+            key="page-of-plane",
+        )
     return {"path": f"{DATA}/{run.name}", "contents": contents}
 
 

@@ -19,6 +19,7 @@ from cagp_dist.cartography.land import NEAR_KILOMETRES, SURFACES, surface_of
 from cagp_dist.checks import as_points
 from cagp_dist.errors import ArgumentError
 from cagp_dist.geometry import degrees
+from cagp_dist.space import SPHERE, Space
 from cagp_dist.text import degrees_label
 
 ROUGHNESS_POINTS = 10  # Observed points around a place that say how rough the field is there
@@ -83,10 +84,15 @@ class Stratum:
 
 
 def strata_of(
-    latitude_degrees: Array, longitude_degrees: Array, *, roughness: ArrayLike | None = None, units: str = ""
+    north: Array,
+    east: Array,
+    *,
+    space: Space = SPHERE,
+    roughness: ArrayLike | None = None,
+    units: str = "",
 ) -> list[Strata]:
     """Divide test points (q,) by latitude, surface and, where it is given, roughness, (q,) or (T, q)."""
-    found = [by_latitude(latitude_degrees), by_surface(latitude_degrees, longitude_degrees)]
+    found = [by_latitude(north), by_surface(north, east)] if space.has_latitudes else []
     return found if roughness is None else [*found, by_roughness(roughness, units=units)]
 
 
@@ -120,7 +126,12 @@ def by_surface(latitude_degrees: ArrayLike, longitude_degrees: ArrayLike) -> Str
 
 
 def surface_terms(points: Array) -> Array:
-    """Whether unit vectors (n, 3) lie on land, and whether on a coast, as two columns of ones and zeros."""
+    """Whether unit vectors (n, 3) lie on land, and whether on a coast, as two columns of ones and zeros.
+
+    Of other points nothing is known: no column.
+    """
+    if points.shape[1] != 3:
+        return np.empty((len(points), 0))
     member = surface_of(*degrees(points))
     return np.stack([member == SURFACES.index(name) for name in ("land", "coast")], axis=1).astype(np.float64)
 

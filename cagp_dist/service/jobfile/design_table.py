@@ -2,13 +2,13 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
 from cagp_dist.gram.area_means import RESOLUTION_DEGREES, area_means
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, Area, JobTable, key
+from cagp_dist.service.jobfile.fields import AREA, DEGREES, LARGEST_COUNT, SEED, JobTable, key
 from cagp_dist.service.jobfile.regions_key import EXPECTED as EXPECTED_REGIONS
 from cagp_dist.service.jobfile.regions_key import regions as check_regions
 from cagp_dist.service.jobfile.regions_key import written_regions as written_regions
@@ -18,6 +18,16 @@ Regions = Annotated[
 ]
 _COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le=LARGEST_COUNT)
 FEWEST_SAMPLES = 50  # Of error bars from samples: a standard error of a tenth of them
+
+
+def _check_one(table: JobTable, of_globe: str, of_plane: str) -> None:
+    """Raise `ValueError` unless one of two keys is given."""
+    given = [name for name in (of_globe, of_plane) if getattr(table, name) is not None]
+    if len(given) != 1:
+        raise ValueError(
+            f"{' and '.join(given) or 'neither of them'} is given; expected {of_globe} in degrees, or "
+            f"{of_plane} in the unit of a plane"
+        )
 
 
 class RandomPoints(JobTable):
@@ -48,10 +58,27 @@ class BlockPoints(JobTable):
 
     kind: Literal["blocks"]
     count: Annotated[int, _COUNT]
-    blocks_degrees: Annotated[float, DEGREES]
+    blocks_degrees: Annotated[float | None, DEGREES] = None
     margin_degrees: float = key(0.0, "a number of degrees in [0, 90]", 1.0, ge=0.0, le=90.0)
+    blocks: float | None = key(None, "in a plane, a number above 0 in its unit", 1000.0, gt=0.0)
+    margin: float = key(0.0, "in a plane, a number of at least 0 in its unit", 100.0, ge=0.0)
     share: float = key(0.1, "a number above 0 and below 1: how many of the blocks", 0.1, gt=0.0, lt=1.0)
     seed: Annotated[int, SEED] = 0
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        _check_one(self, "blocks_degrees", "blocks")
+        return self
+
+    @property
+    def size(self) -> float:
+        """Size of a block in the unit of the space."""
+        return self.blocks or self.blocks_degrees or 0.0
+
+    @property
+    def around(self) -> float:
+        """Margin in the unit of the space."""
+        return self.margin or self.margin_degrees
 
 
 class FoldPoints(JobTable):
@@ -60,6 +87,7 @@ class FoldPoints(JobTable):
     kind: Literal["folds"]
     count: int = key(10, "an integer of at least 2", 10, ge=2, le=LARGEST_COUNT)
     blocks_degrees: Annotated[float, DEGREES] = 5.0
+    blocks: float | None = key(None, "in a plane, a number above 0 in its unit", 1000.0, gt=0.0)
     seed: Annotated[int, SEED] = 0
 
 
@@ -73,8 +101,9 @@ class MapGrid(JobTable):
     """``{ kind = "grid" }``: the field at cell centres over ``area``; of ``"cells"`` its means over them."""
 
     kind: Literal["grid", "cells"]
-    resolution_degrees: Annotated[float, DEGREES]
-    area: Annotated[Area | None, AREA] = None
+    resolution_degrees: Annotated[float | None, DEGREES] = None
+    resolution: float | None = key(None, "in a plane, a number above 0 in its unit", 1000.0, gt=0.0)
+    area: Annotated[tuple[float, float, float, float] | None, BeforeValidator(values.as_tuple), AREA] = None
     std_resolution_degrees: float | None = key(
         None, "a number of degrees above resolution_degrees, at most 90", 4.0, gt=0.0, le=90.0
     )
@@ -85,13 +114,32 @@ class MapGrid(JobTable):
         "observed", '"observed" to leave cells blank where the source has no values, or "none"', "none"
     )
 
+    @property
+    def step(self) -> float:
+        """Size of a cell in the unit of the space."""
+        return self.resolution or self.resolution_degrees or 0.0
+
+    @model_validator(mode="after")
+    def _lies_somewhere(self) -> Self:
+        _check_one(self, "resolution_degrees", "resolution")
+        if self.area is not None and self.resolution is None:
+            values.area(self.area)
+        elif self.area is not None and not (self.area[2] < self.area[0] and self.area[1] < self.area[3]):
+            raise ValueError(
+                f"area = {list(self.area)}; expected [north, west, south, east] in the plane: the largest y, "
+                "the smallest x, the smallest y and the largest x"
+            )
+        if self.std_resolution_degrees is not None and self.resolution is not None:
+            raise ValueError("std_resolution_degrees is of the globe; in a plane leave it out")
+        return self
+
     @model_validator(mode="after")
     def _error_bars_can_be_made(self) -> Self:
         coarse = self.std_resolution_degrees
-        if coarse is not None and coarse <= self.resolution_degrees:
+        if coarse is not None and coarse <= self.step:
             raise ValueError(
                 f"std_resolution_degrees = {coarse:g} is not above resolution_degrees = "
-                f"{self.resolution_degrees:g}; leave it out to have mean and error bars on one grid"
+                f"{self.step:g}; leave it out to have mean and error bars on one grid"
             )
         samples = self.std_samples
         if samples is not None and 0 < samples < FEWEST_SAMPLES:
@@ -184,6 +232,31 @@ class DesignTable(JobTable):
                 'calibrate with; leave it out, or hold points out: test = { kind = "random", count = 1000 }'
             )
         return self
+
+    @property
+    def of_globe(self) -> list[str]:
+        """Keys that are given in degrees, or are places of the globe."""
+        drawn = [(name, getattr(self, name)) for name in ("test", "calibration", "map")]
+        found = [
+            f"{name}.{key}"
+            for name, table in drawn
+            if table is not None
+            for key in ("blocks_degrees", "margin_degrees", "resolution_degrees", "std_resolution_degrees")
+            if key in table.model_fields_set and getattr(table, key) is not None
+        ]
+        return found + ["regions"] * (self.regions is not None)
+
+    @property
+    def of_plane(self) -> list[str]:
+        """Keys that are given in the unit of a plane."""
+        drawn = [(name, getattr(self, name)) for name in ("test", "calibration", "map")]
+        return [
+            f"{name}.{key}"
+            for name, table in drawn
+            if table is not None
+            for key in ("blocks", "margin", "resolution")
+            if key in table.model_fields_set and getattr(table, key) is not None
+        ]
 
     @property
     def lead(self) -> float | None:

@@ -16,11 +16,11 @@ from pydantic import (
 
 from cagp_dist.calibration.recalibration.fewest import fewest, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
-from cagp_dist.mapping import SOLVERS, LinearMean
+from cagp_dist.mapping import SOLVERS, LinearMean, each
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.design_table import DesignTable, FoldPoints, MapGrid
+from cagp_dist.service.jobfile.design_table import BlockPoints, DesignTable, FoldPoints, MapGrid
 from cagp_dist.service.jobfile.fields import JobTable, key
 from cagp_dist.service.jobfile.notify_table import NotifyTable
 from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
@@ -238,9 +238,14 @@ class Job(JobTable):
         if not isinstance(tables, dict):
             return tables
         observations, design = tables.get("observations"), tables.get("design", {})
-        source = observations.get("source") if isinstance(observations, dict) else None
+        observations = observations if isinstance(observations, dict) else {}
+        source = observations.get("source")
         if isinstance(source, str) and source.startswith("table:") and isinstance(design, dict):
-            return {**tables, "design": {"train": {"kind": "all"}, **design}}
+            tables = {**tables, "design": {"train": {"kind": "all"}, **design}}
+        prior, columns = tables.get("prior", {}), observations.get("columns")
+        plane = "crs" in observations or (isinstance(columns, dict) and "x" in columns)
+        if plane and isinstance(prior, dict):  # the mean of the globe is one of latitude
+            return {**tables, "prior": {"mean": "constant", **prior}}
         return tables
 
     @field_validator("prior", "recalibration", "solver", "output", mode="after")
@@ -249,6 +254,10 @@ class Job(JobTable):
         """Refuse a table that contradicts one that stands before it; one with mistakes of its own is None."""
         assert info.field_name is not None
         before = info.data.get("design"), info.data.get("prior")
+        if isinstance(table, PriorTable) and (observations := info.data.get("observations")) is not None:
+            for wrong, said in _misplaced(table, observations, before[0]):
+                if wrong:
+                    raise ValueError(said)
         for wrong, said in _CONTRADICTIONS[info.field_name](table, *before):
             if wrong:
                 raise ValueError(said)
@@ -271,17 +280,19 @@ class Job(JobTable):
             table["split"] = self.recalibration.sharp_split
         # what is newer than jobs without it is left out, so that these keep their form, and their runs; where
         # "keep", "observed" and "auto" make a difference, the run and its key say so
-        known: list[tuple[JobTable | None, dict[str, Any]]] = [
+        known: list[tuple[JobTable | None, Any]] = [
             (self.observations, shown),
             (self.observations.columns, shown["columns"]),
             (self.design, drawn),
             (self.design.map, drawn["map"]),
+            (self.design.test, drawn["test"]),
+            (self.design.calibration, drawn.get("calibration")),
             (self.prior, prior),
         ]
         for own, said in known:
             if own is None:
                 continue
-            for name in _NEWER_KEYS[type(own)]:
+            for name in _NEWER_KEYS.get(type(own), ()):
                 if getattr(own, name) == type(own).model_fields[name].default:
                     del said[name]
         absent: list[tuple[dict[str, Any], str, bool]] = [
@@ -309,12 +320,40 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
     ),
     ColumnsTable: ("name", "x", "y"),
     DesignTable: ("calibration", "targets", "window_hours", "causal", "lead_hours"),
-    MapGrid: ("std_resolution_degrees", "std_samples", "mask"),
+    MapGrid: ("resolution", "std_resolution_degrees", "std_samples", "mask"),
+    BlockPoints: ("blocks", "margin"),
+    FoldPoints: ("blocks",),
     PriorTable: ("fit_times", "covariates_missing", "persistence", "covariates", *TIMED),
 }
 
 
 Mistakes = Iterator[tuple[bool, str]]
+
+
+def _misplaced(prior: PriorTable, observations: ObservationsTable, design: DesignTable | None) -> Mistakes:
+    """Yield what is of the globe in a plane, and of a plane on the globe."""
+    if not observations.in_plane:
+        given = [] if design is None else design.of_plane
+        yield (
+            bool(given),
+            f"{' and '.join(given)} of [design] in the unit of a plane, and the places are latitudes and "
+            'longitudes; write degrees, or columns = { x = "...", y = "..." } or crs in [observations]',
+        )
+        for number in each(prior.lengthscale or ()):
+            values.lengthscale(number)
+        return
+    given = [] if design is None else design.of_globe
+    yield (
+        bool(given),
+        f"{' and '.join(given)} of [design] cannot be had in a plane; write resolution, blocks and margin, "
+        "in its unit, and leave regions out",
+    )
+    yield (
+        prior.mean != "constant" or bool(prior.covariates),
+        f'mean = "{prior.mean}"{" and covariates" if prior.covariates else ""} depends on latitude and '
+        'longitude, and places are points of a plane; expected mean = "constant"',
+    )
+    yield prior.in_time, "time_kernel cannot be had in a plane by a job yet; use cagp_dist.krige(..., at=...)"
 
 
 def _untimely(prior: PriorTable, design: DesignTable | None, _: None) -> Mistakes:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     KernelSum = Annotated[Literal[AUTO, FITTED, *KERNELS], WrapValidator(values.kernel), PlainSerializer(str)]
     _EACH = (WrapValidator(values.each_part), PlainSerializer(values.as_list))
-    EachLengthscale = Annotated[float | None, Field(gt=0.0), AfterValidator(values.lengthscale), *_EACH]
+    EachLengthscale = Annotated[float | None, Field(gt=0.0), *_EACH]
     EachVariance = Annotated[float | None, Field(gt=0.0, le=1e12), *_EACH]
     EachHours = Annotated[float | None, Field(gt=0.0, le=1e7), *_EACH]
 
