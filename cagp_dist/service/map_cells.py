@@ -172,9 +172,9 @@ def map_cells(table: MapGrid, north: Array, east: Array, *, space: Space = SPHER
     step, globe = table.step, space.has_latitudes
     if table.area is not None:
         upper, left, lower, right = table.area if globe else space.region(list(table.area), table.area)
+        right = right if right > left else right + 360.0
     else:
         upper, left, lower, right = points_area(north, east) if globe else space.extent(north, east, step)
-    right = right if right > left else right + 360.0
     rows, columns = ((end - start) / step for start, end in ((lower, upper), (left, right)))
     if max(rows, 1.0) * max(columns, 1.0) > MOST_CELLS:
         raise ConfigurationError(

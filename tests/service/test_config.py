@@ -140,7 +140,7 @@ SOURCES = 'expected "sample", "synthetic", "file:PATH", "zarr:URL", "cds" or "ta
         (
             "lengthscale = 0.05",
             "lengthscale = 320.0",
-            "[prior] lengthscale = 320.0: a lengthscale is a chord on the unit sphere, whose diameter is 2; "
+            "[prior]: lengthscale = 320.0: a lengthscale is a chord on the unit sphere, whose diameter is 2; "
             "expected a number above 0 and at most 2; 320 km are 0.0502.",
         ),
         ("lengthscale = 0.05", "lengthscale = 3.0", "3 km are 0.000471, 3 degrees are 0.0524"),
@@ -474,7 +474,7 @@ def test_a_sum_of_kernels_has_lists_of_numbers(job_text):
         ),
         (
             [("lengthscale = 0.05", "lengthscale = [0.05, 320.0]"), LISTS[1]],
-            "[prior] lengthscale = 320.0: a lengthscale is a chord on the unit sphere",
+            "[prior]: lengthscale = 320.0: a lengthscale is a chord on the unit sphere",
         ),
         (
             [*LISTS, ("noise_variance = 0.5", "noise_variance = [0.5, 1]")],

@@ -369,24 +369,24 @@ def cells(resolution, area=None, points=GLOBE):
 def test_a_global_map_fills_the_globe_and_avoids_the_poles():
     found = cells(4.0)
     assert found.size == 45 * 90
-    assert found.latitude_degrees[[0, -1]].tolist() == [-88.0, 88.0]
-    assert found.longitude_degrees[[0, -1]].tolist() == [2.0, 358.0]
+    assert found.north[[0, -1]].tolist() == [-88.0, 88.0]
+    assert found.east[[0, -1]].tolist() == [2.0, 358.0]
     latitude, longitude = found.points()
     assert latitude[:90].tolist() == [-88.0] * 90
-    assert np.array_equal(longitude[:90], found.longitude_degrees)
+    assert np.array_equal(longitude[:90], found.east)
 
 
 @pytest.mark.parametrize("area", [[60.0, 30.0, 20.0, 10.0], [60.0, -170.0, 20.0, 170.0], None])
 def test_maps_run_from_west_to_east_without_a_jump(area):
-    steps = np.diff(cells(2.0, area).longitude_degrees)
+    steps = np.diff(cells(2.0, area).east)
     np.testing.assert_allclose(steps, 2.0)
 
 
 def test_a_resolution_that_does_not_divide_is_rounded_to_whole_cells():
     found = cells(7.0)
-    assert found.latitude_degrees.size == 26
-    assert np.allclose(np.diff(found.latitude_degrees), 180 / 26)
-    assert np.isclose(found.latitude_degrees[0], -90 + 90 / 26)
+    assert found.north.size == 26
+    assert np.allclose(np.diff(found.north), 180 / 26)
+    assert np.isclose(found.north[0], -90 + 90 / 26)
 
 
 @pytest.mark.parametrize(
@@ -401,8 +401,8 @@ def test_a_resolution_that_does_not_divide_is_rounded_to_whole_cells():
 )
 def test_a_map_of_an_area_may_cross_a_meridian(west, east, longitudes):
     found = cells(1.0, [52.0, west, 50.0, east])
-    assert found.longitude_degrees.tolist() == longitudes
-    assert found.latitude_degrees.tolist() == [50.5, 51.5]
+    assert found.east.tolist() == longitudes
+    assert found.north.tolist() == [50.5, 51.5]
 
 
 @pytest.mark.parametrize(
@@ -424,20 +424,20 @@ def test_area_of_the_points(latitude, longitude, area):
 def test_a_regional_source_gets_a_map_of_its_own_area():
     europe = grid(np.arange(30.0, 60.1, 0.25), np.arange(-10.0, 40.1, 0.25) % 360)
     found = cells(2.0, points=europe)
-    assert found.longitude_degrees.tolist() == np.arange(-9.0, 40.0, 2.0).tolist()
-    assert found.latitude_degrees[[0, -1]].tolist() == [31.0, 59.0]
+    assert found.east.tolist() == np.arange(-9.0, 40.0, 2.0).tolist()
+    assert found.north[[0, -1]].tolist() == [31.0, 59.0]
 
 
 @pytest.mark.parametrize("resolution", [1e-9, 0.05])
 def test_a_map_of_too_many_cells_is_refused(resolution):
-    with pytest.raises(ConfigurationError, match=r"may have 10,000,000 at most\. Raise resolution_degrees"):
+    with pytest.raises(ConfigurationError, match=r"may have 10,000,000 at most\. Make the cells larger"):
         cells(resolution)
     assert cells(1e-2, [1.0, 0.0, 0.0, 1.0]).size == 10_000
 
 
 def test_a_single_point_has_a_map_of_one_cell():
     found = cells(2.0, points=(np.array([10.0]), np.array([20.0])))
-    assert (found.latitude_degrees.tolist(), found.longitude_degrees.tolist()) == ([10.0], [20.0])
+    assert (found.north.tolist(), found.east.tolist()) == ([10.0], [20.0])
 
 
 @pytest.mark.exhaustive

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cagp_dist.cartography.raster import resample
+from cagp_dist.geometry import unit_sphere
 from cagp_dist.report import write_report
 from cagp_dist.report.published import Grid
 from cagp_dist.service.job_plan import plan_job
@@ -73,7 +74,10 @@ def test_a_cell_is_shown_if_its_nearest_point_or_one_inside_has_values():
         axis.ravel() for axis in np.meshgrid(np.arange(0.0, 8.0), np.arange(8.0), indexing="ij")
     )
     there = longitude < 4.0
-    seen = latitude[there], longitude[there], np.stack([latitude[~there], longitude[~there]], axis=1)
+    seen = (
+        unit_sphere(latitude[there], longitude[there]),
+        np.stack([latitude[~there], longitude[~there]], axis=1),
+    )
     fine = MapCells(np.array([2.0, 2.5]), np.array([2.0, 3.0, 3.4, 3.6, 5.0])).observed(*seen)
     assert fine.shown.tolist() == [[True, True, True, False, False]] * 2
     assert (fine.size, fine.blank) == (6, 4)

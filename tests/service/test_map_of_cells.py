@@ -133,7 +133,7 @@ def test_jobs_of_points_keep_their_names(tmp_path):
 
 
 def test_nodes_follow_the_distance_of_observations():
-    cells = MapCells(np.array([0.0]), np.array([0.0]), sides_degrees=(4.0, 4.0))
+    cells = MapCells(np.array([0.0]), np.array([0.0]), sides=(4.0, 4.0))
     assert [cells.nodes_per_side(spacing) for spacing in (np.inf, 8.0, 2.0, 1.0, 0.1, 0.0)] == [
         2,
         2,

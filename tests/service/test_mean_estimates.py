@@ -177,8 +177,8 @@ def test_cells_and_targets_without_a_covariate_are_blank_or_left_out(job, tmp_pa
     task = task_of(parsed)
     assert (task.points.north > 0.0).all()
     south = 0.0 if kind == "grid" else 10.0  # cells from the equator on have a part of what is not known
-    assert (task.design.cells.shown == (task.design.cells.latitude_degrees > south)[:, None]).all()
-    assert task.wanted.latitude_degrees.tolist() == [10.0]
+    assert (task.design.cells.shown == (task.design.cells.north > south)[:, None]).all()
+    assert task.wanted.north.tolist() == [10.0]
     assert "1 of 2 targets, such as 30 S, 12 W" in caplog.text
     found = published(run(parsed), "map")
     there = np.isfinite(found["t2m_mean"]).all("time")

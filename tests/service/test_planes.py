@@ -28,8 +28,8 @@ def samples(tmp_path_factory):
     """A table of samples of two days, and one of places."""
     folder = tmp_path_factory.mktemp("plane")
     rng = np.random.default_rng(2)
-    x, y = EAST + SIDE * rng.uniform(size=110), NORTH + SIDE * rng.uniform(size=110)
-    lead = 10.0 + np.sin((x - EAST) / 900.0) + np.cos((y - NORTH) / 1100.0) + 0.1 * rng.standard_normal(110)
+    x, y = EAST + SIDE * rng.uniform(size=150), NORTH + SIDE * rng.uniform(size=150)
+    lead = 10.0 + np.sin((x - EAST) / 900.0) + np.cos((y - NORTH) / 1100.0) + 0.1 * rng.standard_normal(150)
     days = [
         pd.DataFrame({"easting": x, "northing": y, "day": day, "lead": lead + shift})
         for day, shift in (("2020-06-01", 0.0), ("2020-06-02", 1.0))
@@ -141,5 +141,5 @@ def test_what_is_of_the_globe_is_refused_in_a_plane(samples, tables, text):
 def test_what_is_of_a_plane_is_refused_on_the_globe(samples):
     globe = {"columns": {"latitude": "northing", "longitude": "easting"}, "crs": None}
     held = written(samples, observations=globe, design={"map": None}).replace("crs = \n", "")
-    with pytest.raises(ConfigurationError, match="diameter is 2"):
+    with pytest.raises(ConfigurationError, match=r"lengthscale = 1500\.0: .* diameter is 2"):
         parse_job("\n".join(line for line in held.splitlines() if not line.startswith("crs")))

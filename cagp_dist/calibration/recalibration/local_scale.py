@@ -252,9 +252,10 @@ def _apart(near: NearBy, features: Array, known: Array) -> tuple[Array, Array | 
 
 def _terms(terms: Callable[[Array], Array] | None, points: Array) -> Array:
     """Give what is known of places (n, p) beforehand, (n, F)."""
-    if terms is None:
+    told = None if terms is None else np.asarray(terms(points))
+    if told is None or told.shape[1:] == (0,):
         return np.empty((len(points), 0))
-    found = as_points("terms of the places", terms(points))
+    found = as_points("terms of the places", told)
     if len(found) != len(points):
         raise ArgumentError(f"terms gave {len(found)} rows for {len(points)} places; expected one for each.")
     return found

@@ -340,7 +340,10 @@ def _misplaced(prior: PriorTable, observations: ObservationsTable, design: Desig
             'longitudes; write degrees, or columns = { x = "...", y = "..." } or crs in [observations]',
         )
         for number in each(prior.lengthscale or ()):
-            values.lengthscale(number)
+            try:
+                values.lengthscale(number)
+            except ValueError as error:
+                yield True, f"lengthscale = {number}: {error}"
         return
     given = [] if design is None else design.of_globe
     yield (
