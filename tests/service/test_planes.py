@@ -59,6 +59,7 @@ def written(folder, *, observations=(), design=(), prior=(), out="out", **tables
         observations=held | dict(observations),
         design={name: table for name, table in (drawn | dict(design)).items() if table is not None},
         prior=NUMBERS | dict(prior),
+        solver={"name": "cholesky"},
         output={"root": folder / out},
         **tables,
     )
