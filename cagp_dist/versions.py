@@ -15,6 +15,11 @@ class NumericalVersion(NamedTuple):
 
 NUMERICAL_VERSIONS = (
     NumericalVersion("0.1.0", "2026-11-26", "The first; until then it was the version of the package."),
+    NumericalVersion(
+        "0.2.0",
+        "2026-11-28",
+        "One reader of observations: copies of rows count once, and rain is not transformed unless asked for.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""
