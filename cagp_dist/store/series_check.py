@@ -78,9 +78,8 @@ def _check_time(version: Path, names: list[str], time: np.datetime64, run: Path)
         with open_group(version, name) as opened:
             there = opened.sel(time=[time]).load()
         for array in map(str, group.data_vars):
-            if array == series.IS_PRELIMINARY and (
-                array not in there or there[array].item() == series.UNKNOWN
-            ):
+            unknown = {series.IS_PRELIMINARY: series.UNKNOWN, series.NUMERICAL_VERSION: ""}
+            if array in unknown and (array not in there or there[array].item() == unknown[array]):
                 continue  # of a result that is older than this variable
             if array not in there or not there[array].equals(group[array]):
                 raise StoreError(
