@@ -18,7 +18,7 @@ NUMERICAL_VERSIONS = (
     NumericalVersion(
         "0.2.0",
         "2026-11-28",
-        "One reader of observations: copies of rows count once, and rain is not transformed unless asked for.",
+        "One reader of observations: copies of rows count once, rain is not transformed unless that is said.",
     ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
