@@ -208,7 +208,7 @@ def with_known_drift(observed: ObservedObject, drift: Drift) -> ObservedObject:
     if known.all():
         return observed
     _tell_unknown(drift, "observations", "left out", ~known, points.positions)
-    if points.hours is None:  # they keep their rows, as those of a grid have to
+    if not points.in_time:  # they keep their rows, as those of a grid have to
         return replace(observed, points=points.only(np.flatnonzero(known)))
     static = {name: column[known] for name, column in observed.static.items()}
     return replace(observed, points=points.at(known), static=static)
