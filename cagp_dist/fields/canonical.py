@@ -1,7 +1,8 @@
 """Any ERA5-like dataset in canonical form: one unit, latitude ascending, longitude in [0, 360)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -77,7 +78,7 @@ def canonical(
         for field in laid_out(holder, _name(holder, variable), select, level=level, asked=None)
     ]
     found, scales = _described(fields, canonical_name(variable), units, checked=check_range)
-    reading = _Reading(fields, scales, wanted, missing)
+    read = partial(_load, fields, scales, wanted, missing)
     gridded = fields[0].where.axes is not None
     if gridded:
         latitude, longitude = _common_grid(fields, checked=check_range)
@@ -87,7 +88,7 @@ def canonical(
         if area is not None:
             north_south, west_east = inside_area(latitude[rows], longitude[across], area)
             rows, across = rows[north_south], across[west_east]
-        values, moments, preliminary = _load(reading, rows, across)
+        values, moments, preliminary = read(rows, across)
         latitude, longitude = latitude[rows].round(6), np.mod(longitude[across], 360.0).round(6)
         longitude[longitude >= 360.0] = 0.0  # a tiny negative longitude
         rows, across = grid_once(values, latitude, longitude)
@@ -102,13 +103,13 @@ def canonical(
         latitude, longitude = _common_places(fields)
         inside = ~fields[0].where.nowhere
         if not inside.all():
-            fields[0].where.check_nowhere(_load(reading, np.flatnonzero(~inside))[0], variable)
+            fields[0].where.check_nowhere(read(np.flatnonzero(~inside))[0], variable)
         if area is not None:
             inside = np.logical_and.reduce([inside, *area_masks(latitude, longitude, area)])
         if not inside.any():
             raise ConfigurationError(f"the field has no place in the area {area} (north, west, south, east).")
         latitude, longitude = latitude[inside], np.mod(longitude[inside], 360.0)
-        values, moments, preliminary = _load(reading, np.flatnonzero(inside))
+        values, moments, preliminary = read(np.flatnonzero(inside))
         kept = places_once(values, latitude, longitude)
         values, latitude, longitude = values[:, kept], latitude[kept], longitude[kept]
     _check_values(values, moments, found, str(fields[0].values.attrs.get("units", "")))
@@ -261,30 +262,25 @@ def _check_same_grid(first: tuple[Array, Array], other: tuple[Array, Array]) -> 
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Reading:
-    """Fields, what brings each to the unit, the times that are wanted, and marks of missing values."""
-
-    fields: list[Gridded]
-    scales: list[tuple[float, float]]
-    wanted: NDArray[np.datetime64] | None
-    missing: Marks
-
-
-def _load(reading: _Reading, *kept: Indices) -> tuple[Values, Times, Times]:
+def _load(
+    fields: Sequence[Gridded],
+    scales: Sequence[tuple[float, float]],
+    wanted: Times | None,
+    missing: Marks,
+    *kept: Indices,
+) -> tuple[Values, Times, Times]:
     """Read the selection, final values before preliminary ones: values, times, those without a final one."""
-    fields, wanted = reading.fields, reading.wanted
     held = [_times(field, wanted) for field in fields]
     available = np.concatenate(held)
     positions = time_positions(available, wanted)
     owner = np.repeat(np.arange(len(fields)), [times.size for times in held])[positions]
     start = np.cumsum([0, *(times.size for times in held)])
     pieces, moments, preliminary = [], [], []
-    for number, (field, scale) in enumerate(zip(fields, reading.scales, strict=True)):
+    for number, (field, scale) in enumerate(zip(fields, scales, strict=True)):
         steps = positions[owner == number] - start[number]
         if not steps.size:
             continue
-        values, early = load(field, steps, *kept, missing=reading.missing)
+        values, early = load(field, steps, *kept, missing=missing)
         piece, times = _scaled(values, scale), held[number][steps]
         if field.of_steps:  # of a table of starts and steps, what was never computed is empty
             there = ~_empty(piece)

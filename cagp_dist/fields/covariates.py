@@ -9,6 +9,7 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Marks
 from cagp_dist.errors import ArgumentError, CagpError, DataError
+from cagp_dist.fields.axes import Asked
 from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.files.hdf5_links import check_hdf5
 from cagp_dist.fields.gridded import grid_once, laid_out, listed, load, named_dataset
@@ -60,27 +61,44 @@ def covariate(field: xr.DataArray, *, name: str | None = None, missing: Marks = 
     array([1., 1., 1.])
     """
     called = str(field.name or "covariate") if name is None else name
-    laid = laid_out(*named_dataset(field, "covariate"), asked=None)[0]
+    north, east, values = on_axes(field, called, missing=missing)
+    rows, columns = grid_once(values, north, east)  # a seam that is there twice is one
+    latitude, longitude, values = ascending(
+        north[rows], np.mod(east[columns], 360.0), values[np.ix_(rows, columns)]
+    )
+    held = xr.DataArray(values, {"latitude": latitude, "longitude": longitude}, ["latitude", "longitude"])
+    grid = BilinearGrid(*closed(latitude, longitude, values[:, :, None].copy()))
+    return Covariate(called, grid, content_sha256(held.to_dataset(name="covariate")))
+
+
+def on_axes(
+    field: xr.DataArray, called: str, *, asked: Asked | None = None, missing: Marks = None
+) -> tuple[Array, Array, Array]:
+    """Load the one field of an array: its axes north (P,) and east (Q,), and values (P, Q).
+
+    ``asked`` names x and y of a plane; None: on the globe.
+    """
+    laid = laid_out(*named_dataset(field, "covariate"), asked=asked)[0]
     found, _ = load(laid, np.arange(laid.fields), missing=missing, computed=True)
     values, axes = np.asarray(found, dtype=np.float64), laid.where.axes
     if axes is None or len(values) > 1 or min(values.shape[1:]) < 2:
         raise DataError(
-            f"covariate {called} has dimensions {dict(field.sizes)}; expected axes of latitude and "
-            "longitude, of at least two values, and one value of anything else. Select it before.",
+            f"covariate {called} has dimensions {dict(field.sizes)}; expected axes of "
+            f"{laid.where.space.what}, of at least two values, and one value of anything else. Select it "
+            "before.",
             key="covariate",
         )
     if np.isinf(values).any():
         raise DataError(
             f"covariate {called} is infinite somewhere; expected NaN where it is not known.", key="infinite"
         )
-    rows, columns = grid_once(values, *axes)  # a seam that is there twice is one
-    latitude, longitude = axes[0][rows], np.mod(axes[1][columns], 360.0)
-    down, along = np.argsort(latitude), np.argsort(longitude)
-    latitude, longitude = latitude[down], longitude[along]
-    values = values[0][np.ix_(rows[down], columns[along])]
-    held = xr.DataArray(values, {"latitude": latitude, "longitude": longitude}, ["latitude", "longitude"])
-    grid = BilinearGrid(*closed(latitude, longitude, values[:, :, None].copy()))
-    return Covariate(called, grid, content_sha256(held.to_dataset(name="covariate")))
+    return *axes, values[0]
+
+
+def ascending(north: Array, east: Array, values: Array) -> tuple[Array, Array, Array]:
+    """Put rows and columns of values (P, Q) in the order of their axes."""
+    down, across = np.argsort(north), np.argsort(east)
+    return north[down], east[across], values[np.ix_(down, across)]
 
 
 def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:

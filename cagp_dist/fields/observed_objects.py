@@ -42,7 +42,7 @@ from cagp_dist.fields.tables import (
     row_by_row,
 )
 from cagp_dist.mapping import Observations
-from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
+from cagp_dist.space import SPHERE, CRSLike, Plane, Space
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.text import counted
@@ -290,11 +290,7 @@ def _from_table(table: Table, how: _Reading) -> ObservedObject:
     if fields.times is not None and not in_time:
         coordinates["time"] = xr.Variable("time", fields.times, dict(COORDINATES["time"]))
     own = cf_units(table.units) if table.units else ""
-    north, east = fields.latitude_degrees, fields.longitude_degrees
-    space: Space = SPHERE
-    if held := fields.plane:
-        space = plane_of(how.asked.crs, names=held.names, unit=held.unit)
-        east, north = held.xy.T
+    north, east, space = fields.located(how.crs)
     points = Observations.from_points(
         north,
         east,

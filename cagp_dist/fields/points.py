@@ -69,7 +69,7 @@ def points_in(
     given: xr.Dataset, name: str, *, asked: Asked | None = ANYWHERE, missing: Marks = None
 ) -> Points | None:
     """Take a variable of points as a table; None if it is one of fields. ``asked`` is as for `laid_out`."""
-    given = _unravelled(given, name)
+    given = _unravelled(given)
     field = given[name]
     if not field.ndim:
         return None
@@ -188,7 +188,7 @@ def _column(axis: xr.Variable, name: str) -> NDArray[Any]:
     return values
 
 
-def _unravelled(given: xr.Dataset, name: str) -> xr.Dataset:
+def _unravelled(given: xr.Dataset) -> xr.Dataset:
     """Give what is known of each station or trajectory to each of its samples, in ragged arrays of CF."""
     for _ in range(MOST_RAGGED):
         for key, held in given.variables.items():  # noqa: B007

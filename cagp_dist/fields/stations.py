@@ -18,7 +18,7 @@ from cagp_dist.fields.gridded import PLACE
 from cagp_dist.fields.points import Points, table_of
 from cagp_dist.fields.selection import Selection, area_masks, parse_times, the_time, time_positions
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_table
-from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
+from cagp_dist.space import CRSLike
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.variables import Variable, describe_variable, range_error
 
@@ -55,12 +55,9 @@ def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -
     if wrong is not None:
         raise wrong
     noise = fields.noise_std if fields.noise_std is None else abs(factor) * fields.noise_std
-    space: Space = SPHERE
-    north, east = fields.latitude_degrees, np.mod(fields.longitude_degrees, 360.0)
-    if held := fields.plane:
-        space = plane_of(crs, names=held.names, unit=held.unit)
-        east, north = held.xy.T
-        space.check(north, east)
+    north, east, space = fields.located(crs)
+    north, east = space.keys(north, east).T
+    space.check(north, east)
     coordinates: dict[str, object] = {
         name: (PLACE, axis, {key: text for key, text in about.items() if key != "axis"})
         for (name, about), axis in zip(space.axes.items(), (north, east), strict=True)

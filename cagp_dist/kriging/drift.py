@@ -21,10 +21,9 @@ from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.axes import on_plane
+from cagp_dist.fields.axes import Asked, on_plane
 from cagp_dist.fields.bilinear import bilinear
-from cagp_dist.fields.covariates import covariate, open_covariate
-from cagp_dist.fields.missing import observations
+from cagp_dist.fields.covariates import ascending, covariate, on_axes, open_covariate
 from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
@@ -376,25 +375,23 @@ def _plane_field(term: xr.DataArray, plane: Plane) -> PlaneField:
     name = str(term.name or "field")
     where = on_plane(term)
     own = None if where is None else where.space
-    if where is None or not isinstance(own, Plane) or where.axes is None or term.squeeze().ndim != 2:
+    if not isinstance(own, Plane):
         raise ArgumentError(
             f"drift has the field {name!r} with the dimensions {tuple(term.dims)}, and the places are points "
-            "of a plane; expected one on a grid with axes x and y."
+            "of a plane; expected one on a grid with axes x and y.",
+            key="covariate",
         )
     if own.crs is not None and not own.is_of(plane):
         raise ArgumentError(
             f"drift has the field {name!r} on the {own.text}, and the observations lie on the {plane.text}; "
             "expected one system. Bring the field to it, with rioxarray for example, or give its values at "
-            "the places as a column."
+            "the places as a column.",
+            key="drift-system",
         )
-    y, x = (plane.scale_of(own.unit, name) * axis for axis in where.axes)
-    down, across = np.argsort(y), np.argsort(x)
-    held = term.squeeze().transpose(*where.dims).values
-    told = observations(held, term.attrs, what=f"the field {name!r} of drift", encoding=term.encoding)
-    values = np.asarray(told, dtype=np.float64)
-    if where.dims[0] not in where.north.dims:
-        values = values.T
-    return PlaneField(name, x[across], y[down], values[np.ix_(down, across)], plane)
+    north, east, values = on_axes(term, name, asked=Asked(*own.names))
+    scale = plane.scale_of(own.unit, name)
+    y, x, values = ascending(scale * north, scale * east, values)
+    return PlaneField(name, x, y, values, plane)
 
 
 def _field(term: object) -> CovariateField:

@@ -168,6 +168,10 @@ def test_a_field_on_x_and_y_is_an_external_drift():
     elsewhere = dem.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32633).to_wkt()}))
     with pytest.raises(ArgumentError, match=r"on the plane of x and y.*33N, and the observations lie on"):
         cagp.krige(TABLE, to=TARGETS, drift=elsewhere, **IN_PLANE, **NUMBERS)
+    endless = dem.where(x < EAST + 2000.0, np.inf)
+    with pytest.raises(DataError) as refused:
+        cagp.krige(TABLE, to=TARGETS, drift=endless, **IN_PLANE, **NUMBERS)
+    assert refused.value.key == "infinite"
     with pytest.raises(
         ArgumentError, match=r"dimensions \('lat', 'lon'\), and the places are points of a plane"
     ):

@@ -9,6 +9,7 @@ from cagp_dist.arrays import Array, Indices, Names, Times
 from cagp_dist.errors import DataError
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Setting
+from cagp_dist.space import SPHERE, CRSLike, Space, plane_of
 from cagp_dist.text import bytes_text, counted
 
 SAME = 6  # decimals of degrees, 0.1 m, within which a place is the same
@@ -46,6 +47,13 @@ class Places:
             return np.round(self.plane.xy / unit) if unit else self.plane.xy
         north, east = np.round(self.latitude_degrees, SAME), np.round(self.longitude_degrees, SAME)
         return np.column_stack([north, np.mod(east, 360.0)]) + 0.0  # without -0
+
+    def located(self, crs: CRSLike = None) -> tuple[Array, Array, Space]:
+        """Give latitudes and longitudes, or y and x, and the space that they lie in."""
+        if self.plane is None:
+            return self.latitude_degrees, self.longitude_degrees, SPHERE
+        east, north = self.plane.xy.T
+        return north, east, plane_of(crs, names=self.plane.names, unit=self.plane.unit)
 
     def at(self, rows: Indices | slice) -> "Places":
         """Take some of the places."""

@@ -295,7 +295,7 @@ def check_neighbours(
             key = _MEASURED_AT[kind]
         else:
             continue
-        raise _apart(frame, name, f"the rows of {frame.title} differ", found, key)
+        raise _apart(name, f"the rows of {frame.title} differ", found, key)
     return _check_repeats(frame, kinds, looked_at, keys, values, kept)
 
 
@@ -360,7 +360,7 @@ def _check_repeats(
         _, _, name = min(found, key=lambda entry: entry[:2])
         rows = f"{counted(repeated.size, 'row')} of {frame.title}"
         same = f"{rows} have the same place and time as another row and differ"
-        raise _apart(frame, name, same, _distinct(frame.columns[name][kept]), "levels")
+        raise _apart(name, same, _distinct(frame.columns[name][kept]), "levels")
     equal = int(pd.DataFrame(dict(enumerate([*keys, values]))).duplicated().sum())
     copies = (
         f" {counted(equal, 'row')} repeat{'s' if equal == 1 else ''} place, time and value of another row: "
@@ -374,7 +374,7 @@ def _check_repeats(
     ]
 
 
-def _apart(frame: Columns, name: str, said: str, distinct: Sequence[Any], key: str) -> ArgumentError:
+def _apart(name: str, said: str, distinct: Sequence[Any], key: str) -> ArgumentError:
     """Say that a column tells rows apart, and how to choose among them."""
     return ArgumentError(
         f"{said} in column {name!r} ({_listed(distinct)}), of which nothing is said.",

@@ -14,6 +14,7 @@ from cagp_dist.fields.tables.columns import Columns
 from cagp_dist.fields.tables.grouping import Places
 from cagp_dist.fields.tables.neighbours import iso_time, iso_times
 from cagp_dist.remedies import Setting
+from cagp_dist.space import SPHERE
 from cagp_dist.text import counted, place_text
 
 MOST_SHOWN = 5
@@ -23,8 +24,6 @@ FEWEST = 20  # places among which one can be far from all others
 FAR, FAR_KILOMETRES = 20.0, 500.0  # how many times farther than usual the next place is, and how far at least
 FAR_IN_PLANE = 10.0
 USUAL = 0.9  # part of the places that have the next within the usual distance, or the middle
-
-_EARTH_KILOMETRES = 6371.0
 
 
 def words_for_missing(name: str, frame: Columns, column: str, missed: Mask, said: Collection[str]) -> str:
@@ -51,20 +50,18 @@ def said_of_copies(count: int) -> str:
 
 def far_away(places: Places) -> str:
     """Say which places lie far from all others; empty if none does."""
-    return _far_on_globe(places.keys) if places.plane is None else _far_in_plane(places.plane.xy)
+    once = np.unique(places.keys if places.plane is None else places.plane.xy, axis=0)
+    if len(once) < FEWEST:
+        return ""
+    return _far_on_globe(once) if places.plane is None else _far_in_plane(once)
 
 
 def _far_on_globe(places: Array) -> str:
     """Say which places (n, 2) in degrees north and east do."""
     from scipy.spatial import cKDTree
 
-    places = np.unique(places, axis=0)
-    if len(places) < FEWEST:
-        return ""
-    north, east = np.deg2rad(places).T
-    X = np.column_stack([np.cos(north) * np.cos(east), np.cos(north) * np.sin(east), np.sin(north)])
-    chord = np.asarray(cKDTree(X, balanced_tree=False).query(X, k=[2])[0])[:, 0]
-    next_one = 2.0 * np.arcsin(0.5 * np.minimum(chord, 2.0)) * _EARTH_KILOMETRES
+    X = SPHERE.positions(*places.T)
+    next_one = SPHERE.kilometres(np.asarray(cKDTree(X, balanced_tree=False).query(X, k=[2])[0])[:, 0])
     usual = float(np.quantile(next_one, USUAL))
     far = np.flatnonzero(next_one > max(FAR * usual, FAR_KILOMETRES))
     if far.size == 0:
@@ -77,11 +74,8 @@ def _far_on_globe(places: Array) -> str:
     )
 
 
-def _far_in_plane(xy: Array) -> str:
+def _far_in_plane(places: Array) -> str:
     """Say which places (n, 2) of a plane do."""
-    places = np.unique(xy, axis=0)
-    if len(places) < FEWEST:
-        return ""
     away = np.hypot(*(places - np.median(places, axis=0)).T)
     far = np.flatnonzero(away > FAR_IN_PLANE * np.quantile(away, USUAL))
     if far.size == 0:
