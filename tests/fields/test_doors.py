@@ -1,7 +1,7 @@
-"""Every door gives one answer: tables, frames, objects of xarray and files, in `krige` and in jobs.
+"""Every door gives one answer to a table: frames, files and points of xarray, in `krige` and in jobs.
 
-A layout is a table or a dataset of one smooth field in another spelling. It goes through each door that can
-take it. Either all of them read the same places, times and values, or all refuse it by the same key.
+A layout is a table of one smooth field in another spelling. It goes through each door that can take it.
+Either all of them read the same places, times and values, or all refuse it by the same key.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ import cagp_dist as cagp
 from cagp_dist.errors import CagpError
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.kriging.given_observations import read
-from cagp_dist.service.in_memory import with_observations
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 
@@ -210,6 +209,10 @@ def of_krige(source: Any, how: dict[str, Any]) -> tuple[Any, ...]:
     return kelvin_of(observed.points, observed.attributes.get("units", ""))
 
 
+def how_in_job(how: dict[str, Any]) -> dict[str, Any]:
+    return {"variable": how["value"], **{name: held for name, held in how.items() if name != "value"}}
+
+
 def of_job(source: str, how: dict[str, Any], folder: Path) -> tuple[Any, ...]:
     job = parse_job(
         job_text(observations={"source": source} | how_in_job(how), output={"root": folder / "out"})
@@ -277,169 +280,6 @@ def test_a_table_is_read_alike_whatever_brings_it(name, tmp_path):
             folder.mkdir()
             said[door] = answered(door, layout, folder)
     wrong = {door: shown(found) for door, found in said.items() if not agrees(found, expected)}
-    assert not wrong, wrong
-
-
-GRID_NORTH, GRID_EAST = np.arange(40.0, 61.0, 2.5), np.arange(0.0, 31.0, 3.0)
-
-
-def field_at(north: np.ndarray, east: np.ndarray) -> np.ndarray:
-    """A temperature in degrees Celsius."""
-    return 15.0 - 0.2 * (north - 50.0) + 2.0 * np.sin(np.deg2rad(4.0 * east))
-
-
-def on_grid(north: np.ndarray = GRID_NORTH, east: np.ndarray = GRID_EAST, **coordinates: Any) -> xr.Dataset:
-    """A temperature on a grid."""
-    values = field_at(north[:, None], east[None])
-    field = xr.DataArray(values, {"latitude": north, "longitude": east}, ["latitude", "longitude"])
-    return field.assign_coords(coordinates).to_dataset(name="t2m").pipe(in_units)
-
-
-def in_units(dataset: xr.Dataset, **attributes: str) -> xr.Dataset:
-    dataset["t2m"].attrs = {"units": "degC"} | attributes
-    return dataset
-
-
-def grid_answer(
-    times: Any = None, north: np.ndarray = GRID_NORTH, east: np.ndarray = GRID_EAST
-) -> tuple[Any, ...]:
-    """Places and values of the grid, each place once."""
-    rows, columns = (axis.ravel() for axis in np.meshgrid(north, east, indexing="ij"))
-    values = field_at(rows, columns)[None]
-    return rows, columns, times, np.repeat(values, 1 if times is None else len(times), axis=0)
-
-
-def at_times(dataset: xr.Dataset, name: str = "time", **attributes: str) -> xr.Dataset:
-    """The field at two days, the second as the first."""
-    time = xr.Variable(name, DAYS.values, attributes)
-    return dataset.expand_dims({name: 2}).assign_coords({name: time})
-
-
-def versions() -> xr.Dataset:
-    """The first day is final, the second preliminary."""
-    both_days = at_times(on_grid()).expand_dims(expver=[1, 5]).copy(deep=True)
-    both_days["t2m"].values[0, 1] = np.nan
-    both_days["t2m"].values[1, 0] = np.nan
-    return both_days
-
-
-def raster() -> xr.Dataset:
-    crs = {"crs_wkt": WGS84, "grid_mapping_name": "latitude_longitude"}
-    dataset = on_grid().rename(latitude="y", longitude="x").assign_coords(spatial_ref=((), 0, crs))
-    dataset["t2m"].attrs["grid_mapping"] = "spatial_ref"
-    return dataset
-
-
-WGS84 = (
-    'GEOGCRS["WGS 84",DATUM["World Geodetic System 1984",ELLIPSOID["WGS 84",6378137,298.257223563]],'
-    'CS[ellipsoidal,2],AXIS["latitude",north],AXIS["longitude",east],ANGLEUNIT["degree",0.0174532925199433],'
-    'ID["EPSG",4326]]'
-)
-
-
-def levels() -> xr.Dataset:
-    found = xr.concat([on_grid(), on_grid() - 20.0], "pressure_level").pipe(in_units)
-    return found.assign_coords(pressure_level=("pressure_level", [850.0, 500.0], {"units": "hPa"}))
-
-
-def station_series() -> xr.Dataset:
-    values = np.stack([WARM, WARM - 5.0])
-    coordinates = {"time": DAYS, "lat": ("station", NORTH), "lon": ("station", EAST)}
-    return xr.Dataset({"t2m": (("time", "station"), values, {"units": "degC"})}, coordinates)
-
-
-def curvilinear() -> xr.Dataset:
-    north, east = np.meshgrid(GRID_NORTH, GRID_EAST, indexing="ij")
-    values = ("j", "i"), field_at(north, east), {"units": "degC"}
-    return xr.Dataset({"t2m": values}, {"lat": (("j", "i"), north), "lon": (("j", "i"), east)})
-
-
-def from_values(change: Callable[[np.ndarray], Any]) -> xr.Dataset:
-    dataset = at_times(on_grid())
-    return dataset.assign(t2m=dataset["t2m"].copy(data=change(dataset["t2m"].values.copy())))
-
-
-def set_first(value: float) -> Callable[[np.ndarray], np.ndarray]:
-    def change(values: np.ndarray) -> np.ndarray:
-        values[0, 0, :3] = value
-        return values
-
-    return change
-
-
-GLOBE_NORTH, GLOBE_EAST = np.arange(-75.0, 76.0, 15.0), np.arange(0.0, 361.0, 20.0)
-OBJECTS: dict[str, Layout] = {
-    "a grid": Layout(lambda: at_times(on_grid()), answer=grid_answer(DAYS)),
-    "dimensions in another order": Layout(
-        lambda: at_times(on_grid()).transpose("longitude", "time", "latitude"), answer=grid_answer(DAYS)
-    ),
-    "column 360 beside 0": Layout(
-        lambda: at_times(on_grid(GLOBE_NORTH, GLOBE_EAST)),
-        answer=grid_answer(DAYS, GLOBE_NORTH, GLOBE_EAST[:-1]),
-    ),
-    "two versions": Layout(versions, answer=grid_answer(DAYS)),
-    "a raster in degrees": Layout(lambda: at_times(raster()), answer=grid_answer(DAYS)),
-    "levels": Layout(lambda: at_times(levels()), answer="several-levels"),
-    "curvilinear": Layout(lambda: at_times(curvilinear()), answer=grid_answer(DAYS)),
-    "stations over times": Layout(station_series, answer=two_days()),
-    "a forecast": Layout(
-        lambda: on_grid(
-            time=((), DAYS[0], {"standard_name": "forecast_reference_time"}),
-            valid_time=((), DAYS[1], {"standard_name": "time"}),
-        ),
-        answer=grid_answer(DAYS[1:]),
-    ),
-    "a mark not declared": Layout(lambda: from_values(set_first(-9999.0)), answer="missing-mark"),
-    "a direction": Layout(
-        lambda: in_units(at_times(on_grid()), units="degree", standard_name="wind_from_direction").rename(
-            t2m="wdir"
-        ),
-        how={"value": "wdir"},
-        answer="direction",
-    ),
-}
-
-
-def saved(dataset: xr.Dataset, path: Path) -> str:
-    dataset.to_netcdf(path, engine="h5netcdf")
-    return f"file:{path}"
-
-
-OBJECT_DOORS: dict[str, Callable[[xr.Dataset, dict[str, Any], Path], tuple[Any, ...]]] = {
-    "dataset": lambda held, how, _: of_krige(held, how),
-    "field": lambda held, how, _: of_krige(held[how["value"]], {}),
-    "file": lambda held, how, folder: of_krige(saved(held, folder / "t.nc"), how),
-    "job": lambda held, how, folder: of_job(saved(held, folder / "t.nc"), how, folder),
-    "job in memory": lambda held, how, folder: of_job_in_memory(held, how, folder),
-}
-
-
-def of_job_in_memory(held: xr.Dataset, how: dict[str, Any], folder: Path) -> tuple[Any, ...]:
-    job = parse_job(
-        job_text(observations={"source": "sample"} | how_in_job(how), output={"root": folder / "out"})
-    )
-    points = observation_points(ingest(with_observations(job, held), report=print))
-    return kelvin_of(points, points.units)
-
-
-def how_in_job(how: dict[str, Any]) -> dict[str, Any]:
-    return {"variable": how["value"], **{name: held for name, held in how.items() if name != "value"}}
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", OBJECTS)
-def test_an_object_of_xarray_is_read_alike_whatever_brings_it(name, tmp_path):
-    layout = OBJECTS[name]
-    said = {}
-    with decoder_here():
-        for number, door in enumerate(layout.only or OBJECT_DOORS):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            try:
-                said[door] = OBJECT_DOORS[door](layout.make(), {"value": "t2m"} | layout.how, folder)
-            except CagpError as error:
-                said[door] = error.key or str(error)
-    wrong = {door: shown(found) for door, found in said.items() if not agrees(found, layout.answer)}
     assert not wrong, wrong
 
 

@@ -1,6 +1,6 @@
-"""One reader for both doors: an object of xarray, and the file that it is written to, give the same.
+"""One reader for all doors: an object of xarray, and the file that it is written to, give the same.
 
-Each layout goes into a call, as an object, and into a job, as a NetCDF file. Both find the same values at the
+Each layout goes into a call and into a job, in memory and as a NetCDF file. All find the same values at the
 same places and times, or refuse it by the same key.
 """
 
@@ -12,6 +12,11 @@ from cagp_dist.errors import CagpError
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.fields.sources import open_source
+from cagp_dist.service.in_memory import with_observations
+from cagp_dist.service.ingest import ingest
+from cagp_dist.service.jobfile.config import parse_job
+
+from ..jobs import job_text
 
 pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
 
@@ -228,6 +233,11 @@ REFUSED = {
     "dates": (grid().assign(t=grid().t.astype("datetime64[s]").drop_attrs()), "no-numbers"),
     "truth": (grid() > 280.0, "no-numbers"),
     "infinity": (grid(np.where(FIELD > 290.0, np.inf, FIELD)), "infinite"),
+    "a mark": (grid(np.where(FIELD == 275.0, -9999.0, FIELD)), "missing-mark"),
+    "a direction": (
+        grid().t.assign_attrs(standard_name="wind_from_direction", units="degree").to_dataset(name="wd"),
+        "direction",
+    ),
     "nothing": (grid(np.full_like(FIELD, np.nan)), "nothing-observed"),
     "ragged that does not fit": (
         ragged("contiguous").assign(row_size=("station", [2, 2, 1], {"sample_dimension": "obs"})),
@@ -236,26 +246,50 @@ REFUSED = {
 }  # fmt: skip
 
 
-def as_object(given, select):
+def variable_of(given):
+    return "wd" if "wd" in given else "t"
+
+
+def as_array(given, select, folder):
+    """Take the variable alone, with the coordinates that it has."""
+    return as_object(given[variable_of(given)], select, folder)
+
+
+def as_object(given, select, folder):
     """Values by place and time of an object, as a call takes it."""
-    points = read(given, value="t", where=select or None).points
-    return of_points(points)
+    value = None if isinstance(given, xr.DataArray) else variable_of(given)
+    return of_points(read(given, value=value, where=select or None).points)
 
 
 def as_file(given, select, folder):
-    """Values by place and time of the file of an object, as a job takes it."""
+    """Values of the file of an object, in a call."""
     given.to_netcdf(folder / "given.nc", engine="h5netcdf")
-    level = {"level": select["level"]} if "level" in select else {}
-    chosen = {key: choice for key, choice in select.items() if key != "level"}
-    field = open_source(
-        f"file:{folder / 'given.nc'}",
-        variable="t",
-        select=chosen or None,
-        **level,
-        undated=True,
-        cache_directory=folder,
-    )
+    source = f"file:{folder / 'given.nc'}"
+    return of_points(read(source, value=variable_of(given), where=select or None).points)
+
+
+def as_file_of_a_job(given, select, folder):
+    """Values of the file of an object, as a job takes it."""
+    given.to_netcdf(folder / "given.nc", engine="h5netcdf")
+    source = f"file:{folder / 'given.nc'}"
+    said = {"variable": variable_of(given), "where": select or None}
+    field = open_source(source, **said, undated=True, cache_directory=folder)
     return of_points(observation_points(field))
+
+
+def as_object_of_a_job(given, select, folder):
+    """Values of an object that a job is given in memory."""
+    said = {"source": "file:other.nc", "variable": variable_of(given)} | ({"where": select} if select else {})
+    job = with_observations(parse_job(job_text(observations=said, output={"root": folder / "out"})), given)
+    return of_points(observation_points(ingest(job, report=print)))
+
+
+DOORS = (as_array, as_object, as_file, as_file_of_a_job, as_object_of_a_job)
+
+
+def doors_of(given):
+    """Doors that can take an object: an array does not have the other variables of its dataset."""
+    return DOORS if len(given.data_vars) == 1 else DOORS[1:]
 
 
 def of_points(points):
@@ -273,19 +307,19 @@ def keyed(found):
 
 
 @pytest.mark.parametrize("layout", FOUND)
-def test_both_doors_find_the_same(layout, tmp_path):
+def test_all_doors_find_the_same(layout, tmp_path):
     given, select, expected = FOUND[layout]
-    for found in (as_object(given, select), as_file(given, select, tmp_path)):
-        assert found == pytest.approx(keyed(expected), rel=1e-6)
+    for door in doors_of(given):
+        assert door(given, select, tmp_path) == pytest.approx(keyed(expected), rel=1e-6), door.__name__
 
 
 @pytest.mark.parametrize("layout", REFUSED)
-def test_both_doors_refuse_by_the_same_key(layout, tmp_path):
+def test_all_doors_refuse_by_the_same_key(layout, tmp_path):
     given, key = REFUSED[layout]
-    for door in (lambda: as_object(given, {}), lambda: as_file(given, {}, tmp_path)):
+    for door in doors_of(given):
         with pytest.raises(CagpError) as refused:
-            door()
-        assert refused.value.key == key, str(refused.value)
+            door(given, {}, tmp_path)
+        assert refused.value.key == key, (door.__name__, str(refused.value))
 
 
 def test_groups_are_those_of_a_tree(tmp_path):
@@ -343,17 +377,3 @@ def test_scan_angles_of_a_satellite_are_a_plane(unit, per_radian):
     assert points.space.unit == "m"
     np.testing.assert_allclose(np.unique(points.east), angles["x"] * 35786023.0)
     np.testing.assert_allclose(np.unique(points.north), angles["y"] * 35786023.0)
-
-
-def test_directions_are_refused_in_both_doors(tmp_path):
-    given = grid().rename(t="wd")
-    given.wd.attrs = {"standard_name": "wind_from_direction", "units": "degree"}
-    given.to_netcdf(tmp_path / "wind.nc", engine="h5netcdf")
-    source = f"file:{tmp_path / 'wind.nc'}"
-    for door in (
-        lambda: read(given, value="wd"),
-        lambda: open_source(source, variable="wd", cache_directory=tmp_path),
-    ):
-        with pytest.raises(CagpError) as refused:
-            door()
-        assert refused.value.key == "direction"
