@@ -291,6 +291,44 @@ def outcome(table: Spelled, door: str, folder: Path, rng: Generator) -> str:
     return "right"
 
 
+def damaged(rng: Generator, data: bytes) -> bytes:
+    """Damage a text anywhere: other bytes, a cut, a piece twice or gone, lines in another order."""
+    for _ in range(int(rng.integers(1, 4))):
+        at, width = int(rng.integers(len(data))), int(rng.integers(1, 40))
+        lines = data.splitlines(keepends=True)
+        ways = (
+            data[:at] + rng.bytes(width) + data[at + width :],
+            data[:at],
+            data[:at] + 2 * data[at : at + width] + data[at + width :],
+            data[:at] + data[at + width :],
+            b"".join(lines[each] for each in rng.permutation(len(lines))),
+            data.replace(
+                *[(b",", b";"), (b".", b","), (b"\n", b"\r"), (b"e", b"\x00"), (b"1", b"\xff")][at % 5]
+            ),
+        )
+        data = ways[int(rng.integers(len(ways)))] or b","
+    return data
+
+
+def survived(count: int, seed: int) -> list[str]:
+    """Read so many damaged texts; what went wrong that is no error of the package."""
+    rng, wrong = np.random.default_rng(seed), []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        for _ in range(count):
+            table = spelled(rng)
+            path.write_bytes(damaged(rng, as_frame(table).to_csv(index=False).encode()))
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    read(cagp.Kriging(**table.how), str(path))
+            except CagpError:
+                continue
+            except Exception as error:
+                wrong.append(f"{type(error).__name__}: {error} of {path.read_bytes()!r}")
+    return wrong
+
+
 def _sorted(north: np.ndarray, east: np.ndarray, moments: np.ndarray, values: np.ndarray) -> np.ndarray:
     hours = moments.astype("datetime64[s]").astype(np.int64) / 3600.0
     rows = np.column_stack([hours, north, np.mod(east, 360.0), values])
@@ -313,5 +351,6 @@ if __name__ == "__main__":
     for said, table, door in results:
         if said == "wrong" or said.startswith("crashed") or (table.harmful and said == "right"):
             print(said, door, table.words)
+    print("\n".join(survived(int(sys.argv[1]), int(sys.argv[2]))))
     counts = Counter(f"{'harmful' if table.harmful else 'plain'}: {said}" for said, table, _ in results)
     print("\n".join(f"{number:6d} {said}" for said, number in counts.most_common()))
