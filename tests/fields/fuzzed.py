@@ -74,7 +74,7 @@ def verdict(status: int, folder: Path, whole: dict[str, np.ndarray]) -> str:
         return "crashed"
     if os.WEXITSTATUS(status) != 0:
         told = json.loads((folder / "error.json").read_text())
-        return f"refused {told['kind']}" if told["message"].strip() else "unnamed"
+        return f"refused {told['kind']}" if told["text"].strip() else "unnamed"
     found = arrays(folder)
     if any(found[name].shape != whole[name].shape for name in ARRAYS):
         return "other shape"
