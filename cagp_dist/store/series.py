@@ -141,7 +141,7 @@ def of_run(run: Path) -> dict[str, xr.Dataset]:
     with open_group(run) as root:
         stated = {name: str(root.attrs.get(name, "")) for name in _STATED}
         preliminary = PRELIMINARY in root.attrs
-        version = str(json.loads(root.attrs["provenance"]).get(NUMERICAL_VERSION, ""))
+        version = str(json.loads(root.attrs.get("provenance", "{}")).get(NUMERICAL_VERSION, ""))
     scores = xr.Dataset(
         {
             name: (("time", *each.dims), each.values[None], each.attrs)

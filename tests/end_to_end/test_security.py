@@ -17,8 +17,8 @@ import pytest
 import xarray as xr
 
 from ..clusters import wait_until
-from ..era5.cds_server import TOKEN, CdsServer
-from ..era5.fields import netcdf3, raw_dataset
+from ..fields.cds_server import TOKEN, CdsServer
+from ..fields.fields import netcdf3, raw_dataset
 from ..jobs import job_text
 
 REPOSITORY = Path(__file__).parents[2]
