@@ -21,6 +21,7 @@ from cagp_dist.fields.calendars import standard_dates
 from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, planes_among
 from cagp_dist.fields.missing import unpacked
 from cagp_dist.fields.tables.column_names import X_NAMES, Y_NAMES, plain
+from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
 from cagp_dist.space.systems import describes_system, system_in, system_of_cf, variables_of
 from cagp_dist.variables.units import conversion
@@ -229,7 +230,9 @@ def on_plane(
             return None
         raise ArgumentError(
             f"no {'x' if found[0] is None else 'y'} was found; the coordinates are "
-            f"{', '.join(map(repr, pool)) or 'none'}. Name both of a plane in columns, as x and y."
+            f"{', '.join(map(repr, pool)) or 'none'}.",
+            key="no-places",
+            remedies=(Setting("columns", {"x": "NAME", "y": "NAME"}),),
         )
     names = str(found[0]), str(found[1])
     east, north = (pool[name].variable for name in names)
@@ -237,11 +240,14 @@ def on_plane(
     units = [str(axis.attrs.get("units", "")).strip() for axis in (east, north)]
     if units[0] != units[1]:
         raise DataError(
-            f"{names[0]!r} is in {units[0]!r} and {names[1]!r} in {units[1]!r}; expected one unit."
+            f"{names[0]!r} is in {units[0]!r} and {names[1]!r} in {units[1]!r}; expected one unit.",
+            key="units",
         )
     for name, axis in zip(names, (east, north), strict=True):
         if not np.isfinite(_numbers(axis)).all():
-            raise DataError(f"{name!r} is not finite everywhere; expected a number for each row of a grid.")
+            raise DataError(
+                f"{name!r} is not finite everywhere; expected a number for each row of a grid.", key="places"
+            )
     crs, mapping = asked.crs, None
     if written is not None:
         crs, mapping = system_of_cf(written[0], written[1].attrs), dict([written])
@@ -352,9 +358,9 @@ def _nowhere(given: XarrayObject, values: xr.DataArray | None, what: str) -> Dat
             key="places",
         )
     return DataError(
-        f"no {what} was found; the coordinates are {', '.join(map(repr, map(str, given.coords))) or 'none'}. "
-        f"Rename one: data.rename(NAME='{what}'), or give it the attribute standard_name=\"{what}\".",
+        f"no {what} was found; the coordinates are {', '.join(map(repr, map(str, given.coords))) or 'none'}.",
         key="no-places",
+        remedies=(Setting("columns", {"latitude": "NAME", "longitude": "NAME"}),),
     )
 
 

@@ -198,7 +198,8 @@ def laid_out(
         first, second = clock.axis.dims
         if clock.axis.sizes[first] > 1 and clock.axis.sizes[second] > 1:  # many starts, many steps
             along = second if role_of(str(second), given.get(second)) is Role.STEP else first
-            parts = [given.isel({along: step}) for step in range(field.sizes[along])]
+            known = given.assign_coords({clock.name: clock.axis})  # one step alone would not tell
+            parts = [known.isel({along: step}) for step in range(field.sizes[along])]
             found = [laid_out(part, name, asked=asked, members=members)[0] for part in parts]
             return [replace(part, of_steps=True, level=at_level, chosen=chosen) for part in found]
         clock = replace(clock, axis=clock.axis.squeeze(first if clock.axis.sizes[first] == 1 else second))
@@ -216,7 +217,7 @@ def laid_out(
                 f"{name!r} has no dates along {dim!r}; expected a coordinate of times, or one time alone.",
                 key="no-dates",
             )
-        there = _along(given, dim)
+        there = values_along(given, dim)
         raise DataError(
             f"{name!r} has {counted(len(there), 'value')} along {dim!r} ({_first(there)}); expected "
             "latitude, longitude and at most a time.",
@@ -412,9 +413,9 @@ def _selected(given: xr.Dataset, name: str, select: Mapping[str, Choice]) -> tup
                 f"{name!r} has nothing called {key!r} to select {written_choice(choice)} of; it has the "
                 f"dimensions {tuple(field.dims)}.",
                 key="nothing-to-select",
-                remedies=tuple(Setting("where", {dim: _along(given, dim)[0]}) for dim in there[:1]),
+                remedies=tuple(Setting("where", {dim: values_along(given, dim)[0]}) for dim in there[:1]),
             )
-        values = _along(given, key)
+        values = values_along(given, key)
         found = np.flatnonzero([is_chosen(value, choice) for value in values])
         if not found.size:
             raise DataError(
@@ -507,7 +508,7 @@ def selection_words(select: Mapping[str, Choice]) -> str:
     return ", ".join(f"{key} {written_choice(choice)}".replace('"', "") for key, choice in select.items())
 
 
-def _along(given: xr.Dataset, dimension: str) -> list[object]:
+def values_along(given: xr.Dataset, dimension: str) -> list[object]:
     """Values of a dimension; positions where it has none."""
     if dimension in given.variables and given.variables[dimension].ndim <= 1:
         held = np.atleast_1d(given.variables[dimension].values)

@@ -26,12 +26,13 @@ from cagp_dist.fields.gridded import (
     load,
     named_dataset,
     places_once,
+    values_along,
 )
 from cagp_dist.fields.groups import dataset_of
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
-from cagp_dist.fields.points import Points, points_in
-from cagp_dist.fields.selection import Choice, shown_time
+from cagp_dist.fields.points import points_in, table_of
+from cagp_dist.fields.selection import Choice, Selection, shown_time
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import (
     Table,
@@ -42,6 +43,7 @@ from cagp_dist.fields.tables import (
     row_by_row,
 )
 from cagp_dist.mapping import Observations
+from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, CRSLike, Plane, Space
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
@@ -231,32 +233,38 @@ def _observed(source: Source, how: _Reading) -> ObservedObject:
         how = replace(how, value=None, columns={}, units=None, missing=None, where=None)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
-    points, rows = None, source
-    if isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
-        data, name = _dataset(source, how)
-        points = points_in(data, name, asked=how.asked, missing=how.missing)
-        if points is None:
-            check_of_fields(how.columns, name)
-            return _of_fields(data, name, how)
-        rows, how = points.columns, _of_points(points, how)
-    table = read_table(
-        rows,
-        value=how.value,
+    if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
+        table = read_table(
+            source,
+            value=how.value,
+            columns=how.columns,
+            noise_std=how.noise_std,
+            units=how.units,
+            missing=how.missing,
+            where=how.where,
+            static=how.static,
+            plane=how.asked.any,
+        )
+        return _from_table(table, how)
+    data, name = _dataset(source, how)
+    points = points_in(data, name, asked=how.asked, missing=how.missing)
+    if points is None:
+        check_of_fields(how.columns, name)
+        return _of_fields(data, name, how)
+    selection = Selection(
         columns=how.columns,
         noise_std=how.noise_std,
         units=how.units,
         missing=how.missing,
-        where=how.where,
-        static=how.static,
-        plane=how.asked.any,
+        select=cast("Mapping[str, Choice] | None", how.where),
     )
-    for note in table.notes:
-        warnings.warn(note, stacklevel=4)
-    observed = _from_table(table, how)
-    if points is not None and points.where is not None:
-        kept = {**_kept(points.attributes), **observed.attributes}
-        observed = replace(observed, where=points.where, attributes=kept)
-    return observed
+    table = table_of(points, selection, static=how.static)
+    if points.where is None:
+        return _from_table(table, how)
+    space = points.where.space
+    observed = _from_table(table, replace(how, crs=space.crs if isinstance(space, Plane) else how.crs))
+    kept = {**_kept(points.attributes), **observed.attributes}
+    return replace(observed, where=points.where, attributes=kept)
 
 
 def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: _Reading) -> tuple[xr.Dataset, str]:
@@ -270,20 +278,10 @@ def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: _Reading) -
     return named_dataset(in_roles(source, roles), "value")
 
 
-def _of_points(points: Points, how: _Reading) -> _Reading:
-    """Read points of an object as a table whose columns are known."""
-    space = SPHERE if points.where is None else points.where.space
-    return replace(
-        how,
-        value=points.value,
-        columns={**points.roles, **how.columns},
-        units=how.units or points.units or None,
-        crs=space.crs if isinstance(space, Plane) else how.crs,
-    )
-
-
 def _from_table(table: Table, how: _Reading) -> ObservedObject:
-    """Take rows as they are, or by time and place."""
+    """Take rows as they are, or by time and place, and say what people should know of them."""
+    for note in table.notes:
+        warnings.warn(note, stacklevel=5)
     in_time = how.in_time
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
@@ -323,7 +321,9 @@ def _in_time(observed: ObservedObject) -> ObservedObject:
         some = "no times" if moments is None else "dates that are not known"
         raise ArgumentError(
             f"the observations have {some}, and maps at times were asked for; expected a column or "
-            'coordinate of times. Name it, columns={"time": "..."}, or leave at= out.'
+            "coordinate of times. Name it, or leave at= out.",
+            key="no-times",
+            remedies=(Setting("columns", {"time": "NAME"}),),
         )
     return replace(
         observed,
@@ -407,10 +407,14 @@ def _of_fields(data: xr.Dataset, name: str, how: _Reading) -> ObservedObject:
     level = cast("float | None", chosen.pop("level", None))
     laid, *others = laid_out(data, name, chosen, level=level, asked=how.asked, members=True)
     if others:
+        steps = [dim for dim in map(str, data[name].dims) if dim not in (laid.dimension, *laid.where.dims)]
         raise DataError(
             f"{name!r} has {counted(laid.fields, 'start')} of forecasts and {1 + len(others)} steps; "
-            "expected one start or one step. Select it before: data.isel(...).",
+            "expected one start or one step.",
             key="several-values",
+            remedies=tuple(
+                Setting("where", {dim: values_along(data, dim)[0]}) for dim in steps if data.sizes[dim] > 1
+            ),
         )
     where, field = laid.where, laid.values
     found, _ = load(laid, np.arange(laid.fields), missing=how.missing, computed=True)

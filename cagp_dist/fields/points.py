@@ -4,7 +4,7 @@ The discrete sampling geometries of CF (chapter 9) are such: points, trajectorie
 times differ, in arrays of samples, of stations by samples, or ragged. They take the way of every table.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,18 +120,19 @@ def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> boo
     return not told and sum(role_of(name) is Role.TIME for name in columns) > 1
 
 
-def table_of(points: Points, selection: Selection) -> Table:
+def table_of(points: Points, selection: Selection, *, static: Collection[str] = ()) -> Table:
     """Read points as a table; what is chosen of dimensions is chosen of columns."""
     level, select = selection.get("level"), selection.get("select") or {}
-    chosen = {**select, **({} if level is None else {"level": level})}
+    where = {**select, **({} if level is None else {"level": level})}
     return read_table(
         points.columns,
         value=points.value,
         columns={**points.roles, **(selection.get("columns") or {})},
         noise_std=selection.get("noise_std"),
         missing=selection.get("missing"),
-        where=chosen or None,
+        where=where or None,
         units=selection.get("units") or points.units or None,
+        static=static,
     )
 
 

@@ -121,8 +121,8 @@ def _selected(fields: MeasuredFields, what: str, selection: Selection) -> Measur
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)
     if area is not None and fields.plane:
         raise ConfigurationError(
-            "[observations] area is in degrees, and the places of the table are x and y; leave it out, and "
-            "choose rows of the table with where.",
+            "area is in degrees, and the places of the table are x and y; leave it out, and choose rows with "
+            "where.",
             key="area-in-plane",
         )
     if area is not None:

@@ -377,3 +377,17 @@ def test_scan_angles_of_a_satellite_are_a_plane(unit, per_radian):
     assert points.space.unit == "m"
     np.testing.assert_allclose(np.unique(points.east), angles["x"] * 35786023.0)
     np.testing.assert_allclose(np.unique(points.north), angles["y"] * 35786023.0)
+
+
+@pytest.mark.parametrize("steps", [np.array([0.0, 24.0]), np.array([0, 24], "m8[h]").astype("m8[ns]")])
+def test_a_call_takes_one_step_of_several_starts(steps):
+    given = grid(
+        np.stack([FIELD, FIELD + 50.0], axis=1),
+        ("time", "step", "latitude", "longitude"),
+        step=("step", steps, {"units": "hours"} if steps.dtype.kind == "f" else {}),
+    )
+    with pytest.raises(CagpError) as refused:
+        read(given)
+    assert refused.value.key == "several-values"
+    points = read(given, where=refused.value.remedies[0].value).points
+    assert of_points(points) == pytest.approx(keyed(of_grid()), rel=1e-6)
