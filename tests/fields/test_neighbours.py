@@ -344,3 +344,12 @@ def test_places_have_hemispheres_and_minutes_too():
     places = read_places(pd.DataFrame({**PARTS, "lat_hem": "S"}).to_records())
     np.testing.assert_allclose(places.latitude_degrees, -NORTH, atol=1e-7)
     np.testing.assert_allclose(places.longitude_degrees, EAST, atol=1e-7)
+
+
+def test_measured_depths_that_are_nearly_one_level_are_no_levels():
+    table = {"lat": np.linspace(40.0, 50.0, 40), "lon": np.linspace(0.0, 10.0, 40), "t": np.arange(40.0)}
+    measured = 5.0 + 0.1 * (np.arange(40) % 10)
+    assert read_table({**table, "pres": measured}, value="t").values.size == 40
+    with pytest.raises(ArgumentError) as refused:
+        read_table({**table, "pres": np.resize([5.0, 100.0], 40)}, value="t")
+    assert refused.value.key == "levels-differ"

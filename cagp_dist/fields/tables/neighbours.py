@@ -40,7 +40,8 @@ FEWEST_COUNTED = 5  # whole numbers that rise by one from row to row count the r
 MOST_CLASSES = 20  # different texts of a column of flags or classes; what has more is free text
 MOST_LEVELS = 10  # different levels, heights or periods of a table that mixes them
 PLACES_PER_LEVEL = 3  # at least; where each place has its own, as elevations are, it belongs to the place
-NARROW = 0.1  # levels within such a part of the largest are no levels: pressures at sea level
+NOMINAL = 4  # so many different levels are those of instruments or layers; more may be measured numbers
+NARROW, MEASURED_ALIKE = 0.05, 0.5  # spread, as part of the largest, of few and of more that are one level
 
 
 class Kind(Enum):
@@ -323,7 +324,8 @@ def _are_levels(found: Sequence[Any], places: int) -> bool:
         return False
     if any(isinstance(level, str) for level in found):
         return True
-    return bool(max(found) - min(found) > NARROW * max(map(abs, found)))
+    alike = NARROW if len(found) <= NOMINAL else MEASURED_ALIKE
+    return bool(max(found) - min(found) > alike * max(map(abs, found)))
 
 
 def _check_repeats(
