@@ -129,12 +129,30 @@ class Horizontal:
 
     @property
     def nowhere(self) -> Mask:
-        """Points (n,) without coordinates, such as the corners of a curvilinear grid."""
-        return np.isnan(self._flat(self.north)) | np.isnan(self._flat(self.east))
+        """Points (n,) without coordinates, such as the corners of a curvilinear grid.
+
+        Of several at 0, 0 the model was not run there.
+        """
+        north, east = self._flat(self.north), self._flat(self.east)
+        return np.isnan(north) | np.isnan(east) | self._unset(north, east)
+
+    def _unset(self, north: Array, east: Array) -> Mask:
+        """Which points of a curvilinear grid stand together at 0, 0."""
+        zero = (north == 0.0) & (east == 0.0)
+        together = self.north.ndim > 1 and int(np.count_nonzero(zero)) > 1
+        return zero if together else np.zeros_like(zero)
 
     def check_nowhere(self, values: NDArray[np.floating], name: str) -> None:
-        """Refuse values (T, m) of the points without coordinates: those of nothing are passed over."""
-        lost = int(np.count_nonzero(~np.isnan(values).all(axis=0)))
+        """Refuse values (T, m) of the points without coordinates: those of nothing are passed over.
+
+        So is one number alone at points at 0, 0.
+        """
+        nowhere = self.nowhere
+        unset = self._unset(self._flat(self.north), self._flat(self.east))[nowhere]
+        there = ~np.isnan(values)
+        if np.unique(values[:, unset][there[:, unset]]).size == 1:
+            there[:, unset] = False
+        lost = int(np.count_nonzero(there.any(axis=0)))
         if lost:
             raise DataError(
                 f"{lost} points of {name!r} have values and no {self.space.what}; expected both, or neither. "

@@ -101,15 +101,17 @@ def canonical(
                 "latitude and a longitude for each place; leave it out."
             )
         latitude, longitude = _common_places(fields)
-        inside = ~fields[0].where.nowhere
-        if not inside.all():
-            fields[0].where.check_nowhere(read(np.flatnonzero(~inside))[0], variable)
+        nowhere = fields[0].where.nowhere
+        inside = ~nowhere
         if area is not None:
             inside = np.logical_and.reduce([inside, *area_masks(latitude, longitude, area)])
         if not inside.any():
             raise ConfigurationError(f"the field has no place in the area {area} (north, west, south, east).")
+        places = np.flatnonzero(inside | nowhere)
+        values, moments, preliminary = read(places)
+        fields[0].where.check_nowhere(values[:, nowhere[places]], variable)
+        values = values[:, inside[places]]
         latitude, longitude = latitude[inside], np.mod(longitude[inside], 360.0)
-        values, moments, preliminary = read(np.flatnonzero(inside))
         kept = places_once(values, latitude, longitude)
         values, latitude, longitude = values[:, kept], latitude[kept], longitude[kept]
     _check_values(values, moments, found, str(fields[0].values.attrs.get("units", "")))

@@ -27,9 +27,12 @@ from cagp_dist.fields.axes import (
     located,
     role_of,
 )
+from cagp_dist.fields.beside import Beside, beside, has_fill
 from cagp_dist.fields.missing import ROUNDING, observations
 from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import Choice, is_chosen, written_choice
+from cagp_dist.fields.tables.column_names import ANY
+from cagp_dist.fields.tables.neighbours import says_quality
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Space
@@ -61,6 +64,7 @@ class Gridded:
     level: str = ""  # that was cut out of several, in words
     chosen: str = ""  # what else was chosen, in words
     of_steps: bool = False  # whether some fields of it may never have been computed
+    beside: tuple[Beside, ...] = ()  # what says which of the values count
 
     @property
     def fields(self) -> int:
@@ -134,6 +138,7 @@ def fields_in(given: xr.Dataset, asked: Asked = ANYWHERE) -> list[str]:
         and name not in bounds | set(where.coordinates)
         and held.dtype.kind in "fiu"
         and role_of(str(name), held) is not Role.LEVEL
+        and not says_quality(str(name))
         and not str(name).lower().endswith(("_bnds", "_bounds", "_mask"))
     ]
     return found or [str(name) for name in given.data_vars]
@@ -172,7 +177,8 @@ def laid_out(
     Parameters
     ----------
     select : mapping, optional
-        What is chosen of dimensions, or of coordinates of one value.
+        What is chosen of dimensions, or of coordinates and variables along them: values at which these are
+        others are missing. ``"*"`` stands for all values of one that would be refused.
     level : float, optional
         Which level, where there are several, whatever their axis is called: in its unit, or in hPa for Pa.
     asked : Asked, optional
@@ -180,7 +186,7 @@ def laid_out(
     members : bool
         Whether fields may be told apart by a dimension without times, such as the members of an ensemble.
     """
-    given, said = _selected(given, name, select or {})
+    given, said, by_value = _selected(given, name, select or {})
     field = given[name]
     if field.dtype.kind not in "fiu":
         raise DataError(
@@ -200,7 +206,7 @@ def laid_out(
             along = second if role_of(str(second), given.get(second)) is Role.STEP else first
             known = given.assign_coords({clock.name: clock.axis})  # one step alone would not tell
             parts = [known.isel({along: step}) for step in range(field.sizes[along])]
-            found = [laid_out(part, name, asked=asked, members=members)[0] for part in parts]
+            found = [laid_out(part, name, by_value, asked=asked, members=members)[0] for part in parts]
             return [replace(part, of_steps=True, level=at_level, chosen=chosen) for part in found]
         clock = replace(clock, axis=clock.axis.squeeze(first if clock.axis.sizes[first] == 1 else second))
     version = next((str(dim) for dim in field.dims if role_of(str(dim)) is Role.VERSION), None)
@@ -224,8 +230,14 @@ def laid_out(
             key="several-values",
             remedies=(Setting("where", {dim: there[0]}),),
         )
-    field = field.isel({dim: 0 for dim in others if dim != dimension})
     order = [version, dimension, *where.dims]
+    cut = {dim: 0 for dim in others if dim != dimension}
+    near = [
+        replace(each, held=each.held.isel({dim: 0 for dim in cut if dim in each.held.dims}))
+        for each in beside(given, field, by_value)
+        if version not in each.held.dims and each.name not in where.coordinates
+    ]
+    field = field.isel(cut)
     values = field.reset_coords(drop=True).transpose(*(dim for dim in order if dim is not None))
     preliminary = _preliminary(given, version, dimension)
     if version is not None and version in given.variables:  # 0001 is the final ERA5, 0005 preliminary
@@ -243,7 +255,20 @@ def laid_out(
         begins = coordinates.get("time")
         if clock.name == "valid_time" and begins is not None and not begins.equals(clock.axis):
             coordinates |= {"forecast_reference_time": begins, "time": coordinates.pop("valid_time")}
-    return [Gridded(values, where, dimension, clock, coordinates, preliminary, at_level, chosen, of_steps)]
+    return [
+        Gridded(
+            values,
+            where,
+            dimension,
+            clock,
+            coordinates,
+            preliminary,
+            at_level,
+            chosen,
+            of_steps,
+            tuple(near),
+        )
+    ]
 
 
 def _preliminary(given: xr.Dataset, version: str | None, dimension: str | None) -> Mask | None:
@@ -289,7 +314,28 @@ def load(
             early = np.asarray((first & ~final).reshape(len(early), -1).any(axis=1))
     elif laid.preliminary is not None:
         early = np.broadcast_to(laid.preliminary, laid.fields)[fields]
+    for each in laid.beside:
+        if each.wanted is not None or not each.is_mask or has_fill(values):
+            values = each.applied(values, _cut_as_values(laid, each.held, fields, kept))
     return values, early
+
+
+def _cut_as_values(
+    laid: Gridded, held: xr.DataArray, fields: Indices, kept: Sequence[Indices]
+) -> NDArray[np.generic]:
+    """Read what lies along dimensions of the values where `load` reads these, in the same shape."""
+    places = laid.where.dims
+    at: dict[str, Indices] = {} if laid.dimension is None else {laid.dimension: fields}
+    if len(kept) == len(places):
+        at |= dict(zip(places, kept, strict=True))
+    box = held.isel({dim: runs(positions) for dim, positions in at.items() if dim in held.dims})
+    sizes = {dim: at[dim].size if dim in at else laid.values.sizes[dim] for dim in (*list(at)[:1], *places)}
+    flags = np.asarray(box.variable.set_dims(sizes).values)
+    if laid.dimension is None:
+        flags = flags[None]
+    if kept and len(kept) != len(places):
+        flags = flags.reshape(len(flags), -1)[:, kept[0]]
+    return flags
 
 
 def runs(positions: Indices) -> slice | Indices:
@@ -365,7 +411,7 @@ def times_of(given: xr.Dataset, name: str, select: Mapping[str, Choice] | None =
     """List the times of a variable, at whatever level, NaT of one without any; no value of it is read."""
     columns = {str(key) for key, axis in given.variables.items() if axis.dims == given[name].dims}
     chosen = {key: choice for key, choice in (select or {}).items() if key not in columns}  # none of points
-    given, _ = _selected(given, name, chosen)
+    given, _, _ = _selected(given, name, chosen)
     return dates_of(clock_of(given, given[name]), name).ravel()
 
 
@@ -399,15 +445,22 @@ def dates_of(clock: Clock | None, name: str) -> Times:
     return np.asarray(times.astype("datetime64[ns]"))
 
 
-def _selected(given: xr.Dataset, name: str, select: Mapping[str, Choice]) -> tuple[xr.Dataset, list[str]]:
-    """Cut what was chosen of dimensions out of a dataset, and say what; of GRIB, messages were chosen."""
+def _selected(
+    given: xr.Dataset, name: str, select: Mapping[str, Choice]
+) -> tuple[xr.Dataset, list[str], dict[str, Choice]]:
+    """Cut what was chosen of dimensions out of a dataset, and say what; of GRIB, messages were chosen.
+
+    What was chosen of variables along several dimensions, and what all values are wanted of, is given too.
+    """
     said = [str(given[name].attrs.get(SELECTED, ""))]
+    by_value: dict[str, Choice] = {}
     for key, choice in {} if said[0] else select.items():
         if key == GROUP and OF_GROUP in given.attrs:
             continue
         field = given[name]
-        scalar = key in given.variables and given.variables[key].ndim == 0
-        if key not in field.dims and not scalar:
+        axis = given.variables.get(key)
+        along = key in field.dims or (axis is not None and key != name and {*axis.dims} <= {*field.dims})
+        if not along:
             there = [str(dim) for dim in field.dims if given.sizes[dim] > 1]
             raise DataError(
                 f"{name!r} has nothing called {key!r} to select {written_choice(choice)} of; it has the "
@@ -415,6 +468,10 @@ def _selected(given: xr.Dataset, name: str, select: Mapping[str, Choice]) -> tup
                 key="nothing-to-select",
                 remedies=tuple(Setting("where", {dim: values_along(given, dim)[0]}) for dim in there[:1]),
             )
+        if choice == ANY or (axis is not None and axis.ndim > 1):
+            by_value[key] = choice
+            said.append("" if choice == ANY else selection_words({key: choice}))
+            continue
         values = values_along(given, key)
         found = np.flatnonzero([is_chosen(value, choice) for value in values])
         if not found.size:
@@ -425,8 +482,10 @@ def _selected(given: xr.Dataset, name: str, select: Mapping[str, Choice]) -> tup
             )
         if key in field.dims:
             given = given.isel({key: found if found.size > 1 else int(found[0])})
+        elif axis is not None and axis.ndim:
+            given = given.isel({axis.dims[0]: found})
         said.append(selection_words({key: choice}))
-    return given, said
+    return given, said, by_value
 
 
 def _at_level(given: xr.Dataset, name: str, level: float | None, where: Horizontal) -> tuple[xr.Dataset, str]:

@@ -6,7 +6,7 @@ not used are refused, said, or, where they cannot matter, passed over.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -220,7 +220,7 @@ def units_of(
             remedies=(Setting("units", "s"),),
         )
     for name, kind in kinds.items():
-        if kind is not Kind.UNIT or frame.is_numeric(name) or not _is_about(frame, name, {column}):
+        if kind is not Kind.UNIT or frame.is_numeric(name) or not is_about(name, frame.columns, {column}):
             continue
         found = [text for text in _distinct(frame.columns[name][kept]) if text]
         if len(found) > 1 and name not in said:
@@ -274,7 +274,7 @@ def check_neighbours(
                 key="time-zone",
                 remedies=(Setting("where", {name: ANY}, "if the times are in UTC"),),
             )
-        about = _is_about(frame, name, looked_at)
+        about = is_about(name, frame.columns, looked_at)
         limits = [cell for cell in there if _is_limit(name, cell)]
         if limits and about:
             measured = [Setting("where", {name: cell}) for cell in found if cell not in limits]
@@ -300,10 +300,16 @@ def check_neighbours(
     return _check_repeats(frame, kinds, looked_at, keys, values, kept)
 
 
-def _is_about(frame: Columns, name: str, looked_at: Collection[str]) -> bool:
-    """Whether what a column says, by its name, is not about a column that is not used, as ``rh_qc`` is."""
+def says_quality(name: str) -> bool:
+    """Whether a column or a variable says, by its name, how good measurements are."""
+    spelled = plain(name)
+    return bool(_PATTERNS[Kind.QUALITY].fullmatch(spelled) and not _OF_A_THING.fullmatch(spelled))
+
+
+def is_about(name: str, names: Iterable[str], looked_at: Collection[str]) -> bool:
+    """Whether what a name says is not about another one that is not looked at, as ``rh_qc`` is about rh."""
     spelled = f"_{plain(name)}_"
-    others = {column: plain(column) for column in frame.columns if column != name}
+    others = {column: plain(column) for column in names if column != name}
     within = {
         column: len(other)
         for column, other in others.items()
