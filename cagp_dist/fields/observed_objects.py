@@ -48,7 +48,7 @@ from cagp_dist.space import SPHERE, CRSLike, Plane, Space
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.text import counted
-from cagp_dist.variables import Transform, log1p_of, variable_named
+from cagp_dist.variables import Transform, field_name, log1p_of, variable_named
 from cagp_dist.variables.units import cf_units
 
 Source: TypeAlias = "xr.DataArray | xr.Dataset | xr.DataTree | TableLike"
@@ -282,7 +282,7 @@ def _from_table(table: Table, how: _Reading) -> ObservedObject:
     """Take rows as they are, or by time and place, and say what people should know of them."""
     for note in table.notes:
         warnings.warn(note, stacklevel=5)
-    in_time = how.in_time
+    in_time, name = how.in_time, field_name(table.name)
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
     if fields.times is not None and not in_time:
@@ -294,7 +294,7 @@ def _from_table(table: Table, how: _Reading) -> ObservedObject:
         east,
         fields.values,
         space=space,
-        variable=replace(variable_named(table.name), name=table.name),
+        variable=replace(variable_named(name), name=name),
         stated_units=own,
         times=None if in_time else fields.times,
         noise_variance=_noise_variance(how.noise, fields.noise_std, north.shape),
@@ -302,7 +302,7 @@ def _from_table(table: Table, how: _Reading) -> ObservedObject:
     )
     return ObservedObject(
         points,
-        name=table.name,
+        name=name,
         dimension="time" if coordinates else None,
         coordinates=coordinates,
         attributes={"units": own} if own else {},

@@ -74,7 +74,8 @@ def open_source(
     level : float, optional
         Which level, where there are several, in the unit of the source; or in hPa where that is Pa.
     select : mapping, optional
-        Which value of other dimensions, such as ``{"number": 1}`` of an ensemble, of a file or a Zarr store;
+        Which value of other dimensions, such as ``{"number": 1}`` of an ensemble, of a file or a Zarr store,
+        or of variables along the values, such as flags: the others are missing, and ``"*"`` takes all;
         of GRIB, of any keys of its messages; of points, of any of their columns; ``{"group": "PRODUCT"}``:
         which group of a NetCDF file, where the variable is in several.
     units : str, optional

@@ -18,7 +18,6 @@ from cagp_dist.fields.axes import Horizontal, located, on_plane
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import ObservedObject, check_pairs
 from cagp_dist.fields.tables import TableLike, is_table, read_places
-from cagp_dist.fields.tables.column_names import bare
 from cagp_dist.geometry import median_spacing
 from cagp_dist.gram.cell_means import MOST_CELLS, CellMeans, means_between, nodes_per_side
 from cagp_dist.latlon import LatLonGrid
@@ -26,6 +25,7 @@ from cagp_dist.mapping import Observations
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.space import SPHERE, Plane, Region, Space, moved
 from cagp_dist.store.published_variables import COORDINATES, STATION_NAME
+from cagp_dist.variables import bare
 
 Kind: TypeAlias = Literal["grid", "cells"]
 To: TypeAlias = "xr.DataArray | xr.Dataset | LatLonGrid | float | Sequence[float] | TableLike | None"

@@ -2,8 +2,10 @@
 
 from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Transform, Variable
 from cagp_dist.variables.variable_names import (
+    bare,
     canonical_name,
     describe_variable,
+    field_name,
     log1p_of,
     range_error,
     variable_named,
@@ -11,6 +13,6 @@ from cagp_dist.variables.variable_names import (
 )
 
 __all__ = [
-    "T2M", "UNCHECKED", "VARIABLES", "Transform", "Variable", "canonical_name", "describe_variable",
-    "log1p_of", "range_error", "variable_named", "variable_of"
+    "T2M", "UNCHECKED", "VARIABLES", "Transform", "Variable", "bare", "canonical_name", "describe_variable",
+    "field_name", "log1p_of", "range_error", "variable_named", "variable_of"
 ]  # fmt: skip

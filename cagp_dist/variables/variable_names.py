@@ -31,6 +31,16 @@ def canonical_name(name: str) -> str:
     return name
 
 
+def bare(name: str) -> str:
+    """Give the name of a column without units in brackets."""
+    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name).strip() or name
+
+
+def field_name(name: str) -> str:
+    """Give the name of a column as a field can have it: without units, and _ for blanks and slashes."""
+    return re.sub(r"[\s/\\\0]+", "_", bare(name)).strip("_") or name
+
+
 def variable_named(name: str) -> Variable:
     """Look up what is known of a variable without a file; of a free name, nothing but the name."""
     canonical = canonical_name(name)

@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.observed_objects import read
 from cagp_dist.fields.tables import by_time_and_place, frames, read_places, read_table
 from cagp_dist.fields.tables.frames import Column
 from cagp_dist.remedies import Setting
+from cagp_dist.service.jobfile.observations_table import ObservationsTable
 
 RNG = np.random.default_rng(0)
 NORTH = np.round(RNG.uniform(46.0, 55.0, 40), 4)
@@ -322,6 +324,14 @@ def test_units_come_with_a_column_or_beside_it():
     assert refused.value.key == "direction"
     noisy = read_table({**columns, "t (degF)": VALUES, "noise_std (K)": np.full(40, 0.5)}, value="t")
     np.testing.assert_allclose(noisy.noise_std, 0.9)
+
+
+def test_names_with_units_and_blanks_are_those_of_fields():
+    frame = TABLE.rename(columns={"temp": "Water Level/Gauge (ft)"})
+    assert read(frame).name == "Water_Level_Gauge"
+    assert read_table(frame, value="Water_Level_Gauge").values.tolist() == VALUES.tolist()
+    said = ObservationsTable(source="table:t.csv", variable="Water Level/Gauge (ft)", times=["2020-07-01"])
+    assert said.variable == "Water_Level_Gauge"
 
 
 def test_a_name_that_several_columns_have_is_named(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 from cagp_dist.arrays import Array, Indices, Marks, Names
 from cagp_dist.errors import DataError
 from cagp_dist.fields.missing import observations
-from cagp_dist.fields.tables.column_names import EMPTY, NAME, bare, plain
+from cagp_dist.fields.tables.column_names import EMPTY, NAME, plain
 from cagp_dist.fields.tables.columns import NUMBER, Columns, refuse_rows, shown_number
 from cagp_dist.fields.tables.degrees import (
     LATITUDE_AXIS,
@@ -22,6 +22,7 @@ from cagp_dist.fields.tables.degrees import (
     read_axis,
 )
 from cagp_dist.fields.tables.grouping import Places, PlaneColumns
+from cagp_dist.variables import bare
 from cagp_dist.variables.units import difference_factor
 
 NAMES_PER_PLACE = 1.5  # a column with more names for each place names something else, such as rows

@@ -2,6 +2,8 @@
 
 import re
 
+from cagp_dist.variables import bare
+
 ANY = "*"  # instead of a value in ``where``: all rows are meant, and the column does not count
 
 LATITUDE = (
@@ -49,11 +51,6 @@ EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>", "nat", "missing", "-") 
 def plain(name: str) -> str:
     """Spell a column's name in lower case, without units in brackets, with single underscores."""
     return re.sub(r"[^a-z0-9]+", "_", bare(name).lower()).strip("_")
-
-
-def bare(name: str) -> str:
-    """Give the name of a column without units in brackets."""
-    return re.sub(r"\s*[\[(][^\])]*[\])]\s*$", "", name).strip() or name
 
 
 def units_in(name: str) -> str:

@@ -18,7 +18,14 @@ from cagp_dist.fields.tables.cells import (
     read_static,
     static_columns,
 )
-from cagp_dist.fields.tables.column_names import LATITUDE, LONGITUDE, NOISE_STD, X_NAMES, Y_NAMES, bare, plain
+from cagp_dist.fields.tables.column_names import (
+    LATITUDE,
+    LONGITUDE,
+    NOISE_STD,
+    X_NAMES,
+    Y_NAMES,
+    plain,
+)
 from cagp_dist.fields.tables.columns import Columns, refuse_rows
 from cagp_dist.fields.tables.degrees import degrees_among, differ
 from cagp_dist.fields.tables.grouping import Places, Table
@@ -34,6 +41,7 @@ from cagp_dist.fields.tables.repeats import (
 from cagp_dist.fields.tables.table_files import TableLike
 from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
+from cagp_dist.variables import bare
 
 
 def read_table(

@@ -12,7 +12,7 @@ from cagp_dist.service.jobfile.fields import AREA, DEGREES, NOISE_VARIANCE, SEED
 from cagp_dist.service.jobfile.times_key import EXPECTED as EXPECTED_TIMES
 from cagp_dist.service.jobfile.times_key import TimeRule
 from cagp_dist.text import alternatives
-from cagp_dist.variables import Transform
+from cagp_dist.variables import Transform, field_name
 
 if TYPE_CHECKING:
     KernelName = str
@@ -171,6 +171,15 @@ class ObservationsTable(JobTable):
         select = {**where, **(table.get("select") or {})}
         rest = {key: said for key, said in table.items() if key not in ("where", "select")}
         return level | ({"select": select} if select else {}) | rest
+
+    @model_validator(mode="before")
+    @classmethod
+    def _variable_of_tables(cls, table: object) -> object:
+        """Take a column, which may have units and blanks in its name, by the name that its field has."""
+        if not isinstance(table, dict) or not str(table.get("source", "")).startswith("table:"):
+            return table
+        named = table.get("variable")
+        return {**table, "variable": field_name(named)} if isinstance(named, str) else table
 
     @model_validator(mode="after")
     def _keys_of_the_source(self) -> Self:
