@@ -1,6 +1,7 @@
 """Observations named by the source that has them, as jobs do: "file:PATH", "zarr:URL", "cds", "sample"."""
 
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -53,5 +54,7 @@ def open_named(
             undated=True,
             **parts,
         ).load()
+    for note in field.attrs.get("notes", []):
+        warnings.warn(note, stacklevel=5)
     (name,) = field.data_vars
     return field[name].isel(time=0, drop=True) if np.isnat(field["time"].values).any() else field[name]
