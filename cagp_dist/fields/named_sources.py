@@ -33,6 +33,7 @@ def open_named(
     units: str | None,
     missing: Marks,
     where: Mapping[str, object] | None,
+    noise_std: str | None,
 ) -> xr.DataArray:
     """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
     asked: dict[str, Any] = dict(where or {})
@@ -50,6 +51,7 @@ def open_named(
             columns=columns or None,
             units=units,
             missing=missing,
+            noise_std=noise_std,
             cache_directory=None if remote else Path(scratch),
             undated=True,
             **parts,

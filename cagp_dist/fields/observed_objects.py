@@ -217,11 +217,6 @@ def _observed(source: Source, how: _Reading) -> ObservedObject:
                 f"{source!r} is read on latitudes and longitudes, and x, y or crs was given; expected an "
                 "object of xarray for a plane: xarray.open_dataset(PATH)."
             )
-        if isinstance(how.noise_std, str):
-            raise ArgumentError(
-                f"noise_std is {how.noise_std!r}, and sources have no noise for each place; expected a "
-                "number. Open the file with xarray, and pass the dataset."
-            )
         source = open_named(
             source,
             value=how.value,
@@ -229,8 +224,10 @@ def _observed(source: Source, how: _Reading) -> ObservedObject:
             units=how.units,
             missing=how.missing,
             where=how.where,
+            noise_std=how.noise_std if isinstance(how.noise_std, str) else None,
         )
-        how = replace(how, value=None, columns={}, units=None, missing=None, where=None)
+        known = "noise_std" if "noise_std" in source.coords else None  # of points
+        how = replace(how, value=None, columns={}, noise_std=known, units=None, missing=None, where=None)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
@@ -487,7 +484,7 @@ def _noise(source: xr.Dataset, noise_std: str | float | None, where: Horizontal,
     """Noise of each place in the units of the values, if it is a variable of the dataset."""
     if not isinstance(noise_std, str):  # a number is the same everywhere
         return None
-    if noise_std not in source.data_vars:
+    if noise_std not in source.variables:
         raise ArgumentError(
             f"noise_std is {noise_std!r}; expected a number, or a variable of the dataset, which has "
             f"{listed(source.data_vars)}."

@@ -5,7 +5,7 @@ times differ, in arrays of samples, of stations by samples, or ragged. They take
 """
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
 from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import Selection
-from cagp_dist.fields.tables import Table, read_table
+from cagp_dist.fields.tables import Column, Table, read_table
 from cagp_dist.space.systems import variables_of
 from cagp_dist.text import counted
 
@@ -49,6 +49,8 @@ class Points:
     time: str | None
     attributes: Mapping[str, Any]  # of the values, such as units
     where: Horizontal | None = None  # of the rows, in the object that they come from
+    # of columns of numbers beside the values, places and times, where they are stated, such as of a noise
+    units_beside: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def roles(self) -> dict[str, str]:
@@ -111,7 +113,13 @@ def points_in(
         when = clock.axis.values if moments is None else moments
         columns[clock.name] = _spread(clock.axis.dims, when, rows)
     time = None if clock is None or _is_one_of_several(clock, columns) else clock.name
-    return Points(columns, name, axes, time, dict(field.attrs), where)
+    stated = {key: str(given[key].attrs.get("units", "")) for key in columns if key in given.variables}
+    beside = {
+        key: units
+        for key, units in stated.items()
+        if units and key not in (name, *(axes or ())) and columns[key].dtype.kind in "fiu"
+    }
+    return Points(columns, name, axes, time, dict(field.attrs), where, beside)
 
 
 def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> bool:
@@ -124,8 +132,12 @@ def table_of(points: Points, selection: Selection, *, static: Collection[str] = 
     """Read points as a table; what is chosen of dimensions is chosen of columns."""
     level, select = selection.get("level"), selection.get("select") or {}
     where = {**select, **({} if level is None else {"level": level})}
+    rows = {
+        key: Column(held, {"units": points.units_beside[key]} if key in points.units_beside else {})
+        for key, held in points.columns.items()
+    }
     return read_table(
-        points.columns,
+        rows,
         value=points.value,
         columns={**points.roles, **(selection.get("columns") or {})},
         noise_std=selection.get("noise_std"),
@@ -153,6 +165,12 @@ def joined_points(parts: Sequence[Points]) -> Points:
                 key="parts",
             )
     common = [key for key in first.columns if all(key in part.columns for part in parts)]
+    for key in common:
+        if len(units := {part.units_beside.get(key, "") for part in parts}) > 1:
+            raise DataError(
+                f"the parts hold {key!r} in {' and '.join(map(repr, sorted(units)))}; expected one unit.",
+                key="parts",
+            )
     return replace(
         first, columns={key: np.concatenate([part.columns[key] for part in parts]) for key in common}
     )

@@ -41,7 +41,8 @@ class Layout:
     """A spelling of observations: what was written, how it is read, and the answer."""
 
     make: Callable[[], Any]
-    answer: Any = None  # places, times and values; or the key of an error; None: NORTH, EAST and WARM
+    # places, times, values and noise, if it is known; or the key of an error; None: NORTH, EAST and WARM
+    answer: Any = None
     how: dict[str, Any] = field(default_factory=dict)
     only: tuple[str, ...] = ()  # doors that can take it, if not all
     says: str = ""  # what people are told of it, by each door
@@ -175,7 +176,12 @@ TABLES: dict[str, Layout] = {
             "temperature (degC)",
             **{"temperature (degF)": 1.8 * WARM + 32.0, "noise_std (K)": np.full(N, 0.5)},
         ),
-        how={"value": "temperature"},
+        answer=(NORTH, EAST, None, WARM, np.full(N, 0.5)),
+    ),
+    "noise of each place": Layout(
+        lambda: twice(time=np.repeat(DAYS.values, N), **{"err (K)": np.tile(0.01 * NORTH, 2)}),
+        how={"noise_std": "err"},
+        answer=(*two_days(), 0.01 * NORTH),
     ),
     "wind direction": Layout(
         lambda: without("temperature (degC)", **{"wind_dir (degree)": WARM}),
@@ -226,13 +232,15 @@ def of_job(source: str, how: dict[str, Any], folder: Path) -> tuple[Any, ...]:
 
 
 def kelvin_of(points: Any, units: str) -> tuple[Any, ...]:
-    """Places, times and values in degrees Celsius, of whatever a door has read."""
+    """Places, times, values and noise in degrees Celsius, of whatever a door has read."""
     values = points.values
     if units == "K":
         values = values - 273.15
     elif units == "degF":
         values = (values - 32.0) / 1.8
-    return points.north, points.east, points.times, values
+    noise = points.noise_variance
+    noise = None if noise is None else np.sqrt(noise) / (1.8 if units == "degF" else 1.0)
+    return points.north, points.east, points.times, values, noise
 
 
 DOORS: dict[str, Callable[[Columns, dict[str, Any], Path], tuple[Any, ...]]] = {
@@ -294,7 +302,7 @@ def shown(found: Any) -> str:
     """What a door answered, for people."""
     if isinstance(found, str):
         return found
-    north, east, times, values = found
+    north, east, times, values, _ = found
     return f"{values.shape} values {values.ravel()[:2]} at {north[:2]} N, {east[:2]} E, {times[:2]}"
 
 
@@ -302,7 +310,7 @@ def agrees(found: Any, expected: Any) -> bool:
     """Whether these are the same places, in any order, with the same values; or the same refusal."""
     if isinstance(expected, str) or isinstance(found, str):
         return bool(isinstance(found, str) and found == expected)
-    north, east, times, values = found
+    north, east, times, values, noise = found
     there = None if times is None or np.isnat(times).any() else times
     if (there is None) != (expected[2] is None):
         return False
@@ -314,4 +322,9 @@ def agrees(found: Any, expected: Any) -> bool:
         (np.mod(east[orders[0]], 360.0), np.mod(expected[1][orders[1]], 360.0)),
         (np.atleast_2d(values)[:, orders[0]], np.atleast_2d(expected[3])[:, orders[1]]),
     ]
+    known = expected[4] if len(expected) > 4 else None
+    if (noise is None) != (known is None):
+        return False
+    if noise is not None:
+        pairs.append((noise[orders[0]], known[orders[1]]))
     return all(own.shape == other.shape and np.allclose(own, other, atol=2e-5) for own, other in pairs)

@@ -53,7 +53,7 @@ def save_points(points: Points, folder: Path) -> None:
     columns: dict[str, Any] = {f"column_{at}": held for at, held in enumerate(points.columns.values())}
     np.savez(folder / _COLUMNS, **columns)
     units = {key: str(text) for key, text in points.attributes.items()}
-    said = [[*points.columns], points.value, points.axes, points.time, units]
+    said = [[*points.columns], points.value, points.axes, points.time, units, dict(points.units_beside)]
     (folder / _POINTS).write_text(json.dumps(said))
 
 
@@ -61,10 +61,11 @@ def saved_points(folder: Path) -> Points | None:
     """Read the columns of `save_points`; None if there are none."""
     if not (folder / _POINTS).exists():
         return None
-    names, value, axes, time, units = json.loads((folder / _POINTS).read_text())
+    names, value, axes, time, units, beside = json.loads((folder / _POINTS).read_text())
     with np.load(folder / _COLUMNS, allow_pickle=False) as held:
         columns = {name: held[f"column_{at}"] for at, name in enumerate(names)}
-    return Points(columns, value, None if axes is None else (axes[0], axes[1]), time, units)
+    pair = None if axes is None else (axes[0], axes[1])
+    return Points(columns, value, pair, time, units, units_beside=beside)
 
 
 def save_field(field: xr.Dataset, folder: Path) -> None:
