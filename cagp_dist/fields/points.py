@@ -29,7 +29,6 @@ from cagp_dist.fields.axes import (
 )
 from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
-from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.tables import Column, Table, read_table
 from cagp_dist.space.systems import variables_of
@@ -94,8 +93,6 @@ def points_in(
         values = observations(
             field.values, field.attrs, what=repr(name), encoding=field.encoding or None, missing=missing
         )
-        units, standard = (str(field.attrs.get(key, "")) for key in ("units", "standard_name"))
-        refuse_direction(name, units, standard, values)
         columns[name] = np.asarray(values, dtype=np.float64).reshape(-1)
     axes = None
     if where is not None:
@@ -132,10 +129,9 @@ def table_of(points: Points, selection: Selection, *, static: Collection[str] = 
     """Read points as a table; what is chosen of dimensions is chosen of columns."""
     level, select = selection.get("level"), selection.get("select") or {}
     where = {**select, **({} if level is None else {"level": level})}
-    rows = {
-        key: Column(held, {"units": points.units_beside[key]} if key in points.units_beside else {})
-        for key, held in points.columns.items()
-    }
+    told = {key: {"units": units} for key, units in points.units_beside.items()}
+    told[points.value] = {"standard_name": str(points.attributes.get("standard_name", ""))}
+    rows = {key: Column(held, told.get(key, {})) for key, held in points.columns.items()}
     return read_table(
         rows,
         value=points.value,

@@ -238,6 +238,10 @@ REFUSED = {
         grid().t.assign_attrs(standard_name="wind_from_direction", units="degree").to_dataset(name="wd"),
         "direction",
     ),
+    "a direction of points": (
+        rows().t.assign_attrs(standard_name="wind_from_direction", units="degree").to_dataset(name="wd"),
+        "direction",
+    ),
     "nothing": (grid(np.full_like(FIELD, np.nan)), "nothing-observed"),
     "ragged that does not fit": (
         ragged("contiguous").assign(row_size=("station", [2, 2, 1], {"sample_dimension": "obs"})),
