@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, cast
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import xarray as xr
@@ -84,6 +84,12 @@ class Asked(NamedTuple):
     x: str | None = None
     y: str | None = None
     crs: CRSLike = None
+
+    @classmethod
+    def of(cls, columns: Mapping[str, str] | None, crs: CRSLike) -> Self:
+        """Take it from names of columns by their roles."""
+        named = columns or {}
+        return cls(named.get("x"), named.get("y"), crs)
 
     @property
     def any(self) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.fields.axes import on_plane
+from cagp_dist.fields.axes import Asked, on_plane
 from cagp_dist.fields.calendars import noting
 from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.files.damage import check_axis, check_jumps
@@ -36,6 +36,7 @@ from cagp_dist.fields.selection import (
     Selection,
     area_masks,
     inside_area,
+    no_area_in_plane,
     on_grid,
     parse_times,
     shown_time,
@@ -64,6 +65,7 @@ def canonical(
     missing: Marks = None,
     columns: Mapping[str, str] | None = None,
     noise_std: str | float | None = None,
+    crs: int | str | None = None,
 ) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory."""
     wanted = None if times is None else parse_times(times)
@@ -75,56 +77,64 @@ def canonical(
     fields = [
         field
         for holder in _holders(datasets, variable, columns)
-        for field in laid_out(holder, _name(holder, variable), select, level=level, asked=None)
+        for field in laid_out(
+            holder, _name(holder, variable), select, level=level, asked=Asked.of(columns, crs)
+        )
     ]
     found, scales = _described(fields, canonical_name(variable), units, checked=check_range)
     read = partial(_load, fields, scales, wanted, missing)
-    gridded = fields[0].where.axes is not None
+    gridded, space = fields[0].where.axes is not None, _common_space(fields)
+    if isinstance(space, Plane):
+        no_area_in_plane(area, space.names)
+    if grid_degrees is not None and not (gridded and space.has_latitudes):
+        raise ConfigurationError(
+            "grid_degrees is for a grid with axes of latitude and longitude, and the field lies on places of "
+            "its own, or in a plane; leave it out.",
+            key="grid-degrees",
+        )
     if gridded:
-        latitude, longitude = _common_grid(fields, checked=check_range)
-        rows, across = np.arange(latitude.size), np.arange(longitude.size)
+        north, east = _common_grid(fields, space, checked=check_range)
+        rows, across = np.arange(north.size), np.arange(east.size)
         if grid_degrees is not None:
-            rows, across = on_grid(latitude, grid_degrees), on_grid(longitude, grid_degrees)
+            rows, across = on_grid(north, grid_degrees), on_grid(east, grid_degrees)
         if area is not None:
-            north_south, west_east = inside_area(latitude[rows], longitude[across], area)
+            north_south, west_east = inside_area(north[rows], east[across], area)
             rows, across = rows[north_south], across[west_east]
         values, moments, preliminary = read(rows, across)
-        latitude, longitude = latitude[rows].round(6), np.mod(longitude[across], 360.0).round(6)
-        longitude[longitude >= 360.0] = 0.0  # a tiny negative longitude
-        rows, across = grid_once(values, latitude, longitude)
-        rows, across = rows[np.argsort(latitude[rows])], across[np.argsort(longitude[across])]
-        values, latitude, longitude = values[:, rows][:, :, across], latitude[rows], longitude[across]
+        north, east = north[rows], east[across]
+        if space.has_latitudes:
+            north, east = north.round(6), np.mod(east, 360.0).round(6)
+            east[east >= 360.0] = 0.0  # a tiny negative longitude
+        rows, across = grid_once(values, north, east, space)
+        rows, across = rows[np.argsort(north[rows])], across[np.argsort(east[across])]
+        values, north, east = values[:, rows][:, :, across], north[rows], east[across]
     else:
-        if grid_degrees is not None:
-            raise ConfigurationError(
-                "grid_degrees is for a grid with axes of latitude and longitude, and the field has a "
-                "latitude and a longitude for each place; leave it out."
-            )
-        latitude, longitude = _common_places(fields)
+        north, east = _common_places(fields)
         nowhere = fields[0].where.nowhere
         inside = ~nowhere
         if area is not None:
-            inside = np.logical_and.reduce([inside, *area_masks(latitude, longitude, area)])
+            inside = np.logical_and.reduce([inside, *area_masks(north, east, area)])
         if not inside.any():
             raise ConfigurationError(f"the field has no place in the area {area} (north, west, south, east).")
         places = np.flatnonzero(inside | nowhere)
         values, moments, preliminary = read(places)
         fields[0].where.check_nowhere(values[:, nowhere[places]], variable)
         values = values[:, inside[places]]
-        latitude, longitude = latitude[inside], np.mod(longitude[inside], 360.0)
-        kept = places_once(values, latitude, longitude)
-        values, latitude, longitude = values[:, kept], latitude[kept], longitude[kept]
+        north, east = space.keys(north[inside], east[inside]).T
+        kept = places_once(values, north, east, space)
+        values, north, east = values[:, kept], north[kept], east[kept]
     _check_values(values, moments, found, str(fields[0].values.attrs.get("units", "")))
     if check_range and gridded:
-        check_jumps(values, moments, latitude, longitude, found)
-    return noting(marked(assemble(values, moments, latitude, longitude, found), preliminary), datasets)
+        check_jumps(values, moments, north, east, found, space)
+    return noting(marked(assemble(values, moments, north, east, found, space), preliminary), datasets)
 
 
 def points_of(datasets: Sequence[xr.Dataset], selection: Selection) -> Points | None:
     """Take a variable as points, each with a place of its own; None where it is one of fields."""
     variable, missing = selection.get("variable", T2M.name), selection.get("missing")
     holders = _holders(datasets, variable, selection.get("columns"))
-    found = [points_in(each, _name(each, variable), asked=None, missing=missing) for each in holders]
+    asked = Asked.of(selection.get("columns"), selection.get("crs"))
+    found = [points_in(each, _name(each, variable), asked=asked, missing=missing) for each in holders]
     points = [each for each in found if each is not None]
     if points and len(points) < len(found):
         raise DataError(f"{variable!r} has fields and points; expected one of them.", key="parts")
@@ -168,25 +178,32 @@ def _holders(
 def assemble(
     values: Values,
     moments: NDArray[np.datetime64],
-    latitude: Array,
-    longitude: Array,
+    north: Array,
+    east: Array,
     variable: Variable = T2M,
+    space: Space = SPHERE,
 ) -> xr.Dataset:
     """Wrap arrays in canonical order, values (T, P, Q) or (T, n), as a dataset with CF attributes."""
     gridded = values.ndim == 3
-    dimensions = ("time", "latitude", "longitude") if gridded else ("time", PLACE)
-
-    def axis(name: str, units: str, letter: str) -> dict[str, str]:
-        said = {"standard_name": name, "long_name": name, "units": units}
-        return said | ({"axis": letter} if gridded else {})
-
+    dimensions = ("time", *space.axes) if gridded else ("time", PLACE)
+    attributes = variable.attributes()
+    if space.mapping:
+        attributes["grid_mapping"] = next(iter(space.mapping))
+    coordinates: dict[str, object] = {
+        "time": ("time", moments, {"standard_name": "time", "long_name": "time", "axis": "T"}),
+        **space.mapping,
+    }
+    for (name, about), dimension, axis in zip(
+        space.axes.items(), (dimensions[1], dimensions[-1]), (north, east), strict=True
+    ):
+        coordinates[name] = (
+            dimension,
+            axis,
+            {key: said for key, said in about.items() if gridded or key != "axis"},
+        )
     return xr.Dataset(
-        {variable.name: (dimensions, np.ascontiguousarray(values), variable.attributes())},
-        coords={
-            "time": ("time", moments, {"standard_name": "time", "long_name": "time", "axis": "T"}),
-            "latitude": (dimensions[1], latitude, axis("latitude", "degrees_north", "Y")),
-            "longitude": (dimensions[-1], longitude, axis("longitude", "degrees_east", "X")),
-        },
+        {variable.name: (dimensions, np.ascontiguousarray(values), attributes)},
+        coords=coordinates,
         attrs={"Conventions": "CF-1.13"},
     )
 
@@ -194,10 +211,13 @@ def assemble(
 def joined_times(parts: Sequence[xr.Dataset]) -> xr.Dataset:
     """Join fields in canonical form that hold one variable on one grid at different times."""
     variables = [field_variable(part) for part in parts]
-    first, latitude, longitude = variables[0], parts[0]["latitude"].values, parts[0]["longitude"].values
+    first, space = variables[0], space_of(parts[0])
+    north, east = (parts[0][name].values for name in space.axes)
     for part, variable in zip(parts, variables, strict=True):
         _check_same(first, variable)
-        _check_same_grid((latitude, longitude), (part["latitude"].values, part["longitude"].values))
+        _check_same_space(space, space_of(part))
+        other_north, other_east = (part[name].values for name in space.axes)
+        _check_same_grid((north, east), (other_north, other_east))
     preliminary = still_preliminary(parts)
     values, moments = [], []
     for part in parts:
@@ -205,7 +225,7 @@ def joined_times(parts: Sequence[xr.Dataset]) -> xr.Dataset:
         values.append(part[first.name].values[best])
         moments.append(part["time"].values[best])
     merged = _merge_times(np.concatenate(values), np.concatenate(moments))
-    return noting(marked(assemble(*merged, latitude, longitude, first), preliminary), parts)
+    return noting(marked(assemble(*merged, north, east, first, space), preliminary), parts)
 
 
 def _check_same(first: Variable, other: Variable) -> None:
@@ -232,19 +252,34 @@ def _described(
     return replace(first, checked=checked), [scale for _, scale in found]
 
 
-def _common_grid(fields: list[Gridded], *, checked: bool) -> tuple[Array, Array]:
-    """Latitudes and longitudes of every field, as they come."""
+def _common_space(fields: list[Gridded]) -> Space:
+    """Space in which every field lies."""
+    first = fields[0].where.space
+    for other in fields[1:]:
+        _check_same_space(first, other.where.space)
+    return first
+
+
+def _check_same_space(first: Space, other: Space) -> None:
+    if first is not other and not first.is_same(other):
+        raise DataError(
+            f"the parts lie in two spaces, the {first.text} and the {other.text}; expected one.", key="parts"
+        )
+
+
+def _common_grid(fields: list[Gridded], space: Space, *, checked: bool) -> tuple[Array, Array]:
+    """Axes of every field, as they come."""
     axes = [field.where.axes for field in fields]
     first = axes[0]
     assert first is not None
     for other in axes[1:]:
         _check_same_grid(first, other or (np.empty(0), np.empty(0)))
-    latitude, longitude = first
-    if latitude.size == 0 or longitude.size == 0:
-        raise DataError(f"the grid is {latitude.size} x {longitude.size}; expected at least one point.")
-    check_axis(latitude, "latitude", spacing=checked)
-    check_axis(longitude, "longitude", spacing=checked)
-    return latitude, longitude
+    north, east = first
+    if north.size == 0 or east.size == 0:
+        raise DataError(f"the grid is {north.size} x {east.size}; expected at least one point.")
+    for name, axis in zip(space.axes, first, strict=True):
+        check_axis(axis, name, spacing=checked)
+    return north, east
 
 
 def _common_places(fields: list[Gridded]) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError, BudgetError, ConfigurationError, DataError
 from cagp_dist.fields.bilinear import BilinearGrid, closed
-from cagp_dist.fields.canonical import canonical, field_variable
+from cagp_dist.fields.canonical import canonical, field_variable, space_of
 from cagp_dist.fields.gridded import find_variable
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.geometry import area_weights
@@ -112,6 +112,12 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     with opened_store(address) as dataset:
         _check_size(dataset, variable)
         field = canonical(_timed(dataset), variable=variable)
+        if not space_of(field).has_latitudes:
+            raise DataError(
+                "the climatology lies in a plane of x and y; expected latitudes and longitudes. Bring it to a "
+                "grid of these first.",
+                key="climatology-of-plane",
+            )
         values = field[field_variable(field).name].values
         missing = int(np.isnan(values).sum())
         if missing:

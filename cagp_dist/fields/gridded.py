@@ -401,10 +401,12 @@ def places_once(
     return np.sort(first)
 
 
-def grid_once(values: NDArray[np.floating], latitude: Array, longitude: Array) -> tuple[Indices, Indices]:
-    """Rows and columns of a grid of the globe (..., P, Q), each once; 0 and 360 degrees are one meridian."""
-    rows = places_once(values, latitude, np.zeros(latitude.size), axis=-2)
-    return rows, places_once(values[..., rows, :], np.zeros(longitude.size), longitude)
+def grid_once(
+    values: NDArray[np.floating], north: Array, east: Array, space: Space = SPHERE
+) -> tuple[Indices, Indices]:
+    """Rows and columns of a grid (..., P, Q), each once; 0 and 360 degrees are one meridian."""
+    rows = places_once(values, north, np.zeros(north.size), space, axis=-2)
+    return rows, places_once(values[..., rows, :], np.zeros(east.size), east, space)
 
 
 def times_of(given: xr.Dataset, name: str, select: Mapping[str, Choice] | None = None) -> Times:

@@ -11,7 +11,9 @@ import xarray as xr
 
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.canonical import space_of
 from cagp_dist.fields.sources import SOURCES, open_source
+from cagp_dist.space import CRSLike, Plane
 
 # What can be asked of any source; other keys choose a value along a dimension of it
 PARTS = ("times", "area", "grid_degrees", "level")
@@ -34,6 +36,7 @@ def open_named(
     missing: Marks,
     where: Mapping[str, object] | None,
     noise_std: str | None,
+    crs: CRSLike,
 ) -> xr.DataArray:
     """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
     asked: dict[str, Any] = dict(where or {})
@@ -54,9 +57,12 @@ def open_named(
             noise_std=noise_std,
             cache_directory=None if remote else Path(scratch),
             undated=True,
+            crs=crs,
             **parts,
         ).load()
     for note in field.attrs.get("notes", []):
         warnings.warn(note, stacklevel=5)
     (name,) = field.data_vars
+    if isinstance(space := space_of(field), Plane):  # under the names that the source has
+        field = field.rename(dict(zip("xy", space.names, strict=True)))
     return field[name].isel(time=0, drop=True) if np.isnat(field["time"].values).any() else field[name]

@@ -44,7 +44,7 @@ from cagp_dist.fields.tables import (
 )
 from cagp_dist.mapping import Observations
 from cagp_dist.remedies import Setting
-from cagp_dist.space import SPHERE, CRSLike, Plane, Space
+from cagp_dist.space import SPHERE, CRSLike, Space
 from cagp_dist.space.systems import describes_system
 from cagp_dist.store.published_variables import COORDINATES
 from cagp_dist.text import counted
@@ -111,7 +111,7 @@ class _Reading:
     @property
     def asked(self) -> Asked:
         """What is said of a plane."""
-        return Asked(self.columns.get("x"), self.columns.get("y"), self.crs)
+        return Asked.of(self.columns, self.crs)
 
 
 def read(
@@ -210,13 +210,7 @@ def transformed(observed: ObservedObject, transform: Transform) -> ObservedObjec
 
 def _observed(source: Source, how: _Reading) -> ObservedObject:
     """Read observations of an xarray object, table or source."""
-    asked = how.asked
     if is_source(source):
-        if asked.any:
-            raise ArgumentError(
-                f"{source!r} is read on latitudes and longitudes, and x, y or crs was given; expected an "
-                "object of xarray for a plane: xarray.open_dataset(PATH)."
-            )
         source = open_named(
             source,
             value=how.value,
@@ -225,9 +219,12 @@ def _observed(source: Source, how: _Reading) -> ObservedObject:
             missing=how.missing,
             where=how.where,
             noise_std=how.noise_std if isinstance(how.noise_std, str) else None,
+            crs=how.crs,
         )
         known = "noise_std" if "noise_std" in source.coords else None  # of points
-        how = replace(how, value=None, columns={}, noise_std=known, units=None, missing=None, where=None)
+        how = replace(
+            how, value=None, columns={}, noise_std=known, units=None, missing=None, where=None, crs=None
+        )
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
@@ -256,10 +253,9 @@ def _observed(source: Source, how: _Reading) -> ObservedObject:
         select=cast("Mapping[str, Choice] | None", how.where),
     )
     table = table_of(points, selection, static=how.static)
+    observed = _from_table(table, replace(how, crs=points.crs))
     if points.where is None:
-        return _from_table(table, how)
-    space = points.where.space
-    observed = _from_table(table, replace(how, crs=space.crs if isinstance(space, Plane) else how.crs))
+        return observed
     kept = {**_kept(points.attributes), **observed.attributes}
     return replace(observed, where=points.where, attributes=kept)
 

@@ -22,7 +22,6 @@ from cagp_dist.fields.axes import (
     Role,
     are_dates,
     clock_of,
-    horizontal,
     located,
     moments_of,
     role_of,
@@ -31,7 +30,8 @@ from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.tables import Column, Table, read_table
-from cagp_dist.space.systems import variables_of
+from cagp_dist.space import CRSLike, Plane
+from cagp_dist.space.systems import same_system, variables_of
 from cagp_dist.text import counted
 
 FEWEST_COLUMNS = 3  # of rows: two of places, and the value
@@ -50,14 +50,13 @@ class Points:
     where: Horizontal | None = None  # of the rows, in the object that they come from
     # of columns of numbers beside the values, places and times, where they are stated, such as of a noise
     units_beside: Mapping[str, str] = field(default_factory=dict)
+    pair: tuple[str, str] = ("latitude", "longitude")  # roles of the axes
+    crs: CRSLike = None  # of y and x
 
     @property
     def roles(self) -> dict[str, str]:
         """Which columns say where and when, as far as that was found out."""
-        pair = ("latitude", "longitude")
-        if self.where is not None and not self.where.space.has_latitudes:
-            pair = ("y", "x")
-        axes = {} if self.axes is None else dict(zip(pair, self.axes, strict=True))
+        axes = {} if self.axes is None else dict(zip(self.pair, self.axes, strict=True))
         return axes if self.time is None else {**axes, "time": self.time}
 
     @property
@@ -67,15 +66,15 @@ class Points:
 
 
 def points_in(
-    given: xr.Dataset, name: str, *, asked: Asked | None = ANYWHERE, missing: Marks = None
+    given: xr.Dataset, name: str, *, asked: Asked = ANYWHERE, missing: Marks = None
 ) -> Points | None:
-    """Take a variable of points as a table; None if it is one of fields. ``asked`` is as for `laid_out`."""
+    """Take a variable of points as a table; None if it is one of fields. ``asked`` says of a plane."""
     given = _unravelled(given)
     field = given[name]
     if not field.ndim:
         return None
     try:
-        where = horizontal(given, field) if asked is None else located(given, field, asked)
+        where = located(given, field, asked)
     except CagpError:
         if field.ndim > 1 or field.dims[0] in given.indexes or len(given.variables) < FEWEST_COLUMNS:
             raise
@@ -116,7 +115,10 @@ def points_in(
         for key, units in stated.items()
         if units and key not in (name, *(axes or ())) and columns[key].dtype.kind in "fiu"
     }
-    return Points(columns, name, axes, time, dict(field.attrs), where, beside)
+    points = Points(columns, name, axes, time, dict(field.attrs), where, beside, crs=asked.crs)
+    if where is None or not isinstance(where.space, Plane):
+        return points
+    return replace(points, pair=("y", "x"), crs=where.space.crs)
 
 
 def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> bool:
@@ -140,6 +142,7 @@ def table_of(points: Points, selection: Selection, *, static: Collection[str] = 
         missing=selection.get("missing"),
         where=where or None,
         units=selection.get("units") or points.units or None,
+        plane=points.crs is not None,
         static=static,
     )
 
@@ -154,10 +157,12 @@ def joined_points(parts: Sequence[Points]) -> Points:
     """Put the points of several files together, with the columns that all of them have."""
     first = parts[0]
     for part in parts[1:]:
-        if (part.units, part.time, part.axes) != (first.units, first.time, first.axes):
+        own, others = ((each.units, each.time, each.axes, each.pair) for each in (first, part))
+        if own != others or not same_system(first.crs, part.crs):
             raise DataError(
                 f"the parts hold {first.value!r} in {first.units!r} and {part.units!r}, with the times "
-                f"{first.time!r} and {part.time!r}; expected one quantity in one unit, under the same names.",
+                f"{first.time!r} and {part.time!r}; expected one quantity in one unit, under the same names, "
+                "in one system.",
                 key="parts",
             )
     common = [key for key in first.columns if all(key in part.columns for part in parts)]

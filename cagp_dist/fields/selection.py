@@ -30,6 +30,7 @@ class Selection(TypedDict, total=False):
     missing: Marks
     columns: Mapping[str, str] | None  # names of coordinates and columns by their roles
     noise_std: str | float | None  # of points: a column, or a number
+    crs: int | str | None  # system of x and y of a plane
 
 
 def is_chosen(value: object, choice: Choice) -> bool:
@@ -120,6 +121,16 @@ def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices,
             f"{latitude.min():g}..{latitude.max():g} and longitudes {longitude.min():g}..{longitude.max():g}."
         )
     return rows, columns
+
+
+def no_area_in_plane(area: Area | None, names: tuple[str, str]) -> None:
+    """Refuse a box of latitudes and longitudes where places have neither."""
+    if area is not None:
+        raise ConfigurationError(
+            f"area is in degrees, and the places are {names[0]!r} and {names[1]!r} of a plane; leave it out, "
+            "and cut the source before.",
+            key="area-in-plane",
+        )
 
 
 def area_masks(latitude: Array, longitude: Array, area: Area) -> tuple[Mask, Mask]:

@@ -99,7 +99,7 @@ def open_source(
     missing : number or sequence of numbers, optional
         What a file, a Zarr store or a table writes instead of a missing value, such as -9999.
     crs : int, str or pyproj.CRS, optional
-        System of x and y of a table; for no other source.
+        System of x and y of a file, a Zarr store or a table; for no other source.
     wait_seconds : float, optional
         Longest wait in a queue, of ``"cds"``, which is then asked at most once a day; None: hours.
     undated : bool
@@ -109,7 +109,9 @@ def open_source(
     -------
     xarray.Dataset
         One variable (time, latitude, longitude) float32, ``t2m`` in kelvin, latitude ascending, longitude
-        ascending in [0, 360), time datetime64[ns]; attributes ``source`` and ``source_sha256``.
+        ascending in [0, 360), time datetime64[ns]; attributes ``source`` and ``source_sha256``. In a plane
+        it is (time, y, x), both ascending, with the variable of the system if that is known. Places of their
+        own are (time, point).
 
     Raises
     ------
@@ -125,6 +127,7 @@ def open_source(
     (1, 241, 480)
     """
     from cagp_dist.fields.selection import Selection, check_area, parse_times
+    from cagp_dist.space.systems import written_system
 
     canonical_name(variable)
     if times is not None:
@@ -145,10 +148,9 @@ def open_source(
             "source 'synthetic'."
         )
     check_select(source, select)
-    of_tables = noise_std is None and columns is None and where is None
-    if (crs is not None and name != "table") or (not of_tables and not found.marks_missing):
+    if not found.marks_missing and any(each is not None for each in (noise_std, columns, where, crs)):
         raise ConfigurationError(
-            "noise_std, columns and where are for a table, a file or a Zarr store, and crs for a table; "
+            "noise_std, columns, where and crs are for a table, a file or a Zarr store; "
             f"source {_named(source)} is none."
         )
     if found.selects and where:
@@ -171,10 +173,11 @@ def open_source(
         missing=missing,
         columns=columns,
         noise_std=noise_std,
+        crs=written_system(crs),
     )
     if cache_directory is None:
         cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
-    wanted = Request(selection, cache_directory, progress, synthetic, where, wait_seconds, crs)
+    wanted = Request(selection, cache_directory, progress, synthetic, where, wait_seconds)
     field = found.open(address, wanted)
     if not undated and np.isnat(field["time"].values).any():
         raise _without_times(source, "the job names no time")
@@ -237,6 +240,7 @@ def source_times(
     A file of several that cannot be read is an error, or is told to ``damaged`` and left out.
     """
     from cagp_dist.fields.selection import Selection
+    from cagp_dist.space.systems import written_system
 
     canonical_name(variable)
     name, _, address = source.partition(":")
@@ -249,8 +253,15 @@ def source_times(
             'say from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
         )
     check_select(source, select)
-    selection = Selection(variable=variable, level=level, select=select, missing=missing, columns=columns)
-    request = Request(selection, cache_directory, where=where, damaged=damaged, crs=crs)
+    selection = Selection(
+        variable=variable,
+        level=level,
+        select=select,
+        missing=missing,
+        columns=columns,
+        crs=written_system(crs),
+    )
+    request = Request(selection, cache_directory, where=where, damaged=damaged)
     times = found.times(address, request)
     if np.isnat(times).any():
         raise _without_times(source, "the times of the job are a rule, which needs those of the source")
@@ -267,7 +278,6 @@ class Request:
     synthetic: "Synthetic | None" = None
     where: Mapping[str, object] | None = None
     wait_seconds: float | None = None
-    crs: "CRSLike" = None
     damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
 
 

@@ -16,7 +16,14 @@ from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.gridded import PLACE
 from cagp_dist.fields.points import Points, table_of
-from cagp_dist.fields.selection import Selection, area_masks, parse_times, the_time, time_positions
+from cagp_dist.fields.selection import (
+    Selection,
+    area_masks,
+    no_area_in_plane,
+    parse_times,
+    the_time,
+    time_positions,
+)
 from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_table
 from cagp_dist.space import CRSLike
 from cagp_dist.store.published_variables import STATION_NAME
@@ -31,13 +38,13 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     selection = wanted.selection
     if selection["level"] is not None:
         raise ConfigurationError("level is for fields on a grid; leave it out where the source is a table.")
-    field = _field(_read(path, wanted), selection, str(path), wanted.crs)
+    field = _field(_read(path, wanted), selection, str(path), selection.get("crs"))
     return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
 
 
 def field_of_points(points: Points, selection: Selection, what: str) -> xr.Dataset:
     """Take the selected points of an xarray object, which are a table, in the form of a field."""
-    return _field(table_of(points, selection), selection, what)
+    return _field(table_of(points, selection), selection, what, points.crs or selection.get("crs"))
 
 
 def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -> xr.Dataset:
@@ -104,7 +111,7 @@ def _read(path: Path, wanted: "Request") -> Table:
             where=wanted.where,
             units=wanted.selection.get("units"),
             columns=wanted.selection.get("columns"),
-            plane=wanted.crs is not None,
+            plane=wanted.selection.get("crs") is not None,
         )
     except ArgumentError as error:
         raise ConfigurationError(error.text, key=error.key, remedies=error.remedies) from error
@@ -119,13 +126,9 @@ def _selected(fields: MeasuredFields, what: str, selection: Selection) -> Measur
         moments = np.array(["NaT"], "datetime64[ns]") if chosen is None else the_time(chosen, what)
     rows = time_positions(moments, chosen)
     inside = np.ones(fields.latitude_degrees.size, dtype=bool)
-    if area is not None and fields.plane:
-        raise ConfigurationError(
-            "area is in degrees, and the places of the table are x and y; leave it out, and choose rows with "
-            "where.",
-            key="area-in-plane",
-        )
-    if area is not None:
+    if fields.plane:
+        no_area_in_plane(area, fields.plane.names)
+    elif area is not None:
         inside = np.logical_and(*area_masks(fields.latitude_degrees, fields.longitude_degrees, area))
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
     if kept.size == 0:

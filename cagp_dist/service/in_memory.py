@@ -79,7 +79,7 @@ def _plain(
 
 def _writable(attributes: Mapping[Hashable, object]) -> dict[Hashable, object]:
     """Leave out attributes that a NetCDF file cannot hold."""
-    simple = (str, int, float, np.number, np.ndarray)
+    simple = (str, int, float, np.number, np.ndarray, list, tuple)
     return {
         name: value
         for name, value in attributes.items()

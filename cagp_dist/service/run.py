@@ -400,10 +400,10 @@ def _described(field: xr.Dataset) -> str:
         values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
         many = f"{counted(values, 'value')} of {counted(places, 'place')} at {counted(times, 'time')}"
         return f"{many} from {field.attrs['source']}"
-    times, rows, columns = (field.sizes[name] for name in ("time", "latitude", "longitude"))
-    missing = int(field[next(iter(field.data_vars))].isnull().sum())
+    (values,) = field.data_vars.values()
+    missing = int(values.isnull().sum())
     lacking = f", {missing:,} of them missing," if missing else ""
-    return f"{times} x {rows} x {columns} values{lacking} from {field.attrs['source']}"
+    return f"{' x '.join(map(str, values.shape))} values{lacking} from {field.attrs['source']}"
 
 
 def _simulated(

@@ -16,7 +16,7 @@ from cagp_dist.arrays import Array, Indices, Mask, Times
 from cagp_dist.checks import check_count
 from cagp_dist.digest import file_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.canonical import observation_points, space_of
 from cagp_dist.fields.selection import parse_times, shown_time
 from cagp_dist.fields.tables import read_places
 from cagp_dist.geometry import median_spacing
@@ -581,6 +581,7 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
 
 def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Observations:
     """Observations of a field, without those where a covariate of the mean is not known."""
+    job.check_space(space_of(field))
     points = observation_points(field, gaps=job.observations.gaps)
     if not isinstance(family, WithCovariates):
         return points

@@ -39,6 +39,18 @@ def system(crs: CRSLike) -> "CRS":
     return found
 
 
+def written_system(crs: CRSLike) -> int | str | None:
+    """Write a system as JSON can have it."""
+    return crs if crs is None or isinstance(crs, (int, str)) else str(system(crs).to_wkt())
+
+
+def same_system(first: CRSLike, other: CRSLike) -> bool:
+    """Whether two systems are the same, or neither is known."""
+    if first is None or other is None:
+        return first is other
+    return bool(system(first).equals(system(other), ignore_axis_order=True))
+
+
 def describes_system(variable: "xr.DataArray | xr.Variable") -> bool:
     """Whether this is a grid mapping, as CF has it."""
     return bool(set(_OF_MAPPINGS) & set(variable.attrs))

@@ -316,10 +316,15 @@ def agrees(found: Any, expected: Any) -> bool:
         return False
     if there is not None and not np.array_equal(there, expected[2].values):
         return False
-    orders = [np.lexsort((np.mod(places[1], 360.0), places[0])) for places in ((north, east), expected)]
+    in_plane = np.abs(expected[1]).max() > 360.0 or np.abs(expected[0]).max() > 90.0
+    easts = [places if in_plane else np.mod(places, 360.0) for places in (east, expected[1])]
+    orders = [
+        np.lexsort((places.round(4), rows.round(4)))
+        for places, rows in zip(easts, (north, expected[0]), strict=True)
+    ]
     pairs = [
         (north[orders[0]], expected[0][orders[1]]),
-        (np.mod(east[orders[0]], 360.0), np.mod(expected[1][orders[1]], 360.0)),
+        (easts[0][orders[0]], easts[1][orders[1]]),
         (np.atleast_2d(values)[:, orders[0]], np.atleast_2d(expected[3])[:, orders[1]]),
     ]
     known = expected[4] if len(expected) > 4 else None

@@ -152,6 +152,56 @@ WRF = {
 }
 HOURS = {"units": "hours", "standard_name": "forecast_period"}
 
+EASTING, NORTHING = 1e5 * np.arange(1.0, 5.0), 5e6 + 1e5 * np.arange(3.0)
+SATELLITE = {
+    "grid_mapping_name": "geostationary",
+    "perspective_point_height": 35_786_023.0,
+    "longitude_of_projection_origin": 0.0,
+    "semi_major_axis": 6_378_137.0,
+    "semi_minor_axis": 6_356_752.31414,
+    "sweep_angle_axis": "y",
+}
+LAMBERT = {
+    "grid_mapping_name": "lambert_conformal_conic",
+    "standard_parallel": [38.5, 38.5],
+    "latitude_of_projection_origin": 38.5,
+    "longitude_of_central_meridian": -97.5,
+    "earth_radius": 6371229.0,
+}
+NAMED = {"columns": {"x": "easting", "y": "northing"}, "crs": 32632}
+
+
+def in_plane(scale=1.0, unit="m", mapping=None):
+    """Put the grid on x and y in metres, or in units of so many, from north to south."""
+    axes = {
+        name: (name, axis / scale, {"units": unit, "standard_name": f"projection_{name}_coordinate"})
+        for name, axis in (("y", NORTHING[::-1]), ("x", EASTING))
+    }
+    found = grid(FIELD[:, ::-1], ("time", "y", "x"), **axes)
+    if mapping:
+        found = found.assign_coords(crs=((), np.int32(0), mapping))
+        found.t.attrs["grid_mapping"] = "crs"
+    return found
+
+
+def of_plane(scale=1.0):
+    """What that grid holds."""
+    return {
+        (NORTHING[i] / scale, EASTING[j] / scale, day): FIELD[t, i, j]
+        for t, day in enumerate(DAYS)
+        for i in range(3)
+        for j in range(4)
+    }
+
+
+def places_in_plane(dims, **coordinates):
+    """Name where stations, or rows, lie by easting and northing."""
+    along = dims[-1]
+    values = FIELD[:, :, 0] if len(dims) == 2 else FIELD[0, :, 0]
+    places = {"northing": (along, NORTHING, {"units": "m"}), "easting": (along, EASTING[:3], {"units": "m"})}
+    return grid(values, dims, **places, **coordinates)
+
+
 FOUND = {
     "plain": (grid(), {}, of_grid()),
     "other order": (
@@ -201,6 +251,24 @@ FOUND = {
         ),
         {},
         {(NORTH[k], EAST[k], day): FIELD[t, k, 0] for t, day in enumerate(DAYS) for k in range(3)},
+    ),
+    "a plane": (in_plane(), {}, of_plane()),
+    "a projection in km": (in_plane(1e3, "km", LAMBERT), {}, of_plane(1e3)),
+    "a plane that is named": (
+        in_plane().rename(x="easting", y="northing").drop_attrs(),
+        NAMED,
+        of_plane(),
+    ),
+    "scan angles": (in_plane(SATELLITE["perspective_point_height"], "rad", SATELLITE), {}, of_plane()),
+    "stations in a plane": (
+        places_in_plane(("time", "station")),
+        NAMED,
+        {(NORTHING[k], EASTING[k], day): FIELD[t, k, 0] for t, day in enumerate(DAYS) for k in range(3)},
+    ),
+    "rows in a plane": (
+        places_in_plane(("obs",), time=("obs", DAYS[[0, 0, 0]])),
+        NAMED,
+        {(NORTHING[k], EASTING[k], DAYS[0]): FIELD[0, k, 0] for k in range(3)},
     ),
     "points": (rows(), {}, OF_ROWS),
     "points of a level": (
@@ -262,28 +330,35 @@ def as_array(given, select, folder):
 def as_object(given, select, folder):
     """Values by place and time of an object, as a call takes it."""
     value = None if isinstance(given, xr.DataArray) else variable_of(given)
-    return of_points(read(given, value=value, where=select or None).points)
+    return of_points(read(given, value=value, **asked(select)).points)
+
+
+def asked(select):
+    """Say what is chosen, and where things stand."""
+    where = {key: choice for key, choice in select.items() if key not in NAMED}
+    return {key: select.get(key) for key in NAMED} | {"where": where or None}
 
 
 def as_file(given, select, folder):
     """Values of the file of an object, in a call."""
     given.to_netcdf(folder / "given.nc", engine="h5netcdf")
     source = f"file:{folder / 'given.nc'}"
-    return of_points(read(source, value=variable_of(given), where=select or None).points)
+    return of_points(read(source, value=variable_of(given), **asked(select)).points)
 
 
 def as_file_of_a_job(given, select, folder):
     """Values of the file of an object, as a job takes it."""
     given.to_netcdf(folder / "given.nc", engine="h5netcdf")
     source = f"file:{folder / 'given.nc'}"
-    said = {"variable": variable_of(given), "where": select or None}
+    said = {"variable": variable_of(given), **asked(select)}
     field = open_source(source, **said, undated=True, cache_directory=folder)
     return of_points(observation_points(field))
 
 
 def as_object_of_a_job(given, select, folder):
     """Values of an object that a job is given in memory."""
-    said = {"source": "file:other.nc", "variable": variable_of(given)} | ({"where": select} if select else {})
+    said = {"source": "file:other.nc", "variable": variable_of(given)}
+    said |= {key: held for key, held in asked(select).items() if held}
     job = with_observations(parse_job(job_text(observations=said, output={"root": folder / "out"})), given)
     return of_points(observation_points(ingest(job, report=print)))
 
@@ -298,8 +373,9 @@ def doors_of(given):
 
 def of_points(points):
     times = points.times.astype("datetime64[ns]")
+    north, east = points.space.keys(points.north, points.east).T.round(6).tolist()
     return {
-        (round(float(points.north[k]), 6), round(float(points.east[k]) % 360.0, 6), str(times[t])): value
+        (north[k], east[k], str(times[t])): value
         for t, row in enumerate(points.values)
         for k, value in enumerate(row.tolist())
         if np.isfinite(value)

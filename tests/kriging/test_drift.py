@@ -224,6 +224,10 @@ def test_what_has_no_value_of_the_drift_is_left_out_or_nan(region, elevation):
     places = {"lat": elevation.lat.values[rows], "lon": elevation.lon.values[columns]}
     expected = cagp.krige(some, to=places, drift=elevation, **NUMBERS)
     np.testing.assert_allclose(result["mean"].values[known], expected["mean"], rtol=1e-9)
+    with pytest.warns(UserWarning, match="not known at"):  # without times, all keep their places
+        observed, _ = read(cagp.Kriging(drift=holes), table)
+    assert observed.points.positions.shape == (90, 3)
+    np.testing.assert_array_equal(observed.points.there, np.flatnonzero(kept))
     times = np.datetime64("2024-01-01T00") + np.arange(90).astype("timedelta64[h]")
     kernel = cagp.SpaceTime(KERNEL, cagp.Matern12(24.0))
     model = cagp.Kriging(drift=holes, noise_std=0.5, kernel=kernel, at=times[[3, 70]].tolist())

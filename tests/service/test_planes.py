@@ -9,6 +9,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.export import export_run
 from cagp_dist.fields.axes import located
+from cagp_dist.remedies import Setting
 from cagp_dist.report import write_report
 from cagp_dist.report.thumbnails import picture_of
 from cagp_dist.service.jobfile.config import parse_job
@@ -98,6 +99,77 @@ def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     with pytest.raises(StoreError) as error:
         description(path)
     assert error.value.key == "page-of-plane"
+
+
+@pytest.mark.parametrize("door", ["file", "memory"])
+def test_a_job_maps_a_file_in_a_plane_as_krige_does(tmp_path, door):
+    x, y = EAST + 500.0 * np.arange(12), NORTH + 500.0 * np.arange(9)[::-1]
+    values = 10.0 + np.sin((x - EAST) / 900.0) + np.cos((y - NORTH) / 1100.0)[:, None]
+    values = np.stack([values, values + 1.0])
+    values[:, 3:5, 4:6] = np.nan
+    crs = {"grid_mapping_name": "transverse_mercator", "latitude_of_projection_origin": 0.0,
+           "longitude_of_central_meridian": 9.0, "scale_factor_at_central_meridian": 0.9996,
+           "false_easting": 500_000.0, "false_northing": 0.0,
+           "reference_ellipsoid_name": "WGS 84"}  # fmt: skip
+    field = xr.Dataset(
+        {"lead": (("day", "y", "x"), values, {"grid_mapping": "utm"}), "utm": ((), 0, crs)},
+        {
+            "day": ("day", pd.to_datetime(["2020-06-01", "2020-06-02"]), {"standard_name": "time"}),
+            "x": ("x", x, {"standard_name": "projection_x_coordinate", "units": "m"}),
+            "y": ("y", y, {"standard_name": "projection_y_coordinate", "units": "m"}),
+        },
+    )
+    field.to_netcdf(tmp_path / "f.nc", engine="h5netcdf")
+    source = f"file:{tmp_path / 'f.nc'}"
+    tables = {
+        "observations": {"source": source, "variable": "lead"},
+        "design": {
+            "train": {"kind": "all"},
+            "test": {"kind": "random", "count": 15},
+            "map": {"kind": "grid", "resolution": 500.0, "mask": "none"},
+        },
+        "prior": NUMBERS,
+        "solver": {"name": "cholesky"},
+        "output": {"root": tmp_path / "out"},
+    }
+    path = run(parse_job(job_text(**tables)), observations=field if door == "memory" else None).path
+    cells, seen = (read_group(path, name) for name in ("map", "observations"))
+    assert cells["lead_mean"].dims == ("time", "y", "x")
+    assert located(cells).space.is_same(located(field).space)
+    model = cagp.Kriging(crs=32632, drift="constant", kernel="matern32", lengthscale=1500.0, variance=1.0,
+                         noise_std=0.1)  # fmt: skip
+    model.fit(np.stack([seen.x, seen.y], axis=1), seen["lead"].values.T)
+    wanted = model.predict(cells[["y", "x"]], kind="grid")["mean"].values
+    np.testing.assert_allclose(cells["lead_mean"], wanted, rtol=1e-8)
+    same = [
+        cagp.krige(
+            held,
+            value="lead",
+            drift="constant",
+            kernel="matern32",
+            lengthscale=1500.0,
+            variance=1.0,
+            noise_std=0.1,
+        )
+        for held in (field, source)
+    ]
+    np.testing.assert_allclose(same[0]["mean"], same[1]["mean"].sel(x=same[0].x, y=same[0].y), rtol=1e-6)
+    assert verify_run(path) == path
+    assert solve_again(path, points=3) < 1e-6
+    # without a word of a plane in the job, its numbers would be those of the globe
+    design = {name: table for name, table in tables["design"].items() if name != "map"}
+    globe = job_text(**{**tables, "design": design, "prior": {**NUMBERS, "lengthscale": 1.0}})
+    with pytest.raises(ConfigurationError) as error:
+        run(parse_job(globe))
+    assert (error.value.key, error.value.remedies) == (
+        "plane-not-said",
+        (Setting("columns", {"x": "x", "y": "y"}),),
+    )
+    box = {"area": [50.0, 8.0, 46.0, 14.0]}
+    for asked, key in ((box, "area-in-plane"), ({"grid_degrees": 1.0}, "grid-degrees")):
+        with pytest.raises(ConfigurationError) as error:
+            run(parse_job(job_text(**{**tables, "observations": {**tables["observations"], **asked}})))
+        assert error.value.key == key
 
 
 def test_blocks_folds_and_strides_are_in_the_unit_of_the_plane(samples):

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import DataError
 from cagp_dist.fields.selection import shown_time
+from cagp_dist.space import Space
 from cagp_dist.variables import VARIABLES, Variable
 
 LEAST_POINTS = 8  # shorter axes have no spacing to be out of line with
 EQUAL_SHARE = 0.75  # share of the steps of an axis that are equal where it counts as equally spaced
 
-STEP_TOLERANCE = {"latitude": 0.02, "longitude": 0.002}
+STEP_TOLERANCE = {"latitude": 0.02, "longitude": 0.002, "y": 0.02, "x": 0.02}
 """Of a step: latitudes of Gaussian grids are 1 % closer near the poles. GRIB 1 rounds to 0.001 degrees."""
 
 KNOWN_FACTOR, FREE_FACTOR = 4.0, 1000.0
@@ -35,7 +36,7 @@ _OVERRIDE = "If it is right, write check_range = false in [observations]."
 
 
 def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
-    """Refuse latitudes or longitudes (P,) of a file that turn back or have one out of line."""
+    """Refuse an axis (P,) of a file, latitude, longitude, y or x, that turns back or has one out of line."""
     if degrees.size < 3:
         return
     steps = np.diff(degrees)
@@ -53,7 +54,10 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
             f"them to ascend or to descend. {_ADVICE}"
         )
     step = float(np.median(steps))
-    tolerance = max(0.002, STEP_TOLERANCE[name] * step)
+    rounded = 0.002  # y and x as numbers of 32 bits have them, far from zero
+    if name in ("y", "x"):
+        rounded = 4.0 * float(np.finfo(np.float32).eps) * float(np.abs(degrees).max())
+    tolerance = max(rounded, STEP_TOLERANCE[name] * step)
     off = np.abs(steps - step) > tolerance
     if not spacing or degrees.size < LEAST_POINTS or step <= 0.0 or np.mean(~off) < EQUAL_SHARE:
         return
@@ -63,13 +67,12 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
     ends = np.flatnonzero(off[[0, -1]] & (np.abs(steps[[0, -1]] - step / 2.0) > tolerance)) * len(steps)
     for odd in (*inside, *ends):
         raise DataError(
-            f"{name} {degrees[odd]:g} is out of line: the others are {step:g} degrees apart. {_ADVICE} "
-            f"{_OVERRIDE}"
+            f"{name} {degrees[odd]:g} is out of line: the others are {step:g} apart. {_ADVICE} {_OVERRIDE}"
         )
 
 
 def check_jumps(
-    values: NDArray[np.float32], moments: Times, latitude: Array, longitude: Array, variable: Variable
+    values: NDArray[np.float32], moments: Times, north: Array, east: Array, variable: Variable, space: Space
 ) -> None:
     """Refuse fields (T, P, Q) of which one value is far from all its neighbours."""
     if min(values.shape[1:]) < LEAST_POINTS:
@@ -84,7 +87,7 @@ def check_jumps(
             continue
         row, column, excess, elsewhere = found
         if excess > max(factor * elsewhere, least):
-            where = f"latitude {latitude[row]:g}, longitude {longitude[column]:g} and {shown_time(moment)}"
+            where = f"{space.place_text(north[row], east[column])} and {shown_time(moment)}"
             far = f"{excess:g} {variable.units}".rstrip()
             raise DataError(
                 f"the value {field[row, column]:g} at {where} stands out from all its neighbours by at least "

@@ -8,16 +8,18 @@ import numpy as np
 import xarray as xr
 
 from cagp_dist.errors import CagpError, ConfigurationError, DamagedFileError, DataError
-from cagp_dist.fields.canonical import assemble
+from cagp_dist.fields.canonical import assemble, space_of
 from cagp_dist.fields.points import Points
 from cagp_dist.remedies import Remedy, Setting
+from cagp_dist.space import SPHERE, Plane, Space
+from cagp_dist.space.systems import written_system
 from cagp_dist.variables import variable_of
 
 LISTED = "listed.json"  # what each file has, where times alone are asked for
 HELD, NAMES = "held.npy", "names.json"  # all times of the variable, and the names of other fields
 ERROR = "error.json"  # what went wrong, a `Told`
 
-_ARRAYS = ("values", "time", "latitude", "longitude")
+_ARRAYS = ("values", "time", "north", "east")
 _ATTRIBUTES = "variable.json"
 _POINTS, _COLUMNS = "points.json", "columns.npz"
 
@@ -52,8 +54,16 @@ def save_points(points: Points, folder: Path) -> None:
     """Write the columns of points."""
     columns: dict[str, Any] = {f"column_{at}": held for at, held in enumerate(points.columns.values())}
     np.savez(folder / _COLUMNS, **columns)
-    units = {key: str(text) for key, text in points.attributes.items()}
-    said = [[*points.columns], points.value, points.axes, points.time, units, dict(points.units_beside)]
+    said = {
+        "names": [*points.columns],
+        "value": points.value,
+        "axes": points.axes,
+        "time": points.time,
+        "attributes": {key: str(text) for key, text in points.attributes.items()},
+        "units_beside": dict(points.units_beside),
+        "pair": points.pair,
+        "crs": written_system(points.crs),
+    }
     (folder / _POINTS).write_text(json.dumps(said))
 
 
@@ -61,19 +71,24 @@ def saved_points(folder: Path) -> Points | None:
     """Read the columns of `save_points`; None if there are none."""
     if not (folder / _POINTS).exists():
         return None
-    names, value, axes, time, units, beside = json.loads((folder / _POINTS).read_text())
+    said = json.loads((folder / _POINTS).read_text())
+    names = said.pop("names")
     with np.load(folder / _COLUMNS, allow_pickle=False) as held:
         columns = {name: held[f"column_{at}"] for at, name in enumerate(names)}
-    pair = None if axes is None else (axes[0], axes[1])
-    return Points(columns, value, pair, time, units, units_beside=beside)
+    pairs = {name: None if said[name] is None else tuple(said[name]) for name in ("axes", "pair")}
+    return Points(columns, **(said | pairs))
 
 
 def save_field(field: xr.Dataset, folder: Path) -> None:
     """Write a field in canonical form."""
-    ((name, values),) = field.data_vars.items()
-    for axis in _ARRAYS:
-        np.save(folder / f"{axis}.npy", (values if axis == "values" else field[axis]).values)
-    said = {"name": str(name), "attributes": values.attrs, "field": field.attrs}
+    ((name, values),), space = field.data_vars.items(), space_of(field)
+    held = (values, field["time"], *(field[axis] for axis in space.axes))
+    for name_of_array, array in zip(_ARRAYS, held, strict=True):
+        np.save(folder / f"{name_of_array}.npy", array.values)
+    said: dict[str, Any] = {"name": str(name), "attributes": values.attrs, "field": field.attrs}
+    if isinstance(space, Plane):
+        mapping = {name: held.to_dict(data=False)["attrs"] for name, held in space.mapping.items()}
+        said["plane"] = {"names": space.names, "unit": space.unit, "mapping": mapping}
     (folder / _ATTRIBUTES).write_text(json.dumps(said))
 
 
@@ -82,8 +97,10 @@ def saved_field(folder: Path) -> xr.Dataset | None:
     if not (folder / _ATTRIBUTES).exists():
         return None
     found = json.loads((folder / _ATTRIBUTES).read_text())
-    values, time, latitude, longitude = (
-        np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS
-    )
+    values, time, north, east = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in _ARRAYS)
     variable = variable_of(found["name"], found["attributes"])
-    return assemble(values, time, latitude, longitude, variable).assign_attrs(found["field"])
+    space: Space = SPHERE
+    if plane := found.get("plane"):
+        mapping = {name: xr.Variable((), np.int32(0), about) for name, about in plane["mapping"].items()}
+        space = Plane((plane["names"][0], plane["names"][1]), plane["unit"], mapping=mapping)
+    return assemble(values, time, north, east, variable, space).assign_attrs(found["field"])

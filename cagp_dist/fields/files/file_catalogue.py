@@ -68,7 +68,7 @@ def times_listed(
     read: Callable[[Sequence[Path]], Sequence[Listing]],
 ) -> list[Listed]:
     """List the times of files; those that are new or have changed are given to ``read``."""
-    chosen = [selection.get(key) for key in ("variable", "level", "select", "columns")]
+    chosen = [selection.get(key) for key in ("variable", "level", "select", "columns", "crs")]
     sought = json.dumps([version("cagp-dist"), *chosen])  # another decoder may read what this one cannot
     found: list[Listing] = known_of_files(
         versions,

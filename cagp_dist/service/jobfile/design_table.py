@@ -17,6 +17,7 @@ Regions = Annotated[
     tuple[Region, ...] | None, PlainValidator(check_regions), PlainSerializer(written_regions)
 ]
 _COUNT = Field(description="an integer of at least 1", examples=[1000], ge=1, le=LARGEST_COUNT)
+IN_UNIT_OF_PLANE = {"blocks", "margin", "resolution"}  # keys of its tables
 FEWEST_SAMPLES = 50  # Of error bars from samples: a standard error of a tenth of them
 
 
@@ -254,7 +255,7 @@ class DesignTable(JobTable):
             f"{name}.{key}"
             for name, table in drawn
             if table is not None
-            for key in ("blocks", "margin", "resolution")
+            for key in sorted(IN_UNIT_OF_PLANE)
             if key in table.model_fields_set and getattr(table, key) is not None
         ]
 

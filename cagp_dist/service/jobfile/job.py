@@ -16,16 +16,26 @@ from pydantic import (
 
 from cagp_dist.calibration.recalibration.fewest import fewest, outermost
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP, SHARP_LEVELS
+from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.sources import SOURCES
 from cagp_dist.mapping import SOLVERS, LinearMean, each
+from cagp_dist.remedies import Setting
 from cagp_dist.runtime.deadlines import Deadlines
 from cagp_dist.runtime.schedulers import EXPECTED_SCHEDULER
 from cagp_dist.service.jobfile import values
-from cagp_dist.service.jobfile.design_table import BlockPoints, DesignTable, FoldPoints, MapGrid
+from cagp_dist.service.jobfile.design_table import (
+    IN_UNIT_OF_PLANE,
+    BlockPoints,
+    DesignTable,
+    FoldPoints,
+    MapGrid,
+)
 from cagp_dist.service.jobfile.fields import JobTable, key
 from cagp_dist.service.jobfile.notify_table import NotifyTable
 from cagp_dist.service.jobfile.observations_table import ColumnsTable, ObservationsTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
+from cagp_dist.space import Plane, Space
 from cagp_dist.store.addresses import folder_of, in_object_store
 from cagp_dist.store.retention import Retention
 from cagp_dist.text import alternatives, counted
@@ -243,7 +253,12 @@ class Job(JobTable):
         if isinstance(source, str) and source.startswith("table:") and isinstance(design, dict):
             tables = {**tables, "design": {"train": {"kind": "all"}, **design}}
         prior, columns = tables.get("prior", {}), observations.get("columns")
-        plane = "crs" in observations or (isinstance(columns, dict) and "x" in columns)
+        drawn = [*design.values()] if isinstance(design, dict) else []
+        plane = (
+            "crs" in observations
+            or (isinstance(columns, dict) and "x" in columns)
+            or any(isinstance(table, dict) and IN_UNIT_OF_PLANE & {*table} for table in drawn)
+        )
         if plane and isinstance(prior, dict):  # the mean of the globe is one of latitude
             return {**tables, "prior": {"mean": "constant", **prior}}
         return tables
@@ -255,13 +270,29 @@ class Job(JobTable):
         assert info.field_name is not None
         before = info.data.get("design"), info.data.get("prior")
         if isinstance(table, PriorTable) and (observations := info.data.get("observations")) is not None:
-            for wrong, said in _misplaced(table, observations, before[0]):
+            in_plane = _is_in_plane(observations, before[0])
+            for wrong, said in _misplaced(table, before[0], in_plane=in_plane):
                 if wrong:
                     raise ValueError(said)
         for wrong, said in _CONTRADICTIONS[info.field_name](table, *before):
             if wrong:
                 raise ValueError(said)
         return table
+
+    def check_space(self, space: Space) -> None:
+        """Raise `ConfigurationError` where the job is not one of the space in which its observations lie."""
+        in_plane = _is_in_plane(self.observations, self.design)
+        if isinstance(space, Plane) and not in_plane:
+            raise ConfigurationError(
+                f"the observations lie in the {space.text}, and the job is one of the globe, in degrees or "
+                "with a mean by latitude; expected x and y to be named, or a resolution in the unit of the "
+                "plane.",
+                key="plane-not-said",
+                remedies=(Setting("columns", dict(zip("xy", space.names, strict=True))),),
+            )
+        for wrong, said in _misplaced(self.prior, self.design, in_plane=not space.has_latitudes):
+            if wrong:
+                raise ConfigurationError(f"{said}.", key="of-another-space")
 
     @property
     def text(self) -> str:
@@ -330,9 +361,16 @@ _NEWER_KEYS: dict[type[JobTable], tuple[str, ...]] = {
 Mistakes = Iterator[tuple[bool, str]]
 
 
-def _misplaced(prior: PriorTable, observations: ObservationsTable, design: DesignTable | None) -> Mistakes:
+def _is_in_plane(observations: ObservationsTable, design: DesignTable | None) -> bool:
+    """Whether a job says a plane; of a file, which may say so itself, the unit of the design tells."""
+    if observations.in_plane or design is None or not SOURCES[observations.kind].selects:
+        return observations.in_plane
+    return bool(design.of_plane) and not design.of_globe
+
+
+def _misplaced(prior: PriorTable, design: DesignTable | None, *, in_plane: bool) -> Mistakes:
     """Yield what is of the globe in a plane, and of a plane on the globe."""
-    if not observations.in_plane:
+    if not in_plane:
         given = [] if design is None else design.of_plane
         yield (
             bool(given),

@@ -189,13 +189,11 @@ class ObservationsTable(JobTable):
                 f'the table [observations.synthetic] cannot be combined with source "{self.source}"; leave '
                 'it out, or write source = "synthetic"'
             )
-        of_tables = self.noise_std is None and self.columns is None and self.where is None
-        if (self.crs is not None and self.kind != "table") or (
-            not of_tables and not SOURCES[self.kind].marks_missing
-        ):
+        given = (self.noise_std, self.columns, self.where, self.crs)
+        if not SOURCES[self.kind].marks_missing and any(each is not None for each in given):
             raise ValueError(
-                "noise_std, columns and where are for tables, files and Zarr stores, and crs for tables; the "
-                f'source is "{self.source}"; leave them out, or write source = "table:PATH"'
+                "noise_std, columns, where and crs are for tables, files and Zarr stores; the source is "
+                f'"{self.source}"; leave them out, or write source = "table:PATH"'
             )
         if self.missing is not None and not SOURCES[self.kind].marks_missing:
             raise ValueError(
