@@ -60,24 +60,27 @@ def drift_of_series(root: Path, *, last: int = LAST) -> DriftOfSeries:
     scores = read_group(version, series.SCORES)
     runs = [root / "runs" / f"{key}.zarr" for key in scores[series.RUN_KEY].values]
     newest = [at for at, run in enumerate(runs) if run.is_dir()][-last:]
-    found = [(at, pit, places) for at in newest for pit, places in [_pits(runs[at])] if pit.size]
+    found = [(at, pit, X) for at in newest for pit, X in [_pits(runs[at])] if pit.size]
     times: Times = scores["time"].values[[at for at, *_ in found]]
     if len(found) < FEWEST_TIMES:
         return DriftOfSeries(times, None)
     number = np.repeat(np.arange(len(found)), [pit.size for _, pit, _ in found])
-    pits, cells = np.concatenate([pit for _, pit, _ in found]), _cells([places for *_, places in found])
+    pits, cells = np.concatenate([pit for _, pit, _ in found]), _cells([X for *_, X in found])
     return DriftOfSeries(times, measure_drift(pits, times=number, cells=cells))
 
 
 def _pits(run: Path) -> tuple[Array, Array]:
-    """PIT values of a run, shape (N,), and latitude and longitude of each in degrees, shape (N, 2)."""
+    """PIT values of a run, shape (N,), and positions of each, shape (N, p)."""
     with open_group(run, "calibration") as calibration:
         pit = calibration["pit"].values[0]
-        places = np.stack([calibration["latitude"].values, calibration["longitude"].values], axis=1)
-    return pit[~np.isnan(pit)], places[~np.isnan(pit)]
+        if "latitude" in calibration.variables:
+            X = unit_sphere(calibration["latitude"].values, calibration["longitude"].values)
+        else:
+            X = np.stack([calibration["x"].values, calibration["y"].values], axis=1)
+    return pit[~np.isnan(pit)], X[~np.isnan(pit)]
 
 
-def _cells(places: list[Array]) -> Indices:
-    """Compact cell of each place; one that comes again is in the same cell."""
-    distinct, index = np.unique(np.concatenate(places), axis=0, return_inverse=True)
-    return compact_cells(unit_sphere(distinct[:, 0], distinct[:, 1]))[index.ravel()]
+def _cells(positions: list[Array]) -> Indices:
+    """Compact cell of each position; one that comes again is in the same cell."""
+    distinct, index = np.unique(np.concatenate(positions), axis=0, return_inverse=True)
+    return compact_cells(distinct)[index.ravel()]
