@@ -114,8 +114,8 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
         field = canonical(_timed(dataset), variable=variable)
         if not space_of(field).has_latitudes:
             raise DataError(
-                "the climatology lies in a plane of x and y; expected latitudes and longitudes. Bring it to a "
-                "grid of these first.",
+                "the climatology lies in a plane of x and y; expected latitudes and longitudes. Bring it to "
+                "a grid of these first.",
                 key="climatology-of-plane",
             )
         values = field[field_variable(field).name].values

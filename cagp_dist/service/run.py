@@ -400,10 +400,10 @@ def _described(field: xr.Dataset) -> str:
         values, places, times = int(field[name].notnull().sum()), field.sizes["point"], field.sizes["time"]
         many = f"{counted(values, 'value')} of {counted(places, 'place')} at {counted(times, 'time')}"
         return f"{many} from {field.attrs['source']}"
-    (values,) = field.data_vars.values()
-    missing = int(values.isnull().sum())
+    held = field[next(iter(field.data_vars))]
+    missing = int(held.isnull().sum())
     lacking = f", {missing:,} of them missing," if missing else ""
-    return f"{' x '.join(map(str, values.shape))} values{lacking} from {field.attrs['source']}"
+    return f"{' x '.join(map(str, held.shape))} values{lacking} from {field.attrs['source']}"
 
 
 def _simulated(

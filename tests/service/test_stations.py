@@ -490,7 +490,7 @@ def test_a_table_without_times_gives_a_run_without_time(tmp_path):
 @pytest.mark.parametrize(
     ("observations", "message"),
     [
-        ({"source": "sample", "noise_std": 0.3}, "noise_std, columns and where are for tables, files"),
+        ({"source": "sample", "noise_std": 0.3}, "noise_std, columns, where and crs are for tables"),
         ({"source": "sample", "missing": -9999}, "missing is for files, Zarr stores and tables"),
         ({"source": "table:x.csv", "variable": "t", "noise_std": 0.0}, "a column or a number above zero"),
         ({"source": "table:x.csv", "variable": "t", "columns": {"lattitude": "a"}}, "nearest"),
