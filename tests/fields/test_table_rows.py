@@ -240,3 +240,23 @@ def test_what_a_table_says_of_its_rows_is_read_or_refused(columns, how, expected
         return
     found = read_table(rows, value="t", **how).times
     assert (None if found is None else found.tolist()) == (None if expected is None else times(*expected))
+
+
+def test_rows_of_some_times_are_chosen_as_fields_of_a_source_are():
+    rows = {
+        "lat": [1, 2, 1, 2],
+        "lon": [3, 4, 3, 4],
+        "t": [1.0, 2.0, 3.0, 4.0],
+        "time": ["2024-07-01"] * 2 + ["2024-07-02"] * 2,
+    }
+    without = {name: rows[name] for name in ("lon", "t")} | {"lat": [1, 2, 3, 4]}
+    found = read_table(rows, value="t", where={"times": ["2024-07-02"]})
+    assert found.values.tolist() == [3.0, 4.0]
+    with pytest.raises(DataError, match="1 of 1 selected times are not in the source"):
+        read_table(rows, value="t", where={"times": "2024-07-03"})
+    with pytest.raises(ArgumentError) as refused:
+        read_table(without, value="t", where={"times": "2024-07-03"})
+    assert refused.value.key == "no-times"
+    with pytest.raises(ArgumentError) as refused:
+        read_table(rows, value="t", where={"tim": "2024-07-03"})
+    assert refused.value.remedies[0].value == {"time": "VALUE"}

@@ -249,9 +249,9 @@ class Columns:
 def _as_meant(what: str, name: str) -> Setting:
     """Remedy that names the column of what was looked for."""
     name = printable(name)
-    return (
-        Setting(what, name) if what in ("value", "noise_std", "where") else Setting("columns", {what: name})
-    )
+    if what == "where":
+        return Setting(what, {name: "VALUE"})
+    return Setting(what, name) if what in ("value", "noise_std") else Setting("columns", {what: name})
 
 
 def _tenths(text: str) -> float:

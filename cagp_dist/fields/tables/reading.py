@@ -1,16 +1,18 @@
 """`read_table` and `read_places`: one row per measurement, or per place."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cagp_dist.arrays import Marks
+from cagp_dist.arrays import Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_roles import IGNORED, column_roles
 from cagp_dist.fields.quantities import refuse_direction
+from cagp_dist.fields.selection import parse_times, time_positions
 from cagp_dist.fields.tables.cells import (
     MissingMarks,
     read_noise,
@@ -42,6 +44,8 @@ from cagp_dist.fields.tables.table_files import TableLike
 from cagp_dist.remedies import Setting
 from cagp_dist.text import counted
 from cagp_dist.variables import bare
+
+TIMES = "times"  # instead of a column: rows of these times are meant
 
 
 def read_table(
@@ -95,8 +99,9 @@ def read_table(
         ``[-9999, 999.9]``, or ``[]`` where every number was observed.
     where : mapping of columns to values, optional
         Which rows are meant: those with this value, or one of a list, in a column such as ``element`` or
-        ``level``. ``"*"`` stands for all values: they are measurements of the same thing, and the column does
-        not count, such as one of hemispheres; for columns of degrees, that these are decimal as they are.
+        ``level``; or those of some times, ``{"times": ["2024-07-01T12:00"]}``. ``"*"`` stands for all values:
+        they are measurements of the same thing, and the column does not count, such as one of hemispheres;
+        for columns of degrees, that these are decimal as they are.
     static : collection of str, optional
         Columns with a number for each place, such as its elevation, that are wanted as far as they are there.
     plane : bool
@@ -123,7 +128,9 @@ def read_table(
     >>> table.values, table.name, table.units, table.dropped_missing
     (array([21. , 19.5]), 'TMAX', 'degC', 1)
     """
-    frame, said, ignored = chosen_rows(Columns.open(source), where)
+    frame, wanted = Columns.open(source), dict(where or {})
+    at = None if TIMES in frame.columns else wanted.pop(TIMES, None)
+    frame, said, ignored = chosen_rows(frame, wanted)
     roles, marks = column_roles(columns), MissingMarks.of(missing)
     plane, time, name = plane or "x" in roles, roles.get("time"), roles.get("name")
     axes = _axes(frame, roles, plane=plane, ignored=ignored)
@@ -146,6 +153,9 @@ def read_table(
     taken = {*used, *when, column}
     places = read_row_places(frame, axes, kept, plane=plane, taken=taken, named=name, ignored=ignored)
     moments = moments_of(frame, time, kept, apart=ignored)
+    if at is not None:
+        there, at_these = _at_times(frame, moments.times, at)
+        kept, places, moments = kept[there], places.at(there), replace(moments, times=at_these)
     keys: list[NDArray[np.generic]] = [*places.keys.T]
     keys += [found for found in (moments.times, places.names) if found is not None]
     copies = copied_rows(frame, keys, kept, axes)
@@ -179,6 +189,19 @@ def read_table(
         dropped_missing=int(missed.sum()),
         notes=tuple(filter(None, notes)),
     )
+
+
+def _at_times(frame: Columns, times: Times | None, wanted: object) -> tuple[Indices, Times]:
+    """Find the rows of some times, and give these."""
+    if times is None:
+        raise ArgumentError(
+            f"where names times, and {frame.title} has no column of times; leave them out.", key="no-times"
+        )
+    listed = [wanted] if isinstance(wanted, str | np.datetime64) else list(cast("Iterable[object]", wanted))
+    chosen = parse_times([str(each) for each in listed])
+    time_positions(times, chosen)  # all of them are there
+    there = np.flatnonzero(np.isin(times, chosen))
+    return there, times[there]
 
 
 def read_places(
