@@ -160,8 +160,10 @@ class LatitudeMean:
     coefficients: Array
 
     def __call__(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), shape (n, T); of a constant at points of any kind."""
-        return LatitudePolynomial(self.basis, len(self.coefficients) - 1).basis_at(X) @ self.coefficients
+        """Values at unit vectors X (n, 3), or these beside hours, (n, T); a constant at points of any kind."""
+        if len(self.coefficients) == 1:
+            return np.ones((len(X), 1)) @ self.coefficients
+        return _features(self.basis, len(self.coefficients) - 1, latitude_of(X)) @ self.coefficients
 
 
 @dataclass(frozen=True)

@@ -428,3 +428,16 @@ def test_separate_maps_say_where_other_times_would_help(drawn):
     rng = np.random.default_rng(7)
     table = table.assign(**{"temperature (degC)": 15.0 + rng.normal(size=300)})
     assert "other_times" not in cagp.krige(table, to=2.0, **SPACE).attrs
+
+
+def test_a_mean_by_latitude_is_one_of_the_places_of_maps_in_time(drawn):
+    """Fitted before by least squares: the map is that of this mean, given as a function."""
+    table, *_ = drawn
+    at, family = ["2024-07-01T05:00"], cagp.MEANS["quadratic-latitude"]
+    found = cagp.krige(table, to=2.0, at=at, kernel="matern32", noise_std=0.3, mean="quadratic-latitude")
+    values = table["temperature (degC)"].to_numpy()
+    fitted = family.fit(table["lat"].to_numpy(), table["lon"].to_numpy(), values)
+    same = cagp.krige(
+        table, to=2.0, at=at, kernel="matern32", noise_std=0.3, mean=lambda X: fitted(X[:, :3])[:, 0]
+    )
+    np.testing.assert_allclose(found["mean"], same["mean"], rtol=1e-6)
