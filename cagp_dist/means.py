@@ -160,7 +160,7 @@ class LatitudeMean:
     coefficients: Array
 
     def __call__(self, X: Array) -> Array:
-        """Values at unit vectors X (n, 3), or these beside hours, (n, T); a constant at points of any kind."""
+        """Values at unit vectors X (n, 3), or those beside hours, (n, T); a constant at any points."""
         if len(self.coefficients) == 1:
             return np.ones((len(X), 1)) @ self.coefficients
         return _features(self.basis, len(self.coefficients) - 1, latitude_of(X)) @ self.coefficients
