@@ -75,32 +75,47 @@ def test_units_that_are_none_of_an_angle_are_refused_by_name(name):
         READERS[name](field(LATITUDE, LONGITUDE, "K"))
 
 
-@pytest.mark.parametrize(
-    ("dims", "attributes", "message"),
-    [
-        (
-            ("y", "x"),
-            {"standard_name": "projection_{}_coordinate"},
-            r"'y' and 'x' are on a projected .*condition",
-        ),
-        (("y", "x"), {"units": "km"}, r"'y' and 'x' are on a projected plane"),
-        (("rlat", "rlon"), {"units": "degrees"}, r"'rlat' and 'rlon' are in degrees of a rotated grid"),
-    ],
-)
-def test_grids_of_a_projection_say_what_to_use(dims, attributes, message):
+def on_axes(dims, attributes):
+    """The field on the axes `dims`, whose attributes name the axis where they hold {}."""
     axes = {
         dim: (dim, values, {key: text.format(dim) for key, text in attributes.items()})
         for dim, values in zip(dims, (LATITUDE, LONGITUDE), strict=True)
     }
-    given = (
+    return (
         field(LATITUDE, LONGITUDE, "1")
         .drop_vars(["lat", "lon"])
         .rename(lat=dims[0], lon=dims[1])
         .assign_coords(axes)
     )
-    for name in ("object", "source"):
-        with pytest.raises(CagpError, match=message):
-            READERS[name](given)
+
+
+PROJECTED = {"standard_name": "projection_{}_coordinate"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (PROJECTED, r"'y' and 'x' are on a projected .*condition"),
+        ({"units": "km"}, r"'y' and 'x' are on a projected plane"),
+    ],
+)
+def test_a_plane_where_a_sphere_is_asked_for_says_what_to_use(attributes, message):
+    with pytest.raises(CagpError, match=message):
+        READERS["object"](on_axes(("y", "x"), attributes))
+
+
+@pytest.mark.parametrize("attributes", [PROJECTED, {"units": "km"}])
+def test_a_source_on_a_plane_keeps_its_axes(attributes):
+    found = canonical(on_axes(("y", "x"), attributes).to_dataset())
+    np.testing.assert_array_equal(np.sort(found.y), np.sort(LATITUDE))
+    np.testing.assert_array_equal(found.x, LONGITUDE)
+    assert "latitude" not in found.coords
+
+
+@pytest.mark.parametrize("name", ["object", "source"])
+def test_a_rotated_grid_says_what_to_use(name):
+    with pytest.raises(CagpError, match=r"'rlat' and 'rlon' are in degrees of a rotated grid"):
+        READERS[name](on_axes(("rlat", "rlon"), {"units": "degrees"}))
 
 
 def test_axes_may_be_packed_and_count_westward():
