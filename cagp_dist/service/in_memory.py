@@ -1,7 +1,8 @@
-"""Observations of a job that are in memory: written down once, under a name that is a digest of them."""
+"""Observations of a job that are in memory: a file, by whose path it reads them, while it runs."""
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import xarray as xr
@@ -12,29 +13,38 @@ from cagp_dist.fields.gridded import GROUP, OF_GROUP
 from cagp_dist.fields.groups import dataset_of
 from cagp_dist.service.jobfile.config import changed
 from cagp_dist.service.jobfile.job import Job
-from cagp_dist.store.atomic_files import whole_file
+from cagp_dist.store.atomic_files import empty_folder
+from cagp_dist.store.durable_files import disk_errors
 from cagp_dist.store.zarr_arrays import content_sha256
 
 
-def with_observations(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataTree) -> Job:
-    """Give a job observations of xarray instead of those of its source, as a file in its output folder."""
-    group = (job.observations.select or {}).get(GROUP)
-    dataset = _plain(observations, job.observations.variable, group)
-    attributes = {str(name): variable.attrs for name, variable in dataset.variables.items()}
-    digest = text_sha256(content_sha256(dataset) + json.dumps(attributes, sort_keys=True, default=repr))
-    path = job.output.folder / "downloads" / f"observations-{digest[:16]}.nc"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as temporary:
-            dataset.to_netcdf(temporary, engine="h5netcdf")
-    return changed(job, "observations", source=f"file:{path}")
+IN_MEMORY = "an object in memory"  # what a run names as the source of its observations
 
 
-def _plain(
-    observations: xr.DataArray | xr.Dataset | xr.DataTree, variable: str, group: object = None
-) -> xr.Dataset:
-    """Give the variable in memory, with what a file can hold, and not packed as the file it came from."""
+@contextmanager
+def written_observations(job: Job, held: xr.Dataset | None) -> Iterator[Job]:
+    """Give a job what is ``held`` of `observations_of` instead of its source, as a file while it runs.
+
+    Call it inside `output_lock`. Without observations the job is as it is.
+    """
+    if held is None:
+        yield job
+        return
+    attributes = {str(name): variable.attrs for name, variable in held.variables.items()}
+    digest = text_sha256(content_sha256(held) + json.dumps(attributes, sort_keys=True, default=repr))
+    # where the next process that holds the lock removes what one leaves that is killed
+    with empty_folder(job.output.folder / ".staging" / "observations") as folder:
+        path = folder / f"observations-{digest[:16]}.nc"
+        with disk_errors(path):
+            held.to_netcdf(path, engine="h5netcdf")
+        yield changed(job, "observations", source=f"file:{path}")
+
+
+def observations_of(job: Job, observations: xr.DataArray | xr.Dataset | xr.DataTree) -> xr.Dataset:
+    """Give the variable of a job in memory, with what a file can hold, and not packed as its file was."""
+    variable = job.observations.variable
     if isinstance(observations, xr.DataTree):
+        group = (job.observations.select or {}).get(GROUP)
         observations = dataset_of(observations, variable, group)
     if not isinstance(observations, xr.DataArray | xr.Dataset):
         raise ArgumentError(

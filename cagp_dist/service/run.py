@@ -33,7 +33,7 @@ from cagp_dist.service.disk import (
 )
 from cagp_dist.service.events import Clock, JobStage, Observer, silent
 from cagp_dist.service.folds import fit_folds, solve_task
-from cagp_dist.service.in_memory import with_observations
+from cagp_dist.service.in_memory import IN_MEMORY, observations_of, written_observations
 from cagp_dist.service.ingest import ingest_all
 from cagp_dist.service.integrated_jobs import (
     GIVEN,
@@ -140,14 +140,14 @@ def run(
     """
     if not isinstance(job, Job):
         job = load_job(job)
-    if observations is not None:
-        job = with_observations(job, observations)
+    held = None if observations is None else observations_of(job, observations)
     if simulations is not None:
         _check_simulated(job)
     clock, output = Clock(observe), output_at(job.output.root)
     with (
         workers_of(job.cluster, job.runtime.deadlines(), executor) as workers,
         output_lock(output.folder),
+        written_observations(job, held) as job,
         _compiling_meanwhile(job),
     ):
         with clock.stage("Observations") as stage:
@@ -155,6 +155,9 @@ def run(
             if in_object_store(job.output.root):
                 stage.note(f"the work is done in {output.folder}")
             job, field, fit_field = ingest_all(job, report=stage.note)
+            if held is not None:
+                read = str(field.attrs["source"])
+                field = field.assign_attrs(source=read.replace(job.observations.source, IN_MEMORY))
             stage.summary = _described(field)
         with clock.stage("Points") as stage:
             task = prepare_job(job, field, fit_field, earlier=output.earlier)

@@ -12,7 +12,7 @@ from cagp_dist.errors import CagpError
 from cagp_dist.fields.canonical import observation_points
 from cagp_dist.fields.observed_objects import read
 from cagp_dist.fields.sources import open_source
-from cagp_dist.service.in_memory import with_observations
+from cagp_dist.service.in_memory import observations_of, written_observations
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 
@@ -359,8 +359,9 @@ def as_object_of_a_job(given, select, folder):
     """Values of an object that a job is given in memory."""
     said = {"source": "file:other.nc", "variable": variable_of(given)}
     said |= {key: held for key, held in asked(select).items() if held}
-    job = with_observations(parse_job(job_text(observations=said, output={"root": folder / "out"})), given)
-    return of_points(observation_points(ingest(job, report=print)))
+    job = parse_job(job_text(observations=said, output={"root": folder / "out"}))
+    with written_observations(job, observations_of(job, given)) as job:
+        return of_points(observation_points(ingest(job, report=print)))
 
 
 DOORS = (as_array, as_object, as_file, as_file_of_a_job, as_object_of_a_job)

@@ -1,15 +1,18 @@
 """`krige` and a job give the same bits for the same observations and settings."""
 
 import csv
+import json
 
 import numpy as np
 import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError
+from cagp_dist.errors import ArgumentError, BusyError
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
+from cagp_dist.store.durable_files import files_below
+from cagp_dist.store.publish import output_lock
 
 from ..jobs import job_text
 
@@ -167,7 +170,15 @@ def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
         field = dataset["t2m"].load()
     field.encoding = {"dtype": "int16", "scale_factor": 0.5, "add_offset": 280.0}
     field.attrs |= {"history": None, "steps": {"a": 1}, "checked": True}  # which no file can hold
+    with output_lock(folder / "out"):
+        before = {*files_below(folder / "out")}
+        with pytest.raises(BusyError):
+            cagp.run(path, observations=field)
+        assert {*files_below(folder / "out")} == before  # nothing is written without the lock
     outcome = cagp.run(path, observations=field.rename(None))
+    with xr.open_dataset(outcome.path, engine="zarr") as root:
+        assert json.loads(root.attrs["provenance"])["source"] == "an object in memory"
+    assert not [name for name in files_below(folder / "out") if name.endswith(".nc")]
     asked = {"kernel": "matern32", "drift": "constant", "progress": False, "noise_std": 0.3, **NUMBERS}
     source, places = f"file:{folder / 'region.nc'}", folder / "places.csv"
     assert_same(outcome.path, cagp.krige(source, to=places, **asked), "t2m")
