@@ -17,7 +17,6 @@ from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.durable_files import disk_errors
 from cagp_dist.store.zarr_arrays import content_sha256
 
-
 IN_MEMORY = "an object in memory"  # what a run names as the source of its observations
 
 

@@ -29,8 +29,8 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import StoreError
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
-from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.durable_files import disk_errors, files_below, sync, sync_tree, write_durably
+from cagp_dist.store.lock import staged_for
 from cagp_dist.termination import termination_requested
 
 _log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Folder:
                 )
                 created[...] = array
                 final.parent.mkdir(parents=True, exist_ok=True)
-                _rename(attempt, final)
+                _rename(attempt, final)  # of two attempts, which wrote the same, the first stays
             finally:
                 shutil.rmtree(attempt, ignore_errors=True)
         return True
@@ -129,13 +129,15 @@ class Folder:
         return np.asarray(found)
 
 
-def _rename(attempt: Path, final: Path) -> None:
-    """Rename a folder, unless another attempt has been there before: it wrote the same."""
+def _rename(attempt: Path, final: Path) -> bool:
+    """Rename a folder; whether no other attempt has been there before."""
     try:
         os.rename(attempt, final)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,10 @@ class SolveCheckpoint:
     ) -> CheckpointReader | None:
         """Keep what ``write`` writes, and remove all but the newest two."""
         there = self._all()
-        final = self._folder / f"{int(there[-1].name) + 1 if there else 1:06d}"
-        staged = Folder(self._folder / f".{final.name}-{os.getpid()}")
+        number = int(there[-1].name) + 1 if there else 1
         metadata = {**metadata, "fingerprint": self._fingerprint}
-        for left in self._folder.glob(".*"):  # of processes that died: one at a time writes here
-            shutil.rmtree(left, ignore_errors=True)
-        with empty_folder(staged.path):
+        with staged_for(self._folder / f"{number:06d}") as folder:
+            staged = Folder(folder)
             if not write(staged):
                 self._seen = False
                 _log.warning(
@@ -188,7 +188,8 @@ class SolveCheckpoint:
                     self._folder,
                 )
                 return None
-            kept = keep_folder(staged, final, metadata)
+            while (kept := keep_folder(staged, self._folder / f"{number:06d}", metadata)) is None:
+                number += 1  # another process was first
         for old in self._all()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         self._clock.last = time.monotonic()
@@ -199,15 +200,21 @@ class SolveCheckpoint:
         return sorted(self._folder.glob("[0-9]" * 6))
 
 
-def keep_folder(staged: Folder, final: Path, metadata: CheckpointMetadata) -> FolderKept:
-    """Write the manifest of a folder, what it is of and the digest of each file; flush and rename it."""
+def keep_folder(staged: Folder, final: Path, metadata: CheckpointMetadata) -> FolderKept | None:
+    """Write the manifest of a folder, what it is of and the digest of each file; flush and rename it.
+
+    None where another process has been there before, which left its own.
+    """
+    listing = staged.path / "manifest.json"
     with disk_errors(staged.path):
         files = {file: file_sha256(staged.path / file) for file in sorted(files_below(staged.path))}
+        files.pop(listing.name, None)
         content = {"about": dict(metadata), "files": files}
-        listing = json.dumps({**content, "sha256": _digest(content)}, indent=1)
-        write_durably(staged.path / "manifest.json", listing)
+        listing.unlink(missing_ok=True)
+        write_durably(listing, json.dumps({**content, "sha256": _digest(content)}, indent=1))
         sync_tree(staged.path)
-        os.rename(staged.path, final)
+        if not _rename(staged.path, final):
+            return None
     sync(final.parent)
     return FolderKept(final, metadata)
 

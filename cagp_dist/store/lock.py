@@ -2,16 +2,18 @@
 
 import fcntl
 import os
+import re
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cagp_dist.digest import open_regular
 from cagp_dist.errors import BusyError, ConfigurationError, StoreError
-from cagp_dist.store.atomic_files import open_lock
+from cagp_dist.store.atomic_files import empty_folder, open_lock
 from cagp_dist.store.durable_files import disk_errors
 
 _POLL_SECONDS = 0.2
@@ -19,6 +21,7 @@ _FOLDERS = (
     *(".staging", "runs", "packed", ".series", "observations", ".uploads"),
     *("report", ".checkpoints", ".weights"),
 )
+_STAGED = re.compile(r"\.[0-9a-f]+-[0-9a-f-]+")  # by `staged_for`, and what tasks write on its way into that
 _WRITTEN_BELOW = ("report", ".checkpoints", ".weights")  # in place, not made elsewhere and renamed
 
 
@@ -97,6 +100,31 @@ def unused(run: Path) -> Iterator[bool]:
             yield False
             return
         yield True
+
+
+@contextmanager
+def staged_for(final: Path) -> Iterator[Path]:
+    """Give an empty folder beside ``final`` for what is renamed to it; several processes may do so at once.
+
+    Each holds a shared lock of the folder that both are in. What dead processes left there is removed by the
+    next one that is alone.
+    """
+    folder = final.parent
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # others are at work there, or a file system has no locks of folders
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in folder.glob(".*"):
+                if _STAGED.fullmatch(left.name):
+                    shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        with empty_folder(folder / f".{final.name}-{uuid.uuid4().hex}") as staged:
+            yield staged
+    finally:
+        os.close(descriptor)
 
 
 def refuse_linked_folders(root: Path) -> None:

@@ -6,6 +6,7 @@
               /NAME/            a Zarr array, float64
 
 They are written under another name, flushed to the disk and renamed. Those that are damaged are made again.
+Several processes may use one folder.
 """
 
 import logging
@@ -19,8 +20,8 @@ from pathlib import Path
 
 from cagp_dist.errors import StoreError
 from cagp_dist.solvers.engine.solve_checkpoints import CheckpointMetadata, CheckpointReader, CheckpointWriter
-from cagp_dist.store.atomic_files import empty_folder
 from cagp_dist.store.checkpoints import Folder, FolderKept, keep_folder, verified
+from cagp_dist.store.lock import staged_for
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ UNUSED_SECONDS = 30 * 24 * 3600.0  # weights that were not used for so long are 
 
 @dataclass(frozen=True)
 class KeptWeights:
-    """A folder of weights, each 8 bytes for every observed point and target; one process writes to it."""
+    """A folder of weights, each 8 bytes for every observed point and target."""
 
     folder: Path  # made when something is kept
 
@@ -52,11 +53,14 @@ class KeptWeights:
 
     def save(self, key: str, write: Callable[[CheckpointWriter], CheckpointMetadata]) -> CheckpointReader:
         """Keep what ``write`` writes, with what it says of that; raises as `cagp_dist.store.publish`."""
-        staged = Folder(self.folder / f".{key}-{os.getpid()}")
-        for path in self.folder.glob("*") if self.folder.is_dir() else ():
-            with suppress(OSError):  # what processes left that died, and what nobody used for a month
-                unused = time.time() - path.stat().st_mtime > UNUSED_SECONDS
-                if path.name.startswith(".") or unused:
-                    shutil.rmtree(path, ignore_errors=True)
-        with empty_folder(staged.path):
-            return keep_folder(staged, self.folder / key, {**write(staged), "key": key})
+        with staged_for(self.folder / key) as folder:
+            for path in self.folder.glob("[0-9a-f]" * 64):
+                with suppress(OSError):
+                    if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
+                        shutil.rmtree(path, ignore_errors=True)
+            metadata = {**write(Folder(folder)), "key": key}
+            # another process may have been first, with weights for other groups of targets
+            found = keep_folder(Folder(folder), self.folder / key, metadata) or self.find(key)
+        if found is None:
+            raise StoreError(f"the folder of weights {self.folder / key} cannot be replaced; remove it.")
+        return found

@@ -230,7 +230,7 @@ def test_what_was_cut_off_while_it_was_written_is_not_found(tmp_path, applied, m
         solved(weights=kept)
     monkeypatch.undo()
     assert not list(tmp_path.iterdir())
-    (tmp_path / ".left-1").mkdir()
+    (tmp_path / f".{'0a' * 32}-1").mkdir()
     assert_same_numbers(solved(weights=kept), solved())
     assert len(list(tmp_path.iterdir())) == 1
 

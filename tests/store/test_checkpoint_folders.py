@@ -10,6 +10,7 @@ import zarr
 
 from cagp_dist.errors import ConfigurationError
 from cagp_dist.store.checkpoints import Checkpoints, Folder, verified
+from cagp_dist.store.weights import KeptWeights
 
 ARRAY = np.arange(12.0).reshape(4, 3)
 
@@ -44,6 +45,40 @@ def test_an_array_that_a_lost_worker_began_is_written_by_another(tmp_path, monke
         verified(kept.path)
     hidden = [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     assert len(hidden) == 1, "what the first attempt left is removed with the next checkpoint"
+
+
+@pytest.mark.parametrize("kind", ["weights", "checkpoints"])
+@pytest.mark.parametrize("same", [True, False])
+def test_processes_that_write_at_once_keep_what_each_has_begun(kind, same, tmp_path):
+    """Also where both write the same: locks do not tell two processes from two saves of one."""
+
+    def save(key, write):
+        if kind == "weights":
+            return KeptWeights(tmp_path).save(key * 64, write)
+        return Checkpoints(tmp_path, seconds=0.0).of(key).save({}, write)
+
+    def inner(draft):
+        draft.write("array", 2.0 * ARRAY)
+        return {"made": "inner"} if kind == "weights" else True
+
+    def outer(draft):
+        draft.write("first", ARRAY)
+        kept.append(save("a" if same else "b", inner))
+        draft.write("array", ARRAY)
+        return {"made": "outer"} if kind == "weights" else True
+
+    (tmp_path / ".config").mkdir()  # nothing of ours
+    (tmp_path / f".{'0' * 6}-{'f' * 32}").mkdir()  # of a process that died
+    kept = []
+    kept.insert(0, save("a", outer))
+    both = same and kind == "weights"
+    assert kept[0].metadata.get("made") == (None if kind == "checkpoints" else "inner" if both else "outer")
+    np.testing.assert_array_equal(kept[0].read("array"), (2.0 if both else 1.0) * ARRAY)
+    np.testing.assert_array_equal(kept[1].read("array"), 2.0 * ARRAY)
+    for each in kept:
+        verified(each.path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {".config", *(each.path.name for each in kept)}
 
 
 def test_an_array_that_is_there_stays_as_it_is(tmp_path):
