@@ -162,7 +162,7 @@ def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
             prior={"kernel": "matern32", "mean": "constant", **prior},
             recalibration={"method": "none"},
             solver={"name": "auto"},
-            output={"root": folder / "out"},
+            output={"root": folder / "memory"},
             **{"design.train": {"kind": "all"}, "design.test": {"kind": "folds", "count": 2}},
         )
     )
@@ -170,15 +170,15 @@ def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
         field = dataset["t2m"].load()
     field.encoding = {"dtype": "int16", "scale_factor": 0.5, "add_offset": 280.0}
     field.attrs |= {"history": None, "steps": {"a": 1}, "checked": True}  # which no file can hold
-    with output_lock(folder / "out"):
-        before = {*files_below(folder / "out")}
+    with output_lock(folder / "memory"):
+        before = {*files_below(folder / "memory")}
         with pytest.raises(BusyError):
             cagp.run(path, observations=field)
-        assert {*files_below(folder / "out")} == before  # nothing is written without the lock
+        assert {*files_below(folder / "memory")} == before  # nothing is written without the lock
     outcome = cagp.run(path, observations=field.rename(None))
     with xr.open_dataset(outcome.path, engine="zarr") as root:
         assert json.loads(root.attrs["provenance"])["source"] == "an object in memory"
-    assert not [name for name in files_below(folder / "out") if name.endswith(".nc")]
+    assert not [name for name in files_below(folder / "memory") if name.endswith(".nc")]
     asked = {"kernel": "matern32", "drift": "constant", "progress": False, "noise_std": 0.3, **NUMBERS}
     source, places = f"file:{folder / 'region.nc'}", folder / "places.csv"
     assert_same(outcome.path, cagp.krige(source, to=places, **asked), "t2m")
