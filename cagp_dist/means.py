@@ -102,13 +102,13 @@ class LatitudePolynomial:
         return (*first, *(power.format(i) for i in range(2, self.degree + 1)))[: self.degree + 1]
 
     def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3), shape (n, degree + 1); a constant at points of any kind.
+        """Columns at unit vectors X (n, 3), or those beside hours (n, 4); a constant at points of any kind.
 
         As the mean of a `cagp_dist.Prior` the polynomial is not fitted before but estimated with the field.
         """
         if self.degree == 0:
             return np.ones((len(X), 1))
-        if X.shape[1] != 3:
+        if X.shape[1] not in (3, 4):
             raise ArgumentError(
                 f"X has {X.shape[1]} columns, but a mean by latitude needs unit vectors, those of "
                 "cagp_dist.unit_sphere. Use the constant mean, or a cagp_dist.BasisMean of X."
@@ -244,7 +244,8 @@ class WithCovariates:
         return (*self.base.coefficient_names, *(each.name for each in self.covariates))
 
     def basis_at(self, X: Array) -> Array:
-        """Columns at unit vectors X (n, 3): the polynomial's, and the fields'."""
+        """Columns at unit vectors X (n, 3), or those beside hours: of polynomial and fields."""
+        X = X[:, :3]
         columns = [(each.name, each.at(X)) for each in self.covariates]
         for name, values in columns:
             check_known(name, values, lambda row: place_text(*(axis[0] for axis in degrees(X[[row]]))))

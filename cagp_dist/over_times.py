@@ -11,7 +11,7 @@ places, give the posterior at all times (T44)::
 and the likelihood of all times is the product of theirs, for U is a rotation.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,8 +26,17 @@ from cagp_dist.gram.ring_filter import MARKOV, RingFilter
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES, SeriesWithGaps
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.posterior.coefficients import MeanCoefficients, check_estimable
 from cagp_dist.prior import Prior
-from cagp_dist.series_solves import Series, gappy_series, in_hours, mean_at_hour, series_of, unit_vectors
+from cagp_dist.series_solves import (
+    Series,
+    basis_at_hours,
+    gappy_series,
+    in_hours,
+    mean_at_hour,
+    series_of,
+    unit_vectors,
+)
 from cagp_dist.solvers.interface import no_op
 from cagp_dist.solvers.status import Status
 
@@ -57,6 +66,8 @@ class PosteriorOverTimes:
         Standard error of the variance by chance, relative to it, at most; 0 where it is not from samples.
     relative_residual : float
         Of the mean, where gaps are solved for.
+    coefficients : MeanCoefficients or None
+        Of the prior mean, where they are estimated.
     """
 
     hours: Array
@@ -65,6 +76,7 @@ class PosteriorOverTimes:
     status: Status
     relative_error: float = 0.0
     relative_residual: float = 0.0
+    coefficients: MeanCoefficients | None = None
 
 
 def condition_over_times(
@@ -91,8 +103,9 @@ def condition_over_times(
     Parameters
     ----------
     prior : Prior
-        Its kernel is a `SpaceTime` product. Noise: one number, or one for each place. Mean: a number, or a
-        function of points (m, 4), unit vectors and hours.
+        Its kernel is a `SpaceTime` product. Noise: one number, or one for each place. Mean: a number, a
+        function of points (m, 4), unit vectors and hours; or a basis of these whose coefficients are
+        estimated from all times, which takes the solvers of gaps that differ.
     X : array_like, shape (n, 3), or LatLonGrid
         Places, as unit vectors.
     hours : array_like, shape (T,)
@@ -154,7 +167,7 @@ def condition_over_times(
     places = unit_vectors("X_test", X_test)
     series = series_of(prior, X, hours, y)
     wanted = series.times if at is None else in_hours("at", at)
-    if series.gaps_differ:
+    if series.gaps_differ or prior.estimates_mean:
         return posterior_by_modes(
             prior,
             series,
@@ -264,6 +277,10 @@ def log_likelihood_over_times(
             f"solver is {solver!r}; expected cagp.Cholesky(), or cagp.Rings() on a grid: others know no "
             "determinant."
         )
+    if prior.estimates_mean:
+        raise ArgumentError(
+            "the mean has coefficients to estimate; expected a number or a function here.", key="mean"
+        )
     series = series_of(prior, X, hours, y)
     if series.gaps_differ:
         settings: Any = {"executor": executor, "memory_limit_bytes": memory_limit_bytes}
@@ -349,12 +366,24 @@ def posterior_by_modes(
         gram, exact = gaps.series, gaps.few
         weights = gaps.weights(gaps.merged(series.values))
         residual = gaps.relative_residual  # of the mean, and not of the draws
+        estimated = _estimated(prior, series, gaps, weights) if prior.estimates_mean else None
+        if estimated is not None:
+            weights = weights - np.tensordot(estimated.values, estimated.weights, axes=1)
         mean = gram.field(weights, wanted, points).reshape(shape)
-        mean += np.stack([mean_at_hour(prior, places, hour).reshape(shape[1:]) for hour in wanted])
+        mean += (
+            np.stack([mean_at_hour(prior, places, hour).reshape(shape[1:]) for hour in wanted])
+            if estimated is None
+            else np.tensordot(estimated.values, basis_at_hours(prior, places, wanted), axes=1).reshape(shape)
+        )
         variance = gram.variance(wanted) if points is None else gram.variance_at(points, wanted)
         if points is None and gram.rings is not None:
             variance = np.repeat(variance[..., None], gram.copies, axis=2)
         variance, added = variance.reshape(shape), np.zeros(shape)
+        if estimated is not None:  # math 1.7, with W = G^-1 H
+            seen = np.stack([gram.field(each, wanted, points).ravel() for each in estimated.weights])
+            unseen = basis_at_hours(prior, places, wanted).reshape(seen.shape) - seen
+            counted = np.einsum("ix,ij,jx->x", unseen, estimated.covariance, unseen)
+            variance = variance + counted.reshape(shape)
         roots = gaps.uncertain_weights() if exact else gaps.draws(random, samples)
         for number, uncertain in enumerate(roots, start=1):
             added += gram.field(uncertain, wanted, points).reshape(shape) ** 2
@@ -367,7 +396,32 @@ def posterior_by_modes(
         status,
         0.0 if exact else float(np.sqrt(2.0 / samples)),
         residual,
+        None if estimated is None else estimated.coefficients(prior.coefficient_names),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Estimated:
+    """Generalised least squares: coefficients (k,), their covariance (k, k), ``G^-1 H`` (k, T, ...)."""
+
+    values: Array
+    covariance: Array
+    weights: Array
+
+    def coefficients(self, names: Sequence[str]) -> MeanCoefficients:
+        return MeanCoefficients(tuple(names), self.values, self.covariance)
+
+
+def _estimated(prior: Prior, series: Series, gaps: SeriesWithGaps, weights: Array) -> _Estimated:
+    """Estimate the coefficients of a mean from all times; ``weights`` are ``G^-1 y``."""
+    missing = np.isnan(series.values)
+    given = basis_at_hours(prior, series.where, series.times).reshape(-1, *series.values.shape)
+    basis = np.stack([gaps.merged(np.where(missing, np.nan, each)) for each in given])
+    check_estimable(basis.reshape(len(basis), -1)[:, ~missing.ravel()].T, prior.coefficient_names)
+    solved = np.stack([gaps.weights(each) for each in basis])
+    flat = basis.reshape(len(basis), -1)
+    covariance = np.linalg.inv(flat @ solved.reshape(len(basis), -1).T)
+    return _Estimated(covariance @ (flat @ weights.ravel()), 0.5 * (covariance + covariance.T), solved)
 
 
 def _same_places(series: Series, X_test: "Targets") -> bool:

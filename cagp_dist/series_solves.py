@@ -48,19 +48,17 @@ class Series(NamedTuple):
 
 
 def series_of(prior: Prior, X: "ArrayLike | LatLonGrid", hours: ArrayLike, y: ArrayLike) -> Series:
-    """Check fields, and take their mean away."""
+    """Check fields, and take their mean away if it is known."""
     kernel = prior.kernel
     if not isinstance(kernel, SpaceTime) or kernel.time is None or isinstance(kernel.time, Gneiting):
         raise ArgumentError(
             f"the kernel is {kernel!r}; expected a product, cagp.SpaceTime(in_space, in_time). With "
             "other kernels of space and time condition on points X (n, 4)."
         )
-    if prior.estimates_mean:
-        raise ArgumentError("the mean has coefficients to estimate; expected a number or a function here.")
     where, times = unit_vectors("X", X), in_hours("hours", hours)
     values = np.array(y, dtype=np.float64)
     _check(times, values, where, gridded=isinstance(X, LatLonGrid))
-    for field, hour in zip(values, times, strict=True):
+    for field, hour in zip(values, times, strict=True) if not prior.estimates_mean else ():
         field -= mean_at_hour(prior, where, hour).reshape(field.shape)
     return Series(kernel, X, where, times, values)
 
@@ -81,7 +79,8 @@ def gappy_series(
     grid = series.X if isinstance(series.X, LatLonGrid) else None
     if not isinstance(solver, Cholesky if grid is None else Rings):
         raise ArgumentError(
-            f"values are missing at some of the times, and solver is {solver!r}; expected "
+            f"values are missing at some of the times, or the mean is estimated, and solver is {solver!r}; "
+            "expected "
             "cagp.Rings() of a grid, or cagp.Cholesky() of unit vectors X (n, 3). Or condition on points X "
             "(n, 4), unit vectors and hours, with cagp.Neighbours."
         )
@@ -154,6 +153,12 @@ def _check(times: Array, values: Array, where: Array, *, gridded: bool) -> None:
             f"y has shape {values.shape}; expected {shape} with T = {times.size} times and "
             f"{len(where)} places."
         )
+
+
+def basis_at_hours(prior: Prior, where: Array, hours: Array) -> Array:
+    """Columns of a mean that is estimated, of places (n, 3) at hours (A,), shape (k, A, n)."""
+    points = np.column_stack([np.tile(where, (hours.size, 1)), np.repeat(hours, len(where))])
+    return np.ascontiguousarray(prior.basis_at(points).T).reshape(-1, hours.size, len(where))
 
 
 def mean_at_hour(prior: Prior, where: Array, hour: float) -> Array:

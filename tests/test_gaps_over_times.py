@@ -195,7 +195,7 @@ def test_what_gappy_series_cannot_be_solved_with_is_refused():
     grid, y, _, _, _ = grid_with_gaps(np.linspace(-60.0, 60.0, 6))
     uneven = np.random.default_rng(2).uniform(0.1, 1.0, grid.shape)
     for noise, solver, said in (
-        (0.1, cagp.GaussSeidel(3), "at some of the times, and solver is GaussSeidel"),
+        (0.1, cagp.GaussSeidel(3), "mean is estimated, and solver is GaussSeidel"),
         (uneven, cagp.Rings(), "varies along a latitude"),
         (np.ones(3), cagp.Rings(), "one for each of the 42 places"),
     ):

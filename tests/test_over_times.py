@@ -165,15 +165,33 @@ def test_degrees_and_dates_are_refused():
 def test_what_is_no_complete_series_is_refused():
     X, y = places(4, 0), np.zeros((2, 4))
     metric = cagp.SpaceTime(cagp.Matern32(0.3), lengthscale_time=6.0)
-    estimated = cagp.mean_family("constant")
-    for kernel, hours, values, mean, said in (
-        (metric, [0.0, 1.0], y, 0.0, "expected a product"),
-        (cagp.Matern32(0.3), [0.0, 1.0], y, 0.0, "expected a product"),
-        (PRODUCT, [1.0, 1.0], y, 0.0, "no two the same"),
-        (PRODUCT, [0.0, 1.0, 2.0], y, 0.0, "T = 3 times"),
-        (PRODUCT, [0.0, 1.0], y, estimated, "coefficients to estimate"),
+    for kernel, hours, said in (
+        (metric, [0.0, 1.0], "expected a product"),
+        (cagp.Matern32(0.3), [0.0, 1.0], "expected a product"),
+        (PRODUCT, [1.0, 1.0], "no two the same"),
+        (PRODUCT, [0.0, 1.0, 2.0], "T = 3 times"),
     ):
         with pytest.raises(ArgumentError, match=said):
-            cagp.condition_over_times(
-                cagp.Prior(kernel, 0.1, mean), X, hours, values, X, solver=cagp.Cholesky()
-            )
+            cagp.condition_over_times(cagp.Prior(kernel, 0.1), X, hours, y, X, solver=cagp.Cholesky())
+    estimated = cagp.Prior(PRODUCT, 0.1, cagp.mean_family("constant"))
+    with pytest.raises(ArgumentError, match="coefficients to estimate"):
+        cagp.log_likelihood_over_times(estimated, X, [0.0, 1.0], y, solver=cagp.Cholesky())
+
+
+@pytest.mark.parametrize("gaps", [0, 3])
+def test_a_mean_is_estimated_from_all_times(gaps):
+    """As `condition` does it of points in space and time."""
+    rng = np.random.default_rng(gaps)
+    X, hours, at = places(9, 1), np.array([0.0, 2.0, 7.0, 8.0]), np.array([1.0, 7.0, 20.0])
+    y = 280.0 + rng.standard_normal((4, 9))
+    y.ravel()[rng.choice(36, gaps, replace=False)] = np.nan
+    prior, wanted = cagp.Prior(PRODUCT, 0.2, cagp.mean_family("quadratic-latitude")), places(5, 2)
+    found = cagp.condition_over_times(prior, X, hours, y, wanted, at=at, solver=cagp.Cholesky())
+    points = np.column_stack([np.tile(X, (4, 1)), np.repeat(hours, 9)])
+    there = ~np.isnan(y.ravel())
+    targets = np.column_stack([np.tile(wanted, (3, 1)), np.repeat(at, 5)])
+    dense = cagp.condition(prior, points[there], y.ravel()[there], targets, solver=cagp.Cholesky())
+    np.testing.assert_allclose(found.mean.ravel(), dense.mean, rtol=1e-9)
+    np.testing.assert_allclose(found.variance.ravel(), dense.variance, rtol=1e-8)
+    np.testing.assert_allclose(found.coefficients.values, dense.coefficients.values, rtol=1e-6)
+    np.testing.assert_allclose(found.coefficients.std, dense.coefficients.std, rtol=1e-6)

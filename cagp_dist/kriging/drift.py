@@ -1,4 +1,4 @@
-"""The drift of universal kriging: a trend whose coefficients are estimated with the field.
+"""The mean of a map: known, or a trend whose coefficients are estimated with the field (universal kriging).
 
 Terms are named as in `cagp_dist.MEANS`, or as PyKrige names them, and stand beside a constant. With columns H
 at the observations and h at a target, the weights w of the observations and the multipliers m solve::
@@ -29,14 +29,15 @@ from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets
 from cagp_dist.mapping import Observations
-from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, check_known
-from cagp_dist.prior import EstimatedMean
+from cagp_dist.mapping.map_mean import MeanLike
+from cagp_dist.means import MEANS, CovariateField, LatitudePolynomial, ReadFamily, check_known
+from cagp_dist.prior import EstimatedMean, Mean
 from cagp_dist.space import SPHERE, Plane, Space
 from cagp_dist.text import alternatives, counted
 from cagp_dist.variables.units import conversion
 
 Term: TypeAlias = str | xr.DataArray | CovariateField
-DriftLike: TypeAlias = Term | Iterable[Term] | EstimatedMean | None
+MeanTerms: TypeAlias = Term | Iterable[Term] | Mean
 
 REGIONAL_LINEAR = "regional_linear"
 WIDEST_REGION = 180.0  # Degrees of longitude over which a linear function of it can be meant
@@ -132,11 +133,11 @@ class StaticColumn:
         there, values = self.nearest(X)
         if not there.all():
             raise ArgumentError(
-                f"drift has the column {self.name!r} of the table, which is not known at "
+                f"mean has the column {self.name!r} of the table, which is not known at "
                 f"{int((~there).sum()):,} of {len(X):,} targets, such as "
                 f"{_place(X[there.argmin()], self.space)}; expected "
                 f"a table of places with a column {self.name!r}, or an xarray object of such a variable. "
-                "For other targets give the term as a field on a grid, drift=DataArray."
+                "For other targets give the term as a field on a grid, mean=DataArray."
             )
         return values
 
@@ -305,19 +306,25 @@ def _tell_far(
         )
 
 
-def named_columns(drift: DriftLike) -> list[str]:
-    """Names in a drift that may be those of columns: neither trends nor addresses of fields."""
-    terms = [drift] if isinstance(drift, str) else drift if isinstance(drift, list | tuple) else []
+def named_columns(mean: MeanTerms) -> list[str]:
+    """Names in a mean that may be those of columns: neither trends nor addresses of fields."""
+    terms = [mean] if isinstance(mean, str) else mean if isinstance(mean, list | tuple) else []
     known = (*TRENDS, REGIONAL_LINEAR)
     return [term for term in terms if isinstance(term, str) and ":" not in term and term not in known]
 
 
-def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
-    """Give the drift that is meant."""
-    if isinstance(drift, EstimatedMean) and not isinstance(drift, str | xr.DataArray):
-        return drift
-    single = isinstance(drift, str | xr.DataArray) or _is_field(drift)
-    terms = [drift] if single else list(drift) if isinstance(drift, Iterable) else []
+def mean_given(mean: MeanTerms, observed: ObservedObject) -> MeanLike:
+    """Give the mean that is meant: a number or function is known, terms have coefficients to estimate."""
+    if isinstance(mean, str) and isinstance(MEANS.get(mean.partition(":")[0]), ReadFamily):
+        if not observed.space.has_latitudes:
+            raise _of_latitudes(mean)
+        return mean
+    if isinstance(mean, EstimatedMean) and not isinstance(mean, str | xr.DataArray):
+        return mean
+    single = isinstance(mean, str | xr.DataArray) or _is_field(mean)
+    if not single and (callable(mean) or isinstance(mean, int | float | np.number)):
+        return mean
+    terms = [mean] if single else list(mean) if isinstance(mean, Iterable) else []
     trends: list[str] = []
     fields: list[CovariateField | StaticColumn | PlaneField] = []
     for term in terms:
@@ -333,16 +340,20 @@ def drift_of(drift: DriftLike, observed: ObservedObject) -> EstimatedMean:
     for name in trends:
         if name not in (*TRENDS, REGIONAL_LINEAR):
             advice = " Fields are given themselves." if name in _OF_PYKRIGE else ""
-            raise ArgumentError(f"drift has the term {name!r}; expected {_EXPECTED}.{advice}")
+            raise ArgumentError(f"mean has the term {name!r}; expected {_EXPECTED}.{advice}", key="mean")
     if not terms or len(trends) > 1 or len(set(names)) < len(names):
         raise ArgumentError(
-            f"drift is {', '.join([*map(repr, trends), *names]) or repr(drift)}; expected one of "
-            f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it."
+            f"mean is {', '.join([*map(repr, trends), *names]) or repr(mean)}; expected one of "
+            f"{alternatives([*TRENDS, REGIONAL_LINEAR])} and different fields beside it, or a number.",
+            key="mean",
         )
     trend = trends[0] if trends else "constant"
     if not observed.space.has_latitudes:
-        return Drift(_in_plane(trend, fields), tuple(fields), observed.space)
-    return Drift(_regional(observed.points) if trend == REGIONAL_LINEAR else TRENDS[trend], tuple(fields))
+        own = _in_plane(trend, fields)
+        return Drift(own, tuple(fields), observed.space) if fields or trend != "constant" else own
+    if trend == REGIONAL_LINEAR:
+        return Drift(_regional(observed.points), tuple(fields))
+    return Drift(TRENDS[trend], tuple(fields)) if fields else TRENDS[trend]
 
 
 def _in_plane(
@@ -351,12 +362,17 @@ def _in_plane(
     """Give the trend of a plane, beside columns of its table and fields on its x and y."""
     others = [field.name for field in fields if not isinstance(field, StaticColumn | PlaneField)]
     if others or trend not in ("constant", REGIONAL_LINEAR):
-        raise ArgumentError(
-            f"drift has the term {[*others, trend][0]!r}, which is one of latitude and longitude, and the "
-            f'places are points of a plane; expected "constant", "{REGIONAL_LINEAR}", a DataArray on a grid '
-            "of x and y, or the name of a column of the table, which that of the targets has as well."
-        )
+        raise _of_latitudes([*others, trend][0])
     return PlaneLinear() if trend == REGIONAL_LINEAR else LatitudePolynomial("power", 0)
+
+
+def _of_latitudes(term: str) -> ArgumentError:
+    return ArgumentError(
+        f"mean has the term {term!r}, which is one of latitude and longitude, and the places are points of a "
+        f'plane; expected "constant", "{REGIONAL_LINEAR}", a DataArray on a grid of x and y, or the name of '
+        "a column of the table, which that of the targets has as well.",
+        key="mean-of-latitudes",
+    )
 
 
 _EXPECTED = alternatives(
@@ -377,13 +393,13 @@ def _plane_field(term: xr.DataArray, plane: Plane) -> PlaneField:
     own = None if where is None else where.space
     if not isinstance(own, Plane):
         raise ArgumentError(
-            f"drift has the field {name!r} with the dimensions {tuple(term.dims)}, and the places are points "
+            f"mean has the field {name!r} with the dimensions {tuple(term.dims)}, and the places are points "
             "of a plane; expected one on a grid with axes x and y.",
             key="covariate",
         )
     if own.crs is not None and not own.is_of(plane):
         raise ArgumentError(
-            f"drift has the field {name!r} on the {own.text}, and the observations lie on the {plane.text}; "
+            f"mean has the field {name!r} on the {own.text}, and the observations lie on the {plane.text}; "
             "expected one system. Bring the field to it, with rioxarray for example, or give its values at "
             "the places as a column.",
             key="drift-system",
@@ -402,7 +418,7 @@ def _field(term: object) -> CovariateField:
     if _is_field(term):
         found: CovariateField = term  # type: ignore[assignment]
         return found
-    raise ArgumentError(f"drift has the term {term!r}; expected {_EXPECTED}.")
+    raise ArgumentError(f"mean has the term {term!r}; expected {_EXPECTED}.", key="mean")
 
 
 def _regional(observed: Observations) -> RegionalLinear:
@@ -413,7 +429,7 @@ def _regional(observed: Observations) -> RegionalLinear:
     width = 360.0 - gap
     if width > WIDEST_REGION:
         raise ArgumentError(
-            f'drift "{REGIONAL_LINEAR}" is linear in longitude, and the observations span {width:g} degrees '
+            f'mean "{REGIONAL_LINEAR}" is linear in longitude, and the observations span {width:g} degrees '
             f"of it; expected at most {WIDEST_REGION:g}. Around the globe take a trend in latitude: "
             f"{alternatives(name for name in TRENDS if name != 'constant')}."
         )

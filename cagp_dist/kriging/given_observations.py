@@ -21,11 +21,13 @@ from cagp_dist.fields.observed_objects import read as read_source
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
-from cagp_dist.kriging.drift import Drift, drift_of, named_columns, with_known_drift
+from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
+from cagp_dist.mapping.defaults import MEAN
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.mapping.map_mean import MeanLike
+from cagp_dist.prior import Prior
 from cagp_dist.space import SPHERE, Space, plane_of
 from cagp_dist.space_time import SpaceTimeOf
 from cagp_dist.variables import Transform
@@ -36,8 +38,14 @@ if TYPE_CHECKING:
 
 def read(
     model: "Kriging", observations: "Source | ArrayLike", y: ArrayLike | None = None
-) -> tuple[ObservedObject, EstimatedMean | None]:
-    """Read observations, as they are learned from, and the drift; of one time without ``at``."""
+) -> tuple[ObservedObject, MeanLike]:
+    """Read observations, as they are learned from, and their mean; of one time without ``at``."""
+    if model.drift is not None:
+        warnings.warn(
+            "drift= is now mean=, which takes the same terms; drift= goes with the next release.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
     check_memory_limit(model.memory_limit_bytes)
     check_hyperparameters(model.hyperparameters)
     check_word("transform", model.transform, get_args(Transform))
@@ -60,9 +68,9 @@ def read(
             stacklevel=4,
         )
         observed = _observe(model, observations, y, in_time=False)
-    drift = None if model.drift is None else drift_of(model.drift, observed)
-    if isinstance(drift, Drift):
-        observed = with_known_drift(observed, drift)
+    mean = mean_given(terms_of_mean(model), observed) if model.prior is None else model.prior.mean
+    if isinstance(mean, Drift):
+        observed = with_known_drift(observed, mean)
     if not observed.points.in_time:  # each field has a mean of its own
         check_every_field(observed.points)
     elif refused := _without_times(model):
@@ -70,7 +78,20 @@ def read(
             f"at and {' and '.join(refused)} were given, which do not go together yet; leave one out. "
             "Numbers of the kernel are given as kernel=cagp.SpaceTime(...)."
         )
-    return observed, drift
+    return observed, mean
+
+
+def terms_of_mean(model: "Kriging") -> MeanTerms:
+    """Give the mean as it was written: ``drift`` is its name of before."""
+    if model.drift is None:
+        return model.mean
+    if model.mean != MEAN:
+        raise ArgumentError(
+            f"mean is {model.mean!r}, and a drift was given, the former name of the same argument; expected "
+            "one of them.",
+            key="mean",
+        )
+    return model.drift
 
 
 def given_kernel(model: "Kriging") -> KernelLike:
@@ -108,7 +129,7 @@ def _observe(
             units=model.units,
             missing=model.missing,
             where=model.where,
-            static=named_columns(model.drift),
+            static=named_columns(terms_of_mean(model)),
             in_time=in_time,
             crs=model.crs,
             transform=model.transform,
@@ -127,7 +148,7 @@ def _observe(
     if "x" in columns or model.crs is not None:
         space = plane_of(model.crs, names=(columns.get("x", "x"), columns.get("y", "y")))
     if isinstance(X, DataFrameLike):
-        rows = of_table(X, space, columns=columns, static=named_columns(model.drift))
+        rows = of_table(X, space, columns=columns, static=named_columns(terms_of_mean(model)))
         X = np.stack(space.of_columns(np.stack([rows.north, rows.east], axis=1)), axis=1)
     about = {"noise": noise, "missing": model.missing, "space": space, "transform": model.transform}
     observed = observe_arrays(X, y, **about)  # type: ignore[arg-type]

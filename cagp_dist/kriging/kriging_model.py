@@ -19,7 +19,7 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.gram.targets import prior_variance
 from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
-from cagp_dist.kriging.drift import Drift, DriftLike, at_targets, known_targets
+from cagp_dist.kriging.drift import Drift, MeanTerms, at_targets, known_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
 from cagp_dist.kriging.learning import learn
 from cagp_dist.kriging.map_dataset import (
@@ -49,17 +49,17 @@ from cagp_dist.mapping.cross_validation import (
     outlook_of_folds,
     recalibrate_map,
 )
-from cagp_dist.mapping.defaults import HOUR_SECONDS, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
+from cagp_dist.mapping.defaults import HOUR_SECONDS, KERNEL, MEAN, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.mapping.gain_in_time import gain_of_other_times
 from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated
+from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
 from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
 from cagp_dist.mapping.narration import Narrator, Outlook
 from cagp_dist.mapping.split import Split
-from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
 from cagp_dist.variables import Transform
@@ -74,9 +74,8 @@ def krige(
     at: At = None,
     causal: bool = False,
     kind: Kind = "grid",
-    kernel: KernelLike = "auto",
-    mean: MeanLike = "constant",
-    drift: DriftLike = None,
+    kernel: KernelLike = KERNEL,
+    mean: MeanTerms = MEAN,
     value: str | None = None,
     noise_std: str | float | None = None,
     nugget_std: float | None = 0.0,
@@ -102,6 +101,7 @@ def krige(
     x: str | None = None,
     y: str | None = None,
     time: str | None = None,
+    drift: MeanTerms | None = None,
 ) -> xr.Dataset:
     """Map observations: mean and standard deviation of the field at every target.
 
@@ -137,7 +137,8 @@ def krige(
         by the likelihood of some values. ``at`` does not work with integrated parameters yet.
     causal : bool
         With ``at``: each map uses only observations up to its own time, as forecasts and honest hindcasts do.
-        Kernel, noise and a fitted mean come from all observations; a drift does not.
+        Kernel and noise come from all observations; coefficients of the mean do not. Times before the first
+        observation are NaN where the mean is estimated.
     kind : {"grid", "cells"}
         The field at the points of a grid, or its mean over the cell around each point, which ends half way to
         the next. Error bars of cell means do not vary with the distance to the nearest observation.
@@ -147,21 +148,20 @@ def krige(
         the first three with the largest likelihood, with given parameters held fixed for all of them: Matern
         3/2 unless another is better by 2, or if nothing is fitted. "matern", or the class `Matern`, also fits
         the smoothness.
-    mean : str, number or callable
-        A family of `MEANS`, fitted to each field by least squares and then taken as known, "constant" or
-        "quadratic-latitude" for example; or the mean itself, as `Prior` takes it.
-    drift : str, xarray.DataArray, several of them, or EstimatedMean, optional
-        Instead of a mean: a trend whose coefficients are estimated with the field, with their uncertainty
-        included in ``std`` (universal kriging; with a field, kriging with external drift). "constant" is
-        ordinary kriging. "regional_linear" is linear in latitude and longitude, counted from the middle of
-        the observations, the attribute ``centre_of_drift``, or in x and y of a plane, counted from the
-        attribute ``centre_of_plane``. "quadratic-latitude" and "harmonic-latitude" are those
-        of `MEANS`. Static fields can be added, ``drift=["regional_linear", elevation]``: as DataArrays on a
-        grid of latitudes and longitudes, which are interpolated bilinearly, as "file:PATH:VARIABLE", or as
-        the name of a column of the table, ``drift="elevation"``, which a table of targets then needs too; a
-        DataArray of this name does as well. Units are converted. Observations where a field is not known are
-        left out, and targets are NaN there, with a warning.
-        Kernel and noise are fitted by restricted maximum likelihood.
+    mean : str, xarray.DataArray, several of them, EstimatedMean, number or callable
+        Prior mean. Terms have coefficients that are estimated with the field, with their uncertainty
+        included in ``std`` (universal kriging; with a field, kriging with external drift); kernel and noise
+        are fitted by restricted maximum likelihood. "constant", the default, is ordinary kriging.
+        "regional_linear" is linear in latitude and longitude, counted from the middle of the observations,
+        the attribute ``centre_of_drift``, or in x and y of a plane, counted from the attribute
+        ``centre_of_plane``. "quadratic-latitude" and "harmonic-latitude" are those of `MEANS`. Static fields
+        can be added, ``mean=["regional_linear", elevation]``: as DataArrays on a grid of latitudes and
+        longitudes, which are interpolated bilinearly, as "file:PATH:VARIABLE", or as the name of a column of
+        the table, ``mean="elevation"``, which a table of targets then needs too; a DataArray of this name
+        does as well. Units are converted. Observations where a field is not known are left out, and targets
+        are NaN there, with a warning.
+        A number, or a function as `Prior` takes it, is known (simple kriging). "climatology:PATH" is read
+        and known but for a shift.
     value : str, optional
         Variable or column that was observed, if there are several.
     noise_std : str or number, optional
@@ -186,7 +186,7 @@ def krige(
     hyperparameters : {"auto", "integrate", "plug-in"}
         How to treat the uncertainty of lengthscale, variance and noise. "integrate": the result is a mixture
         over a grid of them, weighted by probability, with the variance integrated out and the coefficients of
-        a mean ("constant") estimated and counted; it has ``field_quantile`` beside ``mean`` and ``std``.
+        the mean estimated and counted; it has ``field_quantile`` beside ``mean`` and ``std``.
         "plug-in": the maximum-likelihood values count as known, which makes error bars of few observations
         too narrow. "auto": integrate for up to 200 observations, and for up to 500 places if the likelihood
         is flat, except with sums of kernels and with solvers that are not exact.
@@ -232,6 +232,8 @@ def krige(
         of the logger "cagp_dist". False turns this off.
     latitude, longitude, x, y, time : str, optional
         Deprecated: write them into ``columns``.
+    drift : optional
+        Deprecated: write it as ``mean``.
 
     Returns
     -------
@@ -243,9 +245,9 @@ def krige(
         chosen: solver, status, kernel with lengthscale as a chord and in km, noise, how the fit ended, and
         whether its parameters were integrated over (``hyperparameters``).
         Means over cells say so in ``cell_methods``, and have the edges of the cells as bounds.
-        ``result.cagp.plot()`` draws it. With a drift there are also ``drift_coefficient`` and its standard
-        error ``drift_coefficient_std`` for each ``drift_term``, in units of the observations over those of
-        the term.
+        ``result.cagp.plot()`` draws it. Where the mean is estimated there are also ``drift_coefficient`` and
+        its standard error ``drift_coefficient_std`` for each ``drift_term``, in units of the observations
+        over those of the term.
 
     Raises
     ------
@@ -275,11 +277,11 @@ def krige(
     given = locals()
     model = Kriging(**{name: given[name] for name in _PARAMETERS})
     with model._call() as call:
-        observed, drift = read(model, observations)
+        observed, mean = read(model, observations)
         targets = of_kind(kind, find_targets(to, observed), observed)
-        targets = model._at_times(targets, observed, drift, at)
+        targets = model._at_times(targets, observed, mean, at)
         solves = model._planned(observed, targets, call)
-        model._learn_from(observed, drift, call)
+        model._learn_from(observed, mean, call)
         return model._map(solves, targets, kind, call)
 
 
@@ -322,9 +324,8 @@ class Kriging:
     (array([21. , 19.9]), array([0.3, 3. ]))
     """
 
-    kernel: KernelLike = "auto"
-    mean: MeanLike = "constant"
-    drift: DriftLike = None
+    kernel: KernelLike = KERNEL
+    mean: MeanTerms = MEAN
     value: str | None = None
     noise_std: str | float | None = None
     nugget_std: float | None = 0.0
@@ -352,6 +353,7 @@ class Kriging:
     x: str | None = None
     y: str | None = None
     time: str | None = None
+    drift: MeanTerms | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments of the constructor by name; ``deep`` has no effect."""
@@ -407,12 +409,10 @@ class Kriging:
                 lead = 0.0 if self.causal else None
                 yield _Call(SolveSettings(executor, self.memory_limit_bytes, self.solver, lead), narrator)
 
-    def _at_times(
-        self, targets: Targets, observed: ObservedObject, drift: "MeanLike | None", at: At
-    ) -> Targets:
-        """Give targets where the drift is known, at times where the observations have theirs."""
-        if isinstance(drift, Drift):
-            targets = known_targets(targets, drift, observed)
+    def _at_times(self, targets: Targets, observed: ObservedObject, mean: MeanLike, at: At) -> Targets:
+        """Give targets where the mean is known, at times where the observations have theirs."""
+        if isinstance(mean, Drift):
+            targets = known_targets(targets, mean, observed)
         if not observed.points.in_time:
             if at is not None and self.at is None:
                 raise ArgumentError(
@@ -422,9 +422,9 @@ class Kriging:
             return targets
         return targets.at_times(*times_of_maps(self.at if at is None else at, observed))
 
-    def _learn_from(self, observed: ObservedObject, drift: EstimatedMean | None, call: _Call) -> None:
+    def _learn_from(self, observed: ObservedObject, mean: MeanLike, call: _Call) -> None:
         """Learn kernel and noise."""
-        learned = learn(self, observed, drift, call.settings, call.narrator)
+        learned = learn(self, observed, mean, call.settings, call.narrator)
         learned = with_numbers_integrated(
             learned,
             observed.points,
@@ -500,13 +500,11 @@ class Kriging:
         self, observed: ObservedObject, targets: Targets, kernel: KernelLike, call: _Call
     ) -> Outlook:
         """Say what maps at times take by a kernel."""
-        mean = self.mean if self.prior is None else self.prior.mean
         return outlook_of_times(
             observed.points,
             targets.points,
             call.settings,
             kernel=kernel,
-            estimates_mean=self.drift is not None or is_estimated(mean),
         )
 
     def _predicted(self, solves: list[PlannedSolve], targets: Targets, call: _Call) -> Prediction:
@@ -535,6 +533,8 @@ class Kriging:
         prior = prior_variance(learned.kernel, targets.points.wanted)
         if learned.integrated is not None:
             prior = prior * learned.integrated.prior_variance / learned.kernel.variance
+        if (drift := prediction.drift) is not None and drift.names == ("constant",):
+            prior = prior + drift.std[0][:, None] ** 2  # of the level, which is estimated
         if prior.size and (prediction.variance > UNINFORMED * prior).all():
             why = why_uninformed(observed, learned, targets)
             warnings.warn(f"{why} the error bars are those of the prior.", stacklevel=4)

@@ -12,11 +12,12 @@ from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.given_observations import given_kernel
 from cagp_dist.mapping import Resources
+from cagp_dist.mapping.defaults import MEAN
 from cagp_dist.mapping.fitted_model import FittedModel, fit_model
+from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.split import Split
-from cagp_dist.prior import EstimatedMean
 from cagp_dist.space import Space
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ Numbers: TypeAlias = float | Sequence[float] | None
 def learn(
     model: "Kriging",
     observed: ObservedObject,
-    drift: EstimatedMean | None,
+    mean: MeanLike,
     resources: Resources,
     narrator: Narrator,
 ) -> FittedModel:
@@ -48,12 +49,6 @@ def learn(
         check_chords("prior", model.prior.kernel, observed.space)
         noise, own = model.prior.noise_variance, observed.points.noise_variance
         return FittedModel(model.prior.kernel, np.asarray(noise) if own is None else own, model.prior.mean)
-    if drift is not None and model.mean != "constant":
-        raise ArgumentError(
-            f"mean is {model.mean!r} and a drift was given, which stands in its place; expected one of "
-            "them. A drift has a constant already, and its coefficients are estimated with the field."
-        )
-    mean = model.mean if drift is None else drift
     noise_std = None if isinstance(model.noise_std, str) else model.noise_std
     if in_time:
         return fit_in_space_and_time(
@@ -89,7 +84,7 @@ def _check_alone(model: "Kriging") -> None:
     """Refuse numbers beside a prior, which has them all."""
     others = [name for name in OF_THE_PRIOR if getattr(model, name) is not None]
     others += ["nugget_std"] if model.nugget_std not in (None, 0.0) else []
-    others += ["drift"] if model.drift is not None else []
+    others += ["mean"] if model.drift is not None or model.mean is not MEAN else []
     if others:
         raise ArgumentError(f"prior and {' and '.join(others)} were both given; a prior fixes every number.")
 

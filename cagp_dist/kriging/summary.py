@@ -11,6 +11,7 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.map_targets import Targets, region_of
 from cagp_dist.mapping.defaults import INTERVAL
 from cagp_dist.mapping.fitted_model import FittedModel
+from cagp_dist.means import MEANS
 from cagp_dist.text import counted
 
 
@@ -28,7 +29,8 @@ def summary(observed: ObservedObject, learned: FittedModel) -> str:
         *(f"lengthscale  {observed.space.lengthscale_text(number)}" for number in learned.lengthscales),
         f"prior std    {sqrt(kernel.variance):.4g}{unit}",
         f"noise std    {shown}{unit}",
-        f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}",
+        f"prior mean   {'given' if callable(learned.mean) else learned.mean_text}"
+        + ", estimated with the field" * (learned.mean_text in MEANS),
     ]
     if result is None:
         return "\n".join([*lines, "fit          none: every number was given"])

@@ -1,5 +1,9 @@
 """Numbers that decide where nobody says: one of each, with its reason."""
 
+# The mean is a constant that is estimated with the field and counted in the error bars (ordinary kriging):
+# few observations do not know it, and no trend is assumed that nobody asked for.
+MEAN = "constant"
+KERNEL = "auto"  # Matern 3/2 unless the likelihood says otherwise: the roughness of a field is rarely known
 # Points anywhere up to which the likelihood is exact, some seconds; beyond, it is Vecchia's
 MOST_DENSE = 2_000
 # Points times times of a fit: beyond, evenly spread times are fitted to, which say nearly as much

@@ -26,6 +26,7 @@ from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
 from cagp_dist.mapping.split import Split
+from cagp_dist.means import MEANS, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.space_time import SpaceTime
 
@@ -83,6 +84,8 @@ class FittedModel:
         """The mean for people."""
         if isinstance(self.mean, (str, int, float)):
             return self.mean
+        if isinstance(self.mean, LatitudePolynomial) and self.mean in MEANS.values():
+            return next(name for name, family in MEANS.items() if family == self.mean)
         if isinstance(self.mean, EstimatedMean) and not callable(self.mean):
             return f"estimated with the field: {', '.join(self.mean.coefficient_names)}"
         return repr(self.mean)

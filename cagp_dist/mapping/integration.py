@@ -28,10 +28,9 @@ from cagp_dist.mapping.map_solves import DriftCoefficients, PlannedSolve, Predic
 from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources
-from cagp_dist.means import MEANS, LatitudePolynomial
 from cagp_dist.predictive import Gaussian, Mixture, Predictive
 from cagp_dist.predictive.mixtures import mixtures
-from cagp_dist.prior import EstimatedMean, Mean, Prior
+from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Rings, Solver, Status
 from cagp_dist.solvers.interface import no_op
 from cagp_dist.text import alternatives, counted
@@ -190,7 +189,6 @@ def drawn_numbers(
     found = learned.integrated
     assert found is not None
     chosen = generator.choice(len(found.nodes), size=size, p=found.weights)
-    family = _family(learned)
     known = _noise(learned, found.held)
     for number in np.unique(chosen):
         node = found.nodes[number]
@@ -200,7 +198,6 @@ def drawn_numbers(
             learned,
             kernel=found.kernel.family(node.lengthscale, node.variance),
             noise_variance=alone.noise_variances(known)[0],
-            mean=learned.mean if family is None else family,
             integrated=None,
         )
         stretch = np.ones(draws.size)
@@ -236,7 +233,7 @@ def _patterns(learned: FittedModel, observed: Observations, held: Held) -> list[
     known, found = _noise(learned, held), []
     for places, fields in observed.patterns():
         noise = known[places] if known.ndim else np.full(places.size, known)
-        mean = Prior(learned.kernel, 1.0, _mean(learned, observed, places, fields))
+        mean = Prior(learned.kernel, 1.0, mean_of(learned.mean, observed, places, fields))
         values = observed.values[np.ix_(fields, places)].T
         found.append((SharedFields(X[places], values, mean, noise), fields))
     return found
@@ -247,15 +244,3 @@ def _noise(learned: FittedModel, held: Held) -> Array:
     if not held.noise:
         return np.asarray(1.0)
     return learned.known_noise if held.nugget else learned.noise_variance  # with a nugget that was given
-
-
-def _mean(learned: FittedModel, observed: Observations, places: Indices, fields: Indices) -> Mean:
-    """Give the mean of some fields; coefficients that can be estimated beside them are."""
-    family = _family(learned)
-    return family if family is not None else mean_of(learned.mean, observed, places, fields)
-
-
-def _family(learned: FittedModel) -> LatitudePolynomial | None:
-    """Give the family of a mean that is named, if its coefficients can be estimated with the field."""
-    family = MEANS.get(learned.mean) if isinstance(learned.mean, str) else None
-    return family if isinstance(family, LatitudePolynomial) else None

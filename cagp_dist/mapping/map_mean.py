@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,7 +11,7 @@ from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError
 from cagp_dist.kernels import Matern32
 from cagp_dist.mapping.observations import Observations
-from cagp_dist.means import MEANS, FieldMean, MeanFamily, mean_family
+from cagp_dist.means import FieldMean, MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean, Mean, Prior
 from cagp_dist.variables import range_error
 from cagp_dist.variables.units import conversion
@@ -19,7 +19,7 @@ from cagp_dist.variables.units import conversion
 MeanLike: TypeAlias = "str | Mean"
 
 
-def is_estimated(mean: MeanLike) -> bool:
+def is_estimated(mean: MeanLike) -> TypeGuard[EstimatedMean]:
     """Whether the coefficients of a mean are estimated with the field."""
     return isinstance(mean, EstimatedMean) and not callable(mean)
 
@@ -33,30 +33,20 @@ def residuals_about(mean: Mean, X: Array, values: Array) -> Array:
 
 
 def mean_of(mean: MeanLike, observed: Observations, places: Indices, fields: Indices) -> Mean:
-    """Prior mean of fields that were observed at the same places."""
+    """Prior mean of fields that were observed at the same places; one with coefficients estimates these."""
     if callable(mean):
         return partial(columns_of, mean, fields)
     if not isinstance(mean, str):
         return mean
     family = mean_family(mean, variable=observed.variable.name)
-    if not observed.space.has_latitudes:
-        if family != MEANS["constant"]:
-            raise ArgumentError(
-                f"mean is {mean!r}, which depends on latitude and longitude, and the places are points of a "
-                'plane; expected "constant", a number, or drift="regional_linear" in its place.'
-            )
-        return partial(_levels, observed.values[np.ix_(fields, places)].mean(axis=1))
+    if isinstance(family, EstimatedMean):
+        return family
     latitude, longitude = observed.north[places], observed.east[places]
     family.check_covers(latitude, longitude)
     factor, offset = _into_units_of(family, observed)
     values = factor * observed.values[np.ix_(fields, places)].T + offset
     fitted = family.fit(latitude, longitude, values, times=observed.dates(fields))
     return fitted if (factor, offset) == (1.0, 0.0) else partial(_converted, fitted, factor, offset)
-
-
-def _levels(levels: Array, X: Array) -> Array:
-    """Give the same mean everywhere to each field (T,), shape (n, T)."""
-    return np.tile(levels, (len(X), 1))
 
 
 def columns_of(mean: Callable[[Array], ArrayLike], columns: Indices, X: Array) -> Array:

@@ -204,7 +204,6 @@ def outlook_of_times(
     settings: SolveSettings,
     *,
     kernel: KernelLike,
-    estimates_mean: bool,
 ) -> Outlook:
     """Say what maps at times take: by modes where the kernel is a product, or may be chosen as one."""
     solves, times = outlook_in_time(observed, targets, settings, kernel_parts=len(families(kernel)))
@@ -214,7 +213,7 @@ def outlook_of_times(
     else:
         own = _candidates(kernel, COMPARED_IN_TIME)
         products = [is_product(reduce(add, [part((1.0, 1.0)) for part in each])) for each in own]
-    if settings.lead_hours is not None or estimates_mean or not any(products):
+    if settings.lead_hours is not None or not any(products):
         return scattered
     noise = np.zeros(()) if observed.noise_variance is None else observed.noise_variance
     found = arranged(observed, noise, targets, settings)
@@ -310,15 +309,14 @@ def _pieces(
 
 
 def _prior(learned: FittedModel, targets: MapPoints, resources: Resources) -> Prediction:
-    """Give the prior, where nothing was observed."""
-    if is_estimated(learned.mean):
-        raise ArgumentError(
-            "there is no observation up to the time of some targets, from which coefficients of the drift "
-            "could be estimated; expected later times, or a mean that is known."
-        )
-    prior = Prior(learned.kernel, 1.0, cast("Mean", learned.mean))
-    mean = averaged(targets.wanted, prior.mean_at(target_points(targets.wanted))).T
+    """Give the prior, where nothing was observed; NaN where its mean is to be estimated from something."""
     variance = prior_variance(learned.kernel, targets.wanted)[None]
+    if is_estimated(learned.mean):
+        mean = np.full(variance.shape, np.nan)
+        variance = np.full(variance.shape, np.nan)
+    else:
+        prior = Prior(learned.kernel, 1.0, cast("Mean", learned.mean))
+        mean = averaged(targets.wanted, prior.mean_at(target_points(targets.wanted))).T
     return Prediction(
         mean=mean,
         variance=variance,

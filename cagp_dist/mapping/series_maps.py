@@ -12,9 +12,8 @@ from cagp_dist.budget.plan import plan_without_tiles
 from cagp_dist.gram.series_gaps import FEW_IN_SERIES
 from cagp_dist.kernels import Elementary, Kernel
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.map_mean import is_estimated
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import Prediction
+from cagp_dist.mapping.map_solves import DriftCoefficients, Prediction
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources, SolveSettings
 from cagp_dist.over_times import posterior_by_modes
@@ -50,7 +49,7 @@ def series_map(
     observed: Observations, learned: FittedModel, targets: MapPoints, settings: SolveSettings
 ) -> SeriesMap | None:
     """Arrange a map by place and hour; None where that is not what it is, or neighbours are the way."""
-    if not is_product(learned.kernel) or is_estimated(learned.mean):
+    if not is_product(learned.kernel):
         return None
     return arranged(observed, learned.noise_variance, targets, settings)
 
@@ -107,7 +106,9 @@ def predict_series(
         memory_limit_bytes=resources.memory_limit_bytes,
         progress=report,
     )
-    variance = posterior.variance.reshape(1, -1)
+    variance, drift = posterior.variance.reshape(1, -1), None
+    if (found_mean := posterior.coefficients) is not None:
+        drift = DriftCoefficients(found_mean.names, found_mean.values[:, None], found_mean.std[:, None])
     return Prediction(
         mean=posterior.mean.reshape(1, -1),
         variance=variance,
@@ -116,6 +117,7 @@ def predict_series(
         solvers=(found.plan.method,),
         plans=(found.plan,),
         executor=resources.executor.description,
+        drift=drift,
     )
 
 

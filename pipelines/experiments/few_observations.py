@@ -50,7 +50,7 @@ def ways(prior: cagp.Prior) -> dict[str, dict[str, object]]:
     return {
         "known": {"prior": prior},
         "ML": {"kernel": "matern32", "hyperparameters": "plug-in"},
-        "REML": {"kernel": "matern32", "hyperparameters": "plug-in", "drift": "constant"},
+        "REML": {"kernel": "matern32", "hyperparameters": "plug-in", "mean": "constant"},
         "integrated over": {"kernel": "matern32", "hyperparameters": "integrate"},
     }
 

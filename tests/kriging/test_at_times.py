@@ -378,7 +378,7 @@ def test_drifts_cells_and_recalibration_go_with_times(drawn):
     raised["temperature (degC)"] -= 0.65 * height
     at, places = ["2024-07-01T05:30"], raised[["lat", "lon", "elevation"]][:5]
     settings = {"kernel": KERNEL, "noise_std": 0.3, "progress": False}
-    found = cagp.krige(raised, to=places, at=at, drift="elevation", **settings)
+    found = cagp.krige(raised, to=places, at=at, mean="elevation", **settings)
     H = np.column_stack([np.ones(300), height])
     G, y = KERNEL(X, X) + 0.09 * np.eye(300), raised["temperature (degC)"].to_numpy()
     Z = np.column_stack([X[:5, :3], np.full(5, 5.5)])
@@ -431,13 +431,10 @@ def test_separate_maps_say_where_other_times_would_help(drawn):
 
 
 def test_a_mean_by_latitude_is_one_of_the_places_of_maps_in_time(drawn):
-    """Fitted before by least squares: the map is that of this mean, given as a function."""
+    """The map is that of the same columns, given as functions of points in space and time."""
     table, *_ = drawn
     at, family = ["2024-07-01T05:00"], cagp.MEANS["quadratic-latitude"]
     found = cagp.krige(table, to=2.0, at=at, kernel="matern32", noise_std=0.3, mean="quadratic-latitude")
-    values = table["temperature (degC)"].to_numpy()
-    fitted = family.fit(table["lat"].to_numpy(), table["lon"].to_numpy(), values)
-    same = cagp.krige(
-        table, to=2.0, at=at, kernel="matern32", noise_std=0.3, mean=lambda X: fitted(X[:, :3])[:, 0]
-    )
+    basis = cagp.BasisMean(lambda X: family.basis_at(X[:, :3]), family.coefficient_names)
+    same = cagp.krige(table, to=2.0, at=at, kernel="matern32", noise_std=0.3, mean=basis)
     np.testing.assert_allclose(found["mean"], same["mean"], rtol=1e-6)

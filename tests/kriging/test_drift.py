@@ -71,7 +71,7 @@ def test_a_drift_gives_the_kriging_system_of_pykrige(name, region, elevation):
     H = H / np.abs(H).max(axis=0)  # the system has the same solution, and is better conditioned
     mean, std = kriging_system(X[:90], table["temperature"], H[:90], X[90:], H[90:])
     targets = {"lat": latitude[90:], "lon": longitude[90:]}
-    result = cagp.krige(table, to=targets, drift=drift, **NUMBERS)
+    result = cagp.krige(table, to=targets, mean=drift, **NUMBERS)
     np.testing.assert_allclose(result["mean"], mean, rtol=1e-9)
     np.testing.assert_allclose(result["std"], std, rtol=1e-7)
     assert result.attrs["status"] == "exact"
@@ -79,7 +79,8 @@ def test_a_drift_gives_the_kriging_system_of_pykrige(name, region, elevation):
     terms += ["latitude", "latitude^2"] if "quadratic" in name else []
     terms += ["elevation"] if isinstance(drift, list) else []
     assert result["drift_term"].values.tolist() == terms
-    assert result.attrs["prior_mean"] == f"estimated with the field: {', '.join(terms)}"
+    named = isinstance(drift, str) and drift in cagp.MEANS
+    assert result.attrs["prior_mean"] == (drift if named else f"estimated with the field: {', '.join(terms)}")
     if "elevation" in terms:
         lapse, error = (float(result[key].sel(drift_term="elevation")) for key in COEFFICIENTS)
         assert abs(lapse + 0.0065) < 4.0 * error
@@ -94,10 +95,10 @@ def test_a_column_of_the_table_is_a_term(region):
     mean, std = kriging_system(X[:90], table["temperature"], H[:90], X[90:], H[90:])
     heights = {"elevation": noisy[:90]} | table
     targets = {"lat": latitude[90:], "lon": longitude[90:], "elevation": noisy[90:]}
-    result = cagp.krige(heights, to=targets, drift="elevation", **NUMBERS)
+    result = cagp.krige(heights, to=targets, mean="elevation", **NUMBERS)
     np.testing.assert_allclose(result["mean"], mean, rtol=1e-9)
     np.testing.assert_allclose(result["std"], std, rtol=1e-7)
-    model = cagp.Kriging(drift=["elevation"], **NUMBERS).fit(heights)
+    model = cagp.Kriging(mean=["elevation"], **NUMBERS).fit(heights)
     at = xr.Dataset({"elevation": ("place", noisy[90:])}, coords={
         "lat": ("place", latitude[90:]), "lon": ("place", longitude[90:])})  # fmt: skip
     np.testing.assert_allclose(model.predict(at)["mean"], mean, rtol=1e-9)
@@ -110,8 +111,8 @@ def test_a_column_of_the_table_is_a_term(region):
     low, high = (model.predict(there | {"elevation": [noisy[0] + up]})["mean"].item() for up in (0.0, 500.0))
     lapse = result["drift_coefficient"].sel(drift_term="elevation").item()
     assert high - low == pytest.approx(500.0 * lapse, rel=1e-5)
-    with pytest.raises(ArgumentError, match=r"drift has the term 'height'; expected .*name of a column"):
-        cagp.krige(heights, to=targets, drift="height", value="temperature", **NUMBERS)
+    with pytest.raises(ArgumentError, match=r"mean has the term 'height'; expected .*name of a column"):
+        cagp.krige(heights, to=targets, mean="height", value="temperature", **NUMBERS)
 
 
 COEFFICIENTS = "drift_coefficient", "drift_coefficient_std"
@@ -120,7 +121,7 @@ COEFFICIENTS = "drift_coefficient", "drift_coefficient_std"
 def test_kernel_and_noise_are_fitted_by_the_restricted_likelihood_beside_a_drift(region, elevation):
     """As `cagp.fit` does beside the same mean; samples and cross-validation count the drift too."""
     table, *_ = region
-    model = cagp.Kriging(drift=["regional_linear", elevation], noise_std=0.5).fit(table)
+    model = cagp.Kriging(mean=["regional_linear", elevation], noise_std=0.5).fit(table)
     basis = model.prior_.mean
     X = cagp.unit_sphere(table["lat"], table["lon"])
     expected = cagp.fit(
@@ -146,7 +147,7 @@ def test_fields_with_gaps_have_coefficients_of_their_own(truth):
     fields = xr.concat([truth[0], truth[1].where(~gaps)], "time")
     mean = cagp.mean_family("quadratic-latitude")
     numbers = {"lengthscale": 0.8, "variance": 9.0, "noise_std": 0.5}
-    result = cagp.krige(fields, drift="quadratic-latitude", solver="rings", **numbers)
+    result = cagp.krige(fields, mean="quadratic-latitude", solver="rings", **numbers)
     grid = cagp.LatLonGrid.from_axes(truth.lat, truth.lon)
     prior = cagp.Prior(cagp.Matern32(0.8, 9.0), 0.25, mean=mean)
     for time in range(2):
@@ -157,14 +158,14 @@ def test_fields_with_gaps_have_coefficients_of_their_own(truth):
 
 
 REFUSED = {
-    "no such term": ("regional-linear", "drift has the term 'regional-linear'; expected \"constant\", "),
-    "a term of PyKrige": (["external_Z"], "drift has the term 'external_Z'.* Fields are given themselves"),
+    "no such term": ("regional-linear", "mean has the term 'regional-linear'; expected \"constant\", "),
+    "a term of PyKrige": (["external_Z"], "mean has the term 'external_Z'.* Fields are given themselves"),
     "two trends": (
         ["regional_linear", "constant"],
-        "drift is 'regional_linear', 'constant'; expected one of",
+        "mean is 'regional_linear', 'constant'; expected one of",
     ),
-    "none": ([], r"drift is \[\]; expected one of"),
-    "a number": ([3.0], "drift has the term 3.0; expected"),
+    "none": ([], r"mean is \[\]; expected one of"),
+    "a number": ([3.0], "mean has the term 3.0; expected"),
 }
 
 
@@ -172,7 +173,7 @@ REFUSED = {
 def test_what_is_no_drift_is_refused(region, case):
     drift, text = REFUSED[case]
     with pytest.raises(ArgumentError, match=text):
-        cagp.krige(region[0], to=1.0, drift=drift, **NUMBERS)
+        cagp.krige(region[0], to=1.0, mean=drift, **NUMBERS)
 
 
 def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
@@ -180,26 +181,29 @@ def test_drifts_that_do_not_fit_are_refused(region, elevation, stations):
     with pytest.raises(
         ArgumentError, match=r"the observations span 3\d\d degrees of it; expected at most 180"
     ):
-        cagp.krige(stations, to=30.0, drift="regional_linear", **NUMBERS)
-    with pytest.raises(ArgumentError, match="drift is elevation, elevation; expected"):
-        cagp.krige(table, to=1.0, drift=[elevation, elevation], **NUMBERS)
-    with pytest.raises(
-        ArgumentError, match=r"mean is 280\.0 and a drift was given, which stands in its place"
-    ):
+        cagp.krige(stations, to=30.0, mean="regional_linear", **NUMBERS)
+    with pytest.raises(ArgumentError, match="mean is elevation, elevation; expected"):
+        cagp.krige(table, to=1.0, mean=[elevation, elevation], **NUMBERS)
+    with pytest.warns(DeprecationWarning, match="mean="), pytest.raises(ArgumentError) as both:
         cagp.krige(table, to=1.0, mean=280.0, drift="constant", **NUMBERS)
-    with pytest.raises(ArgumentError, match="prior and drift were both given"):
-        cagp.krige(table, to=1.0, prior=cagp.Prior(KERNEL, 0.25), drift="constant")
+    assert both.value.key == "mean"
+    with pytest.warns(DeprecationWarning, match="mean="):
+        old = cagp.krige(table, to=5.0, drift="quadratic-latitude", **NUMBERS)
+    now = cagp.krige(table, to=5.0, mean="quadratic-latitude", **NUMBERS)
+    np.testing.assert_array_equal(old["std"], now["std"])
+    with pytest.raises(ArgumentError, match="prior and mean were both given"):
+        cagp.krige(table, to=1.0, prior=cagp.Prior(KERNEL, 0.25), mean="quadratic-latitude")
     with pytest.raises(DataError) as refused:
-        cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, drift=elevation, **NUMBERS)
+        cagp.krige(table, to={"lat": [70.0], "lon": [0.0]}, mean=elevation, **NUMBERS)
     assert refused.value.key == "covariate-unknown"
     with pytest.raises(ArgumentError, match="ones"):
-        cagp.krige(table, drift=(0.0 * elevation + 1.0).rename("ones"), to=1.0, **NUMBERS)
+        cagp.krige(table, mean=(0.0 * elevation + 1.0).rename("ones"), to=1.0, **NUMBERS)
 
 
 def test_a_frame_beside_its_values_has_the_columns_of_a_drift():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"lat": [40.0, 41.0, 42.0], "lon": [5.0, 6.0, 7.0], "elev": [1.0, 3.0, 2.0]})
-    model = cagp.Kriging(drift="elev", **NUMBERS)
+    model = cagp.Kriging(mean="elev", **NUMBERS)
     assert read(model, frame, [1.0, 2.0, 3.0])[0].static["elev"].tolist() == [1.0, 3.0, 2.0]
     assert of_table(frame, static=["elev"]).static["elev"].tolist() == [1.0, 3.0, 2.0]
 
@@ -209,7 +213,7 @@ def test_what_has_no_value_of_the_drift_is_left_out_or_nan(region, elevation):
     table, _, longitude, *_ = region
     holes = elevation.where(elevation.lon > -4.0)
     with pytest.warns(UserWarning, match="not known at") as told:
-        result = cagp.krige(table, to=holes, drift=holes, **NUMBERS)
+        result = cagp.krige(table, to=holes, mean=holes, **NUMBERS)
     texts = [str(each.message) for each in told]
     assert len(texts) == 2
     assert "observations, such as" in texts[0]
@@ -222,15 +226,15 @@ def test_what_has_no_value_of_the_drift_is_left_out_or_nan(region, elevation):
     some = {name: np.asarray(column)[kept] for name, column in table.items()}
     rows, columns = np.nonzero(known.values)
     places = {"lat": elevation.lat.values[rows], "lon": elevation.lon.values[columns]}
-    expected = cagp.krige(some, to=places, drift=elevation, **NUMBERS)
+    expected = cagp.krige(some, to=places, mean=elevation, **NUMBERS)
     np.testing.assert_allclose(result["mean"].values[known], expected["mean"], rtol=1e-9)
     with pytest.warns(UserWarning, match="not known at"):  # without times, all keep their places
-        observed, _ = read(cagp.Kriging(drift=holes), table)
+        observed, _ = read(cagp.Kriging(mean=holes), table)
     assert observed.points.positions.shape == (90, 3)
     np.testing.assert_array_equal(observed.points.there, np.flatnonzero(kept))
     times = np.datetime64("2024-01-01T00") + np.arange(90).astype("timedelta64[h]")
     kernel = cagp.SpaceTime(KERNEL, cagp.Matern12(24.0))
-    model = cagp.Kriging(drift=holes, noise_std=0.5, kernel=kernel, at=times[[3, 70]].tolist())
+    model = cagp.Kriging(mean=holes, noise_std=0.5, kernel=kernel, at=times[[3, 70]].tolist())
     with pytest.warns(UserWarning, match="not known at"):
         in_time = model.fit(table | {"time": times}).predict(holes)
     with pytest.warns(UserWarning, match="not known at"):
@@ -244,22 +248,22 @@ def test_cells_and_columns_without_a_value_are_nan(region, elevation):
     holes = elevation.where(elevation.lat < 50.0)
     heights, southern = table | {"elevation": height[:90]}, elevation.where(elevation.lat < 59.0)
     with pytest.warns(UserWarning, match="not known at"):
-        cells = cagp.krige(heights, to=holes, value="temperature", drift=southern, kind="cells", **NUMBERS)
+        cells = cagp.krige(heights, to=holes, value="temperature", mean=southern, kind="cells", **NUMBERS)
     assert 0 < np.isfinite(cells["mean"]).sum() < cells["mean"].size
     with pytest.warns(UserWarning, match="targets are NaN"):
-        found = cagp.krige(heights, to=holes, drift="elevation", value="temperature", **NUMBERS)
+        found = cagp.krige(heights, to=holes, mean="elevation", value="temperature", **NUMBERS)
     np.testing.assert_array_equal(np.isfinite(found["mean"]), np.isfinite(holes))
     heights["elevation"] = np.where(np.arange(90) == 3, np.nan, height[:90])
     with pytest.warns(UserWarning, match="not known at 1 of 90 observations"):
-        left = cagp.krige(heights, to=elevation, drift="elevation", value="temperature", **NUMBERS)
+        left = cagp.krige(heights, to=elevation, mean="elevation", value="temperature", **NUMBERS)
     assert left.attrs["observations_used"] == 89
 
 
 def test_units_of_a_drift_are_converted_or_refused(region, elevation):
     table, _, _, height, _ = region
     heights = table | {"elevation (m)": height[:90]}
-    expected = cagp.krige(heights, to=elevation, drift="elevation", value="temperature", **NUMBERS)
-    settings = {"drift": "elevation", "value": "temperature"} | NUMBERS
+    expected = cagp.krige(heights, to=elevation, mean="elevation", value="temperature", **NUMBERS)
+    settings = {"mean": "elevation", "value": "temperature"} | NUMBERS
     for unit, factor in (("km", 1e-3), ("ft", 1.0 / 0.3048)):
         other = (factor * elevation).assign_attrs(units=unit)
         for to in (other, other.to_dataset()):
@@ -280,7 +284,7 @@ def test_stations_of_one_place_with_other_heights_are_averaged_and_named(region)
     heights = twice | {"elevation": np.append(height[:90], height[0] + 100.0)}
     heights["name"] = [*(f"S{row}" for row in range(90)), "summit"]
     to = {"lat": latitude[90:], "lon": longitude[90:], "elevation": height[90:]}
-    settings = {"drift": "elevation", "value": "temperature"} | NUMBERS
+    settings = {"mean": "elevation", "value": "temperature"} | NUMBERS
     with pytest.warns(UserWarning, match=r"different values at 1 place, .*\(S0, summit\)"):
         found = cagp.krige(heights, to=to, **settings)
     heights["elevation"][[0, 90]] = height[0] + 50.0
@@ -289,7 +293,7 @@ def test_stations_of_one_place_with_other_heights_are_averaged_and_named(region)
 
 def test_a_linear_trend_is_counted_from_the_middle_of_the_observations(region):
     table, *_ = region
-    result = cagp.krige(table, to=4.0, drift="regional_linear", **NUMBERS)
+    result = cagp.krige(table, to=4.0, mean="regional_linear", **NUMBERS)
     east = (np.asarray(table["lon"]) + 180.0) % 360.0 - 180.0
     middle = [0.5 * (axis.min() + axis.max()) for axis in (table["lat"], east)]
     assert result.attrs["centre_of_drift"] == pytest.approx(middle)

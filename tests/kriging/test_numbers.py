@@ -13,11 +13,7 @@ from cagp_dist.errors import ArgumentError, DataError
 def test_numbers_that_are_not_given_are_fitted(truth):
     result = cagp.krige(truth, to={"lat": [1.0], "lon": [2.0]}, kernel="matern32")
     grid = cagp.LatLonGrid.from_axes(truth.lat, truth.lon)
-    latitude = np.repeat(truth.lat.values, truth.lon.size)
-    values = truth.values.reshape(2, -1)
-    mean = cagp.mean_family("constant").fit(latitude, np.tile(truth.lon, truth.lat.size), values.T)
-    centred = values - mean(grid.points).T
-    expected = cagp.fit(cagp.Matern32, grid, centred.reshape(truth.shape), mean=0.0)
+    expected = cagp.fit(cagp.Matern32, grid, truth.values, mean=cagp.mean_family("constant"))
     assert result.attrs["fit_status"] == expected.status.value == "converged"
     assert result.attrs["lengthscale_chord"] == expected.prior.kernel.lengthscale
     errors = expected.standard_errors
@@ -239,7 +235,7 @@ def test_constant_and_linear_values_are_refused_where_numbers_are_fitted(gappy):
         ({name: column[:10] for name, column in places.items()} | {"t": np.full(10, 5.0)}, {}),
         (places | {"t": np.full(40, 0.3)}, {"noise_std": 0.1}),
         (places | {"t": np.full(40, 5.0), "time": hours}, {"at": "observed"}),
-        (places | {"t": linear}, {"drift": "regional_linear"}),
+        (places | {"t": linear}, {"mean": "regional_linear"}),
         (0.0 * gappy + 273.15, {}),
     ):
         with pytest.raises(DataError) as refused:

@@ -42,12 +42,12 @@ TARGETS = {"easting": EAST + np.array([900.0, 3100.0]), "northing": NORTH + np.a
 X_NEW = np.column_stack([TARGETS["easting"] - EAST, TARGETS["northing"] - NORTH])
 
 
-def dense(H=None, H_new=None, mean=None):
-    """Mean and standard deviation by the textbook; with H those of the system with multipliers."""
+CONSTANT = np.ones((len(Y), 1))
+
+
+def dense(H=CONSTANT, H_new=CONSTANT[:2]):
+    """Mean and standard deviation by the textbook: the system with multipliers of ordinary kriging, or H."""
     G, V = kernel_matrix(KERNEL, X, X) + NOISE * np.eye(len(X)), kernel_matrix(KERNEL, X, X_NEW)
-    if H is None:
-        weights = np.linalg.solve(G, V)
-        return mean + weights.T @ (Y - mean), np.sqrt(KERNEL.variance - np.sum(V * weights, axis=0))
     k = H.shape[1]
     found = np.linalg.solve(np.block([[G, H], [H.T, np.zeros((k, k))]]), np.vstack([V, H_new.T]))
     weights, multipliers = found[: len(X)], found[len(X) :]
@@ -57,11 +57,13 @@ def dense(H=None, H_new=None, mean=None):
 
 def test_a_map_of_a_plane_is_the_textbook_formula_at_its_raw_coordinates():
     found = cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS)
-    mean, std = dense(mean=Y.mean())
+    mean, std = dense()
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-9)
     np.testing.assert_allclose(found["std"], std, rtol=1e-8)
     raw, raw_new = (np.column_stack([each["easting"], each["northing"]]) for each in (TABLE, TARGETS))
-    direct = cagp.condition(cagp.Prior(KERNEL, NOISE, Y.mean()), raw, Y, raw_new, solver=cagp.Cholesky())
+    direct = cagp.condition(
+        cagp.Prior(KERNEL, NOISE, cagp.mean_family("constant")), raw, Y, raw_new, solver=cagp.Cholesky()
+    )
     np.testing.assert_allclose(found["mean"], direct.mean, rtol=1e-8)
     model = cagp.Kriging(crs=32632, **NUMBERS).fit(raw, Y)
     np.testing.assert_array_equal(model.predict(raw_new), found["mean"])
@@ -99,7 +101,7 @@ def test_another_origin_direction_or_unit_changes_nothing_but_the_unit():
     in_km = {"columns": {"x": "x (km)", "y": "y (km)"}, "variance": 4.0, "noise_std": 0.2}
     to = {"x (m)": TARGETS["easting"], "y (m)": TARGETS["northing"]}
     known = cagp.krige(named, to=to, crs=32632, lengthscale=1.5, **in_km)
-    np.testing.assert_allclose(known["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
+    np.testing.assert_allclose(known["mean"], dense()[0], rtol=1e-8)
     alone = cagp.krige(named, to=1.0, lengthscale_km=1.5, **in_km)
     assert (alone.attrs["lengthscale"], alone["x"].attrs["units"]) == (1.5, "km")
 
@@ -135,7 +137,7 @@ def test_a_drift_gives_the_system_with_multipliers(name):
     )
     scale = np.abs(H).max(axis=0)
     mean, std = dense(H / scale, H_new / scale)
-    found = cagp.krige(TABLE, to={**TARGETS, "depth": depth}, drift=drift, **IN_PLANE, **NUMBERS)
+    found = cagp.krige(TABLE, to={**TARGETS, "depth": depth}, mean=drift, **IN_PLANE, **NUMBERS)
     np.testing.assert_allclose(found["mean"], mean, rtol=1e-8)
     np.testing.assert_allclose(found["std"], std, rtol=1e-6)
 
@@ -155,28 +157,28 @@ def test_a_field_on_x_and_y_is_an_external_drift():
     )
     mean, std = dense(H, H_new)
     for drift in (dem, dem.T):
-        found = cagp.krige(TABLE, to=TARGETS, drift=drift, **IN_PLANE, **NUMBERS)
+        found = cagp.krige(TABLE, to=TARGETS, mean=drift, **IN_PLANE, **NUMBERS)
         np.testing.assert_allclose(found["mean"], mean, rtol=1e-8)
         np.testing.assert_allclose(found["std"], std, rtol=1e-6)
     assert found["drift_term"].values.tolist() == ["constant", "dem"]
     with pytest.warns(UserWarning, match=r"'dem' is not known at \d+ of \d+ \w+, such as x 41"):
-        half = cagp.krige(TABLE, to=TARGETS, drift=dem[:6], **IN_PLANE, **NUMBERS)
+        half = cagp.krige(TABLE, to=TARGETS, mean=dem[:6], **IN_PLANE, **NUMBERS)
     assert 0 < np.isnan(half["mean"]).sum() < half["mean"].size
     holes = dem.where((x < EAST + 2000.0) | (y < NORTH + 2000.0)[:, None], -9999.0)
     with pytest.warns(UserWarning, match="'dem' is not known at"):
-        cagp.krige(TABLE, to=TARGETS, drift=holes.assign_attrs(_FillValue=-9999.0), **IN_PLANE, **NUMBERS)
+        cagp.krige(TABLE, to=TARGETS, mean=holes.assign_attrs(_FillValue=-9999.0), **IN_PLANE, **NUMBERS)
     elsewhere = dem.assign_coords(crs=((), 0, {"crs_wkt": pyproj.CRS.from_epsg(32633).to_wkt()}))
     with pytest.raises(ArgumentError, match=r"on the plane of x and y.*33N, and the observations lie on"):
-        cagp.krige(TABLE, to=TARGETS, drift=elsewhere, **IN_PLANE, **NUMBERS)
+        cagp.krige(TABLE, to=TARGETS, mean=elsewhere, **IN_PLANE, **NUMBERS)
     endless = dem.where(x < EAST + 2000.0, np.inf)
     with pytest.raises(DataError) as refused:
-        cagp.krige(TABLE, to=TARGETS, drift=endless, **IN_PLANE, **NUMBERS)
+        cagp.krige(TABLE, to=TARGETS, mean=endless, **IN_PLANE, **NUMBERS)
     assert refused.value.key == "infinite"
     with pytest.raises(
         ArgumentError, match=r"dimensions \('lat', 'lon'\), and the places are points of a plane"
     ):
         cagp.krige(
-            TABLE, to=TARGETS, drift=dem.drop_vars(["x", "y"]).rename(y="lat", x="lon"), **IN_PLANE, **NUMBERS
+            TABLE, to=TARGETS, mean=dem.drop_vars(["x", "y"]).rename(y="lat", x="lon"), **IN_PLANE, **NUMBERS
         )
 
 
@@ -326,18 +328,12 @@ def test_what_kriging_offers_works_on_a_plane():
     np.testing.assert_array_equal(blocks["x"], TABLE["easting"])
     alone = model.cross_validate(None, blocks_degrees=None)
     gram = kernel_matrix(KERNEL, X, X) + NOISE * np.eye(len(X))
-    inverse = np.linalg.inv(gram)
-    without = np.array([(Y.sum() - each) / (len(Y) - 1) for each in Y])  # the mean is fitted without it
-    left = [
-        without[i]
-        + np.delete(gram[i], i)
-        @ np.linalg.solve(np.delete(np.delete(gram, i, 0), i, 1), np.delete(Y, i) - without[i])
-        for i in range(5)
-    ]
-    np.testing.assert_allclose(alone["mean"][:5], left, rtol=1e-8)
+    inverse, ones = np.linalg.inv(gram), np.ones(len(Y))
+    inverse -= np.outer(inverse @ ones, inverse @ ones) / (ones @ inverse @ ones)  # the mean is estimated
+    np.testing.assert_allclose(alone["mean"], Y - inverse @ Y / np.diag(inverse), rtol=1e-8)
     np.testing.assert_allclose(alone["predictive_std"], 1.0 / np.sqrt(np.diag(inverse)), rtol=1e-8)
     draws = model.sample(TARGETS, size=2000, seed=0)["lead"]
-    mean, std = dense(mean=Y.mean())
+    mean, std = dense()
     assert abs(draws.mean("sample") - mean).max() < 4.0 * std.max() / np.sqrt(2000.0)
     np.testing.assert_allclose(draws.std("sample"), std, rtol=4.0 / np.sqrt(2.0 * 2000.0))
     for solver in ("neighbours", cagp.Neighbours(100, drift="linear"), "block-gauss-seidel", cagp.Cholesky()):
@@ -356,7 +352,9 @@ def test_times_on_a_plane_are_informed_by_each_other():
     flat = np.zeros((len(X), 1))
     points, wanted = np.column_stack([X, flat, hours]), np.column_stack([X_NEW, flat[:2], [2, 2]])
     gram = kernel(points, points) + NOISE * np.eye(len(X))
-    expected = Y.mean() + kernel(wanted, points) @ np.linalg.solve(gram, Y - Y.mean())
+    solved = np.linalg.solve(gram, np.column_stack([Y, np.ones(len(Y))]))
+    level = solved[:, 0].sum() / solved[:, 1].sum()
+    expected = level + kernel(wanted, points) @ (solved[:, 0] - level * solved[:, 1])
     np.testing.assert_allclose(found["mean"].values[0], expected, rtol=1e-8)
 
 
@@ -380,7 +378,7 @@ REFUSED = {
         DataError,
         r'Swapped they lie there.* Say columns={"x": "easting", "y": "northing"}',
     ),
-    "a trend by latitude": ({**IN_PLANE, "drift": "quadratic-latitude"}, ArgumentError, "points of a plane"),
+    "a trend by latitude": ({**IN_PLANE, "mean": "quadratic-latitude"}, ArgumentError, "points of a plane"),
     "a mean by latitude": ({**IN_PLANE, "mean": "harmonic-latitude"}, ArgumentError, "points of a plane"),
 }
 
@@ -433,7 +431,7 @@ def test_x_and_y_are_taken_where_they_are_named_and_degrees_where_not():
     both = {**TABLE, "lat": north, "lon": east}
     del both["depth"]
     flat = cagp.krige(both, to=TARGETS, **{**IN_PLANE, "value": None}, **NUMBERS)
-    np.testing.assert_allclose(flat["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
+    np.testing.assert_allclose(flat["mean"], dense()[0], rtol=1e-8)
     assert "geometry" in flat.attrs
     globe = cagp.krige(
         both, to={"lat": [48.15], "lon": [7.85]}, lengthscale_km=1.5, variance=4.0, noise_std=0.2
@@ -446,7 +444,7 @@ def test_places_that_are_there_twice_count_twice():
     twice["lead"][-1] += 0.5
     with pytest.warns(UserWarning, match="2 rows share place and time"):
         found = cagp.krige(twice, to=TARGETS, **IN_PLANE, **NUMBERS)
-    prior = cagp.Prior(KERNEL, NOISE, twice["lead"].mean())
+    prior = cagp.Prior(KERNEL, NOISE, cagp.mean_family("constant"))
     direct = cagp.condition(prior, np.vstack([X, X[:1]]), twice["lead"], X_NEW, solver=cagp.Cholesky())
     np.testing.assert_allclose(found["mean"], direct.mean, rtol=1e-9)
     np.testing.assert_allclose(found["std"] ** 2, direct.variance, rtol=1e-8)
@@ -455,7 +453,7 @@ def test_places_that_are_there_twice_count_twice():
 def test_without_pyproj_a_plane_works_and_a_system_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyproj", None)
     plain = cagp.krige(TABLE, to=TARGETS, **{**IN_PLANE, "crs": None}, **NUMBERS)
-    np.testing.assert_allclose(plain["mean"], dense(mean=Y.mean())[0], rtol=1e-8)
+    np.testing.assert_allclose(plain["mean"], dense()[0], rtol=1e-8)
     with pytest.raises(ConfigurationError, match=r"crs, needs pyproj.*\[projections\]"):
         cagp.krige(TABLE, to=TARGETS, **IN_PLANE, **NUMBERS)
 

@@ -85,16 +85,18 @@ def test_pairs_are_of_one_time_and_a_drift_is_fitted_to_draws_too():
     np.testing.assert_array_equal(found["pairs"][-both:], 3 * of_one["pairs"])
     np.testing.assert_allclose(found["fitted"], of_one["fitted"], rtol=1e-9)
     trend = table.assign(value=table["value [K]"] + 50.0 * table["lat"])[["lat", "lon", "value"]]
-    drift = cagp.Kriging(kernel=KERNEL, drift="regional_linear", noise_std=0.6).fit(trend).variogram()
+    drift = cagp.Kriging(kernel=KERNEL, mean="regional_linear", noise_std=0.6).fit(trend).variogram()
     flat = table.rename(columns={"value [K]": "value"})
-    same = cagp.Kriging(kernel=KERNEL, drift="regional_linear", noise_std=0.6).fit(flat).variogram()
+    same = cagp.Kriging(kernel=KERNEL, mean="regional_linear", noise_std=0.6).fit(flat).variogram()
     np.testing.assert_allclose(drift["empirical"], same["empirical"], rtol=1e-6)
 
 
 def test_what_attributes_do_not_say_is_refused():
     table = drawn(3, count=20)
-    field = cagp.krige(table, to=5.0, kernel=KERNEL, drift="constant", noise_std=0.6)
-    with pytest.raises(ArgumentError, match="mean is estimated with the field: constant, which cannot"):
+    field = cagp.krige(table, to=5.0, kernel=KERNEL, mean="regional_linear", noise_std=0.6)
+    with pytest.raises(
+        ArgumentError, match="mean is estimated with the field: constant, latitude, longitude"
+    ):
         field.cagp.plot.variogram(table)
     with pytest.raises(ArgumentError, match="does not say its kernel, mean and noise"):
         field.drop_attrs().cagp.plot.variogram(table)

@@ -74,13 +74,13 @@ def test_the_outlook_of_maps_at_times_says_how_they_are_solved(name):
     targets = MapPoints(cagp.unit_sphere(north[:50], east[:50])).at_hours(np.arange(60.0))
     settings = SolveSettings(SerialExecutor())
 
-    def text(*, estimates_mean=False, **changed):
+    def text(**changed):
         own = replace(settings, **changed)
-        return outlook_of_times(observed, targets, own, kernel=kernel, estimates_mean=estimates_mean).text
+        return outlook_of_times(observed, targets, own, kernel=kernel).text
 
     assert expected in text()
     assert ("modes" in text()) == (name in ("product", "to be chosen"))
-    for changed in ({"lead_hours": 0.0}, {"estimates_mean": True}, {"solver": cagp.Neighbours(32)}):
+    for changed in ({"lead_hours": 0.0}, {"solver": cagp.Neighbours(32)}):
         assert "modes" not in text(**changed)
     if name == "product":
         learned = FittedModel(kernel, np.asarray(0.25), 0.0)

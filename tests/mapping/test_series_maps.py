@@ -104,7 +104,6 @@ def test_an_observation_exactly_at_the_lead_counts_whatever_the_minute():
     [
         {"kernel": cagp.SpaceTime(cagp.Matern32(0.08, 9.0), lengthscale_time=12.0)},
         {"causal": True},
-        {"mean": "constant", "drift": "constant"},
         {"kind": "cells", "to": 3.0},
         {"field": "many gaps"},
         {"field": "noise that changes with time"},

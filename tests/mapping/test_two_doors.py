@@ -123,7 +123,7 @@ def test_of_stations(folder, noise, prior, solver, asked):
         to=folder / "places.csv",
         value="t",
         kernel="matern32",
-        drift="constant",
+        mean="constant",
         progress=False,
         **asked,
     )
@@ -146,9 +146,7 @@ def test_of_grids_with_gaps(folder, name, mean, given):
     with xr.open_dataset(folder / f"{name}.nc", engine="h5netcdf") as dataset:
         field = dataset["t2m"].load()
     asked = {**NUMBERS, "noise_std": 0.3} if given else {"hyperparameters": "plug-in"}
-    found = cagp.krige(
-        field, to=folder / "places.csv", kernel="matern32", drift=mean, progress=False, **asked
-    )
+    found = cagp.krige(field, to=folder / "places.csv", kernel="matern32", mean=mean, progress=False, **asked)
     assert_same(path, found, "t2m")
 
 
@@ -179,7 +177,7 @@ def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
     with xr.open_dataset(outcome.path, engine="zarr") as root:
         assert json.loads(root.attrs["provenance"])["source"] == "an object in memory"
     assert not [name for name in files_below(folder / "memory") if name.endswith(".nc")]
-    asked = {"kernel": "matern32", "drift": "constant", "progress": False, "noise_std": 0.3, **NUMBERS}
+    asked = {"kernel": "matern32", "mean": "constant", "progress": False, "noise_std": 0.3, **NUMBERS}
     source, places = f"file:{folder / 'region.nc'}", folder / "places.csv"
     assert_same(outcome.path, cagp.krige(source, to=places, **asked), "t2m")
     day = cagp.krige(source, where={"times": "2020-01-02"}, to=places, **asked)
@@ -229,7 +227,7 @@ def test_numbers_are_integrated_over_by_all_of_many_times(folder, tmp_path):
         to=folder / "places.csv",
         value="t",
         kernel="matern32",
-        drift="constant",
+        mean="constant",
         progress=False,
     )
     assert found.attrs["hyperparameters"].startswith("integrated over")

@@ -76,7 +76,7 @@ def test_a_job_of_few_stations_integrates_as_krige_does_and_anew_in_each_fold(st
     assert low < json.loads(attributes["prior"])["lengthscale"] < high
     table = table.rename(columns={"TAVG (degC)": "TAVG", "err": "noise_std"}).drop(columns=["date", "name"])
     table = table if noise else table.drop(columns="noise_std")
-    settings = {"drift": "constant", "nugget_std": None} if noise else {"drift": "constant"}
+    settings = {"mean": "constant", "nugget_std": None} if noise else {"mean": "constant"}
     # map and place are those of krige with all stations, and each fold with those of the others
     everywhere = cagp.Kriging(**settings).fit(table)
     maps, posterior = (groups[name].isel(time=0) for name in ("map", "posterior"))

@@ -35,7 +35,7 @@ PRIOR = {
     "noise_variance": 0.25,
 }
 KERNEL = cagp.SpaceTime(cagp.Matern32(0.1, 9.0), cagp.Matern12(30.0))
-GIVEN = {"value": "height", "kernel": KERNEL, "noise_std": 0.5, "drift": "constant"}
+GIVEN = {"value": "height", "kernel": KERNEL, "noise_std": 0.5, "mean": "constant"}
 TIMES = pd.date_range("2024-07-01", periods=8, freq="12h")
 
 

@@ -78,7 +78,7 @@ def test_a_job_in_a_plane_is_krige_there(samples, tmp_path, kind):
     assert cells["lead_mean"].attrs["grid_mapping"] in cells.coords
     assert located(cells).space.epsg == 32632
     assert not {"latitude", "longitude"} & {name for group in groups.values() for name in group.variables}
-    model = cagp.Kriging(crs=32632, drift="constant", kernel="matern32", lengthscale=1500.0, variance=1.0,
+    model = cagp.Kriging(crs=32632, mean="constant", kernel="matern32", lengthscale=1500.0, variance=1.0,
                          noise_std=0.1)  # fmt: skip
     model.fit(np.stack([seen.x, seen.y], axis=1), seen["lead"].values.T)
     found = model.predict(cells[["y", "x"]], kind=kind)
@@ -136,7 +136,7 @@ def test_a_job_maps_a_file_in_a_plane_as_krige_does(tmp_path, door):
     cells, seen = (read_group(path, name) for name in ("map", "observations"))
     assert cells["lead_mean"].dims == ("time", "y", "x")
     assert located(cells).space.is_same(located(field).space)
-    model = cagp.Kriging(crs=32632, drift="constant", kernel="matern32", lengthscale=1500.0, variance=1.0,
+    model = cagp.Kriging(crs=32632, mean="constant", kernel="matern32", lengthscale=1500.0, variance=1.0,
                          noise_std=0.1)  # fmt: skip
     model.fit(np.stack([seen.x, seen.y], axis=1), seen["lead"].values.T)
     wanted = model.predict(cells[["y", "x"]], kind="grid")["mean"].values
@@ -145,7 +145,7 @@ def test_a_job_maps_a_file_in_a_plane_as_krige_does(tmp_path, door):
         cagp.krige(
             held,
             value="lead",
-            drift="constant",
+            mean="constant",
             kernel="matern32",
             lengthscale=1500.0,
             variance=1.0,

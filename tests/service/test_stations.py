@@ -471,7 +471,7 @@ def test_a_table_without_times_gives_a_run_without_time(tmp_path):
     seen, cells = groups["observations"], groups["map"]
     table = {name: seen[name].values for name in ("latitude", "longitude", "value")}
     numbers = {"kernel": "matern32", "lengthscale": 0.1, "variance": 1.0, "noise_std": 0.1}
-    found = cagp.krige(table, to=cells[["latitude", "longitude"]], value="value", drift="constant", **numbers)
+    found = cagp.krige(table, to=cells[["latitude", "longitude"]], value="value", mean="constant", **numbers)
     np.testing.assert_allclose(cells["value_mean"], found["mean"], rtol=1e-9)
     np.testing.assert_allclose(cells["value_std"], found["std"], rtol=1e-9)
     assert verify_run(path) == path
