@@ -20,6 +20,11 @@ NUMERICAL_VERSIONS = (
         "2026-11-28",
         "One reader of observations: copies of rows count once, rain is not transformed unless that is said.",
     ),
+    NumericalVersion(
+        "0.3.0",
+        "2026-11-28",
+        "One path: a mean that nobody names is a constant, estimated with the field, in calls as in jobs.",
+    ),
 )
 """Oldest first: append one where numbers change, and only there. Runs are then solved again; days that a
 series has stay as they are until `cagp daily --redo`."""

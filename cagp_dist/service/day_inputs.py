@@ -41,8 +41,6 @@ def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
         before = _runs_before(job, runs) if job.prior.is_previous else None
     except (DataError, StoreError, OSError):
         return _unknown
-    form = json.loads(json.dumps(job.canonical()))
-    del form["observations"]["times"]
     fit = job_of_fit_times(job)
     times = [] if fit is None else [np.datetime64(time, "ns") for time in fit.observations.listed_times or ()]
     fitted = [versions(time) for time in times]
@@ -50,6 +48,8 @@ def inputs_of_days(job: Job, runs: Mapping[np.datetime64, RunOfTime]) -> Inputs:
         return _unknown
     known = []
     for number in numerical_versions():
+        form = json.loads(json.dumps(job.canonical(number)))
+        del form["observations"]["times"]
         common = [form, job.output.keep_weights, number, FORMAT_VERSION, others, fitted]
         known.append(text_sha256(json.dumps(common, sort_keys=True)))
 

@@ -304,7 +304,7 @@ class PreparedJob(ChosenPoints):
         )
         contents = (self.provenance.get(name) for name in names)
         return run_key(
-            job=self.job.canonical(),
+            job=self.job.canonical(version),
             input_hash=" ".join(content for content in contents if content is not None),
             tiling={
                 "block_size": block_size(self.solver),

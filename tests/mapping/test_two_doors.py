@@ -130,6 +130,31 @@ def test_of_stations(folder, noise, prior, solver, asked):
     assert_same(run(job(folder, observations, prior=prior, solver=solver)).path, found, "t")
 
 
+def test_of_stations_with_nothing_set(folder):
+    """Kernel, mean, noise, solver and the integral over numbers are chosen alike."""
+    for rows in (60, 30):
+        with (folder / "stations.csv").open() as stream:
+            table = list(csv.reader(stream))[: rows + 1]
+        path = folder / f"plain_{rows}.csv"
+        write(path, ["lat", "lon", "depth"], [row[:3] for row in table[1:]])
+        parsed = parse_job(
+            job_text(
+                observations={"source": f"table:{path}", "variable": "depth"},
+                design={
+                    "train": {"kind": "all"},
+                    "test": {"kind": "folds", "count": 2},
+                    "targets": f"table:{folder / 'places.csv'}",
+                },
+                prior=None,
+                solver=None,
+                output={"root": folder / "out"},
+            )
+        )
+        found = cagp.krige(path, to=folder / "places.csv", value="depth", progress=False)
+        assert found.attrs["hyperparameters"].startswith("integrated over")
+        assert_same(run(parsed).path, found, "depth")
+
+
 @pytest.mark.parametrize(
     ("name", "mean", "given"),
     [

@@ -299,8 +299,11 @@ class Job(JobTable):
         """The job file as it was written."""
         return self._text
 
-    def canonical(self) -> dict[str, object]:
-        """Every setting that has an influence on the result, defaults filled in, ready for JSON."""
+    def canonical(self, version: str | None = None) -> dict[str, object]:
+        """Every setting that has an influence on the result, defaults filled in, ready for JSON.
+
+        The defaults are those of a numerical version, of this one if none is named.
+        """
         form = self.model_dump(mode="json", exclude={"cluster", "runtime", "output", "notify"})
         shown, drawn, prior, table = (
             form[name] for name in ("observations", "design", "prior", "recalibration")
@@ -339,8 +342,13 @@ class Job(JobTable):
         for owner, name, is_absent in absent:
             if is_absent:
                 del owner[name]
+        if version in FORMER_MEANS and "mean" not in self.prior.model_fields_set:
+            prior["mean"] = FORMER_MEANS[version]
         return form
 
+
+FORMER_MEANS = dict.fromkeys(("0.1.0", "0.2.0"), "quadratic-latitude")
+"""Mean of a job that named none, by numerical version."""
 
 TIMED = "time_kernel", "time_lengthscale_hours"
 

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, Wr
 
 from cagp_dist.kernels import AUTO, FITTED, FORMS, KERNELS, chosen_by, families_of
 from cagp_dist.mapping import NAMES, Hyperparameters, way_of
+from cagp_dist.mapping.defaults import KERNEL, MEAN
 from cagp_dist.means import MEANS, MeanFamily, mean_family
 from cagp_dist.prior import EstimatedMean
 from cagp_dist.service.jobfile import values
@@ -18,6 +19,7 @@ from cagp_dist.text import alternatives
 
 # Whose values decide where the numbers of a prior are fitted: the observed points, or the whole field
 FitTo = Literal["observed", "field"]
+BESIDE_PREVIOUS = "quadratic-latitude"  # The mean by latitude that is estimated beside the previous run
 KEPT = "matern32"  # The kernel of numbers that are given without one
 
 if TYPE_CHECKING:
@@ -46,11 +48,9 @@ class PriorTable(JobTable):
     """``[prior]``: kernel, mean and the three numbers, which are fitted first if all are left out."""
 
     kernel: KernelSum = key(
-        AUTO, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
+        KERNEL, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
     )
-    mean: Annotated[str, AfterValidator(values.mean)] = key(
-        "quadratic-latitude", values.EXPECTED_MEAN, "quadratic-latitude"
-    )
+    mean: Annotated[str, AfterValidator(values.mean)] = key(MEAN, values.EXPECTED_MEAN, "quadratic-latitude")
     mean_estimate: Literal["generalised", "ordinary"] = key(
         "generalised",
         '"generalised": by generalised least squares with the field, counted in the error '
@@ -314,7 +314,7 @@ class PriorTable(JobTable):
     @property
     def family(self) -> str:
         """Name of what is fitted or read: beside the previous run, a mean by latitude."""
-        return "quadratic-latitude" if self.is_previous else self.mean
+        return BESIDE_PREVIOUS if self.is_previous else self.mean
 
     def mean_family(self, variable: str) -> MeanFamily:
         """Give what the mean is fitted from, with its covariates; some are read."""
