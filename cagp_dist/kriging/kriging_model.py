@@ -321,7 +321,7 @@ class Kriging:
     >>> model = cagp.Kriging(noise_std=0.3, lengthscale_km=400.0, variance=9.0).fit(X, [21.0, 18.5, 20.2])
     >>> mean, std = model.predict(np.array([[48.1, 11.6], [-30.0, 20.0]]), return_std=True)
     >>> mean.round(1), std.round(1)
-    (array([21. , 19.9]), array([0.3, 3. ]))
+    (array([21. , 19.8]), array([0.3, 3.9]))
     """
 
     kernel: KernelLike = KERNEL
