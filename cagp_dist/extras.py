@@ -12,4 +12,11 @@ def from_extra(extra: str, module: str, purpose: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ConfigurationError(f"{purpose} needs {module} ({error}). Run: {installation(extra)}") from error
+        raise no_package(extra, module, purpose, error) from error
+
+
+def no_package(extra: str, what: str, purpose: str, error: ImportError) -> ConfigurationError:
+    """Give the error of a package that is not installed."""
+    return ConfigurationError(
+        f"{purpose} needs {what} ({error}). Run: {installation(extra)}", key="no-package"
+    )

@@ -49,6 +49,7 @@ class Remedy(Enum):
 
 
 _NAMES_IN_JOBS = {"value": "variable"}
+_IN_WHERE = ("times", "area", "grid_degrees", "check_range")  # keys of a job that `krige` takes in ``where``
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ class Setting:
     @property
     def in_python(self) -> str:
         """Write it as an argument."""
-        return f"say {self.name}={_in_python(self.value)} {self.so_that}".rstrip()
+        name, value = (
+            ("where", {self.name: self.value}) if self.name in _IN_WHERE else (self.name, self.value)
+        )
+        return f"say {name}={_in_python(value)} {self.so_that}".rstrip()
 
     @property
     def in_job(self) -> str:

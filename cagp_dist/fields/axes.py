@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.calendars import standard_dates
-from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, planes_among
+from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, of_a_plane, planes_among
 from cagp_dist.fields.missing import unpacked
 from cagp_dist.fields.tables.column_names import X_NAMES, Y_NAMES, plain
 from cagp_dist.remedies import Setting
@@ -304,7 +304,8 @@ def _plane_axis(pool: dict[str, xr.DataArray], letter: str, name: str | None, *,
         if name not in pool:
             raise ArgumentError(
                 f"{letter} is {name!r}; expected the name of a coordinate, "
-                f"{' or '.join(map(repr, pool)) or 'of which there is none'}."
+                f"{' or '.join(map(repr, pool)) or 'of which there is none'}.",
+                key="columns",
             )
         return name
     usual = X_NAMES if letter == "x" else Y_NAMES
@@ -372,7 +373,7 @@ def _nowhere(given: XarrayObject, values: xr.DataArray | None, what: str) -> Dat
     planes = planes_among((name, near[name].attrs) for name in near if {*near[name].dims} <= dims)
     if rotated or planes:
         said = planes or f"its axes are {ROTATED}"
-        return DataError(f"{of} has no {what}: {said}", key="rotated" if ROTATED in said else "plane")
+        return of_a_plane(f"{of} has no {what}: {said}")
     elsewhere = find_axis(every, what)
     if values is not None and elsewhere is not None:
         return DataError(

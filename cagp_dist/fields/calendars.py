@@ -76,7 +76,8 @@ def standard_times(values: NDArray[np.generic], units: str, *, calendar: str) ->
     if found is None or not 1 <= int(found[3]) <= 12:
         raise DataError(
             f"the times have the units {units!r} in the calendar {calendar!r}; expected months, days, hours, "
-            'minutes or seconds since a date, such as "days since 1850-01-01".'
+            'minutes or seconds since a date, such as "days since 1850-01-01".',
+            key="calendar",
         )
     step = found[1].lower()
     day = year * int(found[2]) + int(starts[int(found[3]) - 1]) + int(found[4]) - 1
@@ -98,7 +99,8 @@ def _by_months(counted: Array, since: re.Match[str], units: str, calendar: str) 
     if not 1 <= month <= 12 or not 1 <= day <= 28:
         raise DataError(
             f"the times have the units {units!r}; expected a date of which every month has the day, 1 to 28. "
-            "Count the times in days with xarray and write the file again."
+            "Count the times in days with xarray and write the file again.",
+            key="calendar",
         )
     if _MONTHS.get(calendar) == (30,) * 12:
         days = f"days{units.strip()[since.end(1) :].removeprefix('s')}"
@@ -128,7 +130,8 @@ def _dates(years: Indices, months: Indices, days: Indices, *, calendar: str) -> 
             f"has times in the calendar {calendar!r}, of which {absent.size:,} do not exist in the standard "
             f"one, such as {first.flat[one]}-{days.flat[one] + 1:02d}. Put the field into that calendar "
             "first, in Python with the package cftime: dataset.convert_calendar('standard', "
-            "align_on='year'), or leave these times out."
+            "align_on='year'), or leave these times out.",
+            key="calendar",
         )
     return dates.astype("datetime64[ms]")
 

@@ -37,6 +37,7 @@ from cagp_dist.fields.selection import (
     area_masks,
     inside_area,
     no_area_in_plane,
+    not_thinned,
     on_grid,
     parse_times,
     shown_time,
@@ -87,11 +88,7 @@ def canonical(
     if isinstance(space, Plane):
         no_area_in_plane(area, space.names)
     if grid_degrees is not None and not (gridded and space.has_latitudes):
-        raise ConfigurationError(
-            "grid_degrees is for a grid with axes of latitude and longitude, and the field lies on places of "
-            "its own, or in a plane; leave it out.",
-            key="grid-degrees",
-        )
+        raise not_thinned(repr(variable))
     if gridded:
         north, east = _common_grid(fields, space, checked=check_range)
         rows, across = np.arange(north.size), np.arange(east.size)
@@ -115,7 +112,9 @@ def canonical(
         if area is not None:
             inside = np.logical_and.reduce([inside, *area_masks(north, east, area)])
         if not inside.any():
-            raise ConfigurationError(f"the field has no place in the area {area} (north, west, south, east).")
+            raise ConfigurationError(
+                f"the field has no place in the area {area} (north, west, south, east).", key="empty-area"
+            )
         places = np.flatnonzero(inside | nowhere)
         values, moments, preliminary = read(places)
         fields[0].where.check_nowhere(values[:, nowhere[places]], variable)
@@ -151,8 +150,7 @@ def time_axis(datasets: Sequence[xr.Dataset], selection: Selection) -> Times:
     holders = _holders(datasets, variable, selection.get("columns"))
     held = [times_of(part, _name(part, variable), selection.get("select")) for part in holders]
     found = np.unique(np.concatenate(held))
-    if found.size == 0:
-        raise DataError("the source holds no time at all; expected at least one field.", key="no-times")
+    time_positions(found, None)  # there is one
     return found
 
 
@@ -232,7 +230,8 @@ def _check_same(first: Variable, other: Variable) -> None:
     if (other.name, other.units, other.long_name) != (first.name, first.units, first.long_name):
         raise DataError(
             f"the parts hold {first.long_name!r} [{first.units}] and {other.long_name!r} [{other.units}] "
-            f"under the name {first.name!r}; expected one quantity in one unit."
+            f"under the name {first.name!r}; expected one quantity in one unit.",
+            key="parts",
         )
 
 
@@ -276,7 +275,9 @@ def _common_grid(fields: list[Gridded], space: Space, *, checked: bool) -> tuple
         _check_same_grid(first, other or (np.empty(0), np.empty(0)))
     north, east = first
     if north.size == 0 or east.size == 0:
-        raise DataError(f"the grid is {north.size} x {east.size}; expected at least one point.")
+        raise DataError(
+            f"the grid is {north.size} x {east.size}; expected at least one point.", key="no-points"
+        )
     for name, axis in zip(space.axes, first, strict=True):
         check_axis(axis, name, spacing=checked)
     return north, east
@@ -287,7 +288,9 @@ def _common_places(fields: list[Gridded]) -> tuple[Array, Array]:
     first = fields[0].where.points
     for other in fields[1:]:
         if not all(map(np.array_equal, first, other.where.points)):
-            raise DataError("the parts have different places; expected the same ones at all times.")
+            raise DataError(
+                "the parts have different places; expected the same ones at all times.", key="parts"
+            )
     return first
 
 
@@ -295,7 +298,8 @@ def _check_same_grid(first: tuple[Array, Array], other: tuple[Array, Array]) -> 
     if not all(map(np.array_equal, first, other)):
         sizes = [" x ".join(str(axis.size) for axis in axes) for axes in (first, other)]
         raise DataError(
-            f"the parts have different grids, {sizes[0]} and {sizes[1]}; expected one grid for all times."
+            f"the parts have different grids, {sizes[0]} and {sizes[1]}; expected one grid for all times.",
+            key="parts",
         )
 
 
@@ -330,7 +334,8 @@ def _load(
     if found.size == 0:
         raise DataError(
             f"no forecast step of the source has values at {shown_time(available[positions[0]])} or at "
-            "another selected time; fetch these steps, or select other times."
+            "another selected time; fetch these steps, or select other times.",
+            key="empty-times",
         )
     time_positions(found, wanted)
     best = ~(only_early & np.isin(found, found[~only_early]))  # where both are there, the final one
@@ -370,20 +375,25 @@ def _merge_times(values: Values, moments: NDArray[np.datetime64]) -> tuple[Value
         if not np.array_equal(values[repeated], values[repeated - 1], equal_nan=True):
             raise DataError(
                 f"time {shown_time(moments[repeated])} appears twice with different values; expected one "
-                "field per time. Remove the one that is not wanted."
+                "field per time. Remove the one that is not wanted.",
+                key="several-values",
             )
     return (values, moments) if first.all() else (values[first], moments[first])
 
 
-def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Variable, units: str) -> None:
-    check_finite(values, variable.name)
-    empty = np.flatnonzero(_empty(values))
-    if empty.size:
+def _check_gaps(moments: NDArray[np.datetime64], empty: NDArray[np.bool_]) -> None:
+    """Refuse times without any value."""
+    if empty.any():
         raise DataError(
-            f"the field is NaN everywhere at {shown_time(moments[empty[0]])} ({empty.size} of {moments.size} "
-            "times); the source has a hole there. Leave these times out or use another source.",
+            f"the field is NaN everywhere at {shown_time(moments[empty][0])}, and at {empty.sum()} of "
+            f"{moments.size} times, a hole of the source. Leave these times out or use another source.",
             key="empty-times",
         )
+
+
+def _check_values(values: Values, moments: NDArray[np.datetime64], variable: Variable, units: str) -> None:
+    check_finite(values, variable.name)
+    _check_gaps(moments, _empty(values))
     wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
     if wrong is not None:
         raise wrong
@@ -410,12 +420,7 @@ def observation_points(field: xr.Dataset, *, gaps: GapPolicy | None = None) -> O
         ).without_empty_places()
         return found.without_gaps() if gaps == "drop" else found
     found = Observations.from_grid(north, east, values, space=space, variable=variable, times=times)
-    empty = np.flatnonzero(~found.present.any(axis=1))
-    if empty.size:
-        raise DataError(
-            f"the field is NaN everywhere at {shown_time(times[empty[0]])}; leave this time out or use "
-            "another source."
-        )
+    _check_gaps(times, np.asarray(~found.present.any(axis=1)))
     return found if gaps == "keep" else found.without_gaps()
 
 
@@ -434,5 +439,7 @@ def field_variable(field: xr.Dataset) -> Variable:
     """Say what a field in canonical form holds."""
     names = [str(name) for name in field.data_vars]
     if len(names) != 1:
-        raise ArgumentError(f"the field holds {names}; expected one variable, from canonical(...).")
+        raise ArgumentError(
+            f"the field holds {names}; expected one variable, from canonical(...).", key="which-variable"
+        )
     return variable_of(names[0], field[names[0]].attrs)

@@ -66,12 +66,15 @@ class Climatology:
         """
         columns = as_columns(latitude_degrees, longitude_degrees, values)
         if times is None and self.is_monthly:
-            raise ArgumentError("the climatology is by month; give times, one for each column of values.")
+            raise ArgumentError(
+                "the climatology is by month; give times, one for each column of values.", key="no-times"
+            )
         moments = np.zeros(columns.shape[1], dtype="datetime64[ns]") if times is None else times
         if len(moments) != columns.shape[1]:
             raise ArgumentError(
                 f"{counted(len(moments), 'time')} for {counted(columns.shape[1], 'field')}; expected one "
-                "for each."
+                "for each.",
+                key="shapes",
             )
         usual = self.at(latitude_degrees, longitude_degrees, moments)
         offset = np.average(columns - usual, axis=0, weights=area_weights(latitude_degrees))
@@ -86,7 +89,8 @@ class Climatology:
                 f"the climatology covers {self.grid.extent}; {np.count_nonzero(outside):,} of "
                 f"{outside.size:,} points lie outside, such as "
                 f"{place_text(latitude_degrees[first], longitude_degrees[first])}. Take a climatology of the "
-                "whole area, restrict observations.area and the map to it, or use another mean."
+                "whole area, restrict observations.area and the map to it, or use another mean.",
+                key="outside-climatology",
             )
 
 
@@ -123,12 +127,14 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
         if missing:
             raise DataError(
                 f"{missing:,} of {values.size:,} values of the climatology are missing; expected a value at "
-                "every grid point. Fill them, or cut the store to where there are values."
+                "every grid point. Fill them, or cut the store to where there are values.",
+                key="gaps",
             )
         if min(values.shape[1:]) < 2:
             raise DataError(
                 f"the climatology has {values.shape[1]} x {values.shape[2]} points; expected at least two "
-                "rows and two columns to interpolate between."
+                "rows and two columns to interpolate between.",
+                key="shapes",
             )
     layers = np.moveaxis(_by_month(values, field["time"].values), 0, -1)
     grid = BilinearGrid(*closed(field["latitude"].values, field["longitude"].values, layers))
@@ -142,7 +148,8 @@ def _check_size(dataset: xr.Dataset, variable: str) -> None:
     if needed > free:
         raise BudgetError(
             f"reading all times of the climatology takes {bytes_text(needed)}, and {bytes_text(free)} are "
-            "free. Average it over time first, and name the store of the averages."
+            "free. Average it over time first, and name the store of the averages.",
+            key="memory",
         )
 
 
@@ -154,7 +161,9 @@ def _timed(dataset: xr.Dataset) -> xr.Dataset:
         return dataset.assign_coords(time=np.datetime64("2001-01-01", "ns"))
     months = np.asarray(dataset["month"].values)
     if sorted(months.tolist()) != list(range(1, MONTHS + 1)):
-        raise DataError(f"the axis month is {months.tolist()}; expected the numbers 1 to 12, each once.")
+        raise DataError(
+            f"the axis month is {months.tolist()}; expected the numbers 1 to 12, each once.", key="months"
+        )
     starts = np.array([f"2001-{int(month):02d}-01" for month in months], dtype="datetime64[ns]")
     return dataset.assign_coords(time=("month", starts))
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
 from cagp_dist.fields.missing import Attributes, unpacked
+from cagp_dist.remedies import Setting
 from cagp_dist.variables.units import conversion
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ ROTATED = (
 )
 PROJECTED = (
     "on a projected plane; expected degrees on the globe. Convert it to latitude and longitude, with pyproj "
-    'for example, or keep the plane: krige(data, columns={"x": NAME, "y": NAME}, crs=NUMBER) of xarray and '
-    "tables, or cagp_dist.condition(prior, X, y, targets) for arrays."
+    "for example, or keep the plane, with its system if that is known."
 )
 
 
@@ -80,7 +80,7 @@ def in_degrees(
     """Give latitudes or longitudes in degrees north or east."""
     kind = not_on_the_globe("", attributes)
     if kind is not None:
-        raise DataError(f"{what} is {kind}")
+        raise of_a_plane(f"{what} is {kind}")
     stated = str(attributes.get("units", "")).strip()
     numbers, units = unpacked(values, attributes, what=what), " ".join(stated.lower().split())
     direction = "east" if longitude else "north"
@@ -90,7 +90,8 @@ def in_degrees(
             raise DataError(
                 f"{what} has the units {stated!r} and numbers below zero, such as {numbers.min():g}, so "
                 f"that it cannot be told in which direction it counts; expected degrees_{direction}. Correct "
-                "its units."
+                "its units.",
+                key="units",
             )
         return -numbers
     angle = conversion(units, "degree") if units else None
@@ -101,7 +102,9 @@ def in_degrees(
     if column and units in _PLAIN_COLUMNS:
         return numbers
     remedy = "Rename the column, without the brackets" if column else "Correct its attribute units"
-    raise DataError(f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. {remedy}.")
+    raise DataError(
+        f"{what} has the units {stated!r}; expected degrees_{direction}, or radian. {remedy}.", key="units"
+    )
 
 
 def not_on_the_globe(name: str, attributes: Attributes) -> str | None:
@@ -112,6 +115,14 @@ def not_on_the_globe(name: str, attributes: Attributes) -> str | None:
     if standard.startswith("projection_") or is_length(attributes):
         return PROJECTED
     return None
+
+
+def of_a_plane(text: str) -> DataError:
+    """Give the error of an axis that is `ROTATED` or `PROJECTED`, as its text ends."""
+    if text.endswith(ROTATED):
+        return DataError(text, key="rotated")
+    keep = Setting("columns", {"x": "NAME", "y": "NAME"}, "to keep the plane")
+    return DataError(text, key="plane", remedies=(keep,))
 
 
 def is_length(attributes: Attributes) -> bool:

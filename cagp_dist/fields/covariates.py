@@ -14,6 +14,7 @@ from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.files.hdf5_links import check_hdf5
 from cagp_dist.fields.gridded import grid_once, laid_out, listed, load, named_dataset
 from cagp_dist.fields.stores.remote import opened_store
+from cagp_dist.fields.tables.table_files import no_file
 from cagp_dist.means import latitude_of
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import without_secrets
@@ -109,16 +110,15 @@ def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
         raise ArgumentError(
             f"covariate is {without_secrets(spelling, spelling)!r}; expected "
             '"file:PATH:VARIABLE" of a NetCDF file or "zarr:ADDRESS:VARIABLE" of a store, for example '
-            '"file:static.nc:elevation".'
+            '"file:static.nc:elevation".',
+            key="covariate",
         )
     if kind == "zarr":
         with opened_store(address) as dataset:
             return _read(dataset, variable, spelling, missing)
     path = Path(address).expanduser()
     if not path.is_file():
-        raise DataError(
-            f"covariates: there is no file {path}. The path is relative to the working directory."
-        )
+        raise no_file(path).told(before="covariates:")
     try:
         if h5py.is_hdf5(path):
             check_hdf5(path)
@@ -127,7 +127,7 @@ def open_covariate(spelling: str, *, missing: Marks = None) -> Covariate:
     except CagpError:
         raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"covariates: {path} cannot be read as NetCDF: {error}") from error
+        raise DataError(f"covariates: {path} cannot be read as NetCDF: {error}", key="damaged") from error
 
 
 def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> Covariate:
@@ -135,7 +135,8 @@ def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> 
     if variable not in dataset.data_vars:
         raise DataError(
             f"covariates: {without_secrets(spelling.rpartition(':')[0])} has no variable {variable!r}; it "
-            f"has {listed(dataset.data_vars)}."
+            f"has {listed(dataset.data_vars)}.",
+            key="absent-variable",
         )
     try:
         return covariate(dataset[variable], name=variable, missing=missing)

@@ -106,7 +106,8 @@ def _held(values: ArrayLike, told: Attributes, what: str) -> tuple[Floats, "_Pac
         raise DataError(
             f"{what} has floating numbers, and its attributes state {packing}, so that it cannot be told "
             "whether these are packed. Open the source with mask_and_scale=True, or, if they are decoded, "
-            "delete the attributes scale_factor and add_offset."
+            "delete the attributes scale_factor and add_offset.",
+            key="packing",
         )
     return raw if raw.dtype.kind == "f" else raw.astype(np.float64), packing
 
@@ -174,7 +175,8 @@ def _numbers(stated: Attributes, key: str, what: str) -> list[float]:
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{what} has the attribute {key} = {given!r}; expected numbers. Correct the attribute, or delete "
-            "it."
+            "it.",
+            key="attribute",
         ) from error
 
 
@@ -203,7 +205,8 @@ def _within(
         if numbers and len(numbers) != len(names):
             raise DataError(
                 f"{what} has the attribute {key} = {told[key]!r}; expected {counted(len(names), 'number')}. "
-                "Correct the attribute, or delete it."
+                "Correct the attribute, or delete it.",
+                key="attribute",
             )
         for name, number in zip(names, numbers, strict=False):
             # of packed data, limits that are floating numbers are those of the decoded ones (NetCDF guide)
@@ -232,13 +235,15 @@ def _within(
             f"{counted(count, 'value')} of {what} ({np.nanmin(values):g} to {np.nanmax(values):g}) "
             f"{'lies' if count == 1 else 'lie'} outside the valid range that its attributes state, {stated}, "
             f"which may be left from what it was computed from{of_packed}. If the values are right, delete "
-            f"the range: {remedy}; if they are missing, replace them by NaN: data.where(...)."
+            f"the range: {remedy}; if they are missing, replace them by NaN: data.where(...).",
+            key="valid-range",
         )
     if count == np.count_nonzero(~np.isnan(values)):
         raise DataError(
             f"all values of {what} ({np.nanmin(values):g} to {np.nanmax(values):g}) lie outside the valid "
             f"range that it states, {stated}. Check units and packing of the source, or correct its "
-            "attributes valid_range, valid_min and valid_max."
+            "attributes valid_range, valid_min and valid_max.",
+            key="valid-range",
         )
     logger.warning(
         "%s of %s outside the valid range that is stated, %s, taken as missing",

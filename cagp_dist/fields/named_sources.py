@@ -13,10 +13,11 @@ from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.canonical import space_of
 from cagp_dist.fields.sources import SOURCES, open_source
+from cagp_dist.remedies import Setting
 from cagp_dist.space import CRSLike, Plane
 
 # What can be asked of any source; other keys choose a value along a dimension of it
-PARTS = ("times", "area", "grid_degrees", "level")
+PARTS = ("times", "area", "grid_degrees", "level", "check_range")
 
 
 def is_source(observations: object) -> TypeGuard[str]:
@@ -41,7 +42,11 @@ def open_named(
     """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
     asked: dict[str, Any] = dict(where or {})
     if "time" in asked:
-        raise ArgumentError('where has "time"; expected "times", dates in ISO 8601: ["2017-04-27T12:00"].')
+        raise ArgumentError(
+            f"where has the time {asked['time']!r}; expected dates in ISO 8601.",
+            key="times",
+            remedies=(Setting("times", ["2017-04-27T12:00"]),),
+        )
     parts = {key: asked.pop(key) for key in PARTS if key in asked}
     if isinstance(parts.get("times"), str):
         parts["times"] = [parts["times"]]

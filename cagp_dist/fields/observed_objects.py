@@ -314,7 +314,7 @@ def _in_time(observed: ObservedObject) -> ObservedObject:
         some = "no times" if moments is None else "dates that are not known"
         raise ArgumentError(
             f"the observations have {some}, and maps at times were asked for; expected a column or "
-            "coordinate of times. Name it, or leave at= out.",
+            "coordinate of times.",
             key="no-times",
             remedies=(Setting("columns", {"time": "NAME"}),),
         )
@@ -343,9 +343,13 @@ def observe_arrays(
     values = np.asarray(observations(as_numbers("y", y), what="y", missing=missing), dtype=np.float64)
     check_pairs(places, space)
     if values.ndim not in (1, 2) or len(values) != len(places):
-        raise ArgumentError(f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).")
+        raise ArgumentError(
+            f"y has shape {values.shape}; expected ({len(places)},), or ({len(places)}, T).", key="shapes"
+        )
     if np.isinf(values).any():
-        raise ArgumentError("y holds infinity; expected finite numbers, or NaN where there is none.")
+        raise ArgumentError(
+            "y holds infinity; expected finite numbers, or NaN where there is none.", key="infinite"
+        )
     columns = values if values.ndim == 2 else values[:, None]
     points = Observations.from_points(
         *space.of_columns(places),
@@ -363,8 +367,11 @@ def check_pairs(X: Array, space: Space) -> None:
     """Refuse what is no latitudes and longitudes (n, 2), or no x and y."""
     if X.ndim != 2 or X.shape[1] != 2 or not np.isfinite(X).all():
         raise ArgumentError(
-            f"X has shape {X.shape}; expected (n, 2) finite numbers, {space.what}. Points of a plane are "
-            "asked for by crs=."
+            f"X has shape {X.shape}; expected (n, 2) finite numbers, {space.what}.",
+            key="shapes",
+            remedies=(Setting("crs", 25832, "or that of your x and y, if these are points of a plane"),)
+            if space.has_latitudes
+            else (),
         )
 
 
@@ -375,7 +382,8 @@ def check_every_field(observed: Observations) -> None:
         dates = observed.dates(empty)
         which = f"field {empty[0]}" if dates is None else f"the field of {shown_time(dates[0])}"
         raise ArgumentError(
-            f"{which} has no observation ({empty.size} of {observed.fields} have none); leave these out."
+            f"{which} has no observation ({empty.size} of {observed.fields} have none); leave these out.",
+            key="nothing-observed",
         )
 
 
@@ -389,7 +397,8 @@ def _noise_variance(given: Noise, noise_std: Array | None, *shapes: tuple[int, .
         expected = " or ".join(map(str, dict.fromkeys(shapes)))
         raise ArgumentError(
             f"the prior has a noise_variance of shape {given.shape}; expected one number, or an array of "
-            f"shape {expected}, one for each place in the order of the observations."
+            f"shape {expected}, one for each place in the order of the observations.",
+            key="shapes",
         )
     return given.reshape(-1)
 
@@ -483,7 +492,8 @@ def _noise(source: xr.Dataset, noise_std: str | float | None, where: Horizontal,
     if noise_std not in source.variables:
         raise ArgumentError(
             f"noise_std is {noise_std!r}; expected a number, or a variable of the dataset, which has "
-            f"{listed(source.data_vars)}."
+            f"{listed(source.data_vars)}.",
+            key="noise-std",
         )
     field = source[noise_std].squeeze(
         [dim for dim in source[noise_std].dims if source.sizes[dim] == 1 and str(dim) not in where.dims]
@@ -491,7 +501,8 @@ def _noise(source: xr.Dataset, noise_std: str | float | None, where: Horizontal,
     if set(map(str, field.dims)) != set(where.dims):
         raise ArgumentError(
             f"the noise {noise_std!r} has the dimensions {tuple(field.dims)}; expected {where.dims}, the "
-            "noise of each place at all times."
+            "noise of each place at all times.",
+            key="noise-std",
         )
     factor = noise_factor(units, str(field.attrs.get("units", "")), f"the noise {noise_std!r}")
     what, held = f"the noise {noise_std!r}", field.transpose(*where.dims).values

@@ -24,7 +24,9 @@ def open_sample(*, scratch: Path, **selection: Unpack[Selection]) -> xr.Dataset:
     """Read the built-in field, 241 x 480 points."""
     with as_file(files("cagp_dist.fields") / "data" / SAMPLE_FILE) as path:
         if not path.exists() or file_sha256(path) != STORED_SHA256:
-            raise DataError(f"the built-in sample {path} is absent or damaged; install the package again.")
+            raise DataError(
+                f"the built-in sample {path} is absent or damaged; install the package again.", key="damaged"
+            )
         field = open_file(path, scratch=scratch, **selection)
     field.attrs |= {"source": "sample", "source_sha256": SAMPLE_SHA256}
     return field

@@ -60,7 +60,9 @@ def written_choice(choice: object) -> str:
 def parse_times(times: Sequence[str]) -> Times:
     """Parse times written in ISO 8601; sorted, each once."""
     if isinstance(times, str) or len(times) == 0:
-        raise ConfigurationError(f"times is {times!r}; expected a list of at least one ISO time.")
+        raise ConfigurationError(
+            f"times is {times!r}; expected a list of at least one ISO time.", key="times"
+        )
     parsed = []
     for text in times:
         bare = str(text).strip().removesuffix("Z")
@@ -70,7 +72,8 @@ def parse_times(times: Sequence[str]) -> Times:
             moment = np.datetime64(bare, "ns")
         except ValueError as error:
             raise ConfigurationError(
-                f"time {text!r} cannot be read ({error}); expected UTC in ISO 8601, such as 2017-04-27T12:00."
+                f"time {text!r} cannot be read ({error}); expected UTC in ISO 8601: 2017-04-27T12:00.",
+                key="times",
             ) from error
         parsed.append(moment)
     return np.unique(np.array(parsed, dtype="datetime64[ns]"))
@@ -98,7 +101,7 @@ def shown_time(time: np.datetime64) -> str:
 def time_positions(available: Times, wanted: Times | None) -> Indices:
     """Where the wanted times are among the available ones (T,), repeated ones included."""
     if available.size == 0:
-        raise DataError("the source holds no time at all; expected at least one field.")
+        raise DataError("the source holds no time at all; expected at least one field.", key="no-times")
     if wanted is None:
         return np.arange(available.size)
     absent = wanted[~np.isin(wanted, available)]
@@ -107,7 +110,8 @@ def time_positions(available: Times, wanted: Times | None) -> Indices:
         there = counted(np.unique(available).size, "time")
         raise AbsentTimeError(
             f"{absent.size} of {wanted.size} selected times are not in the source: {examples}. It has "
-            f"{there} from {shown_time(available.min())} to {shown_time(available.max())}."
+            f"{there} from {shown_time(available.min())} to {shown_time(available.max())}.",
+            key="absent-times",
         )
     return np.flatnonzero(np.isin(available, wanted))
 
@@ -117,8 +121,9 @@ def inside_area(latitude: Array, longitude: Array, area: Area) -> tuple[Indices,
     rows, columns = (np.flatnonzero(inside) for inside in area_masks(latitude, longitude, area))
     if rows.size == 0 or columns.size == 0:
         raise ConfigurationError(
-            f"area {list(area)} (north, west, south, east) holds no grid point; the field covers latitudes "
-            f"{latitude.min():g}..{latitude.max():g} and longitudes {longitude.min():g}..{longitude.max():g}."
+            f"area {list(area)} (north, west, south, east) holds no grid point; expected some of latitudes "
+            f"{latitude.min():g}..{latitude.max():g}, longitudes {longitude.min():g}..{longitude.max():g}.",
+            key="empty-area",
         )
     return rows, columns
 
@@ -130,6 +135,23 @@ def no_area_in_plane(area: Area | None, names: tuple[str, str]) -> None:
             f"area is in degrees, and the places are {names[0]!r} and {names[1]!r} of a plane; leave it out, "
             "and cut the source before.",
             key="area-in-plane",
+        )
+
+
+def not_thinned(what: str) -> ConfigurationError:
+    """Give the error of a spacing for places that are no grid of the globe."""
+    return ConfigurationError(
+        f"grid_degrees is for a grid with axes of latitude and longitude, and {what} lies on places of its "
+        "own, or in a plane; leave it out.",
+        key="grid-degrees",
+    )
+
+
+def check_spacing(grid_degrees: float) -> None:
+    """Refuse what is no spacing of a grid."""
+    if not grid_degrees > 0.0:
+        raise ConfigurationError(
+            f"grid_degrees is {grid_degrees}; expected a positive number of degrees.", key="grid-degrees"
         )
 
 
@@ -148,14 +170,14 @@ def check_area(area: Sequence[float]) -> None:
     """Refuse a box that is not north, west, south, east."""
     if len(area) != 4 or not all(np.isfinite(area)) or not -90.0 <= area[2] < area[0] <= 90.0:
         raise ConfigurationError(
-            f"area is {list(area)}; expected four degrees [north, west, south, east] with north above south."
+            f"area is {list(area)}; expected four degrees [north, west, south, east] with north above south.",
+            key="area",
         )
 
 
 def on_grid(coordinates: Array, grid_degrees: float) -> Indices:
     """Positions of the coordinates that are whole multiples of a coarser spacing."""
-    if not grid_degrees > 0.0:
-        raise ConfigurationError(f"grid_degrees is {grid_degrees}; expected a positive number of degrees.")
+    check_spacing(grid_degrees)
     gaps = np.abs(np.diff(coordinates))
     spacing = float(gaps.min()) if gaps.size else grid_degrees
     ratio = grid_degrees / spacing if spacing > 0.0 else 0.0
@@ -166,6 +188,7 @@ def on_grid(coordinates: Array, grid_degrees: float) -> Indices:
     if odd > 1 or round(ratio) < 1 or abs(ratio - round(ratio)) > 1e-4 or positions.size == 0:
         raise ConfigurationError(
             f"grid_degrees is {grid_degrees:g}, and the field has a point every {spacing:g} degrees; "
-            "expected a whole multiple of an equal spacing. A field is thinned, never interpolated."
+            "expected a whole multiple of an equal spacing. A field is thinned, never interpolated.",
+            key="grid-degrees",
         )
     return positions

@@ -140,27 +140,25 @@ def open_source(
         raise _unknown(source)
     if found.address and not address:
         raise ConfigurationError(
-            f"source {_named(source)} names nothing; expected {name}: and an address after it."
+            f"source {_named(source)} names nothing; expected {name}: and an address after it.", key="source"
         )
     if synthetic is not None and source != "synthetic":
         raise ConfigurationError(
             f"settings of a synthetic field cannot be combined with source {_named(source)}; expected "
-            "source 'synthetic'."
+            "source 'synthetic'.",
+            key="not-of-source",
         )
     check_select(source, select)
-    if not found.marks_missing and any(each is not None for each in (noise_std, columns, where, crs)):
+    given = {"noise_std": noise_std, "columns": columns, "where": where, "crs": crs, "missing": missing}
+    if not found.marks_missing and any(each is not None for each in given.values()):
         raise ConfigurationError(
-            "noise_std, columns, where and crs are for a table, a file or a Zarr store; "
-            f"source {_named(source)} is none."
+            f"{', '.join(given)} are for a table, a file or a Zarr store; source {_named(source)} is none.",
+            key="not-of-source",
         )
     if found.selects and where:
         chosen = dict(where)
         level = cast("float | None", chosen.pop("level", level))
         select, where = {**cast("dict[str, Choice]", chosen), **(select or {})} or None, None
-    if missing is not None and not found.marks_missing:
-        raise ConfigurationError(
-            f"missing is for a file, a Zarr store or a table; source {_named(source)} is none."
-        )
     selection = Selection(
         variable=variable,
         times=times,
@@ -207,8 +205,7 @@ def _without_times(source: str, came: str) -> ConfigurationError:
     """Say that the one time of a source has to be named."""
     return ConfigurationError(
         f"{_named(source)} has no times, so that it is one field, and {came}. Name the coordinate or column "
-        "of times; or leave times out, for a run without time (`cagp run`, not `cagp daily`); or say when it "
-        "was measured.",
+        "of times; or leave times out, for a run without time; or say when it was measured.",
         key="no-times",
         remedies=(Setting("times", ["2017-04-27T12:00"]),),
     )
@@ -218,7 +215,8 @@ def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:
     """Refuse to select of a source that has nothing to select of."""
     if select and not SOURCES[source.partition(":")[0]].selects:
         raise ConfigurationError(
-            f"select is for a file or a Zarr store; source {_named(source)} is none. Leave it out."
+            f"select is for a file or a Zarr store; source {_named(source)} is none. Leave it out.",
+            key="not-of-source",
         )
 
 
@@ -249,8 +247,10 @@ def source_times(
         raise _unknown(source)
     if found.times is None:
         raise ConfigurationError(
-            f"source {_named(source)} has no list of times: it gives those that are asked for. List them, or "
-            'say from, to and every: times = { from = "2017-01-01", to = "2017-01-31", every = "6h" }.'
+            f"source {_named(source)} has no list of times: it gives those that are asked for; expected a "
+            "list of them, or from when to when and how often.",
+            key="no-times",
+            remedies=(Setting("times", {"from": "2017-01-01", "to": "2017-01-31", "every": "6h"}),),
         )
     check_select(source, select)
     selection = Selection(
@@ -366,7 +366,8 @@ def _unknown(source: str) -> ConfigurationError:
     if Path(source).expanduser().exists():
         guess = f" To read that path, write {'zarr' if Path(source).is_dir() else 'file'}:{source}."
     return ConfigurationError(
-        f"source {_named(source)} is not known; expected one of {', '.join(SOURCE_FORMS)}.{guess}"
+        f"source {_named(source)} is not known; expected one of {', '.join(SOURCE_FORMS)}.{guess}",
+        key="source",
     )
 
 

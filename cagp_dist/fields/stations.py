@@ -13,13 +13,14 @@ import xarray as xr
 
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256
-from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
+from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.fields.gridded import PLACE
 from cagp_dist.fields.points import Points, table_of
 from cagp_dist.fields.selection import (
     Selection,
     area_masks,
     no_area_in_plane,
+    not_thinned,
     parse_times,
     the_time,
     time_positions,
@@ -37,7 +38,10 @@ def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
     """Read the selected measurements of a table."""
     selection = wanted.selection
     if selection["level"] is not None:
-        raise ConfigurationError("level is for fields on a grid; leave it out where the source is a table.")
+        raise ConfigurationError(
+            f"level is {selection['level']:g}, and {path} is a table, which has none; leave it out.",
+            key="no-level",
+        )
     field = _field(_read(path, wanted), selection, str(path), selection.get("crs"))
     return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
 
@@ -50,9 +54,7 @@ def field_of_points(points: Points, selection: Selection, what: str) -> xr.Datas
 def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -> xr.Dataset:
     """Give the selected measurements of a table the form of a field, in the unit of the variable."""
     if selection["grid_degrees"] is not None:
-        raise ConfigurationError(
-            f"grid_degrees is for fields on a grid, and {what} has places of its own; leave it out."
-        )
+        raise not_thinned(what)
     units = table.units
     variable, (factor, offset) = _variable_of(selection["variable"], units)
     variable = replace(variable, checked=selection["check_range"])
@@ -100,8 +102,6 @@ def station_times(path: Path, wanted: "Request") -> Times:
 
 
 def _read(path: Path, wanted: "Request") -> Table:
-    if not path.is_file():
-        raise DataError(f"there is no table {path}. Check the path; it is relative to the working directory.")
     try:
         return read_table(
             path,
@@ -132,7 +132,9 @@ def _selected(fields: MeasuredFields, what: str, selection: Selection) -> Measur
         inside = np.logical_and(*area_masks(fields.latitude_degrees, fields.longitude_degrees, area))
     kept = np.flatnonzero(inside & np.isfinite(fields.values[rows]).any(axis=0))
     if kept.size == 0:
-        raise ConfigurationError(f"{what} has no measurement in the area and at the times of the job.")
+        raise ConfigurationError(
+            f"{what} has no measurement in the area and at the times of the job.", key="empty-area"
+        )
     return replace(
         fields,
         **vars(fields.at(kept)),

@@ -17,6 +17,7 @@ from cagp_dist.fields.selection import Selection, inside_area, parse_times
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.remedies import Setting
 from cagp_dist.text import bytes_text
 from cagp_dist.variables import T2M, canonical_name
 
@@ -59,9 +60,9 @@ class Synthetic:
         check_positive("noise_variance", self.noise_variance)
         if self.mean not in _NORTHWARD:
             known = ", ".join(f'"{name}"' for name in _NORTHWARD)
-            raise ArgumentError(f"mean is {self.mean!r}; expected one of {known}.")
+            raise ArgumentError(f"mean is {self.mean!r}; expected one of {known}.", key="synthetic")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.")
+            raise ArgumentError(f"seed is {self.seed!r}; expected an integer of at least 0.", key="synthetic")
 
     def sha256(self, grid_degrees: float | None) -> str:
         """Digest of what determines the numbers, apart from the time: settings, resolution and formula."""
@@ -96,11 +97,14 @@ def open_synthetic(
     settings = settings or Synthetic()
     variable, grid_degrees = selection.get("variable", T2M.name), selection.get("grid_degrees")
     if selection.get("level") is not None or selection.get("units") is not None:
-        raise ConfigurationError("source 'synthetic' has one level, in kelvin; leave level and units out.")
+        raise ConfigurationError(
+            "source 'synthetic' has one level, in kelvin; leave level and units out.", key="synthetic"
+        )
     if canonical_name(variable) != T2M.name:
         raise ConfigurationError(
-            f"variable is {variable!r}, and the source 'synthetic' draws 2 metre temperature alone; leave "
-            "variable out."
+            f"the source 'synthetic' has no {variable!r}: it draws 2 metre temperature alone.",
+            key="absent-variable",
+            remedies=(Setting("value", T2M.name),),
         )
     grid = synthetic_grid(grid_degrees)
     times, area = selection.get("times"), selection.get("area")
@@ -119,7 +123,8 @@ def open_synthetic(
     if low < T2M.low or high > T2M.high:
         raise ConfigurationError(
             f"the synthetic field reaches from {low:g} to {high:g} K; expected {T2M.low:g}.."
-            f"{T2M.high:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5."
+            f"{T2M.high:g} K. Lower variance or noise_variance; 22 and 0.5 K^2 resemble ERA5.",
+            key="synthetic",
         )
     latitude, longitude = grid.latitude_degrees[rows], grid.longitude_degrees[columns]
     dataset = assemble(values, moments, latitude, longitude)
@@ -134,13 +139,17 @@ def synthetic_grid(grid_degrees: float | None) -> LatLonGrid:
     if count == 0 or abs(count * spacing - 180.0) > 1e-6:
         raise ConfigurationError(
             f"grid_degrees is {spacing:g}; a synthetic field needs a spacing that divides 180 degrees, so "
-            "that both poles are rows, for example 5, 1, 0.75 or 0.25."
+            "that both poles are rows, for example 5, 1, 0.75 or 0.25.",
+            key="grid-degrees",
+            remedies=(Setting("grid_degrees", 1.0),),
         )
     if count > 180.0 / FINEST_DEGREES:
         raise ConfigurationError(
             f"grid_degrees is {spacing:g}; a synthetic field of {count + 1:,} x {2 * count:,} points takes "
             f"{bytes_text(16.0 * count * (count + 1))} for each time, and expected are at least "
-            f"{FINEST_DEGREES:g} degrees. Raise [observations] grid_degrees."
+            f"{FINEST_DEGREES:g} degrees.",
+            key="grid-degrees",
+            remedies=(Setting("grid_degrees", 1.0),),
         )
     return LatLonGrid(np.linspace(-90.0, 90.0, count + 1), 2 * count)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cagp_dist.errors import ConfigurationError, DataError
+from cagp_dist.remedies import Setting
 from cagp_dist.variables.units import cf_units, conversion, scaled
 from cagp_dist.variables.variable import T2M, UNCHECKED, VARIABLES, Variable
 
@@ -130,19 +131,23 @@ def range_error(variable: Variable, low: float, high: float, units: str) -> Data
     least, most = variable.low, variable.high
     if not variable.checked or (low >= least and high <= most):
         return None
-    guess = ""
+    guess: tuple[Setting, ...] = ()
     if variable.is_temperature and low > -100.0 and high < 70.0:
-        guess = 'It looks like Celsius: add 273.15, or write units = "degC" in [observations]. '
+        guess = (Setting("units", "degC", "if it is Celsius, as it seems"),)
     elif variable.is_temperature and low > -130.0 and high < 140.0:
-        guess = 'It looks like Fahrenheit: write units = "degF" in [observations]. '
+        guess = (Setting("units", "degF", "if it is Fahrenheit, as it seems"),)
     elif variable.units == "Pa" and least <= 100.0 * low and 100.0 * high <= most:
-        guess = 'It looks like hPa: write units = "hPa" in [observations]. '
+        guess = (Setting("units", "hPa", "if it is hPa, as it seems"),)
     stated = f" (the file says {units!r})" if units and units != variable.units else ""
     return DataError(
         f"values of {variable.name!r} reach from {low:g} to {high:g}; expected {least:g}..{most:g} "
-        f"{variable.units}{stated}. {guess}Check the variable, its units and its scale_factor, "
-        "add_offset and _FillValue; if a number marks what is missing, name it, missing = -9999, or, if the "
-        "values are right, write check_range = false in [observations]."
+        f"{variable.units}{stated}. Check the variable, its units, scale_factor, add_offset and _FillValue.",
+        key="range",
+        remedies=(
+            *guess,
+            Setting("missing", -9999, "if such a number marks what is missing"),
+            Setting("check_range", False, "if the values are right"),
+        ),
     )
 
 

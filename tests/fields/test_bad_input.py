@@ -278,7 +278,7 @@ def other_variable(path: Path) -> None:
         (html, ("field.nc is a web page, not data", "fetch the file again")),
         (truncated, ("field.nc",)),
         (empty, ("field.nc", "empty")),
-        (celsius, ("It looks like Celsius: add 273.15", "150..350 K")),
+        (celsius, ("Celsius", "150..350 K")),
         (says_rankine, ("units 'degR'; expected kelvin, degrees Celsius or Fahrenheit",)),
         (all_nan, ("NaN everywhere",)),
         (other_variable, ("'t2m' is missing", "'tp'")),

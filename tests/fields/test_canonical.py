@@ -203,23 +203,23 @@ def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
             lambda d: d.assign(t2m=(1.8 * d.t2m).assign_attrs(units="degR")),
             "units 'degR'; expected kelvin, degrees Celsius or Fahrenheit",
         ),
-        (lambda d: d - 273.15, "looks like Celsius"),
+        (lambda d: d - 273.15, "range: .*if it is Celsius"),
         (
             lambda d: d.assign(t2m=d.t2m.where(d.latitude < 55.0, 9999.0)),
             "missing-mark: 't2m' holds 9999 in 8 values",
         ),
         (
             lambda d: d.assign(t2m=d.t2m.where(d.latitude < 55.0, 99.0)),
-            r"from 99 to .* expected 150\.\.350 K",
+            r"range: .*from 99 to .* expected 150\.\.350 K",
         ),
         (lambda d: d.assign(t2m=d.t2m.where(d.latitude < 55.0, np.inf)), "infinite:"),
         (lambda d: d * np.nan, "nothing-observed:"),
         (
             lambda d: d.assign(t2m=d.t2m.where(d.valid_time < d.valid_time[1])),
-            r"NaN everywhere at 2020-01-01T12:00 \(1 of 2 times\)",
+            r"empty-times: .*2020-01-01T12:00, and at 1 of 2",
         ),
-        (lambda d: d.isel(valid_time=[]), "holds no time at all"),
-        (lambda d: d.isel(latitude=[]), "the grid is 0 x 4"),
+        (lambda d: d.isel(valid_time=[]), "no-times:"),
+        (lambda d: d.isel(latitude=[]), "no-points: .* 0 x 4"),
         (lambda d: d.drop_vars("valid_time"), "no-dates:"),
         (
             lambda d: d.assign_coords(valid_time=[0, 1]),
@@ -258,29 +258,30 @@ def test_absent_times_are_named_with_those_that_are_there():
 
 
 @pytest.mark.parametrize(
-    ("selection", "message"),
+    ("selection", "key"),
     [
-        ({"variable": "a b"}, "variable 'a b' cannot be the name of a field"),
-        ({"variable": "latitude"}, "variable 'latitude' cannot be the name .* not that of an axis"),
-        ({"times": []}, "expected a list of at least one"),
-        ({"times": "2020-01-01"}, "expected a list of at least one"),
-        ({"times": ["yesterday"]}, "'yesterday' cannot be read"),
-        ({"times": ["2020-13-01"]}, "'2020-13-01' cannot be read"),
-        ({"times": ["2020-01-01T00:00+02:00"]}, "no time zone"),
-        ({"times": ["2020-01-01T00:00-02:00"]}, "no time zone"),
-        ({"area": (0.0, 0.0, 10.0, 10.0)}, "north above south"),
-        ({"area": (10.0, 0.0, 0.0)}, "four degrees"),
-        ({"area": (10.0, np.nan, 0.0, 1.0)}, "four degrees"),
-        ({"area": (10.0, 0.0, 0.0, 360.0)}, r"holds no grid point; the field covers latitudes 30\.\.60"),
-        ({"grid_degrees": 15.0}, "is 15, and the field has a point every 10 degrees"),
-        ({"grid_degrees": 5.0}, "is 5, and the field has a point every 10 degrees"),
-        ({"grid_degrees": 0.0}, "expected a positive number"),
-        ({"grid_degrees": -1.0}, "expected a positive number"),
+        ({"variable": "a b"}, ""),
+        ({"variable": "latitude"}, ""),
+        ({"times": []}, "times"),
+        ({"times": "2020-01-01"}, "times"),
+        ({"times": ["yesterday"]}, "times"),
+        ({"times": ["2020-13-01"]}, "times"),
+        ({"times": ["2020-01-01T00:00+02:00"]}, "times"),
+        ({"times": ["2020-01-01T00:00-02:00"]}, "times"),
+        ({"area": (0.0, 0.0, 10.0, 10.0)}, "area"),
+        ({"area": (10.0, 0.0, 0.0)}, "area"),
+        ({"area": (10.0, np.nan, 0.0, 1.0)}, "area"),
+        ({"area": (10.0, 0.0, 0.0, 360.0)}, "empty-area"),
+        ({"grid_degrees": 15.0}, "grid-degrees"),
+        ({"grid_degrees": 5.0}, "grid-degrees"),
+        ({"grid_degrees": 0.0}, "grid-degrees"),
+        ({"grid_degrees": -1.0}, "grid-degrees"),
     ],
 )
-def test_a_selection_that_cannot_be_is_a_configuration_error(selection, message):
-    with pytest.raises(ConfigurationError, match=message):
+def test_a_selection_that_cannot_be_is_a_configuration_error(selection, key):
+    with pytest.raises(ConfigurationError) as refused:
         canonical(raw_dataset(), **selection)
+    assert refused.value.key == key
 
 
 def test_an_irregular_grid_is_not_thinned():

@@ -372,17 +372,18 @@ def test_a_store_that_does_not_answer_keeps_the_request(server, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "key"),
     [
-        (lambda request: deliver_netcdf(request)[:200], "cannot be decoded"),
-        (lambda request: b"<html>busy</html>", "is a web page, not data"),
-        (lambda request: netcdf3(raw_dataset(times=asked(request)) - 273.15), "looks like Celsius"),
+        (lambda request: deliver_netcdf(request)[:200], "damaged"),
+        (lambda request: b"<html>busy</html>", "not-a-field"),
+        (lambda request: netcdf3(raw_dataset(times=asked(request)) - 273.15), "range"),
     ],
 )
-def test_what_cannot_be_used_does_not_enter_the_cache(server, tmp_path, data, message):
+def test_what_cannot_be_used_does_not_enter_the_cache(server, tmp_path, data, key):
     server.behaviour.deliver = data
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as refused:
         fetch(tmp_path)
+    assert refused.value.key == key
     (note,) = cache_files(tmp_path, "")
     assert "request_id" not in json.loads(note.read_text())
     server.behaviour.deliver = deliver_netcdf
@@ -451,8 +452,9 @@ def test_a_kill_between_download_and_rename_leaves_no_half_result(server, tmp_pa
 
 
 def test_times_must_be_given(tmp_path):
-    with pytest.raises(ConfigurationError, match='"cds" needs times'):
+    with pytest.raises(ConfigurationError) as refused:
         fetch(tmp_path, times=None)
+    assert (refused.value.key, refused.value.remedies[0].name) == ("no-times", "times")
 
 
 def test_a_cache_that_cannot_be_written_is_a_configuration_error(server, tmp_path):

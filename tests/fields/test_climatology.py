@@ -145,26 +145,25 @@ def holed():
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
+    ("raw", "key"),
     [
-        (holed(), r"climatology\.zarr: 1 of 16,380 values of the climatology are missing"),
-        (field(*GLOBE) - 273.15, r"It looks like Celsius"),
-        (field(*GLOBE, name="tp"), r"variable 't2m' is missing; there is 'tp'"),
-        (field(np.array([0.0]), GLOBE[1]), r"1 x 180 points; expected at least two rows"),
-        (
-            field(*GLOBE, leading=("month", np.arange(12))),
-            r"the axis month is \[0, 1, .*; expected the numbers 1 to 12",
-        ),
+        (holed(), "gaps"),
+        (field(*GLOBE) - 273.15, "range"),
+        (field(*GLOBE, name="tp"), "absent-variable"),
+        (field(np.array([0.0]), GLOBE[1]), "shapes"),
+        (field(*GLOBE, leading=("month", np.arange(12))), "months"),
     ],
 )
-def test_what_is_no_climatology_is_refused(stored, raw, said):
-    with pytest.raises(DataError, match=said):
+def test_what_is_no_climatology_is_refused(stored, raw, key):
+    with pytest.raises(DataError, match=r"climatology\.zarr: ") as refused:
         open_climatology(stored(raw))
+    assert refused.value.key == key
 
 
 def test_a_store_that_is_not_there(tmp_path):
-    with pytest.raises(DataError, match=r"there is no Zarr store at .*none\.zarr"):
+    with pytest.raises(DataError, match=r"none\.zarr") as refused:
         open_climatology(f"{tmp_path}/none.zarr")
+    assert refused.value.key == "no-store"
 
 
 def test_what_does_not_fit_into_memory_is_not_read(stored, monkeypatch):

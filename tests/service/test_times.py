@@ -213,8 +213,9 @@ def test_a_source_that_has_every_time_needs_to_be_told_which(rule, monkeypatch):
         ConfigurationError, match=r'"cds" has every hour since 1940; say which, with every or at'
     ):
         resolved(job("cds", rule), report=quiet)
-    with pytest.raises(ConfigurationError, match=r"'synthetic' has no list of times.*say from, to and every"):
+    with pytest.raises(ConfigurationError) as refused:
         resolved(job("synthetic", rule), report=quiet)
+    assert (refused.value.key, refused.value.remedies[0].name) == ("no-times", "times")
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,7 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
         dataset for member in _unpacked(path, folder) for dataset in _datasets_in(member, folder, request)
     ]
     if not members:
-        raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.")
+        raise DataError("the zip holds no GRIB or NetCDF file. Request the data again.", key="no-field-file")
     return members
 
 
@@ -227,13 +227,15 @@ def _unpacked(path: Path, folder: Path) -> Iterator[Path]:
         if size > free // 2:  # others need the disk too
             raise DataError(
                 f"the zip unpacks to {bytes_text(size)}, more than half of the {bytes_text(free)} that "
-                f"{folder} has free. Free some space, or unpack it elsewhere and name what is in it."
+                f"{folder} has free. Free some space, or unpack it elsewhere and name what is in it.",
+                key="disk",
             )
         for number, member in enumerate(wanted):
             if member.file_size > max(MOST_PACKED * member.compress_size, FREELY_UNPACKED_BYTES):
                 raise DataError(
                     f"{member.filename!r} in the zip unpacks from {bytes_text(member.compress_size)} to "
-                    f"{bytes_text(member.file_size)}, as no data does. If it is right, unpack it first."
+                    f"{bytes_text(member.file_size)}, as no data does. If it is right, unpack it first.",
+                    key="unpacked-size",
                 )
             target = folder / f"member-{number}"
             with archive.open(member) as packed, target.open("wb") as unpacked:

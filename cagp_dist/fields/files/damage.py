@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Times
 from cagp_dist.errors import DataError
 from cagp_dist.fields.selection import shown_time
+from cagp_dist.remedies import Setting
 from cagp_dist.space import Space
 from cagp_dist.variables import VARIABLES, Variable
 
@@ -32,7 +33,7 @@ KNOWN_SHARE = 0.15
 In the fields of ECMWF at 0.25 to 1 degree that this was tried on, the largest was 16 K."""
 
 _ADVICE = "The file is probably damaged: fetch it again."
-_OVERRIDE = "If it is right, write check_range = false in [observations]."
+_IF_RIGHT = (Setting("check_range", False, "if it is right"),)
 
 
 def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
@@ -51,7 +52,8 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
         row = int(back[0])
         raise DataError(
             f"the {name}s of the field turn back, from {degrees[row]:g} to {degrees[row + 1]:g}; expected "
-            f"them to ascend or to descend. {_ADVICE}"
+            f"them to ascend or to descend. {_ADVICE}",
+            key="damaged",
         )
     step = float(np.median(steps))
     rounded = 0.002  # y and x as numbers of 32 bits have them, far from zero
@@ -67,7 +69,9 @@ def check_axis(degrees: Array, name: str, *, spacing: bool = True) -> None:
     ends = np.flatnonzero(off[[0, -1]] & (np.abs(steps[[0, -1]] - step / 2.0) > tolerance)) * len(steps)
     for odd in (*inside, *ends):
         raise DataError(
-            f"{name} {degrees[odd]:g} is out of line: the others are {step:g} apart. {_ADVICE} {_OVERRIDE}"
+            f"{name} {degrees[odd]:g} is out of line: the others are {step:g} apart. {_ADVICE}",
+            key="damaged",
+            remedies=_IF_RIGHT,
         )
 
 
@@ -91,7 +95,9 @@ def check_jumps(
             far = f"{excess:g} {variable.units}".rstrip()
             raise DataError(
                 f"the value {field[row, column]:g} at {where} stands out from all its neighbours by at least "
-                f"{far}; elsewhere neighbours differ by up to {elsewhere:g}. {_ADVICE} {_OVERRIDE}"
+                f"{far}; elsewhere neighbours differ by up to {elsewhere:g}. {_ADVICE}",
+                key="damaged",
+                remedies=_IF_RIGHT,
             )
 
 

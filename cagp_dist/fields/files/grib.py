@@ -182,7 +182,8 @@ def _messages(path: Path, variable: str, *, also: Mapping[str, Choice]) -> list[
                 if int(keys.get("numberOfPoints", 0)) > MOST_POINTS:  # of one value for all, in 200 bytes
                     raise DataError(
                         f"a message says that it has {keys['numberOfPoints']} points; expected "
-                        f"{MOST_POINTS:,} at most. The file is damaged, or made to fill the memory."
+                        f"{MOST_POINTS:,} at most. The file is damaged, or made to fill the memory.",
+                        key="damaged",
                     )
                 found.setdefault(parameter, []).append(Message(offset, part, keys, _time(handle)))
     if not found:
@@ -256,7 +257,8 @@ def _time(handle: int) -> np.datetime64:
         raise DataError(
             f"a message holds at {text}, which is not a time. Correct the keys dataDate, dataTime and "
             "stepRange "
-            "of that message, with grib_set of ecCodes, or leave it out."
+            "of that message, with grib_set of ecCodes, or leave it out.",
+            key="damaged",
         ) from error
 
 
@@ -415,12 +417,14 @@ def _grid(handle: int, *, vector: bool) -> _Grid:
         raise DataError(
             f"the grid is of the type {kind!r} and scans with {mode}; the places of such values are not "
             "known for sure. Interpolate the file to latitudes and longitudes first, for example: "
-            "cdo -f grb2 remapbil,r360x181 OLD NEW"
+            "cdo -f grb2 remapbil,r360x181 OLD NEW",
+            key="grid-type",
         )
     if vector and kind not in _EARTH_AXES and _value(handle, "uvRelativeToGrid") == "1":
         raise DataError(
             f"the components of the vector are those along a grid of the type {kind!r}, not eastward and "
-            "northward. Rotate them first, for example with: cdo rotuvb,u,v OLD NEW"
+            "northward. Rotate them first, for example with: cdo rotuvb,u,v OLD NEW",
+            key="grid-type",
         )
     latitude, longitude = (eccodes.codes_get_array(handle, name) for name in ("latitudes", "longitudes"))
     lines = None
@@ -437,7 +441,10 @@ def _grid(handle: int, *, vector: bool) -> _Grid:
     north, row = np.unique(-latitude, return_inverse=True)
     rows = north.size
     if rows * (latitude.size // rows) != latitude.size or (np.diff(row[order]) < 0).any():
-        raise DataError("the rows of the grid have different lengths; expected one grid of rows and columns.")
+        raise DataError(
+            "the rows of the grid have different lengths; expected one grid of rows and columns.",
+            key="grid-type",
+        )
     axis = np.mod(longitude[order][: latitude.size // rows], 360.0)
     in_order = np.array_equal(order, np.arange(order.size))
     return _Grid(("latitude", "longitude"), -north, axis, lines, None if in_order else order)
@@ -472,7 +479,8 @@ class _Values(BackendArray):
         if values.size != self._grid.latitude.size and values.size != int(np.prod(self.shape[1:])):
             raise DataError(
                 f"a message has {values.size} values on a grid of {int(np.prod(self.shape[1:]))} points; the "
-                "file is damaged."
+                "file is damaged.",
+                key="damaged",
             )
         if holes:
             values[values == _MISSING] = np.nan

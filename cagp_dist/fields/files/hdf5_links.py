@@ -17,7 +17,8 @@ def check_hdf5(path: Path) -> None:
     def refuse(name: str, what: str) -> None:
         raise DataError(
             f"{name!r} is {what}: its values lie in other files, which a file of data must not choose. Copy "
-            "them into one file first, for example with: h5repack, or to_netcdf of xarray."
+            "them into one file first, for example with: h5repack, or to_netcdf of xarray.",
+            key="other-files",
         )
 
     def look(group: h5py.Group, seen: set[Any]) -> None:
@@ -42,7 +43,8 @@ def check_hdf5(path: Path) -> None:
                     if size > most:
                         raise DataError(
                             f"{what}{name!r} has {bytes_text(size)}, which are decoded at once; expected "
-                            f"{bytes_text(most)} at most. The file is damaged, or made to fill the memory."
+                            f"{bytes_text(most)} at most. The file is damaged, or made to fill the memory.",
+                            key="chunks",
                         )
             elif isinstance(item, h5py.Group) and item.id not in seen:
                 look(item, seen | {item.id})

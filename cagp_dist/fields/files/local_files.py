@@ -51,7 +51,7 @@ LISTED_FILES = 256  # whose times one child process lists; it takes a second to 
 # what is wrong with such a file is said when it is read
 DATA_SUFFIXES = (".nc", ".nc4", ".grib", ".grib2", ".grb", ".grb2")
 
-UNREADABLE = "cannot read"  # how the fault of a file begins that another try may read
+UNREADABLE = "unreadable"  # key of the error of a file that another try may read
 
 _ZARR = ("zarr.json", ".zgroup", ".zmetadata", ".zarray")
 _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
@@ -211,23 +211,25 @@ def _files_at(address: str, scratch: Path) -> dict[Path, Version]:
     if not files:
         raise DataError(
             f"no file matches {address}; expected at least one GRIB or NetCDF file. Check the pattern; it is "
-            f"relative to {Path.cwd()}, and ** stands for folders of any depth."
+            f"relative to {Path.cwd()}, and ** stands for folders of any depth.",
+            key="no-file",
         )
-    for fault in _faults(files, scratch).values():
-        raise DataError(fault)
+    for path in _others(files, scratch):
+        check_file(path)
     return files
 
 
 def _files_in(folder: Path, scratch: Path) -> dict[Path, Version]:
     """Files of a folder that can be decoded; others, such as a README, are left out."""
     inside = _with_versions(path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
-    others = _faults(inside, scratch)
+    others = _others(inside, scratch)
     files = {path: version for path, version in inside.items() if path not in others}
     if not files:
-        there = ", ".join(path.name for path in [*others][:5]) or "no file"
+        there = ", ".join(path.name for path in others[:5]) or "no file"
         raise DataError(
             f"the folder {folder} has no GRIB or NetCDF file; there is {there}. Files of its folders are "
-            f"taken with the pattern file:{folder}/**/*.nc; write zarr:{folder} if it is a Zarr store."
+            f"taken with the pattern file:{folder}/**/*.nc; write zarr:{folder} if it is a Zarr store.",
+            key="no-field-file",
         )
     if others:
         logger.info("%d files of %s are neither GRIB nor NetCDF and are left out", len(others), folder)
@@ -240,39 +242,43 @@ def _with_versions(paths: Iterable[Path]) -> dict[Path, Version]:
     return {path: version for path, version in found.items() if version is not None}
 
 
-def _faults(files: Mapping[Path, Version], scratch: Path) -> dict[Path, str]:
-    """Say why files are no data, by the first bytes of those whose names do not tell."""
+def _others(files: Mapping[Path, Version], scratch: Path) -> list[Path]:
+    """Files that are no data, by the first bytes of those whose names do not tell."""
     unclear = {path: version for path, version in files.items() if path.suffix not in DATA_SUFFIXES}
     if not unclear:
-        return {}
+        return []
     heads = known_of_files(
         unclear,
         scratch / FOLDER / "heads.json",
         lambda new: [*map(_fault, new)],
-        lasting=lambda fault: not fault.startswith(UNREADABLE),
+        lasting=lambda fault: fault != UNREADABLE,
     )
-    return {path: fault for path, fault in zip(unclear, heads, strict=True) if fault}
+    return [path for path, fault in zip(unclear, heads, strict=True) if fault]
 
 
 def _fault(path: Path) -> str:
+    """Key of the error of a file that is no data; empty if it is."""
     try:
         check_file(path)
     except DataError as error:
-        return str(error)
+        return error.key
     return ""
 
 
 def check_file(path: Path) -> None:
     """Raise `DataError` unless a path is a file whose first bytes can be decoded."""
     if path.is_dir():
-        raise DataError(f"{path} is a folder; expected one file. Write zarr:{path} if it is a Zarr store.")
+        raise DataError(
+            f"{path} is a folder; expected one file. Write zarr:{path} if it is a Zarr store.", key="folder"
+        )
     try:
         with open_regular(path) as stream:
             file_kind(stream.read(HEAD_BYTES), name=str(path))
     except OSError as error:
         raise DataError(
-            f"{UNREADABLE} {path} ({error.strerror}); expected a GRIB or NetCDF file. Check the path; it is "
-            f"relative to {Path.cwd()}."
+            f"cannot read {path} ({error.strerror}); expected a GRIB or NetCDF file. Check the path; it is "
+            f"relative to {Path.cwd()}.",
+            key=UNREADABLE,
         ) from error
 
 
@@ -318,9 +324,15 @@ def scratch_folder(scratch: Path) -> tempfile.TemporaryDirectory[str]:
         scratch.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(prefix="decode-", dir=scratch)
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot write to the cache folder {scratch} ({error.strerror}); choose one that can be written."
-        ) from error
+        raise cannot_write(scratch, error) from error
+
+
+def cannot_write(folder: Path, error: OSError) -> ConfigurationError:
+    """Give the error of a cache folder that cannot be written."""
+    return ConfigurationError(
+        f"cannot write to the cache folder {folder} ({error.strerror}); choose one that can be written.",
+        key="cache-folder",
+    )
 
 
 def run_child(request: Mapping[str, object], what: str, time_limit_seconds: float) -> None:
@@ -342,7 +354,8 @@ def run_child(request: Mapping[str, object], what: str, time_limit_seconds: floa
     except subprocess.TimeoutExpired as error:
         raise DataError(
             f"decoding {what} took longer than {time_limit_seconds:g} s and was stopped. The file is "
-            "damaged, or holds far more than was selected: split it."
+            "damaged, or holds far more than was selected: split it.",
+            key="time-limit",
         ) from error
     if child.returncode == 0:
         return
@@ -352,7 +365,8 @@ def run_child(request: Mapping[str, object], what: str, time_limit_seconds: floa
     said = next((line.strip() for line in reversed(child.stderr.splitlines()) if line.strip()), "nothing")
     raise DataError(
         f"the decoder of {what} {ending}. The file is damaged or does not fit into memory; fetch it again "
-        f"or select less. Its message: {said}"
+        f"or select less. Its message: {said}",
+        key="damaged",
     )
 
 

@@ -40,7 +40,9 @@ def file_kind(head: bytes, *, name: str) -> FileKind:
             return kind
     looks, advice = _describe(head)
     start = f" (first bytes {head[:16]!r})" if head else ""
-    raise DataError(f"{name} is {looks}{start}; expected GRIB, NetCDF or a zip of them. {advice}")
+    raise DataError(
+        f"{name} is {looks}{start}; expected GRIB, NetCDF or a zip of them. {advice}", key="not-a-field"
+    )
 
 
 def _describe(head: bytes) -> tuple[str, str]:
@@ -55,7 +57,6 @@ def _describe(head: bytes) -> tuple[str, str]:
     for magic, looks, advice in _REFUSED:
         if text.startswith(magic):
             return looks, advice
-    advice = "Check the path, or fetch the file again."
     if text.startswith(b"PAR1") or (text.isascii() and any(mark in text for mark in b",;\t")):
-        advice = 'A table of stations is read with source = "table:PATH".'
-    return "of an unknown format", advice
+        return "of an unknown format", "A table of stations is named table:PATH."
+    return "of an unknown format", "Check the path, or fetch the file again."

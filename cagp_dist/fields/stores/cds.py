@@ -18,6 +18,7 @@ from cagp_dist.fields.canonical import joined_times
 from cagp_dist.fields.selection import Selection, parse_times
 from cagp_dist.fields.stores.cds_cache import COLLECTION, CacheEntry, requests_for
 from cagp_dist.fields.stores.cds_client import Patience, connect_to_cds
+from cagp_dist.remedies import Setting
 
 if TYPE_CHECKING:
     from ecmwf.datastores import Client, Remote
@@ -41,12 +42,15 @@ def open_cds(
     times, level = selection.get("times"), selection.get("level")
     if times is None:
         raise ConfigurationError(
-            'source "cds" needs times; the archive is too large to fetch whole. List them.'
+            'source "cds" has too many times to fetch all of them, and none is named.',
+            key="no-times",
+            remedies=(Setting("times", ["2017-04-27T12:00"]),),
         )
     if level is not None:
         raise ConfigurationError(
             f'level is {level:g}, and source "cds" asks for single levels; leave it out. Fields on pressure '
-            'levels come from "zarr:arco-era5", or from a file that was downloaded.'
+            'levels come from "zarr:arco-era5", or from a file that was downloaded.',
+            key="no-level",
         )
     report = progress or logger.info
     patience = patience or Patience()
@@ -69,7 +73,9 @@ def open_cds(
             tries=1,
         )
         if any(entry.asked_lately() for entry in absent):
-            raise NotReadyError("the store was asked for this less than a day ago. Ask again tomorrow.")
+            raise NotReadyError(
+                "the store was asked for this less than a day ago. Ask again tomorrow.", key="asked-lately"
+            )
         for entry in absent:
             entry.note_asked()
     if absent:
@@ -128,7 +134,8 @@ def _wait(entry: CacheEntry, remote: "Remote", report: Progress, patience: Patie
         if time.monotonic() + pause > deadline:
             raise NotReadyError(
                 f"CDS request {remote.request_id} is still {seen} after {patience.queue_seconds:g} s. It "
-                "stays in the queue: run the same command again later to take it up."
+                "stays in the queue: run the same command again later to take it up.",
+                key="queued",
             )
         time.sleep(pause)
         pause = min(1.5 * pause, patience.poll_limit_seconds)

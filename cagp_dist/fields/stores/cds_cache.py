@@ -15,8 +15,8 @@ import xarray as xr
 from cagp_dist.arrays import Times
 from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import ConfigurationError, NotReadyError
-from cagp_dist.fields.files.local_files import open_file
-from cagp_dist.fields.selection import Area, Selection, check_area, shown_time
+from cagp_dist.fields.files.local_files import cannot_write, open_file
+from cagp_dist.fields.selection import Area, Selection, check_area, check_spacing, shown_time
 from cagp_dist.fields.sources import FINAL_AFTER_DAYS
 from cagp_dist.store.atomic_files import replacing
 from cagp_dist.store.batches import preliminary_times
@@ -36,7 +36,9 @@ def requests_for(
     """Split times into requests for exactly these: days of one month with the same hours share one."""
     hours = times.astype("datetime64[h]")
     for moment in times[hours != times][:1]:
-        raise ConfigurationError(f"time {shown_time(moment)} is not on the hour; ERA5 is hourly.")
+        raise ConfigurationError(
+            f"time {shown_time(moment)} is not on the hour; ERA5 is hourly.", key="times"
+        )
     common: Request = {
         "product_type": ["reanalysis"],
         "variable": [variable_named(variable).cds or variable],
@@ -47,10 +49,7 @@ def requests_for(
         check_area(area)
         common["area"] = [float(edge) for edge in area]
     if grid_degrees is not None:
-        if not grid_degrees > 0.0:
-            raise ConfigurationError(
-                f"grid_degrees is {grid_degrees}; expected a positive number of degrees."
-            )
+        check_spacing(grid_degrees)
         common["grid"] = [float(grid_degrees)] * 2
 
     hours_of_day: dict[str, list[str]] = defaultdict(list)
@@ -159,8 +158,9 @@ class CacheEntry:
             raise NotReadyError(
                 f"the store delivered {wanted.size - absent.size} of {wanted.size} times; "
                 f"{shown_time(absent[0])} is the first that does not exist yet, "
-                f"{shown_time(field.time.values[-1])} "
-                "the last that does. Run again later, or select times that are there."
+                f"{shown_time(field.time.values[-1])} the last that does. Run again later, or select times "
+                "that are there.",
+                key="not-yet",
             )
         return field
 
@@ -179,7 +179,4 @@ class CacheEntry:
             with replacing(self._note) as draft:
                 draft.write_text(json.dumps(note, indent=1))
         except OSError as error:
-            raise ConfigurationError(
-                f"cannot write to the cache folder {self._folder} ({error.strerror}); choose one that can be "
-                "written."
-            ) from error
+            raise cannot_write(self._folder, error) from error

@@ -43,36 +43,39 @@ def explain_cds_failure(error: Exception, *, endpoint: str, key: str) -> CagpErr
     status = getattr(response, "status_code", None)
     text = " ".join(str(error).replace(key, "***").split())
     words = text.lower()
-    said = f"The store said: {text}"
+    kind: type[CagpError] = ConfigurationError
     if any(phrase in words for phrase in _LICENCE):
-        return ConfigurationError(
-            f"the licence of {COLLECTION} was not accepted yet. Accept it once, logged in, at "
-            f"{ENDPOINT.removesuffix('/api')}/datasets/{COLLECTION}?tab=download#manage-licences. {said}"
-        )
-    if any(phrase in words for phrase in _TOO_LARGE):
-        return ConfigurationError(f"the request is too large for the store; select fewer times. {said}")
-    if any(phrase in words for phrase in _NOT_YET):
-        return NotReadyError(
-            "ERA5 for these times does not exist yet; it appears about five days later. Run again then. "
-            + said
-        )
-    if status == 429 or any(phrase in words for phrase in _RATE):
-        return NotReadyError(f"the store limits the rate of requests; run again in a few minutes. {said}")
-    if status == 401 or any(phrase in words for phrase in _KEY):
-        return ConfigurationError(f"the store does not accept the key. {HOW_TO_MAKE_A_KEY} {said}")
-    if status == 404 and "/jobs/" in text:
-        return DataError(f"the store no longer has the result; run again to request it once more. {said}")
-    if status == 404:
-        return ConfigurationError(
+        page = f"{ENDPOINT.removesuffix('/api')}/datasets/{COLLECTION}?tab=download#manage-licences"
+        fault = "licence"
+        said = f"the licence of {COLLECTION} was not accepted yet. Accept it once, logged in, at {page}."
+    elif any(phrase in words for phrase in _TOO_LARGE):
+        fault, said = "too-large", "the request is too large for the store; select fewer times."
+    elif any(phrase in words for phrase in _NOT_YET):
+        kind, fault = NotReadyError, "not-yet"
+        said = "ERA5 for these times does not exist yet; it appears about five days later. Run again then."
+    elif status == 429 or any(phrase in words for phrase in _RATE):
+        kind, fault = NotReadyError, "rate-limit"
+        said = "the store limits the rate of requests; run again in a few minutes."
+    elif status == 401 or any(phrase in words for phrase in _KEY):
+        fault, said = "credentials", f"the store does not accept the key. {HOW_TO_MAKE_A_KEY}"
+    elif status == 404 and "/jobs/" in text:
+        kind, fault = DataError, "result-gone"
+        said = "the store no longer has the result; run again to request it once more."
+    elif status == 404:
+        fault = "endpoint"
+        said = (
             f"there is no Climate Data Store at {endpoint}; expected {ENDPOINT}. The old address ending in "
-            f"/api/v2 was switched off: correct url in ~/.cdsapirc. {said}"
+            "/api/v2 was switched off: correct url in ~/.cdsapirc."
         )
-    if status == 403:
-        return ConfigurationError(f"the store refused the request. {said}")
-    return DataError(
-        f"the Climate Data Store at {endpoint} did not deliver ({type(error).__name__}). Check the network "
-        f"and https://status.ecmwf.int, then run again: a queued request is resumed. {said}"
-    )
+    elif status == 403:
+        fault, said = "refused", "the store refused the request."
+    else:
+        kind, fault = DataError, "unreadable"
+        said = (
+            f"the Climate Data Store at {endpoint} did not deliver ({type(error).__name__}). Check the "
+            "network and https://status.ecmwf.int, then run again: a queued request is resumed."
+        )
+    return kind(f"{said} The store said: {text}", key=fault)
 
 
 logger = logging.getLogger(__name__)
@@ -137,15 +140,18 @@ def _credentials() -> tuple[str, str]:
             raise ValueError("url or key is empty")
     except Exception as error:  # the client raises a bare Exception
         raise ConfigurationError(
-            f"no key for the Climate Data Store ({error}). {HOW_TO_MAKE_A_KEY}"
+            f"no key for the Climate Data Store ({error}). {HOW_TO_MAKE_A_KEY}", key="credentials"
         ) from error
     if not (key.isascii() and key.isprintable()) or " " in key:
         # such a key cannot be sent, and the error of whoever tries would quote it
-        raise ConfigurationError(f"the key holds blanks or other odd characters. {HOW_TO_MAKE_A_KEY}")
+        raise ConfigurationError(
+            f"the key holds blanks or other odd characters. {HOW_TO_MAKE_A_KEY}", key="credentials"
+        )
     if ":" in key:
         raise ConfigurationError(
             "the key has the form UID:KEY, which the Climate Data Store no longer accepts. "
-            + HOW_TO_MAKE_A_KEY
+            + HOW_TO_MAKE_A_KEY,
+            key="credentials",
         )
     file = Path(os.environ.get("CDSAPI_RC", "~/.cdsapirc")).expanduser()
     if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -12,13 +12,13 @@ import zarr
 
 from cagp_dist.arrays import Times
 from cagp_dist.errors import CagpError, ConfigurationError, DataError, StoreError
+from cagp_dist.extras import no_package
 from cagp_dist.fields.calendars import decode, is_other, named
 from cagp_dist.fields.canonical import canonical, points_of, time_axis
 from cagp_dist.fields.missing import ZERO_FILL
 from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
-from cagp_dist.remedies import installation
 from cagp_dist.store.plain import check_all_arrays, plain_store
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import bytes_text, without_secrets
@@ -97,27 +97,28 @@ def _opened(url: str) -> Iterator[xr.Dataset]:
         with store, opened, zarr.config.set({"async.concurrency": few}):  # chunks in memory at once
             yield opened
     except StoreError as error:  # an array that is not plain: here it is the data of somebody else
-        raise DataError(f"{address}: {error}") from error
+        raise DataError(f"{address}: {error}", key="damaged") from error
     except CagpError as error:
         raise error.told(before=f"{address}:") from error
     except ImportError as error:
-        raise ConfigurationError(
-            f"reading {address} needs another package ({error}). Run: {installation('cloud')}"
-        ) from error
+        raise no_package("cloud", "another package", f"reading {address}", error) from error
     except FileNotFoundError as error:
         raise DataError(
             f"there is no Zarr store at {address} ({error}). Check the path; public stores are "
-            f"{', '.join(f'zarr:{name}' for name in PUBLIC_STORES)}."
+            f"{', '.join(f'zarr:{name}' for name in PUBLIC_STORES)}.",
+            key="no-store",
         ) from error
     except Exception as error:  # every file system and codec has its own family of errors
         if "rotocol not known" in str(error):
             raise ConfigurationError(
                 f"the address {address} has an unknown file system ({error}); expected a path, or a URL such "
-                "as https://, s3:// or gs://."
+                "as https://, s3:// or gs://.",
+                key="address",
             ) from error
         raise DataError(
             f"cannot read the Zarr store {address} ({type(error).__name__}: {error}). Check the address and "
-            "the network, then run again; a store that stays unreadable is damaged."
+            "the network, then run again; a store that stays unreadable is damaged.",
+            key="unreadable",
         ) from error
 
 
@@ -134,7 +135,8 @@ def _check_chunks(name: str, array: zarr.Array[Any]) -> int:
     if endless:
         raise DataError(
             f"array {name!r} has {array.size:,} values in {count:,} chunks of {bytes_text(size)}; reading it "
-            "would take minutes or fill the memory. Write the store again with larger chunks, or without it."
+            "would take minutes or fill the memory. Write the store again with larger chunks, or without it.",
+            key="chunks",
         )
     return max(size, 1)
 

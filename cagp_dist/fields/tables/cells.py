@@ -64,7 +64,8 @@ def _on_plane(frame: Columns, axes: tuple[str, str], kept: Indices) -> Places:
     if units[0] != units[1]:
         raise DataError(
             f"column {axes[0]!r} of {frame.title} is in {units[0] or 'no unit that is stated'} and "
-            f"{axes[1]!r} in {units[1] or 'none'}; expected x and y in one unit."
+            f"{axes[1]!r} in {units[1] or 'none'}; expected x and y in one unit.",
+            key="units",
         )
     for name in axes:
         numbers = frame.numbers(name)[kept]
@@ -183,6 +184,7 @@ def noise_factor(units: str, stated: str, whose: str) -> float:
     if factor is None:
         raise DataError(
             f"{whose} is in {stated!r} and the values are in {units!r}; expected a standard deviation in the "
-            "units of the values. Convert one of them, or name its units in the same way."
+            "units of the values. Convert one of them, or name its units in the same way.",
+            key="units",
         )
     return factor

@@ -117,7 +117,8 @@ def moments_of(frame: Columns, given: str | None, kept: Indices, apart: Collecti
         if (base != local).any() and _says_utc(frame, name, kept):
             raise ArgumentError(
                 f"column {name!r} of {frame.title} has times in UTC, and {day!r} has days of another zone. "
-                "Write both in UTC, or the time with its day in one column."
+                "Write both in UTC, or the time with its day in one column.",
+                key="time-zone",
             )
         since = _since_midnight(frame, name, kept)
         base, local = base + since, local + since
@@ -330,7 +331,8 @@ def _check_refined(frame: Columns, day: str, kept: Indices, apart: Collection[st
         raise ArgumentError(
             f"column {day!r} of {frame.title} has dates without a day, such as {min(cells)!r}, and column "
             f"{beside[0]!r} stands beside it. Write the date in one column, such as 2017-04-27, or in "
-            "columns year, month and day."
+            "columns year, month and day.",
+            key="no-day",
         )
 
 
@@ -423,7 +425,8 @@ def _since_midnight(frame: Columns, name: str, kept: Indices) -> NDArray[np.time
             if not padded and part != "hhmm" and 0 < largest <= LAST_HOUR:
                 raise ArgumentError(
                     f"column {name!r} of {frame.title} has numbers up to {largest:g}, which may be hours or "
-                    "minutes past midnight, as in 1200. Call the column hour or hhmm, or write 12:00."
+                    "minutes past midnight, as in 1200. Call the column hour or hhmm, or write 12:00.",
+                    key="hours-or-minutes",
                 )
             numbers, of_hour = np.floor(numbers / 100.0), np.mod(numbers, 100.0)
         whole_numbers = np.mod(numbers + of_hour, 1.0) == 0

@@ -149,7 +149,9 @@ def read_table(
     refuse_rows(frame, every, np.isinf(values), f"{held} is infinite", "finite numbers.")
     kept = np.flatnonzero(~np.isnan(values))
     if kept.size == 0:
-        raise DataError(f"{held} has no value in any of its {counted(values.size, 'row')}.")
+        raise DataError(
+            f"{held} has no value in any of its {counted(values.size, 'row')}.", key="nothing-observed"
+        )
     taken = {*used, *when, column}
     places = read_row_places(frame, axes, kept, plane=plane, taken=taken, named=name, ignored=ignored)
     moments = moments_of(frame, time, kept, apart=ignored)
@@ -220,11 +222,12 @@ def read_places(
         plane = all(role in roles or frame.find(role, None, names, needed=False) for role, names in usual)
     names = _axes(frame, roles, plane=plane)
     if frame.rows == 0:
-        raise DataError(f"{frame.title} has no rows; expected at least one place.")
+        raise DataError(f"{frame.title} has no rows; expected at least one place.", key="no-points")
     if when := sorted(about_time(frame)):
         raise ArgumentError(
             f"{frame.title} has the column {when[0]!r}, but places of a map have no times: it is made for "
-            "each time of the observations. Leave the column out, and name places once."
+            "each time of the observations. Leave the column out, and name places once.",
+            key="times",
         )
     every = np.arange(frame.rows)
     places = read_row_places(frame, names, every, plane=plane, taken={*names, *static}, of_targets=True)
@@ -246,7 +249,7 @@ def _axes(
         if found[0] is None and all(found[1:]):
             raise ArgumentError(
                 f"{frame.title} has no column for the latitude; it has {found[1]!r} and {found[2]!r}. If "
-                "they are coordinates of a plane, say so, and give crs=NUMBER where their system is known.",
+                "they are coordinates of a plane, say so, and which system they have, where it is known.",
                 key="plane-not-said",
                 remedies=(Setting("columns", {"x": found[1], "y": found[2]}),),
             )

@@ -31,8 +31,8 @@ from cagp_dist.text import bytes_text, printable
 PARQUET_BYTES, PARQUET_SECONDS = 2**29, 30.0  # of memory and time of the process that decodes one first
 
 _FIELDS = (
-    "A field in NetCDF, GRIB or Zarr is opened with xarray and passed as a dataset; a job reads it with "
-    'source = "file:PATH" or "zarr:PATH".'
+    'A field in NetCDF, GRIB or Zarr is named with its kind, "file:PATH" or "zarr:PATH", or opened with '
+    "xarray."
 )
 
 
@@ -46,13 +46,14 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
     import pandas as pd
 
     if path.is_dir():
-        raise DataError(f"{path} is a folder; expected a CSV or Parquet file. {_FIELDS}")
+        raise DataError(f"{path} is a folder; expected a CSV or Parquet file. {_FIELDS}", key="folder")
     if not path.exists():
-        raise DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.")
+        raise no_file(path)
     if not path.is_file():
         raise DataError(
             f"{path} is not a regular file, but a pipe, a socket or a device; expected a CSV or Parquet "
-            "file. Copy its output into a file first."
+            "file. Copy its output into a file first.",
+            key="not-a-table",
         )
     try:
         if path.suffix.lower() in (".parquet", ".pq"):
@@ -65,14 +66,23 @@ def read_file(path: Path) -> tuple[DataFrameLike, TextLayout | None]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not a text file in UTF-8 ({error.reason} at byte {error.start}); expected CSV or "
-            f"Parquet. Save a table as UTF-8. {_FIELDS}"
+            f"Parquet. Save a table as UTF-8. {_FIELDS}",
+            key="not-a-table",
         ) from error
     except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise DataError(
-            f"{path} is compressed, and damaged or incomplete: {error}. Fetch or compress it again."
+            f"{path} is compressed, and damaged or incomplete: {error}. Fetch or compress it again.",
+            key="damaged",
         ) from error
     except (OSError, ValueError, csv.Error) as error:  # of the parser, too
-        raise DataError(f"cannot read {path} as a table: {printable(str(error))}") from error
+        raise DataError(
+            f"cannot read {path} as a table: {printable(str(error))}", key="not-a-table"
+        ) from error
+
+
+def no_file(path: Path) -> DataError:
+    """Give the error of a file that is not there."""
+    return DataError(f"there is no file {path}; the path is relative to {Path.cwd()}.", key="no-file")
 
 
 def _check_parquet(path: Path) -> None:
@@ -90,14 +100,17 @@ def _check_parquet(path: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise DataError(f"decoding {path} took longer than {error.timeout:.0f} s and was stopped.") from error
+        raise DataError(
+            f"decoding {path} took longer than {error.timeout:.0f} s and was stopped.", key="time-limit"
+        ) from error
     word, _, said = child.stdout.strip().partition(" ")
     if word == "error":
         raise ValueError(said)
     if not word.isdecimal():
         raise DataError(
             f"{path} cannot be decoded in {bytes_text(memory)} of memory, and has {bytes_text(size)}. It "
-            "is damaged, or made to fill the memory: fetch it again from a trusted source."
+            "is damaged, or made to fill the memory: fetch it again from a trusted source.",
+            key="damaged",
         )
     check_unpacked(path, int(word), free)
 

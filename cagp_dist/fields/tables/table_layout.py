@@ -124,7 +124,9 @@ def layout_of(path: Path) -> TextLayout:
     between = None if separator == WHITESPACE else separator
     widest = max(len(line.split(between)) for line in (header, *(row for _, row in following)))
     if widest > MOST_COLUMNS:
-        raise DataError(f"{path} has {widest:,} columns; expected {MOST_COLUMNS:,} at most.")
+        raise DataError(
+            f"{path} has {widest:,} columns; expected {MOST_COLUMNS:,} at most.", key="not-a-table"
+        )
     units: tuple[str, ...] = ()
     behind_mark = False
     if _names_places(cells):
@@ -186,7 +188,8 @@ def _check_preamble(path: Path, first: int, following: Sequence[tuple[int, str]]
         if _names_places(split_cells(line, _separator(line))):
             raise DataError(
                 f"{path} begins with a preamble: line {first} does not name the columns, and line {number} "
-                f"does, {printable(line.strip())[:80]!r}. Begin the lines above it with #, or delete them."
+                f"does, {printable(line.strip())[:80]!r}. Begin the lines above it with #, or delete them.",
+                key="preamble",
             )
 
 
@@ -196,10 +199,13 @@ def _check_kind(path: Path, head: bytes) -> None:
     if head.startswith(b"\xd0\xcf\x11\xe0") or (head.startswith(b"PK\x03\x04") and suffix != ".zip"):
         raise DataError(
             f"{path} is a workbook of a spreadsheet, such as Excel; expected a CSV or Parquet file. Save its "
-            "sheet as CSV, or pass it as a data frame: pandas.read_excel(path)."
+            "sheet as CSV, or pass it as a data frame: pandas.read_excel(path).",
+            key="not-a-table",
         )
     if head.startswith(b"PK\x03\x04"):
-        raise DataError(f"{path} is a zip archive; expected a CSV or Parquet file. Unpack it.")
+        raise DataError(
+            f"{path} is a zip archive; expected a CSV or Parquet file. Unpack it.", key="not-a-table"
+        )
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         kind = "GeoJSON" if suffix == ".geojson" or b"Feature" in head else "JSON"
         frame = (
@@ -209,7 +215,8 @@ def _check_kind(path: Path, head: bytes) -> None:
             else "pandas.read_json(path)"
         )
         raise DataError(
-            f"{path} is {kind}; expected a CSV or Parquet file. Save it as CSV, or pass its columns: {frame}."
+            f"{path} is {kind}; expected a CSV or Parquet file. Save it as CSV, or pass columns: {frame}.",
+            key="not-a-table",
         )
 
 
@@ -247,7 +254,8 @@ def _limited(path: Path, stream: BinaryIO) -> Iterator[bytes]:
         if line > MOST_LINE_BYTES:
             raise DataError(
                 f"{path} has a line of more than {bytes_text(MOST_LINE_BYTES)}; expected a table, with a "
-                "line for each measurement. Check what the file is, or fetch it again."
+                "line for each measurement. Check what the file is, or fetch it again.",
+                key="not-a-table",
             )
         check_unpacked(path, unpacked, free)
         yield chunk
@@ -265,12 +273,14 @@ def check_unpacked(path: Path, unpacked: int, free: int) -> None:
     if unpacked > max(MOST_PACKED * size, FREELY_UNPACKED_BYTES):
         raise DataError(
             f"{path} has {bytes_text(size)} and unpacks to {bytes_text(unpacked)} or more, as no "
-            "measurements do; it was not unpacked further. If it is right, write it again unpacked."
+            "measurements do; it was not unpacked further. If it is right, write it again unpacked.",
+            key="unpacked-size",
         )
     if READ_BYTES * unpacked > free:
         raise DataError(
             f"{path} has {bytes_text(unpacked)} or more unpacked, which takes some {READ_BYTES} times that "
-            f"to read, and {bytes_text(free)} of memory are free. Cut it into parts, or free memory."
+            f"to read, and {bytes_text(free)} of memory are free. Cut it into parts, or free memory.",
+            key="memory",
         )
 
 
