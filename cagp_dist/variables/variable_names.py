@@ -27,7 +27,8 @@ def canonical_name(name: str) -> str:
     if not re.fullmatch(r"[^\W_][^/\\\0\s]*", name) or name in _RESERVED:
         raise ConfigurationError(
             f"variable {name!r} cannot be the name of a field; expected the name of a variable of the "
-            "source, such as 't2m' or 'msl', without blanks and slashes, and not that of an axis."
+            "source, such as 't2m' or 'msl', without blanks and slashes, and not that of an axis.",
+            key="variable-name",
         )
     return name
 

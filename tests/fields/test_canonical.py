@@ -260,8 +260,8 @@ def test_absent_times_are_named_with_those_that_are_there():
 @pytest.mark.parametrize(
     ("selection", "key"),
     [
-        ({"variable": "a b"}, ""),
-        ({"variable": "latitude"}, ""),
+        ({"variable": "a b"}, "variable-name"),
+        ({"variable": "latitude"}, "variable-name"),
         ({"times": []}, "times"),
         ({"times": "2020-01-01"}, "times"),
         ({"times": ["yesterday"]}, "times"),
