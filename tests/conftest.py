@@ -205,10 +205,7 @@ _SAMPLES: dict[str, "xr.Dataset"] = {}
 
 @pytest.fixture(scope="module", autouse=True)
 def sample_is_decoded_once() -> Iterator[None]:
-    """The built-in field, or the same part of it, is decoded by one child process for all tests.
-
-    In `tests.fields` every call has its own child process, and so it has in every other process.
-    """
+    """The built-in field, or the same part of it, is decoded once for all tests."""
     from cagp_dist.fields import sample
     from cagp_dist.fields.files.local_files import open_file, scratch_folder
 
@@ -224,15 +221,24 @@ def sample_is_decoded_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module", autouse=True)
 def decoder_in_this_process() -> Iterator[None]:
     """What a child process does with a file is done here: its start takes longer than small files.
 
-    `tests.fields.test_files` has that process, and what it costs when a file crashes or delays it.
+    A test of that process asks for ``decoder_in_a_child``.
     """
     from .decoding import decoder_here
 
     with decoder_here():
+        yield
+
+
+@pytest.fixture
+def decoder_in_a_child() -> Iterator[None]:
+    """Every file is decoded by a child process of its own, as it is outside of tests."""
+    from .decoding import decoder_in_a_child
+
+    with decoder_in_a_child():
         yield
 
 

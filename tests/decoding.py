@@ -10,18 +10,25 @@ from typing import Any
 
 import pytest
 
+START = subprocess.run
+
+
+@contextmanager
+def decoder_in_a_child() -> Iterator[None]:
+    """Decode files in child processes again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "run", START)
+        yield
+
 
 @contextmanager
 def decoder_here() -> Iterator[None]:
     """Decode files in this process; `tests.fields.test_files` has the child, and what it costs."""
     from cagp_dist.fields.files import _decode
-    from cagp_dist.fields.files import local_files as files
-
-    start = subprocess.run
 
     def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
         if _decode.__name__ not in command:
-            return start(command, **settings)
+            return START(command, **settings)
         job = json.loads(settings["input"])
         del job["parent"]  # with which the child ends
         with pytest.MonkeyPatch.context() as patch:
@@ -29,5 +36,5 @@ def decoder_here() -> Iterator[None]:
             return subprocess.CompletedProcess(command, _decode.decode_command(), "", "")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.subprocess, "run", run)
+        patch.setattr(subprocess, "run", run)
         yield

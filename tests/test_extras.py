@@ -15,7 +15,6 @@ from cagp_dist.fields.sources import open_source
 from cagp_dist.fields.stores import cds_client
 from cagp_dist.remedies import installation
 
-from .decoding import decoder_here
 from .regional import EUROPE
 
 PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
@@ -60,7 +59,7 @@ def test_an_extra_that_is_not_there_is_named_with_the_command_that_installs_it(m
 def test_a_grib_file_and_the_climate_data_store_name_their_extras(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "eccodes", None)
     monkeypatch.delitem(sys.modules, "cagp_dist.fields.files.grib", raising=False)
-    with decoder_here(), pytest.raises(ConfigurationError, match=rf"europe\.grib: .*{installed('grib')}$"):
+    with pytest.raises(ConfigurationError, match=rf"europe\.grib: .*{installed('grib')}$"):
         open_source(f"file:{EUROPE}", cache_directory=tmp_path)
     monkeypatch.setitem(sys.modules, "cdsapi", None)
     with pytest.raises(ConfigurationError, match=installed("cds")):

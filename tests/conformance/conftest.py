@@ -7,16 +7,7 @@ from functools import cache, partial
 import pytest
 
 from .places import Place, opened, place
-from .registered import FURTHER
-
-QUICK = (
-    "test_exact_variance_bounds",
-    "test_samples_have_the_stated_covariance_t7",
-    "test_the_first_sweeps",
-    "test_the_mean_alone",
-    "test_threads",
-)
-"""What other orders and preconditioners of a solver are tested for in every run; the rest is exhaustive."""
+from .registered import FURTHER, QUICK
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -24,7 +15,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the other tests of other orders and preconditioners to the exhaustive run."""
     for item in items:
         callspec = getattr(item, "callspec", None)
-        if callspec is None or item.path.parent.name != "conformance" or item.name.startswith(QUICK):
+        if (
+            callspec is None
+            or "cases" in callspec.params
+            or item.path.parent.name != "conformance"
+            or item.name.startswith(QUICK)
+        ):
             continue
         if item.path.name.startswith("test_identities"):
             continue

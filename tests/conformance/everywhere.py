@@ -1,12 +1,14 @@
 """Solvers that the identities are about, and the Gram matrices and executors that they meet."""
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
 import cagp_dist as cagp
 from cagp_dist.solvers import Solver
 
+from ..joined import joined
 from ..solvers.policies import known, policies
 from ..solvers.stages import Diverging
 from .places import EXECUTORS, GRAMS
@@ -79,40 +81,42 @@ def everywhere(
     few: tuple[str, ...] = FEW,
     more: dict[str, Solver] | None = None,
     given: bool = False,
-) -> pytest.MarkDecorator:
+) -> Callable:
     """Every Gram matrix in series, and typical ones on every executor.
 
     In series typical ones meet all solvers, and others every sixth one, by turns, and the ``few``, which run
     on the other executors too (grids on a cluster at leisure). With ``given`` only matrices that
-    `cagp.condition` makes. Each of ``more`` solvers meets one typical one; the others at leisure.
+    `cagp.condition` makes. Each of ``more`` solvers meets one typical one; the others at leisure. Solvers
+    that meet the same matrix on the same executor do so in one test.
     """
     few = tuple(name for name in few if name in solvers)
     assert few
-    cases = []
+    cases: list[tuple[str, str, str, Solver, tuple]] = []
     for g, gram in enumerate(GRAMS):
         for i, (name, solver) in enumerate(solvers.items()):
             if gram in TYPICAL or name in few or (g + i) % 6 == 0:
                 cases.append((gram, "serial", name, solver, ()))
     for (g, gram), (i, name) in itertools.product(enumerate(TYPICAL), enumerate(more or {})):
-        marks = [pytest.mark.exhaustive] if (g + i) % 3 or "vecchia" in name else []
+        marks = (pytest.mark.exhaustive,) if (g + i) % 3 or "vecchia" in name else ()
         cases.append((gram, "serial", name, more[name], marks))
     for executor, gram, name in itertools.product(EXECUTORS[1:], TYPICAL, few):
-        marks = [pytest.mark.cluster] if executor == "dask" else []
+        marks = (pytest.mark.cluster,) if executor == "dask" else ()
         if executor == "dask" and gram != "tiled":
-            marks.append(pytest.mark.exhaustive)
+            marks += (pytest.mark.exhaustive,)
         cases.append((gram, executor, name, solvers[name], marks))
-    return pytest.mark.parametrize(
-        ("where", "solver"),
-        [
-            pytest.param((gram, executor), solver, id=f"{gram}-{executor}-{name}", marks=marks)
-            for gram, executor, name, solver, marks in cases
-            if not (solver.needs_grid and gram in POINTS) and not (given and gram in ("dense", "tiled-7"))
-        ],
-        indirect=["where"],
-    )
+    groups: dict[tuple[str, str, bool], list] = {}
+    for gram, executor, name, solver, marks in cases:
+        if not (solver.needs_grid and gram in POINTS) and not (given and gram in ("dense", "tiled-7")):
+            case = pytest.param(solver, id=name, marks=marks)
+            groups.setdefault((gram, executor, pytest.mark.exhaustive in marks), []).append(case)
+    named = {
+        f"{gram}-{executor}{'-exhaustive' * exhaustive}": solvers
+        for (gram, executor, exhaustive), solvers in groups.items()
+    }
+    return joined(["solver"], named, fixtures={"where": [(gram, executor) for gram, executor, _ in groups]})
 
 
-def everywhere_one(solver: Solver) -> pytest.MarkDecorator:
+def everywhere_one(solver: Solver) -> Callable:
     """Every Gram matrix, and typical ones on every executor, with one solver."""
     name = type(solver).__name__
     return everywhere({name: solver}, few=(name,))

@@ -1,10 +1,11 @@
 """Every registered solver with settings for small problems, made from its dataclass alone."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from cagp_dist.budget import Demand
 from cagp_dist.errors import ArgumentError
@@ -25,6 +26,8 @@ from cagp_dist.solvers import (
 from cagp_dist.solvers.registry import SOLVERS as REGISTRY
 from cagp_dist.solvers.stationary.ordered import Ordered
 from cagp_dist.solvers.stationary.preconditioned import PreconditionedIteration
+
+from ..joined import in_turn, joined, name_of
 
 ITERATIONS = 5
 LARGEST = 40
@@ -80,6 +83,14 @@ FURTHER = tuple(
     )
 )
 """Names of solvers in other orders and with preconditioners."""
+QUICK = (
+    "test_exact_variance_bounds",
+    "test_samples_have_the_stated_covariance_t7",
+    "test_the_first_sweeps",
+    "test_the_mean_alone",
+    "test_threads",
+)
+"""What other orders and preconditioners of a solver are tested for in every run; the rest is exhaustive."""
 
 
 def kinds(solvers: Mapping[str, Solver]) -> list:
@@ -131,3 +142,20 @@ KINDS = {
 def may_rise(solver: Solver) -> bool:
     """Whether a variance may be above that of the iteration before: polynomials are none of each other."""
     return isinstance(solver, Chebyshev)
+
+
+def solvers_in_turn(names: Sequence[str], cases: Iterable) -> Callable:
+    """Cases of solvers, several in one test; of others than `QUICK` tests, `FURTHER` ones are exhaustive."""
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        known = [case if isinstance(case, ParameterSet) else pytest.param(*case) for case in cases]
+        if not test.__name__.startswith(QUICK):
+            known = [
+                case._replace(marks=(pytest.mark.exhaustive,))
+                if any(name in name_of(case) for name in FURTHER)
+                else case
+                for case in known
+            ]
+        return joined(names, in_turn(known))(test)
+
+    return decorated

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from functools import cache
 from typing import get_args
 
@@ -18,7 +19,7 @@ from cagp_dist.solvers.interface import Calibrated
 from ..oracle import assert_close, assert_same_bits
 from ..pairwise import by_turns
 from ..problems import RegressionProblem, regression_problem, unit_noise
-from .registered import GRID_SOLVERS, KINDS, POINT_SOLVERS, SOLVERS, may_rise
+from .registered import GRID_SOLVERS, KINDS, POINT_SOLVERS, SOLVERS, may_rise, solvers_in_turn
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -33,10 +34,12 @@ PROBLEMS = {
 AFFINE = {name: solver for name, solver in POINT_SOLVERS.items() if isinstance(solver, Affine)}
 TURNS = itertools.count()
 
-every_solver = pytest.mark.parametrize("solver", POINT_SOLVERS.values(), ids=POINT_SOLVERS.keys())
+every_solver = solvers_in_turn(
+    ["solver"], [pytest.param(solver, id=name) for name, solver in POINT_SOLVERS.items()]
+)
 
 
-def some_case(solvers: dict[str, Solver] = POINT_SOLVERS, **factor: list) -> pytest.MarkDecorator:
+def some_case(solvers: dict[str, Solver] = POINT_SOLVERS, **factor: list) -> Callable:
     """Every solver on one problem (and with one value of another factor); the other ones at leisure.
 
     Solvers take turns, and so do the tests: across them each solver meets both problems, and every value.
@@ -49,7 +52,7 @@ def some_case(solvers: dict[str, Solver] = POINT_SOLVERS, **factor: list) -> pyt
         words = "-".join(map(str, (name, noise, *value)))
         marks = () if here else pytest.mark.exhaustive
         cases.append(pytest.param(problem, solver, *value, id=words, marks=marks))
-    return pytest.mark.parametrize(("problem", "solver", *factor), cases)
+    return solvers_in_turn(("problem", "solver", *factor), cases)
 
 
 @cache
@@ -68,7 +71,7 @@ def variant(problem: RegressionProblem, **changes) -> RegressionProblem:
     return dataclasses.replace(problem, **changes)
 
 
-@pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS.keys())
+@solvers_in_turn(["solver"], [pytest.param(solver, id=name) for name, solver in SOLVERS.items()])
 def test_a_solver_is_a_frozen_value_with_its_promises(solver: Solver):
     assert dataclasses.replace(solver) == solver
     assert hash(solver) == hash(dataclasses.replace(solver))
@@ -369,7 +372,7 @@ def test_moving_and_turning_the_points_changes_nothing(problem, solver):
     assert_close(found.covariance, expected.covariance)
 
 
-@pytest.mark.parametrize(("name", "p"), by_turns({"name": list(POINT_SOLVERS), "p": [1, 3, 7]}))
+@solvers_in_turn(("name", "p"), by_turns({"name": list(POINT_SOLVERS), "p": [1, 3, 7]}))
 def test_any_number_of_coordinates(name, p):
     solver = POINT_SOLVERS[name]
     problem = regression_problem(90, q=15, p=p, lengthscale=0.5)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,7 +16,7 @@ from cagp_dist.solvers.engine.affine import Affine
 
 from ..oracle import assert_close, assert_same_bits, dense, ring_points
 from ..pairwise import by_turns, pairwise
-from .registered import KINDS, POINT_SOLVERS, SOLVERS, may_rise
+from .registered import KINDS, POINT_SOLVERS, SOLVERS, may_rise, solvers_in_turn
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -128,7 +129,7 @@ every_input = pytest.mark.parametrize("given", INPUTS.values(), ids=INPUTS.keys(
 WHERE = ("points", "grid")
 
 
-def chosen(solvers, **factors) -> pytest.MarkDecorator:
+def chosen(solvers, **factors) -> Callable:
     """Every pair of a solver, an input and a kind of targets (and values of other factors), most at leisure.
 
     In every run each solver has one input with rings and one without, one of them with the grid as targets.
@@ -147,7 +148,7 @@ def chosen(solvers, **factors) -> pytest.MarkDecorator:
     ]
     marked = [(case, ()) for case in quick]
     marked += [(case, pytest.mark.exhaustive) for case in cases if case not in quick]
-    return pytest.mark.parametrize(
+    return solvers_in_turn(
         ("solver", "given", "where", *factors),
         [
             pytest.param(
@@ -162,9 +163,9 @@ INPUT_OF = dict(zip(SOLVERS, itertools.cycle(INPUTS), strict=False))
 """One input for each solver, all of them for some."""
 
 
-def one_case(solvers: dict[str, object]) -> pytest.MarkDecorator:
+def one_case(solvers: dict[str, object]) -> Callable:
     """Each solver with its input, and targets by turns."""
-    return pytest.mark.parametrize(
+    return solvers_in_turn(
         ("solver", "given", "where"),
         [
             pytest.param(solver, INPUTS[INPUT_OF[name]], where, id=name)
@@ -368,7 +369,7 @@ def test_no_test_points(solver, given, where):
     assert posterior.status.ok
 
 
-@pytest.mark.parametrize(("name", "row"), by_turns({"name": list(SOLVERS), "row": [0, 3]}))
+@solvers_in_turn(("name", "row"), by_turns({"name": list(SOLVERS), "row": [0, 3]}))
 def test_one_observation(name, row):
     """All of a grid but one point is missing; at a pole, all but one copy."""
     solver = SOLVERS[name]

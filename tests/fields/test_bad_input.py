@@ -46,7 +46,7 @@ def temperature(*, units: str = "K") -> xr.Dataset:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, decoder_in_this_process):
+def folder(tmp_path, monkeypatch):
     """An empty current folder with a good field and a good job."""
     monkeypatch.chdir(tmp_path)
     temperature().to_netcdf("field.nc", engine="scipy")

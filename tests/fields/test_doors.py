@@ -24,7 +24,6 @@ from cagp_dist.kriging.given_observations import read
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 
-from ..decoding import decoder_here
 from ..jobs import job_text
 
 N = 40
@@ -285,15 +284,14 @@ def test_a_table_is_read_alike_whatever_brings_it(name, tmp_path, capsys):
     layout = TABLES[name]
     expected = (NORTH, EAST, None, WARM) if layout.answer is None else layout.answer
     said = {}
-    with decoder_here():
-        for number, door in enumerate(layout.only or DOORS):
-            folder = tmp_path / str(number)
-            folder.mkdir()
-            with warnings.catch_warnings(record=True) as noted:
-                warnings.simplefilter("always")
-                said[door] = answered(door, layout, folder)
-            told = f"{[str(note.message) for note in noted]} {capsys.readouterr().out}"
-            assert layout.says in told, (door, told)
+    for number, door in enumerate(layout.only or DOORS):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            said[door] = answered(door, layout, folder)
+        told = f"{[str(note.message) for note in noted]} {capsys.readouterr().out}"
+        assert layout.says in told, (door, told)
     wrong = {door: shown(found) for door, found in said.items() if not agrees(found, expected)}
     assert not wrong, wrong
 

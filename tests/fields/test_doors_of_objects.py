@@ -18,8 +18,6 @@ from cagp_dist.service.jobfile.config import parse_job
 
 from ..jobs import job_text
 
-pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
-
 NORTH, EAST = np.array([40.0, 45.0, 50.0]), np.array([0.0, 90.0, 180.0, 270.0])
 DAYS = np.array(["2020-07-01T12", "2020-07-02T12"], dtype="datetime64[ns]")
 FIELD = 270.0 + np.arange(24.0).reshape(2, 3, 4)

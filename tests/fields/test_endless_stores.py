@@ -277,6 +277,7 @@ def test_so_are_files(tmp_path):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("decoder_in_a_child")
 def test_a_decoder_has_a_limit_of_memory(tmp_path, monkeypatch):
     large = field().isel(latitude=[0] * 3000, longitude=[0] * 9000)
     large = large.assign_coords(latitude=np.linspace(-90, 90, 3000), longitude=np.linspace(0, 359, 9000))

@@ -24,7 +24,7 @@ from cagp_dist.fields.sources import open_source
 from ..regional import EUROPE, GAPS, corrupted, day
 from .fields import grib, netcdf3, netcdf4, raw_dataset, zipped
 
-in_this_process = pytest.mark.usefixtures("decoder_in_this_process")
+in_a_child = pytest.mark.usefixtures("decoder_in_a_child")
 
 
 @pytest.fixture
@@ -41,6 +41,7 @@ def scratch(tmp_path):
     return tmp_path / "cache" / "deep"
 
 
+@in_a_child
 def test_netcdf4_of_the_new_layout(write, scratch):
     raw = raw_dataset()
     path = write(netcdf4(raw), "misnamed.grib")
@@ -52,7 +53,6 @@ def test_netcdf4_of_the_new_layout(write, scratch):
     assert [path.name for path in scratch.iterdir()] == [FOLDER]
 
 
-@in_this_process
 def test_netcdf3_and_a_selection(write, scratch):
     raw = raw_dataset()
     field = open_file(
@@ -61,7 +61,6 @@ def test_netcdf3_and_a_selection(write, scratch):
     xr.testing.assert_equal(field, canonical(raw, times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0)))
 
 
-@in_this_process
 def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, scratch):
     raw = raw_dataset(times=("2020-01-01", "2020-01-02"))
     rain = raw.rename(t2m="tp")
@@ -77,7 +76,6 @@ def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, s
     assert [path.name for path in scratch.iterdir()] == [FOLDER]
 
 
-@in_this_process
 def test_grib_times_are_found_by_their_headers(write, scratch):
     path = write(grib(["2020-02-01T06:00", "2020-01-31T18:00", "2020-02-01T00:00"]))
     (path.parent / f"{path.name}.idx").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")  # never unpickled
@@ -90,7 +88,6 @@ def test_grib_times_are_found_by_their_headers(write, scratch):
     assert 316.0 < field.t2m.max() < 316.1
 
 
-@in_this_process
 def test_all_times_of_a_file_are_listed_whichever_are_asked_for(write, scratch, monkeypatch):
     days = ["2020-01-01", "2020-01-02"]
     paths = [write(grib([f"{day}T00:00", f"{day}T12:00"]), f"{day}.grib") for day in days]
@@ -140,7 +137,6 @@ def test_kinds_are_told_by_first_bytes():
     assert file_kind(grib(["2020-01-01T00:00"]), name="x") is FileKind.GRIB
 
 
-@in_this_process
 @pytest.mark.parametrize("make", ["netcdf4", "netcdf3", "grib", "zip"])
 def test_a_truncated_file_is_an_error_that_names_it(write, scratch, make):
     raw = raw_dataset()
@@ -156,7 +152,6 @@ def test_a_truncated_file_is_an_error_that_names_it(write, scratch, make):
     assert list(scratch.iterdir()) == []
 
 
-@in_this_process
 def test_a_damaged_member_of_a_zip_is_found(write, scratch):
     data = bytearray(zipped(a=netcdf3(raw_dataset())))
     data[300] ^= 4
@@ -164,7 +159,6 @@ def test_a_damaged_member_of_a_zip_is_found(write, scratch):
         open_file(write(bytes(data)), scratch=scratch)
 
 
-@in_this_process
 def test_a_zip_without_data_is_an_error(write, scratch):
     with pytest.raises(DataError, match="the zip holds no GRIB or NetCDF file"):
         open_file(write(zipped(a=b"words", b=zipped(c=b"x"))), scratch=scratch)
@@ -178,7 +172,6 @@ def test_a_zip_that_would_fill_the_disk_is_not_unpacked(write, tmp_path, monkeyp
         list(_decode._unpacked(write(zipped(a=b"GRIB" + b"x" * 1998, b=bytes(9000))), tmp_path))
 
 
-@in_this_process
 def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
     import eccodes
 
@@ -190,7 +183,6 @@ def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
         open_file(path, scratch=scratch)
 
 
-@in_this_process
 def test_errors_of_the_selection_keep_their_kind(write, scratch):
     path = write(netcdf3(raw_dataset()))
     with pytest.raises(ConfigurationError, match=f"{path}: grid_degrees is 3"):
@@ -213,6 +205,7 @@ def test_a_cache_folder_that_cannot_be_made_is_a_configuration_error(write, tmp_
         open_file(write(netcdf3(raw_dataset())), scratch=tmp_path / "file" / "deep")
 
 
+@in_a_child
 @pytest.mark.parametrize(
     ("script", "seconds", "message"),
     [
@@ -257,6 +250,7 @@ def test_a_decoder_ends_with_the_job_that_started_it(tmp_path):
     os.close(pipe)
 
 
+@in_a_child
 def test_the_decoder_is_not_given_the_key(write, scratch, tmp_path, monkeypatch):
     decoder = tmp_path / "decoder"
     decoder.write_text("#!/bin/sh\nenv >&2; echo last $CDSAPI_KEY $PYTHONPATH >&2; exit 1\n")
@@ -291,7 +285,6 @@ def scanned_westward():
     return message
 
 
-@in_this_process
 @pytest.mark.parametrize("message", [EUROPE.read_bytes, scanned_westward])
 def test_a_regional_file_across_greenwich_is_the_part_of_the_global_field(write, scratch, message):
     sample = open_source("sample", area=(60.0, -10.0, 30.0, 40.0), cache_directory=scratch)
@@ -302,7 +295,6 @@ def test_a_regional_file_across_greenwich_is_the_part_of_the_global_field(write,
         np.testing.assert_array_equal(field[name], sample[name])
 
 
-@in_this_process
 @pytest.mark.parametrize("order", [1, -1], ids=["final first", "preliminary first"])
 def test_of_two_versions_of_a_time_in_grib_the_final_one_is_taken(write, scratch, order):
     """Whatever the decoder does with several messages of a time, it never sees two."""
@@ -315,7 +307,6 @@ def test_of_two_versions_of_a_time_in_grib_the_final_one_is_taken(write, scratch
         np.testing.assert_allclose(field.t2m[at], sample + warmer, atol=2e-3)
 
 
-@in_this_process
 @pytest.mark.parametrize("order", [1, -1])
 def test_versions_of_a_table_of_starts_and_steps_are_those_of_its_messages(write, scratch, order):
     starts = ["2020-01-01T00", "2020-01-01T12"]
@@ -331,12 +322,12 @@ def test_versions_of_a_table_of_starts_and_steps_are_those_of_its_messages(write
     np.testing.assert_allclose(warmer.mean(("latitude", "longitude")), [0.0, 0.0, 1.0, 0.0], atol=1e-3)
 
 
+@in_a_child
 def test_a_corrupted_grib_message_is_refused(write, scratch):
     with pytest.raises(DataError, match=r"corrupted\.grib: cannot be decoded \(WrongLengthError"):
         open_file(write(corrupted(), "corrupted.grib"), scratch=scratch)
 
 
-@in_this_process
 def test_missing_values_of_grib_are_dropped_and_counted(scratch):
     points = observation_points(open_file(GAPS, scratch=scratch))
     assert points.values.shape == (1, 2376)

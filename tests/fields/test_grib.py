@@ -7,8 +7,6 @@ import pytest
 from cagp_dist.errors import DataError
 from cagp_dist.fields.files.local_files import file_times, open_file
 
-pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
-
 NORTH, EAST = np.array([52.0, 51.0, 50.0]), np.array([-2.0, -1.0, 0.0, 1.0])
 FIELD = 280.0 + 10.0 * np.sin(NORTH)[:, None] + EAST
 NOON, EVENING = (20200701, 1200), (20200701, 1800)

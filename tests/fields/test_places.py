@@ -43,7 +43,6 @@ def swath():
     )
 
 
-@pytest.mark.usefixtures("decoder_in_this_process")
 @pytest.mark.parametrize("dims", [("time", "station"), ("station", "time")])
 def test_a_file_of_stations_is_read_as_its_stations(tmp_path, dims):
     (tmp_path / "stations.nc").write_bytes(netcdf4(stations(dims)))
@@ -82,7 +81,6 @@ def test_a_place_that_appears_twice_has_one_value():
         canonical(field, variable="tas")
 
 
-@pytest.mark.usefixtures("decoder_in_this_process")
 @pytest.mark.parametrize("sample", ["reduced_gg_pl_32_grib2", "healpix"])
 def test_grids_without_columns_are_read_as_places(tmp_path, sample):
     if sample == "healpix":

@@ -16,8 +16,6 @@ from cagp_dist.store.publish import output_lock
 
 from ..jobs import job_text
 
-pytestmark = pytest.mark.usefixtures("decoder_in_this_process")
-
 NUMBERS = {"lengthscale": 0.1, "variance": 30.0}
 BLOCKS = {"name": "block-gauss-seidel", "iterations": 3, "block_size": 64}
 

@@ -541,7 +541,7 @@ def test_a_day_is_read_again_when_its_job_or_its_files_have_changed(begun, monke
     assert days_read(other) == []
 
 
-def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path, decoder_in_this_process):
+def test_an_operator_sees_the_days_of_files_one_of_which_is_damaged(tmp_path):
     write_source(tmp_path / "field.zarr", DAYS)
     field = xr.open_zarr(tmp_path / "field.zarr", consolidated=False).load()
     (tmp_path / "files").mkdir()

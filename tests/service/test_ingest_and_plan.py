@@ -91,7 +91,6 @@ def test_other_areas_are_kept_apart(make_job, tmp_path):
     assert len(list((tmp_path / "out" / "observations").glob("*.zarr"))) == 2
 
 
-@pytest.mark.usefixtures("decoder_in_this_process")
 def test_a_replaced_local_file_is_noticed(make_job, store, tmp_path):
     path = tmp_path / "field.nc"
     field = xr.open_zarr(store, consolidated=False).load()

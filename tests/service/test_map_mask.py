@@ -31,7 +31,6 @@ def job(root, *, source=GAPS, **keys):
     )
 
 
-@pytest.mark.usefixtures("decoder_in_this_process")
 def test_cells_without_values_are_blank_and_not_solved_for(tmp_path):
     outcome, whole = run(job(tmp_path / "a")), run(job(tmp_path / "b", mask="none"))
     masked, full = read_group(outcome.path, "map"), read_group(whole.path, "map")

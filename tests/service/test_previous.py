@@ -439,7 +439,7 @@ def test_days_whose_run_before_was_removed_are_not_done_again_as_first_ones(tmp_
 
 
 @pytest.fixture
-def corrected_files(tmp_path, decoder_in_this_process, monkeypatch):
+def corrected_files(tmp_path, monkeypatch):
     """A function that changes the file of a day, and one that does a pass.
 
     It gives the days of the pass that were read, and solved; and those that are outdated after it.

@@ -328,7 +328,6 @@ def test_a_short_form_that_is_wrong_is_explained(short, said):
     assert said in str(caught.value)
 
 
-@pytest.mark.usefixtures("decoder_in_this_process")
 def test_the_times_of_a_source_are_those_of_its_field(file, store, tmp_path):
     scratch = tmp_path / "scratch"
     sample = open_sample(scratch=scratch).time.values
