@@ -20,6 +20,7 @@ import xarray as xr
 import cagp_dist as cagp
 from cagp_dist.errors import CagpError
 from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.tables import table_files
 from cagp_dist.kriging.given_observations import read
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
@@ -280,7 +281,9 @@ def answered(door: str, layout: Layout, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_read_alike_whatever_brings_it(name, tmp_path, capsys):
+def test_a_table_is_read_alike_whatever_brings_it(name, tmp_path, capsys, monkeypatch):
+    # by a process that takes longer to start; `tests.fields.test_endless_tables` has it
+    monkeypatch.setattr(table_files, "_check_parquet", lambda path: None)
     layout = TABLES[name]
     expected = (NORTH, EAST, None, WARM) if layout.answer is None else layout.answer
     said = {}
