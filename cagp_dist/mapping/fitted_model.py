@@ -1,6 +1,6 @@
 """The prior of a map: given, or fitted to the observations; and its mean for each pattern of gaps."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -15,12 +15,12 @@ from cagp_dist.kernels import FITTED, Family, Kernel, Matern, chosen_by, familie
 from cagp_dist.likelihood.bounds import Given
 from cagp_dist.likelihood.duration import FitCourse, FitSize, fit_seconds
 from cagp_dist.likelihood.exact.integrated import Integrated
-from cagp_dist.likelihood.fit_result import FitResult, each
+from cagp_dist.likelihood.fit_result import FitProgress, FitResult, each
 from cagp_dist.likelihood.kernel_choice import CANDIDATES, KERNELS_COMPARED
 from cagp_dist.likelihood.negligible import noise_is_negligible
 from cagp_dist.likelihood.numbering import NAMES, Numbering, is_family
 from cagp_dist.mapping.defaults import NO_NUGGET
-from cagp_dist.mapping.fitting import choose_sites, fit_numbers
+from cagp_dist.mapping.fitting import Sites, choose_sites, fit_numbers
 from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
 from cagp_dist.mapping.narration import Narrator, Outlook, Way
 from cagp_dist.mapping.observations import Observations
@@ -28,6 +28,7 @@ from cagp_dist.mapping.resources import Resources
 from cagp_dist.mapping.split import Split
 from cagp_dist.means import MEANS, LatitudePolynomial
 from cagp_dist.prior import EstimatedMean, Prior
+from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.space_time import SpaceTime
 
 KernelLike: TypeAlias = str | Family | type[Matern] | Sequence[Family] | Kernel
@@ -67,6 +68,13 @@ class FittedModel:
     def hours(self) -> tuple[float, ...]:
         """Lengthscales in time, of kernels of space and time."""
         return tuple(part.hours for part in self.kernel.parts if isinstance(part, SpaceTime))
+
+    @property
+    def nugget(self) -> float:
+        """Fitted noise variance beside the least that was known, which is 0 where none was."""
+        assert self.result is not None
+        least = float(self.known_noise.min())
+        return max(self.result.prior.noise_number - least, NO_NUGGET * least)
 
     @property
     def is_doubtful(self) -> bool:
@@ -139,8 +147,14 @@ def fit_model(
     nugget_std: float | None,
     resources: Resources,
     narrator: Narrator,
+    sites: Sites | None = None,
+    progress: Callable[[FitProgress], None] | None = None,
+    checkpoints: SolveCheckpoints | None = None,
 ) -> FittedModel:
-    """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood."""
+    """Fit what is not ``fixed`` of kernel and noise to the observed places, by maximum likelihood.
+
+    Those that decide are ``sites``, by default `choose_sites`. ``progress`` gets each evaluation.
+    """
     parts = families(kernel)
     known = known_noise(observed, split.observed, noise_std)
     least = float(known.min())
@@ -158,9 +172,9 @@ def fit_model(
             )
         given = _kernel_of(kernel, parts, fixed)
         return FittedModel(given, known + (level - least), mean, held=reasons, known_noise=known)
-    # rings take the same noise everywhere
-    gridded = observed.grid is not None and observed.noise_variance is None
-    sites = choose_sites(observed, split.observed, gridded=gridded)
+    if sites is None:  # rings take the same noise everywhere
+        gridded = observed.grid is not None and observed.noise_variance is None
+        sites = choose_sites(observed, split.observed, gridded=gridded)
     size = FitSize(
         sites.method,
         sites.chosen.size,
@@ -179,6 +193,12 @@ def fit_model(
     )
     with narrator.stage(outlook) as report:
         course = FitCourse(size, workers)
+
+        def said(state: FitProgress) -> None:
+            report(course.fraction(state.points))
+            if progress is not None:
+                progress(state)
+
         result, nugget = fit_numbers(
             chosen_by(kernel) or parts,
             observed,
@@ -188,7 +208,8 @@ def fit_model(
             least=least,
             held=cast(Given, bounds),
             resources=resources,
-            progress=lambda state: report(course.fraction(state.points)),
+            progress=said,
+            checkpoints=checkpoints,
         )
     fitted_to = f"{sites.chosen.size:,} of {split.observed.size:,} observed places"
     if observed.fields > 1:

@@ -22,10 +22,12 @@ from cagp_dist.mapping import (
     each,
     noise_is_negligible,
 )
-from cagp_dist.mapping.defaults import NO_NUGGET
 from cagp_dist.mapping.field_solves import Execution
-from cagp_dist.mapping.fitting import Sites, choose_sites, effective_times, fit_numbers
+from cagp_dist.mapping.fitted_model import fit_model
+from cagp_dist.mapping.fitting import Sites, choose_sites, effective_times
 from cagp_dist.mapping.map_mean import mean_of
+from cagp_dist.mapping.narration import Narrator
+from cagp_dist.mapping.split import Split
 from cagp_dist.means import FieldMean
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.remedies import advice
@@ -171,32 +173,34 @@ def fit_prior(
     sites, fit_to = sites_of(task), task.job.prior.fit_to
     note(f"to {sites.where}, on {execution.executor.description}")
     note(f"likelihood: {sites.likelihood}")
-    known, least = np.zeros(()), 0.0
-    if points.noise_variance is not None:
-        known = points.noise_variance
-        least = float(known[np.union1d(sites.chosen, observed)].min())
+    asked = np.sort(observed) if fit_to == "observed" else np.arange(points.north.size)
+    workers = execution.executor.workers
+    with Narrator(shown=False, time_limit_seconds=None, workers=workers) as narrator:
+        model = fit_model(
+            points,
+            Split(asked),
+            kernel=task.job.prior.kernel,
+            mean=mean,
+            fixed={},
+            noise_std=None,
+            nugget_std=None,
+            resources=execution,
+            narrator=narrator,
+            sites=sites,
+            progress=lambda state: execution.progress(None, _shown(state)),
+            checkpoints=execution.checkpoints,
+        )
+    assert model.result is not None
+    prior = Prior(model.kernel, model.nugget, task.mean)
+    noise = np.broadcast_to(model.noise_variance, points.north.shape)[sites.chosen]
     own = mean_of(mean, points, sites.chosen, sites.times)
-    result, nugget = fit_numbers(
-        task.job.prior.kernel,
-        points,
-        sites,
-        mean=own,
-        known=known,
-        least=least,
-        resources=execution,
-        progress=lambda state: execution.progress(None, _shown(state)),
-        checkpoints=execution.checkpoints,
-    )
-    prior = Prior(result.prior.kernel, nugget, task.mean)
-    noise = np.full(sites.chosen.size, result.prior.noise_number)
-    noise += (known[sites.chosen] if known.ndim else known) - least
     worth = effective_times(prior.kernel, noise, sites, points, own)
     hours_error, days = None, None
     if task.job.prior.is_filtered:
         prior, hours_error, days = fit_in_time(task, prior, execution)
     return FittedPrior(
         prior=prior,
-        result=result,
+        result=model.result,
         fit_to=fit_to,
         where=sites.where,
         likelihood=sites.likelihood,
@@ -217,10 +221,8 @@ def _fit_all_times(task: PreparedJob, execution: Execution, *, note: Callable[[s
     execution.progress(None, "kernel of space and time, and noise")
     model = fit_all_times(task.job.prior, task.family, points, train, execution)
     assert model.result is not None
-    least = float(model.known_noise.min())
-    nugget = max(model.result.prior.noise_number - least, NO_NUGGET * least)
     return FittedPrior(
-        prior=Prior(model.kernel, nugget, task.mean),
+        prior=Prior(model.kernel, model.nugget, task.mean),
         result=model.result,
         fit_to=task.job.prior.fit_to,
         where=model.fitted_to,
