@@ -3,7 +3,7 @@
 import datetime as dt
 import errno
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,11 +49,16 @@ from cagp_dist.service.run import run
 from cagp_dist.service.task import PreparedJob, prepare_job
 from cagp_dist.store import series
 from cagp_dist.store.addresses import in_object_store
+from cagp_dist.store.durable_files import folder_bytes
 from cagp_dist.store.publish import output_lock, published
 from cagp_dist.text import counted
 from cagp_dist.versions import numerical_version, numerical_versions
 
 _log = logging.getLogger(__name__)
+
+# A new version of the series costs what its times do: of a long one it waits for runs of this share of them,
+# so that a year of hours is no quadratic work, or of so many bytes, which are in memory together
+SHARE, MOST_BYTES = 1 / 50, 2**28
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -85,6 +90,18 @@ class Day:
         )
 
 
+@dataclass(frozen=True)
+class _Solved:
+    """A time whose run is published, and that is not in the series yet."""
+
+    time: np.datetime64
+    path: Path
+    status: Status
+    already_done: bool
+    done: DoneDay  # what is noted when the series has it
+    size: int  # bytes of the run
+
+
 def daily(
     job: Job,
     *,
@@ -111,26 +128,42 @@ def daily(
     for file, waits in note_planned(root, [time for time in times if not settled(time)], unread, retry=retry):
         yield Day(None, failed=file, waits=waits)
     records = DayRecords.read(root)
+    solved: list[_Solved] = []
+
+    def tried(day: Day, moment: dt.datetime) -> Day:
+        if day.failed is None:
+            return day
+        failed = replace(day.failed, again=moment.isoformat(timespec="seconds"), job=digest)
+        return replace(day, failed=note_failed(root, failed))
+
     for time in np.union1d(times, records.times()):
         before = records.failed.get(written_day(time))
         if settled(time):
             if before is not None or written_day(time) in records.planned:  # by a job that went back
-                note_done(root, time, records.done[written_day(time)])
+                note_done(root, {time: records.done[written_day(time)]})
             yield Day(time)
             continue
         moment = now or dt.datetime.now(dt.UTC)
         if before is not None and not (retry or before.due(moment, digest)):
             yield Day(time, failed=before, waits=True)
             continue
-        day = _one(with_listed_times(job, np.array([time])), root, time, observe, settled)
-        if day.failed is None:
-            if not day.outdated:
-                note_done(root, time, settled.done(time, day.run))
-        else:
-            found = replace(day.failed, again=moment.isoformat(timespec="seconds"), job=digest)
-            day = replace(day, failed=note_failed(root, found))
-        yield day
+        found = _one(with_listed_times(job, np.array([time])), time, observe, settled)
+        if isinstance(found, Day):
+            if found.failed is None and not found.outdated:
+                note_done(root, {time: settled.done(time, found.run)})
+            yield tried(found, moment)
+            continue
+        solved.append(found)
+        if _are_enough([each.size for each in solved], len(settled.runs)):
+            yield from (tried(day, moment) for day in _appended(root, solved))
+            solved = []
+    yield from (tried(day, now or dt.datetime.now(dt.UTC)) for day in _appended(root, solved))
     note_outdated(root, [] if moving else settled.outdated(DayRecords.read(root)))
+
+
+def _are_enough(sizes: Sequence[int], in_series: int) -> bool:
+    """Whether runs of these sizes in bytes go into the series, which has as many times with them."""
+    return len(sizes) > SHARE * in_series or sum(sizes) > MOST_BYTES
 
 
 class _Settled:
@@ -190,16 +223,8 @@ class _Settled:
         return inputs_of_days(self._job, self.runs) if remote else self._inputs
 
 
-def _one(
-    job: Job,
-    root: Path,
-    time: np.datetime64,
-    observe: Observer,
-    settled: _Settled,
-) -> Day:
-    """Do one time, unless the series has its result; what goes wrong is its own failure, but for `of_all`."""
-    # what ends the pass: a disk that cannot be written, another process, a cluster; and a damaged series
-    of_all: tuple[type[CagpError], ...] = (DiskError, BusyError, ClusterError)
+def _one(job: Job, time: np.datetime64, observe: Observer, settled: _Settled) -> Day | _Solved:
+    """Solve one time, unless the series has its result; what goes wrong is its own failure, but for some."""
     try:
         if (known := settled.runs.get(time)) is not None and not settled.is_redone(time):
             task = _prepared(job, observe)
@@ -209,24 +234,42 @@ def _one(
             if _lost_run_before(task, [each for each in settled.runs if each < time]):
                 return Day(time, run=known.key, outdated=settled.has_changed(time))
         outcome = run(job, observe=observe)
-        if outcome.path is None:
-            reason = f"{outcome.status.value}; not published. {outcome.status.advice}"
-            return Day(time, outcome.status, failed=_failed(time, NOT_CONVERGED, reason))
-        of_all = (StoreError,)  # of the series
-        with output_lock(root, wait_seconds=WAIT_SECONDS):
-            found = series.append_run(root, outcome.path)
-    except CagpError as error:
-        if isinstance(error, of_all):
-            raise
-        return Day(time, failed=_failed(time, fault_of(error), str(error)))
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            raise
-        _log.warning("%s failed unexpectedly", shown_time(time), exc_info=error)
-        return Day(time, failed=_failed(time, UNEXPECTED, f"{type(error).__name__}: {error}"))
-    if outcome.already_done and not found.changed:
-        return Day(time, run=outcome.path.stem)
-    return Day(time, outcome.status, found.version, found.replaced, run=outcome.path.stem)
+        return Day(time, failed=_failure(time, error, (DiskError, BusyError, ClusterError)))
+    if outcome.path is None:
+        reason = f"{outcome.status.value}; not published. {outcome.status.advice}"
+        return Day(time, outcome.status, failed=_failed(time, NOT_CONVERGED, reason))
+    done = settled.done(time, outcome.path.stem)
+    size = folder_bytes(outcome.path)
+    return _Solved(time, outcome.path, outcome.status, outcome.already_done, done, size)
+
+
+def _appended(root: Path, solved: Sequence[_Solved]) -> list[Day]:
+    """Put runs into the series together; a disk or a series that is damaged ends the pass."""
+    if not solved:
+        return []
+    try:
+        with output_lock(root, wait_seconds=WAIT_SECONDS):
+            updates = series.append_runs(root, [each.path for each in solved])
+    except Exception as error:
+        return [Day(each.time, failed=_failure(each.time, error, (StoreError,))) for each in solved]
+    note_done(root, {each.time: each.done for each in solved})
+    return [
+        Day(each.time, run=each.path.stem)
+        if each.already_done and not update.changed
+        else Day(each.time, each.status, update.version, update.replaced, run=each.path.stem)
+        for each, update in zip(solved, updates, strict=True)
+    ]
+
+
+def _failure(time: np.datetime64, error: Exception, of_all: tuple[type[CagpError], ...]) -> FailedDay:
+    """Say what went wrong with a time; raise the error where it ends the pass, as a full disk does."""
+    if isinstance(error, of_all) or (isinstance(error, OSError) and error.errno in _FULL):
+        raise error
+    if isinstance(error, CagpError):
+        return _failed(time, fault_of(error), str(error))
+    _log.warning("%s failed unexpectedly", shown_time(time), exc_info=error)
+    return _failed(time, UNEXPECTED, f"{type(error).__name__}: {error}")
 
 
 def _is_there(job: Job, key: str) -> bool:

@@ -5,7 +5,7 @@ They lie in ``OUT/days.json``. A file whose times cannot be read stands there by
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -133,7 +133,7 @@ class DayRecords:
                 "failed": [asdict(self.failed[what]) for what in sorted(self.failed)],
                 "done": {what: [day.run, day.inputs] for what, day in sorted(self.done.items())},
             }
-            draft.write_text(json.dumps(found, indent=1) + "\n")
+            draft.write_text(json.dumps(found) + "\n")
 
     def times(self) -> Times:
         """List the times that are still to be done, failed ones among them, ascending."""
@@ -145,7 +145,9 @@ class DayRecords:
 def _changing(root: Path) -> Iterator[DayRecords]:
     """Read the records, and write what becomes of them, if anything does."""
     with output_lock(root, wait_seconds=WAIT_SECONDS):
-        records, before = DayRecords.read(root), DayRecords.read(root)
+        records = DayRecords.read(root)
+        # what is in them does not change
+        before = DayRecords({*records.planned}, {*records.outdated}, {**records.failed}, {**records.done})
         yield records
         if records != before:
             records.write(root)
@@ -180,12 +182,13 @@ def note_failed(root: Path, day: FailedDay) -> FailedDay:
     return records.failed[day.what]
 
 
-def note_done(root: Path, time: np.datetime64, day: DoneDay) -> None:
-    """Record that a time is done."""
+def note_done(root: Path, days: Mapping[np.datetime64, DoneDay]) -> None:
+    """Record that times are done."""
     with _changing(root) as records:
-        records.planned.discard(written_day(time))
-        records.failed.pop(written_day(time), None)
-        records.done[written_day(time)] = day
+        for time, day in days.items():
+            records.planned.discard(written_day(time))
+            records.failed.pop(written_day(time), None)
+            records.done[written_day(time)] = day
 
 
 def note_outdated(root: Path, times: Iterable[np.datetime64]) -> None:

@@ -14,7 +14,7 @@ step. Each time is there once: with the result of the run that came last, whose 
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -72,16 +72,26 @@ def current_version(root: Path) -> Path | None:
     )
 
 
-def append_run(root: Path, run: Path) -> SeriesUpdate:
-    """Put the time of a run into the series, instead of an earlier run of it, inside `output_lock`."""
+def append_runs(root: Path, runs: Sequence[Path]) -> list[SeriesUpdate]:
+    """Put the times of runs into the series, in one version, instead of earlier runs of them.
+
+    Call it inside `output_lock`, with one run of a time. All is held in memory. The cost grows with the
+    times of the series, so that many runs at once cost hardly more than one.
+    """
     before = current_version(root)
-    new = _in_layout_of(before, of_run(run))
     number = 1 if before is None else int(before.stem) + 1
-    time = new[SCORES]["time"].values[0]
-    known = runs_of_times(root).get(time)
-    replaced = None if known is None else known.key
-    if replaced == run.stem:
-        return SeriesUpdate(number - 1, changed=False)
+    known, updates, found = runs_of_times(root), [], []
+    for run in runs:
+        groups = of_run(run)
+        earlier = known.get(groups[SCORES]["time"].values[0])
+        if earlier is not None and earlier.key == run.stem:
+            updates.append(SeriesUpdate(number - 1, changed=False))
+            continue
+        updates.append(SeriesUpdate(number, changed=True, replaced=None if earlier is None else earlier.key))
+        found.append(groups)
+    if not found:
+        return updates
+    new = _in_layout_of(before, {name: _of_times(name, [each[name] for each in found]) for name in found[0]})
     final = root / VERSIONS / f"{number:06d}.zarr"
     with empty_folder(root / ".staging" / f"series-{os.getpid()}") as stage:
         staged, listing = stage / final.name, stage / "manifest"
@@ -102,7 +112,7 @@ def append_run(root: Path, run: Path) -> SeriesUpdate:
         if path.stem.isdigit() and not number - KEPT < int(path.stem) <= number:
             shutil.rmtree(path, ignore_errors=True)
             manifest.manifest_path(path).unlink(missing_ok=True)
-    return SeriesUpdate(number, changed=True, replaced=replaced)
+    return updates
 
 
 class RunOfTime(NamedTuple):
@@ -176,7 +186,8 @@ def _write(
     known: dict[str, str] = {}
     listed = {} if before is None else manifest.digests_of(before)
     _check_same_groups(new, before)
-    scores = new[SCORES].assign({VERSION: ("time", np.array([number], dtype=np.int64))})
+    versions = np.full(new[SCORES].sizes["time"], number, dtype=np.int64)
+    scores = new[SCORES].assign({VERSION: ("time", versions)})
     scores[VERSION].attrs = {"long_name": "version of the series that has this result first"}
     whole = {name: _joined(name, group, before) for name, group in {**new, SCORES: scores}.items()}
     spans = root_attributes({SCORES: whole[SCORES]}, run_key="")
@@ -203,12 +214,12 @@ def _write_fields(
     before: Path | None,
     listed: Mapping[str, str],
 ) -> dict[str, str]:
-    """Write maps of the new time, and link those of the others; give the digests of what is linked."""
+    """Write maps of new times, and link those of the others; give the digests of what is linked."""
     known: dict[str, str] = {}
     fields = new.drop_vars([each for each in new.data_vars if _written_anew(new[each])])
-    at = int(np.searchsorted(times, new["time"].values[0]))
-    others = [index for index in range(times.size) if index != at]
-    write_group(stage / f"{at}.zarr", name, fields, chunks={"time": 1})
+    new_at = np.searchsorted(times, new["time"].values).tolist()
+    others = np.setdiff1d(np.arange(times.size), new_at).tolist()
+    write_group(stage / "new.zarr", name, fields, chunks={"time": 1})
     first: list[str] = []
     at_before: list[int] = []
     if before is not None:
@@ -220,16 +231,18 @@ def _write_fields(
                 old = as_recalibrated(opened.isel(time=[at_before[index]]).load(), fields)
             write_group(stage / f"{index}.zarr", name, old[first], chunks={"time": 1})
     for array in map(str, fields.data_vars):
-        ours = _described(stage / f"{at}.zarr" / name / array)
+        ours = _described(stage / "new.zarr" / name / array)
         theirs = ours if before is None or array in first else _described(before / name / array)
         _check_same_array(name, array, ours, theirs)
         (staged / name / array).mkdir()
         ours["shape"][0] = times.size
         (staged / name / array / "zarr.json").write_text(json.dumps(ours))
         of_ours, of_theirs = _files_of(ours), _files_of(theirs)
-        for index in [at, *others] if array in first else [at]:
-            for here, there in zip(of_ours(index), of_ours(0), strict=True):
-                os.rename(stage / f"{index}.zarr" / name / array / there, staged / name / array / here)
+        moved = [(index, "new.zarr", place) for place, index in enumerate(new_at)]
+        moved += [(index, f"{index}.zarr", 0) for index in others if array in first]
+        for index, store, place in moved:
+            for here, there in zip(of_ours(index), of_ours(place), strict=True):
+                os.rename(stage / store / name / array / there, staged / name / array / here)
         for index in others if array not in first else []:
             for here, there in zip(of_ours(index), of_theirs(at_before[index]), strict=True):
                 digest = listed.get(f"{name}/{array}/{there}")
@@ -274,15 +287,21 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
         lacking = [each for each in group.coords if each not in old.coords]
         old = old.assign_coords({each: group[each] for each in lacking})
     else:
-        old = as_recalibrated(read_group(before, name), group)
+        old = read_group(before, name)
     if name == SCORES and IS_PRELIMINARY not in old:  # of a series that is older than this variable
         old[IS_PRELIMINARY] = _whether_preliminary(np.full(old.sizes["time"], UNKNOWN))
     if name == SCORES and NUMERICAL_VERSION not in old:
         old[NUMERICAL_VERSION] = _which_version([""] * old.sizes["time"])
-    kept = old.sel(time=old["time"].values != group["time"].values[0])
+    kept = old.sel(time=~np.isin(old["time"].values, group["time"].values))
+    return _of_times(name, [kept, group])
+
+
+def _of_times(name: str, groups: list[xr.Dataset]) -> xr.Dataset:
+    """Put a group of several times together, in the layout of that with most variables, ascending."""
+    widest = max(groups, key=lambda group: len(group.data_vars))
     try:
         found = xr.concat(
-            [kept, group],
+            [as_recalibrated(group, widest) for group in groups],
             dim="time",
             data_vars="minimal",
             coords="minimal",
@@ -292,10 +311,10 @@ def _joined(name: str, group: xr.Dataset, before: Path | None) -> xr.Dataset:
         )
     except ValueError as error:
         raise _other(name, str(error)) from error
-    if name == SCORES:
-        for each in (IS_PRELIMINARY, NUMERICAL_VERSION):
-            found[each].attrs = group[each].attrs
-    return found.sortby("time").assign_attrs(group.attrs)
+    for each in (IS_PRELIMINARY, NUMERICAL_VERSION):
+        if each in found:
+            found[each].attrs = groups[-1][each].attrs
+    return found.sortby("time").assign_attrs(groups[-1].attrs)
 
 
 def _whether_preliminary(of_times: np.ndarray) -> xr.Variable:

@@ -27,6 +27,7 @@ from cagp_dist.errors import (
     TimeLimitError,
 )
 from cagp_dist.fields.files import local_files
+from cagp_dist.service import daily as dailies
 from cagp_dist.service import ingest as ingestion
 from cagp_dist.service import run as running
 from cagp_dist.service.daily import daily
@@ -196,10 +197,10 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
             xr.testing.assert_equal(found.isel(time=[index]), read_group(run, "map"))
 
     with output_lock(root):
-        assert series.append_run(root, second) == series.SeriesUpdate(1, changed=True)
+        assert series.append_runs(root, [second]) == [series.SeriesUpdate(1, changed=True)]
         before = series.current_version(root)
-        assert series.append_run(root, first) == series.SeriesUpdate(2, changed=True)
-        assert series.append_run(root, second) == series.SeriesUpdate(2, changed=False)
+        assert series.append_runs(root, [first]) == [series.SeriesUpdate(2, changed=True)]
+        assert series.append_runs(root, [second]) == [series.SeriesUpdate(2, changed=False)]
         maps_are(first, second)
         now = series.current_version(root)
         (chunk,) = (before / "map/t2m_mean").glob("c.*")
@@ -208,7 +209,8 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
         rewritten(  # as of a package that did not record which fields were preliminary
             now, series.SCORES, lambda scores: scores.drop_vars(series.IS_PRELIMINARY)
         )
-        assert series.append_run(root, corrected) == series.SeriesUpdate(3, changed=True, replaced=first.stem)
+        replaced = series.SeriesUpdate(3, changed=True, replaced=first.stem)
+        assert series.append_runs(root, [corrected]) == [replaced]
     maps_are(corrected, second)
     scores = opened(tmp_path, "scores")
     assert scores.version.values.tolist() == [3, 1]
@@ -218,6 +220,38 @@ def test_runs_are_put_where_their_times_are(two_days, tmp_path):
     assert meanings == {0: "not_preliminary", 1: "preliminary", series.UNKNOWN: "unknown"}
     assert {path.stem for path in (root / series.VERSIONS).iterdir()} == {"000002", "000003"}
     series.verify_series(root)
+
+
+def test_several_times_come_into_the_series_at_once_and_are_as_one_after_the_other(
+    two_days, tmp_path, monkeypatch
+):
+    days = {day: tmp_path / day for day in ("alone", "together")}
+    for name, share in {"alone": 0.0, "together": 1.0}.items():
+        monkeypatch.setattr(dailies, "SHARE", share)
+        shutil.copytree(two_days / "out/observations", days[name] / "observations")
+        tables = {"output": {"root": days[name], "keep_weights": True}}
+        found = list(daily(the_job(two_days, times=ALL, **tables)))
+        assert [day.version for day in found] == ([1, 2] if share == 0.0 else [1, 1])
+        assert DayRecords.read(days[name]).done.keys() == {f"{day}T00:00:00" for day in DAYS[:2]}
+        assert check_series(days[name]).compared == 2
+    for group in ("map", "regions", "scores"):
+        one, other = (read_group(series.current_version(each), group) for each in days.values())
+        xr.testing.assert_identical(
+            one.drop_vars("version", errors="ignore"), other.drop_vars("version", errors="ignore")
+        )
+
+
+def test_a_year_of_hours_is_no_quadratic_work(tmp_path):
+    """Versions of the series cost what its times do; 8,760 of them one by one link 38 million times."""
+    waiting, links, versions = 0, 0, 0
+    for count in range(1, 8761):
+        waiting += 1
+        if dailies._are_enough([10**5] * waiting, count):
+            waiting, links, versions = 0, links + count, versions + 1
+    assert links < 100 * 8760
+    assert versions < 400
+    note_planned(tmp_path, [], [])
+    assert not (tmp_path / "days.json").exists(), "nothing has changed"
 
 
 @pytest.mark.parametrize("recalibrated_first", [True, False])
@@ -240,7 +274,7 @@ def test_days_with_and_without_recalibration_are_one_series(two_days, tmp_path, 
     rewritten(other, "calibration", lambda scores: scores.assign(crps_plain=scores.crps + 1.0))
     with output_lock(root):
         for run in (other, plain) if recalibrated_first else (plain, other):
-            series.append_run(root, run)
+            series.append_runs(root, [run])
     assert check_series(root).compared == 2
     maps, scores, wanted = opened(tmp_path, "map"), opened(tmp_path, "scores"), read_group(plain, "map")
     normal = wanted.t2m_mean - 1.6448536269514722 * wanted.t2m_predictive_std
@@ -312,7 +346,7 @@ def test_a_series_that_was_cut_off_anywhere_is_the_one_before_and_goes_on(
         with output_lock(root), monkeypatch.context() as patched:
             patched.setattr(os, call, cut)
             try:
-                done = series.append_run(root, run)
+                (done,) = series.append_runs(root, [run])
             except StoreError:
                 cuts += 1
             else:
@@ -339,7 +373,7 @@ def test_what_does_not_continue_the_series_is_refused_and_changes_nothing(begun,
     assert [refused in day.failed.reason for day in daily(other)] == [True, True]
     both = running.run(with_times(begun(), ",".join(DAYS[:2]))).path
     with pytest.raises(ArgumentError, match="has 2 times"), output_lock(root):
-        series.append_run(root, both)
+        series.append_runs(root, [both])
     xr.testing.assert_equal(opened(tmp_path, "map"), before)
 
 

@@ -33,7 +33,7 @@ class Daily:
             made = {"status": "exact", "date_created": f"{str(time)[:19]}Z"}  # by which runs are pruned
             run = publish.publish(self.root, {"calibration": scores}, run_key=key, attributes=made)
             if into_series:
-                series.append_run(self.root, run)
+                series.append_runs(self.root, [run])
         self.days += 1
         return run
 
