@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from cagp_dist.errors import DataError
+from cagp_dist.errors import DataError, in_words_of_the_job
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store.batches import DamagedStoreError
@@ -149,7 +149,9 @@ def test_an_ingest_heals_its_store(folder, source, damage):
     assert sum("damaged" in line for line in said) == 1
 
 
-def test_an_ingest_whose_source_is_gone_says_what_was_set_aside(folder):
+@pytest.mark.parametrize("instead", [False, True])
+def test_an_ingest_whose_source_is_gone_says_what_was_set_aside(folder, instead):
+    """Also where another is instead, which cannot be read without what a remedy says."""
     field([0, 1]).to_zarr("there.zarr", zarr_format=3, consolidated=False)
     job = job_from("zarr:there.zarr")
     ingest(job, report=lambda text: None)
@@ -157,7 +159,13 @@ def test_an_ingest_whose_source_is_gone_says_what_was_set_aside(folder):
     (batch,) = batches(store)
     (batch / "t2m" / "c.0.0.0").write_bytes(np.zeros(9).tobytes())
     shutil.move("there.zarr", "elsewhere.zarr")
-    with pytest.raises(DataError, match=r"there is no Zarr store at .* moved to .*damaged-"):
+    if instead:
+        levels = field([0, 1]).expand_dims(level=[500.0, 850.0])
+        levels.to_zarr("there.zarr", zarr_format=3, consolidated=False)
+    with pytest.raises(DataError, match=r"moved to .*damaged-") as caught, in_words_of_the_job():
         ingest(job, report=lambda text: None)
+    assert ("in [observations]" if instead else "there is no Zarr store at") in str(caught.value)
+    assert bool(caught.value.remedies) == instead
+    shutil.rmtree("there.zarr", ignore_errors=True)
     shutil.move("elsewhere.zarr", "there.zarr")
     xr.testing.assert_equal(ingest(job, report=lambda text: None), field([0, 1]))
