@@ -289,9 +289,9 @@ def posterior_mean(
                 prior, problems.of(part), part, solver, plan=estimate, executor=executor, variances=False
             )
             if isinstance(solver, Affine):
-                found = solver.mean(removed.problem, executor=executor, plan=plan, iterations=iterations)
+                found, _ = solver.mean(removed.problem, executor=executor, plan=plan, iterations=iterations)
             else:
-                found = solver.mean(removed.problem, executor=executor, plan=plan)
+                found, _ = solver.mean(removed.problem, executor=executor, plan=plan)
             means.append(found + removed.at_targets)
     mean = in_order(means, groups)
     return shaped_as_targets(mean, mean[:, 0], targets=targets, single=parts[0].single)[0]

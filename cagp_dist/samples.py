@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cagp_dist.posterior.problem import Pattern
     from cagp_dist.posterior.sampling import Sampler
     from cagp_dist.runtime import ExecutorLike
-    from cagp_dist.solvers import Solver
+    from cagp_dist.solvers import Solver, Status
     from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
     from cagp_dist.tiling import Range
 
@@ -73,6 +73,7 @@ def sample_posterior(
     executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    on_status: "Callable[[Status], None] | None" = None,
 ) -> Array:
     """Draw joint samples of the field at all targets, given the observations: by Matheron's rule.
 
@@ -99,6 +100,8 @@ def sample_posterior(
         Where tasks run; by default all cores of this process. Samples do not depend on it.
     progress : callable, optional
         Called with a `Progress` after every iteration that is handed out.
+    on_status : callable, optional
+        Called with the `Status` of every solve of some samples at once.
 
     Returns
     -------
@@ -144,7 +147,9 @@ def sample_posterior(
             t = len(pattern.fields)
             here = np.empty((work.q, t * samples))
             groups, plans = work.planned(sampler, draws=t * samples)
-            for mean, (first, last), errors in work.drawn(sampler, groups, plans):
+            for mean, (first, last), errors, status in work.drawn(sampler, groups, plans):
+                if on_status is not None:
+                    on_status(status)
                 if first == 0:
                     known = prior_mean + mean
                 here[:, first:last] = errors
@@ -222,7 +227,7 @@ def posterior_by_samples(
             squares = sums.squares[:, number]
             groups, plans = work.planned(sampler, draws=samples, on_plan=on_plan)
             begun = sums.begin(sampler.problem, sampler.solver, plans, prior_mean)
-            for part, (first, _), errors in work.drawn(sampler, groups, plans, begun=begun):
+            for part, (first, _), errors, _ in work.drawn(sampler, groups, plans, begun=begun):
                 if first == 0:
                     mean[:, pattern.fields] = prior_mean + part
                 squares += np.einsum("ij,ij->i", errors, errors)
@@ -317,13 +322,13 @@ class _SamplerWork:
 
     def drawn(
         self, sampler: "Sampler", groups: "list[Range]", plans: "list[Plan]", *, begun: int = 0
-    ) -> "Iterator[tuple[Array, Range, Array]]":
-        """Give group by group its draws and their errors (q, draws), and ``V A b`` (q, t) with the first."""
+    ) -> "Iterator[tuple[Array, Range, Array, Status]]":
+        """Give draws, their errors (q, draws) and status by groups, and ``V A b`` (q, t) with the first."""
         found = sampler.groups(
             self._generator, groups, plans, done=lambda group, i: self._report(plans, group, i), begun=begun
         )
-        for group, (seen, errors) in zip(groups[begun:], found, strict=True):
-            yield seen, group, errors
+        for group, (seen, errors, status) in zip(groups[begun:], found, strict=True):
+            yield seen, group, errors, status
 
     def _report(self, plans: "list[Plan]", group: int, iteration: int) -> None:
         if self._progress is None:

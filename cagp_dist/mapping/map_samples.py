@@ -88,7 +88,7 @@ def _draw_pathwise(
 
     Block Gauss-Seidel that was asked for by its name does `USUAL_SWEEPS`: no variances say where to stop.
     """
-    T, q, names = observed.fields, len(targets.X), []
+    T, q, names, ends = observed.fields, len(targets.X), list[str](), list[Status]()
     draws = np.empty((size, T, q))
     for solve in solves:
         fields, chosen = solve.fields, solve.solver
@@ -101,11 +101,12 @@ def _draw_pathwise(
             generator=generator,
             executor=resources.executor,
             memory_limit_bytes=resources.memory_limit_bytes,
+            on_status=ends.append,
         )
         on_grid = chosen.needs_grid and targets.grid is not None  # (size, T, P, Q), of points (size, q, T)
         draws[:, fields] = found.reshape(size, fields.size, q) if on_grid else found.transpose(0, 2, 1)
         names.append(repr(chosen))
-    return Draws(draws, Status.COMPLETED, tuple(dict.fromkeys(names)))
+    return Draws(draws, Status.worst(ends), tuple(dict.fromkeys(names)))
 
 
 def _draw_by_covariance(

@@ -23,6 +23,7 @@ from cagp_dist.runtime import Executor, single_threaded_blas
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.interface import LinearMean, Problem, Solver, no_op
 from cagp_dist.solvers.local.neighbours import Neighbours, NeighbourSearch
+from cagp_dist.solvers.status import Status
 from cagp_dist.text import bytes_text, counted
 from cagp_dist.tiling import COLUMN_GROUP, Range, split
 
@@ -128,8 +129,8 @@ class Sampler:
         *,
         done: Callable[[int, int], None],
         begun: int = 0,
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield ``V A b`` (q, T) and errors (q, draws) of the first group; of others nothing and errors.
+    ) -> Iterator[tuple[Array, Array, Status]]:
+        """Yield ``V A b`` (q, T), errors (q, draws) and status of the first group; of others the last two.
 
         The first ``begun`` groups are left out: the generator is as they left it.
         ``done`` is called with the group and the iteration that is handed out.
@@ -146,7 +147,7 @@ class Sampler:
                     at_points, mean = self.coefficients.without_mean(at_points)
                     errors -= mean
             columns = at_points if number else np.concatenate([fields, at_points], axis=1)
-            seen = self._seen(columns, plan, partial(done, number), search)
+            seen, status = self._seen(columns, plan, partial(done, number), search)
             known = 0 if number else fields.shape[1]
             errors -= seen[:, known:]
             if not np.isfinite(seen).all():
@@ -154,15 +155,15 @@ class Sampler:
                     "a draw of the posterior is not finite: the iteration diverges, or values of y or of the "
                     "prior mean are too large for float64. Lower damping, or use another unit."
                 )
-            yield seen[:, :known], errors
+            yield seen[:, :known], errors, status
 
     def _seen(
         self, columns: Array, plan: Plan, done: Callable[[int], None], search: NeighbourSearch
-    ) -> Array:
-        """``V A columns``, shape (q, r)."""
+    ) -> tuple[Array, Status]:
+        """``V A columns``, shape (q, r), and how the worst solve of them ended."""
         problem = replace(self.problem, residuals=np.ascontiguousarray(columns))
         if self.solver.iterations == 0 or problem.q == 0:
-            return np.zeros((problem.q, columns.shape[1]))
+            return np.zeros((problem.q, columns.shape[1])), Status.COMPLETED
         if isinstance(self.solver, Neighbours):
             return self.solver.mean(problem, executor=self.executor, plan=plan, done=done, search=search)
         if isinstance(self.solver, LinearMean):
@@ -170,11 +171,13 @@ class Sampler:
         if self.solver.many_fields:
             return self._last_mean(problem, plan, done)
         alone = (replace(problem, residuals=np.ascontiguousarray(column[:, None])) for column in columns.T)
-        return np.concatenate([self._last_mean(one, plan, no_op) for one in alone], axis=1)
+        means, ends = zip(*(self._last_mean(one, plan, no_op) for one in alone), strict=True)
+        return np.concatenate(means, axis=1), Status.worst(ends)
 
-    def _last_mean(self, problem: Problem, plan: Plan, done: Callable[[int], None]) -> Array:
-        mean = np.zeros((problem.q, problem.residuals.shape[1]))
+    def _last_mean(self, problem: Problem, plan: Plan, done: Callable[[int], None]) -> tuple[Array, Status]:
+        mean, ends = np.zeros((problem.q, problem.residuals.shape[1])), dict[int, Status]()
         for state in self.solver.states(problem, executor=self.executor, plan=plan):
             mean[state.columns] = state.mean
+            ends[state.columns.start or 0] = state.status  # of each part of the targets, the last one
             done(state.iteration)
-        return mean
+        return mean, Status.worst(ends.values())

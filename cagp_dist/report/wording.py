@@ -169,8 +169,10 @@ def computed(status: str, iterations: int) -> str:
         Status.NEIGHBOURS: "each point was predicted from the observations near it; the error bars include "
         "what the other observations would add.",
         Status.ILL_CONDITIONED: f"the solver did {steps}, but rounding may have spoilt mean and error bars.",
-        Status.BREAKDOWN: f"the solver broke down after {steps}; the error bars include what it had not "
-        "computed.",
+        Status.BREAKDOWN: f"the solver broke down after {steps}; it follows the observations, so its error "
+        "bars are not calibrated.",
+        Status.STOPPED: f"the solver did {steps}; it follows the observations, so its error bars are not "
+        "calibrated.",
     }
     known = {each.value: text for each, text in said.items()}.get(status)
     if known is None and iterations == 0:

@@ -214,8 +214,8 @@ class LinearMean(Protocol):
         executor: Executor,
         plan: Plan,
         done: Callable[[int], None] = no_op,
-    ) -> Array:
-        """``V A b`` (q, T); ``done`` is called with the number of every iteration that is handed out."""
+    ) -> tuple[Array, Status]:
+        """``V A b`` (q, T), and how that ended; ``done`` is called with the number of every iteration."""
 
 
 @runtime_checkable

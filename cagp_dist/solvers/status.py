@@ -13,10 +13,11 @@ WORST_CONDITION = 1e13
 
 
 class Status(Enum):
-    """How a solve ended. Stopping early is not a failure: the variance includes what was not computed."""
+    """How a solve ended. To stop early is no failure: calibrated solvers have a variance for what is left."""
 
     EXACT = "exact"
     COMPLETED = "completed"
+    STOPPED = "stopped"
     NEIGHBOURS = "neighbours"
     CONVERGED = "converged"
     SOLVED = "solved"
@@ -58,6 +59,7 @@ WORST_FIRST = (
     Status.BREAKDOWN,
     Status.ILL_CONDITIONED,
     Status.SHARE_NOT_REACHED,
+    Status.STOPPED,
     Status.COMPLETED,
     Status.NEIGHBOURS,
     Status.SHARE_REACHED,
@@ -72,6 +74,12 @@ _ADVICE = {
         "All iterations were done, and the variance includes what is left to compute. "
         "More iterations give smaller error bars. For scattered points, a few iterations of Chebyshev with "
         'the preconditioner "vecchia" mostly give nearly exact ones.'
+    ),
+    Status.STOPPED: (
+        "All iterations were done before the residual reached rounding level. The actions follow the data, "
+        "so that the variance is not calibrated: with few iterations it may be far too small or too large. "
+        "Raise iterations until the residual is small, or use BlockGaussSeidel or Chebyshev, whose variance "
+        "includes what is left to compute after any number of them."
     ),
     Status.NEIGHBOURS: (
         "Each target was predicted from the observations near it; the variance includes the effect of "

@@ -118,6 +118,22 @@ def test_samples_have_the_mean_and_covariance_of_the_posterior(model, stations, 
     assert not np.array_equal(draws[0], model.sample(REGION, seed=2)["temperature"][0])
 
 
+@pytest.mark.parametrize(
+    ("solver", "noise", "status"),
+    [
+        ("cholesky", 0.5, "exact"),
+        ("cholesky", 1e-6, "ill-conditioned"),
+        (cagp.BlockGaussSeidel(2, block_size=16), 0.5, "completed"),
+    ],
+)
+def test_samples_of_many_targets_say_how_their_solves_ended(stations, solver, noise, status, monkeypatch):
+    monkeypatch.setattr(sampling, "MOST_SAMPLED", 0)
+    numbers = {**KNOWN, "kernel": cagp.SquaredExponential(2.0, 60.0), "noise_std": noise}
+    del numbers["lengthscale"], numbers["variance"]
+    draws = cagp.Kriging(**numbers, solver=solver).fit(stations).sample(REGION, 3, seed=1)
+    assert draws.attrs["status"] == status
+
+
 def test_a_whole_globe_is_sampled(model):
     """64,800 targets, of which no covariance would fit into memory: 33 GB."""
     globe = {"resolution": 1.0, "region": [90, -180, -90, 180]}

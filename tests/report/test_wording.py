@@ -128,6 +128,7 @@ def test_few_points_show_nothing() -> None:
         ("solved", 1, "relative residual of 1e-10"),
         ("converged", 12, "reached rounding level after 12 iterations"),
         ("breakdown", 1, "broke down after 1 iteration;"),
+        ("stopped", 5, "did 5 iterations; it follows the observations, so its error bars are not calibrated"),
         ("ill-conditioned", 1, "rounding may have spoilt mean and error bars"),
         ("completed", 0, "this is the prior"),
         ("completed", 5, "did 5 iterations; the error bars include what it did not compute"),

@@ -141,6 +141,7 @@ def test_every_status_says_what_it_means_and_what_to_do():
     assert {status.value for status in cagp.Status} == {
         "exact",
         "completed",
+        "stopped",
         "neighbours",
         "converged",
         "solved",
@@ -156,6 +157,7 @@ def test_every_status_says_what_it_means_and_what_to_do():
     for status in cagp.Status:
         assert status.advice.endswith(".")
     assert "More iterations give smaller error bars" in cagp.Status.COMPLETED.advice
+    assert "variance is not calibrated" in cagp.Status.STOPPED.advice
     assert "exact up to rounding" in cagp.Status.EXACT.advice
     assert "Raise noise_variance" in cagp.Status.BREAKDOWN.advice
     assert "condition number of the Gram matrix is above 1e13" in cagp.Status.ILL_CONDITIONED.advice

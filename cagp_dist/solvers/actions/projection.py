@@ -100,7 +100,8 @@ def project(
             relative = _relative(followed, norms)
             i += 1
             solved = block.follows_residual and relative <= RESIDUAL_AT_ROUNDING
-            status = Status.CONVERGED if solved else Status.COMPLETED
+            unsolved = Status.STOPPED if block.follows_residual else Status.COMPLETED
+            status = Status.CONVERGED if solved else unsolved
             reported = dropped
             yield Direction(direction, image, float(curvature[i - 1]), unit * step, relative, status, dropped)
             if status is Status.CONVERGED:

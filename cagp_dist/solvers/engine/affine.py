@@ -258,8 +258,8 @@ class Affine(ABC):
         plan: Plan,
         iterations: Indices | None = None,
         done: Callable[[int], None] = no_op,
-    ) -> Array:
-        """``V A b`` (q, T), by the stages themselves: T columns instead of q.
+    ) -> tuple[Array, Status]:
+        """``V A b`` (q, T), by the stages themselves: T columns instead of q; and how that ended.
 
         After all iterations, or at each target after as many as ``iterations`` (q,) says, at least one; where
         cycles differ, that takes a pass for each number of them.
@@ -267,13 +267,14 @@ class Affine(ABC):
         """
         found = np.zeros((problem.q, problem.residuals.shape[1]))
         if self.iterations == 0 or problem.q == 0:
-            return found
+            return found, Status.COMPLETED
         if iterations is not None:
             problem = replace(problem, targets=list_targets(problem.targets))
         # tiles sum up the adjoint's mean beside a pass, which nobody asks for here
         apart = problem if plan.rings_per_block else replace(problem, residuals=problem.residuals[:, :0])
         with single_threaded_blas():
             system, cycle = self._system(apart, plan, executor)
+            status = _status(problem.gram, executor) if _solves(cycle[0], system) else Status.COMPLETED
 
             def passes(count: int) -> Iterator[Any]:
                 for number, work in enumerate(
@@ -284,7 +285,7 @@ class Affine(ABC):
 
             if iterations is None:
                 *_, work = passes(self.iterations)
-                return system.mean(work, problem.targets)
+                return system.mean(work, problem.targets), status
             counts = np.unique(iterations).tolist()
             if any(stage.varies for stage in cycle):
                 ends = ((count, list(passes(count))[-1]) for count in counts)
@@ -295,7 +296,7 @@ class Affine(ABC):
             for count, work in ends:
                 here = np.flatnonzero(iterations == count)
                 found[here] = system.mean(work, part(list_targets(problem.targets), here))
-            return found
+            return found, status
 
     @final
     def forward(self, problem: Problem, *, executor: Executor, plan: Plan) -> tuple[Array, Array]:

@@ -46,8 +46,8 @@ class ExactSolver(ABC):
     @final
     def mean(
         self, problem: Problem, *, executor: Executor, plan: Plan, done: Callable[[int], None] = no_op
-    ) -> Array:
-        """``V G^-1 b`` (q, T) alone: a solve for each right-hand side, with gaps more."""
+    ) -> tuple[Array, Status]:
+        """``V G^-1 b`` (q, T) alone: a solve for each right-hand side, with gaps more; and how it ended."""
         with self.threads(problem):
             gram, solve = self.opened(problem, executor)
             weights = solve.weights(problem.residuals)
@@ -55,7 +55,7 @@ class ExactSolver(ABC):
             parts = [
                 gram.cross(targets, weights, executor=executor) for _, targets in _in_parts(problem, plan)
             ]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
+            return parts[0] if len(parts) == 1 else np.concatenate(parts), _status(solve)
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,19 @@ def exact_states(
     check_no_start(problem)
     residuals = problem.residuals if points is None else problem.residuals[points]
     weights = exact.weights(residuals)
-    residual = exact.relative_residual
-    status = Status.of_direct_solve(exact.condition_number)
-    if status.ok and residual is not None:
-        status = Status.SOLVED
+    residual, status = exact.relative_residual, _status(exact)
     if status.ok and len(residuals) < problem.gram.shape[0]:
         status = Status.COMPLETED
     for columns, targets in _in_parts(problem, plan):
         mean = gram.cross(targets, weights, executor=executor)
         downdate = exact.downdate(targets, full=problem.full_covariance)
         yield State(1, columns, mean, downdate, status, residual)
+
+
+def _status(exact: ExactSolve) -> Status:
+    """How an exact solve ended that has been done."""
+    status = Status.of_direct_solve(exact.condition_number)
+    return Status.SOLVED if status.ok and exact.relative_residual is not None else status
 
 
 def _in_parts(problem: Problem, plan: Plan) -> Iterator[tuple[slice, Targets]]:

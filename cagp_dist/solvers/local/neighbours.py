@@ -311,14 +311,14 @@ class Neighbours:
         plan: Plan,
         done: Callable[[int], None] = no_op,
         search: "NeighbourSearch | None" = None,
-    ) -> Array:
+    ) -> tuple[Array, Status]:
         """``W b`` (q, T) for right-hand sides (n, T); a search serves all of those of one problem."""
         solver, search = self.settled(problem, executor=executor), search or NeighbourSearch(-1)
         with single_threaded_blas():
             work = _Work(solver, problem.gram, list_targets(problem.targets), executor)
-            found = work.distributions(problem.residuals, search=search)[0]
+            found, _, _, exact = work.distributions(problem.residuals, search=search)
         done(1)
-        return found
+        return found, Status.EXACT if exact else Status.NEIGHBOURS
 
     def weights_of_target(self, n: int) -> int:
         """Observations that have a weight for a target, about: in groups as many as were measured."""
