@@ -17,6 +17,7 @@ class Remedy(Enum):
     SMALLER_BLOCKS = ("lower block_size", "lower [solver] block_size")
     FEWER_ITERATIONS = ("lower iterations", "lower [solver] iterations")
     BLOCK_GAUSS_SEIDEL = ("use BlockGaussSeidel", 'use [solver] name = "block-gauss-seidel"')
+    NEIGHBOURS = ("use solver=cagp.Neighbours()", 'use [solver] name = "neighbours"')
     FEWER_TEST_POINTS = (
         "ask for fewer test points",
         "lower [design] test.count or raise [design] map.resolution_degrees",

@@ -99,7 +99,7 @@ def plan_exact_grid(demand: Demand, grid: GridSize) -> Plan:
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * grid.size * demand.q
     peak = common_bytes(demand, 1) + grid.block_bytes + grid.task_bytes * demand.workers + in_flight
-    check_peak(demand, "the exact solve on a grid", peak, Remedy.COARSER_GRID)
+    check_peak(demand, "the exact solve on a grid", peak, Remedy.NEIGHBOURS, Remedy.COARSER_GRID)
     # the prior seen by each view, and for the mean at other points than the grid's by each of them
     points = demand.target_points - grid.target_places if targets else 0
     nodes = -(-demand.target_points // max(demand.q, 1))
@@ -145,7 +145,7 @@ def _plan_window(demand: Demand, grid: GridSize) -> Plan:
     if demand.full_covariance:
         in_flight += 3 * DOUBLE * points * demand.q
     peak = common_bytes(demand, 1) + factor + in_flight
-    check_peak(demand, "the exact solve on a regional grid", peak, Remedy.COARSER_GRID)
+    check_peak(demand, "the exact solve on a regional grid", peak, Remedy.NEIGHBOURS, Remedy.COARSER_GRID)
     entries = grid.latitudes * points + (points + demand.n) * demand.target_points
     flops = 2 * grid.window * grid.latitudes * matrix + 36 * matrix * solves + missing**3 // 3
     return plan_without_tiles(demand, "exact on the regional grid", None, peak, entries, flops, 16)

@@ -304,7 +304,7 @@ def plan_exact(demand: Demand, *, method: str = "exact Cholesky", points: int | 
     peak = common_bytes(demand, 1) + DOUBLE * (2 * m * m + 3 * m * (widest + fields))
     if points is not None:
         peak += DOUBLE * 2 * demand.n  # the order that they are drawn from
-    check_peak(demand, method, peak, Remedy.BLOCK_GAUSS_SEIDEL)
+    check_peak(demand, method, peak, Remedy.NEIGHBOURS, Remedy.FEWER_TEST_POINTS)
     flops = m**3 // 3 + m * m * (q + fields)
     entries = m * m + m * demand.target_points
     plan = plan_without_tiles(demand, method, None, peak, entries, flops, 1)

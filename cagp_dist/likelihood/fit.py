@@ -45,6 +45,7 @@ from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+from cagp_dist.solvers.solver_choice import few_gaps
 from cagp_dist.text import bytes_text
 
 if TYPE_CHECKING:
@@ -64,13 +65,6 @@ FIRST_DENSE_POINTS = 2_000
 FIRST_VECCHIA_POINTS = (1_000, 16_000)
 
 FEWEST_FIRST_POINTS = 200
-
-MOST_MISSING = 5_000  # Points that a grid may lack; the time of their dense matrix grows with the cube
-LARGEST_GAP = 0.5  # Part of the grid that they may be; with more there are fewer points than gaps
-
-# Points of such a grid: inverses of all wavenumbers, P^2 Q / 4 numbers or more, are kept, and a likelihood of
-# 360 x 720 points takes six seconds, of 721 x 1440 forty-eight and 5 GB
-LARGEST_WITH_GAPS = 300_000
 
 MOST_ROOTS = 3  # Searches for the root of a sampled gradient, each with a better curvature
 GROWTH = 16  # How many times more points one level has than the level before
@@ -521,12 +515,6 @@ def _likelihood(
     # stands in this process, wherever the executor has its memory
     here = min(place["memory_limit_bytes"], available_bytes())
     return DenseLikelihood(model, data.X, data.residuals, memory_limit_bytes=here, **own)
-
-
-def few_gaps(size: int, missing: int) -> bool:
-    """Whether a grid of so many points, some of them missing, has its likelihood by rings."""
-    few = missing <= MOST_MISSING and missing <= LARGEST_GAP * size
-    return missing == 0 or (few and size <= LARGEST_WITH_GAPS)
 
 
 def _check_method(method: Method, data: Data, *, exactly: bool) -> None:

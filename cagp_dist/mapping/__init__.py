@@ -52,3 +52,4 @@ from cagp_dist.solvers.engine.affine import Affine as Affine
 from cagp_dist.solvers.interface import LinearMean as LinearMean
 from cagp_dist.solvers.registry import SOLVERS as SOLVERS
 from cagp_dist.solvers.registry import solver_name as solver_name
+from cagp_dist.solvers.solver_choice import chosen_solver as chosen_solver

@@ -10,7 +10,7 @@ from cagp_dist.geometry import is_pole
 from cagp_dist.kernels import Kernel
 from cagp_dist.latlon.grid import LatLonGrid
 from cagp_dist.likelihood.bounds import Given
-from cagp_dist.likelihood.fit import Method, few_gaps, fit
+from cagp_dist.likelihood.fit import Method, fit
 from cagp_dist.likelihood.fit_result import FitProgress, FitResult
 from cagp_dist.likelihood.nugget import NOISE, fit_beside_known_noise
 from cagp_dist.likelihood.numbering import Families
@@ -24,6 +24,7 @@ from cagp_dist.mapping.resources import Resources
 from cagp_dist.posterior.patterns import shared_places
 from cagp_dist.prior import Mean
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
+from cagp_dist.solvers.solver_choice import few_gaps
 
 
 @dataclass(frozen=True, eq=False)

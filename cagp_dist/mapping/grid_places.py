@@ -15,8 +15,7 @@ from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.latlon.window import place_longitudes
 from cagp_dist.mapping.defaults import LEAST_FILLED
 from cagp_dist.posterior.problem import grid_size
-
-ELSEWHERE = "Use neighbours or cholesky, which take points anywhere."
+from cagp_dist.remedies import Remedy
 
 
 class GridPlaces(NamedTuple):
@@ -35,11 +34,23 @@ class GridPlaces(NamedTuple):
         found[:, self.positions[chosen]] = columns
         return found.reshape(-1, *self.grid.shape)
 
+    def noise(self, noise_variance: Array, chosen: Indices | slice = slice(None)) -> Array:
+        """Noise (n,) of chosen points on the grid, (P, Q); what stands elsewhere is not used."""
+        found = np.full(self.grid.size, noise_variance.mean())
+        found[self.positions[chosen]] = noise_variance
+        return found.reshape(self.grid.shape)
+
     def mask(self, chosen: Indices | Mask | slice = slice(None)) -> Mask:
         """Which points of the grid the chosen ones are, shape (P, Q)."""
         found = np.zeros(self.grid.size, dtype=bool)
         found[self.positions[chosen]] = True
         return found.reshape(self.grid.shape)
+
+    def even(self, noise_variance: Array) -> bool:
+        """Whether the noise (n,) of the points is the same along each latitude."""
+        row = self.positions // self.grid.n_longitudes
+        first = np.unique(row, return_index=True, return_inverse=True)
+        return bool((noise_variance[first[1]][first[2]] == noise_variance).all())
 
     def size(self, there: Mask, targets: Array | LinearFunctionals | None = None) -> GridSize:
         """Size of the grid that a solver works on; targets (q, 3) that are points of it are counted."""
@@ -56,25 +67,29 @@ def grid_of_points(latitude_degrees: Array, longitude_degrees: Array) -> GridPla
     """Find the grid that points (n,) are most of, in any order; a pole is in column 0."""
     n, pole = latitude_degrees.size, is_pole(latitude_degrees)
     if pole.all():
-        raise ArgumentError(f"all points are poles, which lie on no grid of longitudes. {ELSEWHERE}")
+        raise no_rings("all observed points are poles, which lie on no grid of longitudes.")
     rows, row = np.unique(latitude_degrees, return_inverse=True)
     try:
         grid, column, width = _circle(rows, longitude_degrees[~pole])
     except ArgumentError as error:
-        raise ArgumentError(
-            f"the {n:,} observed points lie on no full-circle latitude-longitude grid: {error} {ELSEWHERE}"
+        raise no_rings(
+            f"the {n:,} observed points lie on no full-circle latitude-longitude grid: {error}"
         ) from error
     if n < LEAST_FILLED * rows.size * width:
-        raise ArgumentError(
-            f"the {n:,} observed points fill {n / (rows.size * width):.0%} of a grid of "
-            f"{rows.size} x {width}; Rings needs most of it. Observe all of the grid (in a "
-            'job: train = { kind = "all" }) or every k-th row and column (kind = "stride"). ' + ELSEWHERE
+        raise no_rings(
+            f"the {n:,} observed points fill {n / (rows.size * width):.0%} of a grid of {rows.size} x "
+            f"{width}; Rings needs most of one: all of it, or every k-th row and column."
         )
     index = row.reshape(-1) * grid.n_longitudes
     index[~pole] += column
     if np.unique(index).size < index.size:
-        raise ArgumentError(f"two observed points are at one place of the grid; drop one. {ELSEWHERE}")
+        raise no_rings("two observed points are at one place of the grid.")
     return GridPlaces(grid, index)
+
+
+def no_rings(text: str) -> ArgumentError:
+    """Say why rings do not solve some points, and what does."""
+    return ArgumentError(text, key="no-rings", remedies=(Remedy.NEIGHBOURS,))
 
 
 def grid_if_any(latitude_degrees: Array, longitude_degrees: Array) -> GridPlaces | None:

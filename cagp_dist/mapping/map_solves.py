@@ -36,6 +36,7 @@ from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.narration import Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import Resources, SolveSettings
+from cagp_dist.mapping.solve_plans import choose_solver
 from cagp_dist.posterior.problem import grid_size
 from cagp_dist.posterior.result import Progress
 from cagp_dist.prior import Prior
@@ -44,7 +45,7 @@ from cagp_dist.runtime.threads import usable_cores
 from cagp_dist.solvers import BlockGaussSeidel, Cholesky, Neighbours, Rings, Solver, Status
 from cagp_dist.solvers.engine.affine import Affine
 from cagp_dist.solvers.interface import check_solver, no_op
-from cagp_dist.solvers.solver_choice import NEIGHBOURS, chosen_solver
+from cagp_dist.solvers.solver_choice import NEIGHBOURS
 from cagp_dist.text import alternatives
 
 # Solvers by their names, beside "auto"; any other is given as an object
@@ -136,13 +137,10 @@ def plan_solves(
     named = NAMED_SOLVERS.get(solver) if isinstance(solver, str) else solver
     if not isinstance(solver, str):
         check_solver(solver)
-    grid, executor = _grid(observed), settings.executor
-    if named is not None and named.needs_grid and grid is None:
-        raise ArgumentError(
-            f'the observations form no latitude-longitude grid, which {named!r} needs; use solver="auto".'
-        )
+    chosen, executor = choose_solver(observed, observed.there) if named is None else named, settings.executor
+    grid = _grid(observed) if chosen.needs_grid else None
     found = []
-    for places, fields in observed.patterns(named):
+    for places, fields in observed.patterns(chosen):
         demand = Demand(
             n=places.size,
             q=len(targets.X),
@@ -155,19 +153,18 @@ def plan_solves(
             cell_nodes=0 if targets.cells is None else len(targets.cells.nodes),
             bounds=True,
         )
-        on_grid = None
         if grid is not None:
-            size = grid_size(Layout.of(grid.grid, grid.mask(places)), targets.grid)
-            on_grid = replace(demand, grid=size)
-        chosen = chosen_solver(demand, on_grid) if named is None else named
-        asked = on_grid if chosen.needs_grid and on_grid is not None else demand
-        found.append(PlannedSolve(places, fields, chosen, asked, chosen.plan(asked)))
+            demand = replace(demand, grid=grid_size(Layout.of(grid.grid, grid.mask(places)), targets.grid))
+        found.append(PlannedSolve(places, fields, chosen, demand, chosen.plan(demand)))
     return found
 
 
-def _grid(observed: Observations) -> GridPlaces | None:
-    """Grid for solvers that need one, which take the same noise everywhere."""
-    return observed.grid if observed.noise_variance is None else None
+def _grid(observed: Observations) -> GridPlaces:
+    """Give the grid of the places that were observed."""
+    found = observed.grid_of(observed.there)
+    positions = np.full(observed.north.size, -1)
+    positions[observed.there] = found.positions
+    return GridPlaces(found.grid, positions)
 
 
 def outlook_of(
@@ -202,7 +199,7 @@ def _changes(solve: PlannedSolve, seconds: float) -> Iterator[tuple[str, Solver 
         few = f"solver=cagp.Neighbours({FEW_NEIGHBOURS}), with wider error bars"
         yield few, Neighbours(FEW_NEIGHBOURS), {}
     else:
-        yield 'solver="auto"', chosen_solver(replace(demand, grid=None), demand if demand.grid else None), {}
+        yield 'solver="auto"', NEIGHBOURS, {}
     if isinstance(solver, BlockGaussSeidel):
         few = f"solver=cagp.BlockGaussSeidel({FEW_SWEEPS}), with wider error bars"
         yield few, BlockGaussSeidel(FEW_SWEEPS, block_size=solver.block_size), {}
@@ -327,8 +324,10 @@ def arguments_of(
     """Prior, X, y and targets for a solver: a grid where it needs one, else points in its order."""
     places, fields = solve.places, solve.fields
     prior, values = learned.prior(observed, places, fields), observed.values[np.ix_(fields, places)]
-    grid = _grid(observed)
-    if not solve.solver.needs_grid or grid is None:
+    if not solve.solver.needs_grid:
         return prior, observed.X[places], np.ascontiguousarray(values.T), targets.wanted
+    grid = _grid(observed)
+    if isinstance(prior.noise_variance, np.ndarray):
+        prior = replace(prior, noise_variance=grid.noise(prior.noise_variance, places))
     wanted = targets.wanted if targets.grid is None else targets.grid
     return prior, grid.grid, grid.fields(values, places), wanted

@@ -13,7 +13,7 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.geometry import beside_hours, space_filling_order
 from cagp_dist.latlon import LatLonGrid, LatLonWindow
 from cagp_dist.likelihood.numbering import in_extents
-from cagp_dist.mapping.grid_places import GridPlaces
+from cagp_dist.mapping.grid_places import GridPlaces, grid_of_points, no_rings
 from cagp_dist.posterior.patterns import fields_by_pattern
 from cagp_dist.solvers import Hybrid, Solver
 from cagp_dist.solvers.engine.affine import Affine
@@ -221,6 +221,13 @@ class Observations:
     @cached_property
     def _orders(self) -> dict[int, Indices]:
         return {}
+
+    def grid_of(self, chosen: Indices) -> GridPlaces:
+        """Find the full-circle grid that some of the places are most of."""
+        if self.in_time or not self.space.has_latitudes:
+            what = "points in space and time" if self.in_time else f"points of the {self.space.text}"
+            raise no_rings(f"rings solve circles of latitude, and the observations are {what}.")
+        return grid_of_points(self.north[chosen], self.east[chosen])
 
     def at(self, chosen: Indices | Mask) -> Self:
         """Take some of the places; their grid is another, see `cagp_dist.mapping.grid_places`."""

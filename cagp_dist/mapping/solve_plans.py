@@ -3,23 +3,22 @@
 `cagp_dist.condition` plans one that is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from cagp_dist.arrays import Array, Indices
+from cagp_dist.arrays import Indices
 from cagp_dist.budget import Demand, Plan
-from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.mapping.grid_places import grid_if_any
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.posterior.coefficients import plan_of_weights, with_weights
-from cagp_dist.posterior.patterns import fields_by_pattern, plan_together
+from cagp_dist.posterior.patterns import plan_together
 from cagp_dist.posterior.prior_draws import scattered_bytes
 from cagp_dist.posterior.sampling import draw_groups, joint_plan_of_draws, plans_of_draws
 from cagp_dist.solvers import Solver
-from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
+from cagp_dist.solvers.solver_choice import chosen_solver
 
 
 def plan_of_patterns(solver: Solver, demands: Sequence[Demand], *, coefficients: int) -> Plan:
@@ -46,35 +45,18 @@ def plan_of_samples(
     return joint_plan_of_draws(plans, demand, draws=samples, sums=times + len(demands))
 
 
-def choose_solver(
-    points: Observations,
-    train: Indices,
-    targets: Callable[[], Array | LinearFunctionals],
-    *,
-    folds: Indices | None = None,
-) -> Solver:
-    """Choose an exact solver where it is cheap, else neighbours; ``folds`` (n,) in the order of ``train``."""
-    times = points.fields
-    places = grid_if_any(points.north[train], points.east[train]) if points.space.has_latitudes else None
+def choose_solver(points: Observations, chosen: Indices) -> Solver:
+    """Choose one solver for all fields at some places: by how many these are, and how they lie."""
+    present = points.present[:, chosen]
+    counts = np.count_nonzero(present, axis=1)
+    there = present.any(axis=0)
+    north, east = points.north[chosen][there], points.east[chosen][there]
+    scattered = points.in_time or not points.space.has_latitudes
+    places = None if scattered else grid_if_any(north, east)
     if places is None:
-        return solver_of_scattered(train.size, fields=times)
-    wanted = targets()
-    # at its emptiest time, and without the largest fold
-    present = points.present[:, train]
-    always, solves = np.asarray(present.all(axis=0)), len(fields_by_pattern(present))
-    if folds is not None:
-        always &= folds != np.bincount(folds).argmax()
-        solves *= 1 + int(folds.max())
-    size = places.size(always, wanted if folds is None else None)
-    if points.noise_variance is not None:
-        known = points.noise_variance[train]
-        size = replace(size, noise_spread=float(known.max() / max(known.min(), np.finfo(float).tiny)))
-    demand = demand_of_choice(train.size, len(wanted), fields=times)
-    if isinstance(wanted, LinearFunctionals):
-        demand = replace(demand, cell_nodes=len(wanted.nodes))
-    return chosen_solver(demand, replace(demand, grid=size), solves=solves)
-
-
-def solver_of_scattered(observed: int, *, fields: int) -> Solver:
-    """Choose a solver for points that lie on no grid."""
-    return chosen_solver(demand_of_choice(observed, 0, fields=fields))
+        return chosen_solver(int(counts.max()))
+    noise = points.noise_variance
+    if noise is not None and not places.even(noise[chosen][there]):
+        return chosen_solver(int(counts.max()))
+    grid = places.size(present[counts.argmin()][there])
+    return chosen_solver(int(counts.max()), size=grid.size, missing=grid.missing)

@@ -64,7 +64,8 @@ def part_of(task: PreparedJob, fold: int) -> PreparedJob:
         design=design,
         mean=fit_mean(task.job.prior, task.family, task.points, train),
         prior=None,
-        places=places_on_grid(task.solver, task.points, design),
+        solver=task.fold_solver,
+        places=places_on_grid(task.fold_solver, task.points, design),
         wanted=None,
         recalibration=NOT_ASKED,
     )

@@ -15,14 +15,17 @@ from cagp_dist.budget.scaling import Crew, on_crew, scaling_lines
 from cagp_dist.calibration.recalibration.methods import SHARP
 from cagp_dist.errors import CagpError, ConfigurationError, in_words_of_the_job
 from cagp_dist.gram.cell_means import MOST_NODES
-from cagp_dist.mapping import Cholesky, Neighbours, Solver, bytes_of_weights, fields_by_pattern
+from cagp_dist.mapping import (
+    Cholesky,
+    Neighbours,
+    Solver,
+    bytes_of_weights,
+    chosen_solver,
+    fields_by_pattern,
+)
 from cagp_dist.mapping.field_solves import bounds_are_cheap
 from cagp_dist.mapping.maps_at_times import outlook_of_fit
-from cagp_dist.mapping.solve_plans import (
-    plan_of_patterns,
-    plan_of_samples,
-    solver_of_scattered,
-)
+from cagp_dist.mapping.solve_plans import plan_of_patterns, plan_of_samples
 from cagp_dist.service.carried_state import check_filter
 from cagp_dist.service.disk import DRAW_BYTES, DiskNeed, check_disk, checkpoint_bytes, run_bytes
 from cagp_dist.service.filtered_jobs import seen_elsewhere
@@ -34,12 +37,12 @@ from cagp_dist.service.jobfile.design_table import BlockPoints, RandomPoints
 from cagp_dist.service.jobfile.job import Job, OutputTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable
 from cagp_dist.service.map_cells import cells_of, samples_of_map
+from cagp_dist.service.point_roles import places_on_grid
 from cagp_dist.service.previous import DRAWS, check_one_time
 from cagp_dist.service.recalibration_plan import FEWEST_ERRORS, drawn_points
 from cagp_dist.service.sharp_jobs import SharpPlan, plan_sharp
 from cagp_dist.service.task import (
     ChosenPoints,
-    PreparedJob,
     choice_line,
     choose_points,
     prepare_job,
@@ -217,7 +220,13 @@ def _fit_of_all_times(size: Size, chosen: ChosenPoints | None, *, workers: int) 
 
 
 def _demands(
-    job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
+    job: Job,
+    size: Size,
+    solver: Solver,
+    seen: ChosenPoints | None,
+    workforce: Workforce,
+    *,
+    of_fold: bool = False,
 ) -> list[Demand]:
     """Give the demand of each pattern of gaps; of a solver that takes field by field that of the fullest."""
     of_all = Demand(
@@ -234,19 +243,18 @@ def _demands(
     )
     if seen is None or size.joined:
         return [of_all]
-    design, places = seen.design, seen.places
+    design, places = seen.design, places_on_grid(solver, seen.points, seen.design)
     if isinstance(solver, Neighbours) and design.region_means is not None:
         # how wide a region is among its neighbours, one lengthscale for all coordinates does not change
         scale = np.ones(seen.inputs.shape[1])
         of_all = replace(of_all, wide=solver.touched(seen.inputs, design.region_means, scale=scale))
     present = seen.points.present[:, design.train]
-    if places is not None and design.folds is not None:  # elsewhere the solve with all points stands for all
-        largest = design.test[design.folds == np.bincount(design.folds).argmax()]
-        present &= ~np.isin(design.train, largest)
+    if of_fold and places is not None:  # elsewhere that with all points stands for it
+        present &= np.isin(design.train, design.without_largest_fold)
     groups = fields_by_pattern(present)
     if not solver.many_fields:
         groups = [max(groups, key=lambda group: np.count_nonzero(present[group[0]]))[:1]]
-    targets = None if places is None or design.folds is not None else seen.new_inputs
+    targets = None if places is None or of_fold else seen.new_inputs
     return [
         replace(
             of_all,
@@ -258,35 +266,34 @@ def _demands(
     ]
 
 
-def _plan_fold(coefficients: int, size: Size, solver: Solver, demands: list[Demand]) -> Plan | None:
+def plan_fold(
+    job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
+) -> Plan | None:
     """Plan one fold of a cross-validation, where its solves are not all alike."""
     if not 0 < size.folds < size.solves:
         return None
-    of_fold = [
-        replace(each, q=size.together * size.tested_at_once, cell_nodes=0, wide=()) for each in demands
+    demands = [
+        replace(each, q=size.together * size.tested_at_once, cell_nodes=0, wide=())
+        for each in _demands(job, size, solver, seen, workforce, of_fold=True)
     ]
-    return plan_of_patterns(solver, of_fold, coefficients=coefficients)
-
-
-def plan_fold(task: PreparedJob, workforce: Workforce) -> Plan | None:
-    """Plan one fold of a task that is going to be done now, where its solves are not all alike."""
-    size = task.size
-    demands = _demands(task.job, size, task.solver, task, workforce)
-    return _plan_fold(task.job.prior.coefficients, size, task.solver, demands)
+    return plan_of_patterns(solver, demands, coefficients=job.prior.coefficients)
 
 
 def _plan_solve(
     job: Job, size: Size, solver: Solver, seen: ChosenPoints | None, workforce: Workforce
 ) -> JobPlan:
     """Plan the solve of a job that is not going to be done now; `cagp_dist.condition` plans one that is."""
-    demands = _demands(job, size, solver, seen, workforce)
+    of_folds = solver if seen is None else seen.fold_solver
+    only_folds = size.folds == size.solves
+    solver = of_folds if only_folds else solver
+    demands = _demands(job, size, solver, seen, workforce, of_fold=only_folds)
     if job.prior.is_filtered and seen is not None and (grid := demands[0].grid) is not None:
         held_out = size.tested + size.calibrated
         views, crossed = seen_elsewhere(seen, held_out)
         day = plan_filtered_grid(demands[0], grid, held_out=held_out, views=views, crossed=crossed)
         return JobPlan(size=replace(size, left_out=False), plan=day)  # these errors come with the day
     planned = partial(plan_of_patterns, solver, coefficients=job.prior.coefficients)
-    fold = _plan_fold(job.prior.coefficients, size, solver, demands)
+    fold = plan_fold(job, size, of_folds, seen, workforce)
     sampled = None
     if size.samples:
         sampled = plan_of_samples(
@@ -315,7 +322,7 @@ def _plan_solve(
 def _unseen_solver(table: AnySolverTable, observed: int) -> Solver:
     """Give the solver of a job whose points are drawn from a field that was not read yet: no whole grid."""
     named = table.build()
-    return solver_of_scattered(observed, fields=1) if named is None else named
+    return chosen_solver(observed) if named is None else named
 
 
 def kept_bytes(table: OutputTable, solver: Solver, found: JobPlan) -> int:

@@ -19,8 +19,7 @@ from cagp_dist.calibration.verification.spatial_folds import (
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.geometry import is_pole, space_filling_order, unwrapped_longitudes
 from cagp_dist.gram.functionals import LinearFunctionals
-from cagp_dist.mapping import GridPlaces, Observations, Solver, solver_name
-from cagp_dist.mapping.grid_places import grid_of_points
+from cagp_dist.mapping import GridPlaces, Observations, Solver
 from cagp_dist.regions import Region
 from cagp_dist.service.jobfile.design_table import (
     AllPoints,
@@ -67,18 +66,17 @@ class Design:
         """How many folds a cross-validation has; 0 without one."""
         return 0 if self.folds is None else int(self.folds.max()) + 1
 
+    @property
+    def without_largest_fold(self) -> Indices:
+        """Observed points that predict the largest fold."""
+        if self.folds is None:
+            return self.train
+        return self.train[~np.isin(self.train, self.test[self.folds == np.bincount(self.folds).argmax()])]
+
 
 def places_on_grid(solver: Solver, points: Observations, design: Design) -> GridPlaces | None:
     """Grid and places of the observed points for a solver that needs them, else None."""
-    if not solver.needs_grid:
-        return None
-    if not points.space.has_latitudes:
-        raise ConfigurationError(
-            f"{solver_name(solver)} solves on a grid of latitudes and longitudes, and the places are points "
-            'of a plane; expected another [solver], such as name = "auto".',
-            key="grid-in-plane",
-        )
-    return grid_of_points(points.north[design.train], points.east[design.train])
+    return points.grid_of(design.train) if solver.needs_grid else None
 
 
 def design_points(

@@ -333,7 +333,7 @@ def _solve(
     sampled: list[Plan] = []
 
     def show(plan: Plan) -> None:
-        fold = plan_fold(task, executor)
+        fold = plan_fold(job, task.size, task.fold_solver, task, executor)
         found = JobPlan(task.size, plan, fold=fold, choice=choice_line(job.solver, task.solver))
         before = None if plan.sums or not sampled else sampled[0]
         found = replace(found, weights_bytes=kept_bytes(job.output, task.solver, found))

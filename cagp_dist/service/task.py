@@ -33,13 +33,14 @@ from cagp_dist.mapping import (
     Rings,
     Solver,
     check_estimable,
+    chosen_solver,
     each,
     fields_by_pattern,
     solver_name,
 )
 from cagp_dist.mapping.maps_at_times import SAME_HOUR
 from cagp_dist.mapping.observations import block_size, hours_since
-from cagp_dist.mapping.solve_plans import choose_solver, solver_of_scattered
+from cagp_dist.mapping.solve_plans import choose_solver
 from cagp_dist.means import FieldMean, MeanFamily, WithCovariates
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.carried_state import Carried, carried_of, check_filter
@@ -139,6 +140,7 @@ class ChosenPoints:
     recalibration: Recalibrating  # which errors correct the predictive distributions
     wanted: Wanted | None  # places of a table that are to be predicted
     solver: Solver
+    fold_solver: Solver  # of each fold of a cross-validation, which leaves gaps
     places: GridPlaces | None  # where a grid has each observed point, if the solver needs one
     seen: SeenTimes | None = None  # what informs its times, where they inform each other
     previous: Previous | None = None  # what is taken from the previous run, where the job asks for that
@@ -265,10 +267,7 @@ class PreparedJob(ChosenPoints):
         """Prior of the solve: this kernel, the noise of each observed point with the nugget, and our mean."""
         noise = noise_at(self.points, self.design.train, prior.noise_number)
         if self.places is not None and isinstance(noise, np.ndarray):
-            grid, index = self.places
-            by_point = np.full(grid.size, noise.mean())  # what stands where nothing was observed is not used
-            by_point[index] = noise
-            noise = by_point.reshape(grid.shape)
+            noise = self.places.noise(noise)
         # of the field about its mean, what the previous run has not seen
         kernel = prior.kernel if self.previous is None else self.previous.unseen * prior.kernel
         return Prior(kernel, noise, self.mean)
@@ -378,6 +377,7 @@ def prepare_job(
         chosen.recalibration,
         wanted,
         chosen.solver,
+        chosen.fold_solver,
         chosen.places,
         chosen.seen,
         job=job,
@@ -543,8 +543,8 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
 
     def solver_at(design: Design) -> Solver:
         if named is None and seen is not None:
-            return solver_of_scattered(int(seen.counts(points.times, design.train).max()), fields=1)
-        return solver_of(points, design, wanted) if named is None else named
+            return chosen_solver(int(seen.counts(points.times, design.train).max()))
+        return choose_solver(points, design.train) if named is None else named
 
     design, recalibration = with_errors(
         job.recalibration,
@@ -574,9 +574,11 @@ def choose_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Cho
         design = replace(design, cells=cells, mean_cells=fine)
     samples = 0 if seen is not None else samples_of_map(map_table, design.cells, solver_at(design))
     design = replace(design, samples=samples)
-    solver = solver_at(design)
+    solver = fold_solver = solver_at(design)
     places = places_on_grid(solver, points, design)
-    return ChosenPoints(points, design, recalibration, wanted, solver, places, seen)
+    if design.folds is not None:
+        fold_solver = solver_at(replace(design, train=design.without_largest_fold))
+    return ChosenPoints(points, design, recalibration, wanted, solver, fold_solver, places, seen)
 
 
 def _known_points(job: Job, field: xr.Dataset, family: MeanFamily | None) -> Observations:
@@ -620,15 +622,6 @@ def _at_times(job: Job, points: Observations) -> Observations:
     listed = job.observations.listed_times
     own = slice(None) if listed is None else np.isin(points.times, parse_times(listed))
     return replace(points, values=points.values[own], times=points.times[own])
-
-
-def solver_of(points: Observations, design: Design, wanted: Wanted | None) -> Solver:
-    """Choose a solver for a job that names none: what its points decide, the same on every machine."""
-    kept = np.arange(0) if design.calibration is None else design.calibration
-    targets = partial(targets_of, points, design, kept, wanted)
-    # folds are those of the test points, which are the observed ones in another order
-    folds = None if design.folds is None else design.folds[np.searchsorted(design.test, design.train)]
-    return choose_solver(points, design.train, targets, folds=folds)
 
 
 def choice_line(table: AnySolverTable, solver: Solver) -> str:

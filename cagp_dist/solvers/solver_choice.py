@@ -1,51 +1,40 @@
-"""The solver that is taken where nobody names one: exact where that is cheap, else neighbours."""
+"""The solver that is taken where nobody names one, from integers alone: the same on every machine."""
 
-from cagp_dist.budget import Demand
-from cagp_dist.errors import BudgetError
 from cagp_dist.solvers.exact.exact_solvers import Cholesky, Rings
 from cagp_dist.solvers.interface import Solver
 from cagp_dist.solvers.local.neighbours import Neighbours
 
 MOST_DENSE = 5_000  # Observed points up to which a dense factor is the solver: a second or two, 0.4 GB
-QUICK_SECONDS = 5.0  # An exact solve of a grid with gaps that takes no longer is preferred to neighbours
+
+# Points that a grid may lack where rings are exact: the time of their dense matrix grows with the cube; and
+# the part of the grid that they may be, as with more there are fewer points than gaps
+MOST_MISSING, LARGEST_GAP = 5_000, 0.5
+
+# Points of such a grid: inverses of all wavenumbers, P^2 Q / 4 numbers or more, are kept, and a likelihood of
+# 360 x 720 points takes six seconds, of 721 x 1440 forty-eight and 5 GB
+LARGEST_WITH_GAPS = 300_000
+
 NEIGHBOURS = Neighbours("auto")
 
-# Of the machine that a choice is made for where it must be the same on every machine
-CHOICE_WORKERS, CHOICE_BYTES = 2, 8 * 2**30
+
+def few_gaps(size: int, missing: int) -> bool:
+    """Whether a full-circle grid of so many points, some of them missing, is one for rings."""
+    few = missing <= MOST_MISSING and missing <= LARGEST_GAP * size
+    return missing == 0 or (few and size <= LARGEST_WITH_GAPS)
 
 
-def demand_of_choice(n: int, q: int, *, fields: int) -> Demand:
-    """Demand of a solve on no machine in particular."""
-    return Demand(
-        n=n,
-        q=q,
-        fields=fields,
-        full_covariance=False,
-        workers=CHOICE_WORKERS,
-        shares_memory=True,
-        memory_limit_bytes=CHOICE_BYTES,
-    )
+def chosen_solver(n: int, *, size: int = 0, missing: int = 0) -> Solver:
+    """Choose rings on a whole grid, else a dense factor of few points, rings with few gaps, or neighbours.
 
-
-def chosen_solver(demand: Demand, on_grid: Demand | None = None, *, solves: int = 1) -> Solver:
-    """Choose a solver: on a complete grid rings; the quicker exact one where it is quick; else neighbours."""
-
-    def planned(solver: Solver, asked: Demand) -> list[tuple[float, Solver]]:
-        try:
-            return [(solves * solver.plan(asked).seconds, solver)]
-        except BudgetError:
-            return []
-
-    exact: list[tuple[float, Solver]] = []
-    if on_grid is not None and on_grid.grid is not None:
-        exact += planned(Rings(), on_grid)
-        if exact and on_grid.grid.has_rings:
-            return exact[0][1]
-    if demand.n <= MOST_DENSE:
-        exact += planned(Cholesky(), demand)
-    if not exact:
-        return NEIGHBOURS
-    seconds, best = min(exact, key=lambda found: found[0])
-    if demand.n <= MOST_DENSE or seconds <= QUICK_SECONDS:
-        return best
-    return min([(seconds, best), *planned(NEIGHBOURS, demand)], key=lambda found: found[0])[1]
+    Parameters
+    ----------
+    n : int
+        Points that were observed at one time, at most.
+    size, missing : int
+        Points of the full-circle grid that they lie on, and how many of these were not observed at some time;
+        0 where they lie on none, or where noise varies along a latitude.
+    """
+    whole = size > 0 and missing == 0
+    if n <= MOST_DENSE and not whole:
+        return Cholesky()
+    return Rings() if size > 0 and few_gaps(size, missing) else NEIGHBOURS

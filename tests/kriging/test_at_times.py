@@ -120,7 +120,7 @@ def test_what_maps_at_times_do_not_have_is_said(drawn):
         ({"at": at, "hyperparameters": "integrate"}, "do not go together yet"),
         ({"at": at, "lengthscale_km": 300.0}, "kernel=cagp.SpaceTime"),
         ({"at": at, "kernel": cagp.Matern32(0.1)}, "expected a kernel of space and time"),
-        ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "no latitude-longitude grid"),
+        ({"at": at, "kernel": KERNEL, "noise_std": 0.3, "solver": "rings"}, "points in space and time"),
         ({"at": 12}, "or times such as"),  # hours
         ({"at": [3.0, 5.0]}, "or times such as"),
         ({"at": "01/07/2024"}, "in ISO 8601"),

@@ -141,7 +141,7 @@ def test_a_pole_has_the_noise_of_its_copies_that_were_observed(prior):
         ),
         ({"solver": "magic"}, "solver is 'magic'; expected \"auto\""),
         ({"solver": None}, "solver is None; expected a solver with its settings"),
-        ({"solver": "rings"}, "form no latitude-longitude grid"),
+        ({"solver": "rings"}, r"fill 30% of a grid .* solver=cagp.Neighbours\(\)"),
         ({"mean": "cubic"}, "mean has the term 'cubic'"),
         ({"lengthscale": 1.0, "lengthscale_km": 1.0}, "both given"),
         ({"lengthscale_km": -1.0}, "lengthscale_km is -1.0"),

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 
 import cagp_dist as cagp
-from cagp_dist.budget import GridSize
-from cagp_dist.mapping import Observations
+from cagp_dist.mapping import Observations, chosen_solver
+from cagp_dist.mapping.solve_plans import choose_solver
 from cagp_dist.service.job_plan import plan_job
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.results import _solver_said
-from cagp_dist.service.task import solver_of
-from cagp_dist.solvers.solver_choice import chosen_solver, demand_of_choice
 
 from ..jobs import job_text
 
@@ -23,18 +21,18 @@ NEIGHBOURS = cagp.Neighbours("auto")
 @pytest.mark.parametrize(
     ("n", "grid", "expected"),
     [
-        (5_000, None, cagp.Cholesky()),
-        (5_001, None, NEIGHBOURS),
-        (64_800, GridSize(180, 360), cagp.Rings()),
-        (64_000, GridSize(180, 360, missing=800, target_places=10_000), cagp.Rings()),
-        (900_000, GridSize(721, 1440, missing=138_240), NEIGHBOURS),
-        (64_800, GridSize(180, 360, noise_spread=1e6), NEIGHBOURS),
+        (5_000, {}, cagp.Cholesky()),
+        (5_001, {}, NEIGHBOURS),
+        (100, {"size": 100}, cagp.Rings()),
+        (99, {"size": 100, "missing": 1}, cagp.Cholesky()),
+        (64_000, {"size": 64_800, "missing": 800}, cagp.Rings()),
+        (58_000, {"size": 64_800, "missing": 6_800}, NEIGHBOURS),
+        (1_038_000, {"size": 1_038_240, "missing": 240}, NEIGHBOURS),
     ],
-    ids=["few", "scattered", "grid", "few-gaps", "many-gaps", "own-noise"],
+    ids=["few", "scattered", "grid", "few-of-a-grid", "few-gaps", "many-gaps", "large-with-gaps"],
 )
 def test_exact_where_that_is_cheap_else_neighbours(n, grid, expected):
-    demand = demand_of_choice(n, 10_000, fields=1)
-    assert chosen_solver(demand, replace(demand, grid=grid)) == expected
+    assert chosen_solver(n, **grid) == expected
 
 
 def field(*, latitudes, columns, holes=0, times=1):
@@ -45,18 +43,17 @@ def field(*, latitudes, columns, holes=0, times=1):
     return Observations.from_points(latitude.ravel(), longitude.ravel(), values)
 
 
-def test_the_points_of_all_times_and_folds_decide():
-    whole = np.arange(72 * 144)
-    plain = SimpleNamespace(
-        train=whole, test=whole[:5000], calibration=None, folds=None, cells=None, samples=0, region_means=None
-    )
-    grid = {"latitudes": np.linspace(-88.75, 88.75, 72), "columns": 144}
-    assert solver_of(field(**grid), plain, None) == cagp.Rings()
-    assert solver_of(field(**grid, holes=8500, times=2), plain, None) == NEIGHBOURS
-    few = SimpleNamespace(**{**vars(plain), "train": whole[::7][:900]})
-    assert solver_of(field(**grid), few, None) == cagp.Cholesky()
+def test_points_noise_and_gaps_of_all_times_decide():
+    whole, grid = np.arange(72 * 144), {"latitudes": np.linspace(-88.75, 88.75, 72), "columns": 144}
+    assert choose_solver(field(**grid), whole) == cagp.Rings()
+    by_latitude = np.repeat(1.0 + np.arange(72.0), 144)
+    assert choose_solver(replace(field(**grid), noise_variance=by_latitude), whole) == cagp.Rings()
+    assert choose_solver(replace(field(**grid), noise_variance=whole + 1.0), whole) == NEIGHBOURS
+    assert choose_solver(field(**grid, holes=1000, times=2), whole) == cagp.Rings()
+    assert choose_solver(field(**grid, holes=6000, times=2), whole) == NEIGHBOURS
+    assert choose_solver(field(**grid), whole[::7][:900]) == cagp.Cholesky()
     scattered = replace(field(**grid), north=np.linspace(-80.0, 80.0, 10368))
-    assert solver_of(scattered, plain, None) == NEIGHBOURS
+    assert choose_solver(scattered, whole) == NEIGHBOURS
 
 
 @pytest.mark.exhaustive
