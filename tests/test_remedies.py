@@ -52,8 +52,9 @@ def solve(solver, **settings):
         (
             cagp.Cholesky(),
             {},
-            "Raise memory_limit_bytes, or use BlockGaussSeidel.",
-            'Raise [cluster] memory_limit, or use [solver] name = "block-gauss-seidel".',
+            "Raise memory_limit_bytes, use solver=cagp.Neighbours(), or ask for fewer test points.",
+            'Raise [cluster] memory_limit, use [solver] name = "neighbours", or lower [design] test.count or '
+            "raise [design] map.resolution_degrees.",
         ),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_wide_question_is_answered_in_batches_when_memory_is_short():
         (cagp.RandomActions(100), "random actions on 20,000 points needs .* or lower iterations"),
         (
             cagp.Cholesky(),
-            r"exact Cholesky on 20,000 points needs about 6.\d+ GiB, .* use BlockGaussSeidel",
+            r"exact Cholesky on 20,000 points needs about 6.\d+ GiB, .* use solver=cagp.Neighbours",
         ),
     ],
 )

@@ -8,9 +8,13 @@ import pytest
 import xarray as xr
 
 import cagp_dist as cagp
-from cagp_dist.errors import ArgumentError, BusyError
+from cagp_dist.errors import ArgumentError, BudgetError, BusyError
+from cagp_dist.remedies import Remedy
+from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.service.run import run
+from cagp_dist.service.task import choose_points
+from cagp_dist.solvers import solver_choice
 from cagp_dist.store.durable_files import files_below
 from cagp_dist.store.publish import output_lock
 
@@ -171,6 +175,48 @@ def test_of_grids_with_gaps(folder, name, mean, given):
     asked = {**NUMBERS, "noise_std": 0.3} if given else {"hyperparameters": "plug-in"}
     found = cagp.krige(field, to=folder / "places.csv", kernel="matern32", mean=mean, progress=False, **asked)
     assert_same(path, found, "t2m")
+
+
+LAYOUTS = {
+    "stations": (None, "Neighbours"),
+    "whole": (lambda field: field.fillna(285.0), "Rings"),
+    "gappy": (lambda field: field, "Rings"),
+    "region": (lambda field: field.fillna(285.0).sel(longitude=slice(0.0, 90.0)), "Neighbours"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_solver_follows_from_the_points_alone(folder, layout, monkeypatch):
+    """In both doors, with the same bits whatever memory and workers there are."""
+    monkeypatch.setattr(solver_choice, "MOST_DENSE", 50)
+    change, expected = LAYOUTS[layout]
+    source, name, asked = f"table:{folder / 'stations.csv'}", "t", {"value": "t"}
+    if change is not None:
+        with xr.open_dataset(folder / "globe.nc", engine="h5netcdf") as dataset:
+            change(dataset["t2m"].load()).to_netcdf(folder / f"{layout}.nc", engine="h5netcdf")
+        source, name, asked = f"file:{folder / layout}.nc", "t2m", {}
+    asked |= {**NUMBERS, "kernel": "matern32", "noise_std": 0.3, "to": folder / "places.csv"}
+    found = [
+        cagp.krige(source, **asked, progress=False, memory_limit_bytes=memory, executor=executor)
+        for memory, executor in ((2**26, "serial"), (2**32, None))
+    ]
+    for name_of_values in ("mean", "std"):
+        np.testing.assert_array_equal(*(each[name_of_values] for each in found))
+    observations = {"source": source, "variable": name}
+    if change is None:
+        observations["times"] = ["2020-01-01T00:00"]
+    own = job(folder, observations, prior={**NUMBERS, "noise_variance": 0.09}, solver={"name": "auto"})
+    chosen = choose_points(own, ingest(own, report=print), None).solver
+    assert repr(chosen).startswith(expected)
+    assert all(each.attrs["solver"].startswith(repr(chosen)) for each in found)
+
+
+def test_what_does_not_fit_is_refused_and_not_solved_otherwise():
+    latitude, longitude = np.random.default_rng(0).uniform(30.0, 60.0, (2, 4900))
+    table = {"lat": latitude, "lon": longitude, "t": latitude}
+    with pytest.raises(BudgetError) as refused:
+        cagp.krige(table, to=5.0, memory_limit_bytes=300 * 10**6, kernel="matern32", noise_std=0.3, **NUMBERS)
+    assert {Remedy.NEIGHBOURS, Remedy.FEWER_TEST_POINTS} <= set(refused.value.remedies)
 
 
 def test_a_job_takes_an_object_and_krige_takes_a_source(folder):
