@@ -27,13 +27,36 @@ settings.register_profile("ci", derandomize=True, database=None, max_examples=40
 settings.register_profile("dev", max_examples=200, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-_FIRST_FILES = (
+_FIRST = (
     "tests/test_compiled.py",
     "tests/report/test_write_report.py",
     "tests/report/test_guarded_pages.py",  # of the same reports
     "tests/store/test_publish.py",
     "tests/store/test_repair.py",
     "tests/report/test_every_time.py",
+    # the longest ones, in seconds and not in tests: begun last they would end alone
+    "cluster",
+    "tests/service/test_previous.py",
+    "tests/service/test_daily.py",
+    "tests/conformance/test_solvers_on_grids.py",
+    "tests/fields/test_doors_of_objects.py",
+    "tests/service/test_planes.py",
+    "tests/service/test_fit.py",
+    "tests/test_cli.py",
+    "tests/conformance/test_solvers.py",
+    "tests/test_project.py",
+    "tests/service/test_filtered_days.py",
+    "tests/kriging/test_plane.py",
+    "tests/mapping/test_two_doors.py",
+    "tests/fields/test_doors.py",
+    "tests/likelihood/test_fit.py",
+    "tests/service/test_jobs_in_time.py",
+    "tests/fields/test_bad_input.py",
+    "tests/kriging/test_at_times.py",
+    "tests/test_space_time.py",
+    "tests/conformance/test_identities_of_neighbours.py",
+    "tests/fields/test_spellings.py",
+    "tests/kriging/test_stored.py",
 )
 
 
@@ -51,9 +74,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             return "cluster" if "dask" in nodeid or "cluster" in nodeid else nodeid.partition("::")[0]
 
         def _assign_work_unit(self, node: object) -> None:
-            for file in reversed(_FIRST_FILES):
-                if file in self.workqueue:
-                    self.workqueue.move_to_end(file, last=False)
+            for unit in reversed(_FIRST):
+                if unit in self.workqueue:
+                    self.workqueue.move_to_end(unit, last=False)
             super()._assign_work_unit(node)
 
     return Files(config, log)

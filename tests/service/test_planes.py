@@ -173,7 +173,7 @@ def test_a_job_maps_a_file_in_a_plane_as_krige_does(tmp_path, door):
 
 
 def test_blocks_folds_and_strides_are_in_the_unit_of_the_plane(samples):
-    times = {"times": ["2020-06-01"]}
+    times, no_map = {"times": ["2020-06-01"]}, {"map": None, "targets": None}
     for number, test in enumerate(
         (
             {"kind": "folds", "count": 4},
@@ -182,7 +182,7 @@ def test_blocks_folds_and_strides_are_in_the_unit_of_the_plane(samples):
         )
     ):
         path = run(
-            parse_job(written(samples, observations=times, design={"test": test}, out=f"b{number}"))
+            parse_job(written(samples, observations=times, design={"test": test, **no_map}, out=f"b{number}"))
         ).path
         seen, held = read_group(path, "observations"), read_group(path, "posterior")
         assert np.isfinite(read_group(path, "calibration")["crps"])
