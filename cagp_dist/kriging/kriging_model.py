@@ -11,7 +11,6 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array, Indices, Marks
-from cagp_dist.calibration.verification.spatial_folds import fitting_blocks
 from cagp_dist.checks import as_numbers, check_count, check_memory_limit, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.observed_objects import ObservedObject, Source
@@ -58,7 +57,7 @@ from cagp_dist.mapping.map_samples import draw_fields
 from cagp_dist.mapping.map_solves import PlannedSolve, Prediction, expected_sweeps, outlook_of, plan_solves
 from cagp_dist.mapping.maps_at_times import outlook_of_times, predict_in_time
 from cagp_dist.mapping.narration import Narrator, Outlook
-from cagp_dist.mapping.split import Split
+from cagp_dist.mapping.split import Split, usual_blocks
 from cagp_dist.prior import Prior
 from cagp_dist.runtime import ExecutorLike, executor_from
 from cagp_dist.space import CRSLike
@@ -628,8 +627,9 @@ class Kriging:
         Parameters
         ----------
         folds : int or None
-            Number of solves; each place is left out in one of them. None: one for each block, station or day,
-            so that each is left out separately.
+            Number of solves; each place is left out in one of them. None: each station or day is left out
+            separately, or with ``by="block"`` each observation, which takes a single solve where that is
+            exact (leave-one-out).
         by : {"block", "station", "day"}
             What is left out together: places in one block of so many degrees; all observations of a place; or
             those of a day (UTC), if the model was made with ``at``.
@@ -659,7 +659,9 @@ class Kriging:
                 'by is "day", and each field was fitted separately: other days give no information on one '
                 'that is left out. Expected a model of all times, cagp.Kriging(at="observed").'
             )
-        size = self._blocks(blocks_degrees, blocks, folds) if by == "block" else None
+        size = None
+        if by == "block" and (folds is not None or blocks is not None or blocks_degrees != BLOCKS_DEGREES):
+            size = self._blocks(blocks_degrees, blocks, folds)
         split = Split.into_folds(observed.points, count=folds, blocks=size, days=by == "day", seed=seed)
         with self._call() as call:
             outlook = outlook_of_folds(
@@ -706,10 +708,7 @@ class Kriging:
             return blocks
         if blocks_degrees != BLOCKS_DEGREES:
             return blocks_degrees
-        size = space.block_size(points.north, points.east)
-        if folds is None:
-            return size
-        return fitting_blocks(points.north, points.east, space=space, count=folds, blocks=size)
+        return usual_blocks(points, 2 if folds is None else folds)
 
     def summary(self) -> str:
         """Kernel, noise and fit in a few lines of text."""

@@ -1,4 +1,8 @@
-"""Places of a map predicted from those of other folds: how well, and error bars corrected by these errors."""
+"""Observations of a map predicted from others: how well, and error bars corrected by these errors.
+
+Each is left out alone where an exact solve tells what all others say of it, which costs little more than the
+solve; else blocks of places are left out, each fold with a solve of its own.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,21 +11,31 @@ from typing import NamedTuple
 import numpy as np
 
 from cagp_dist.arrays import Array
+from cagp_dist.budget.demand import GridSize
+from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.calibration.recalibration.corrected import corrected_distributions
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, REMOVED, SHARP
 from cagp_dist.calibration.verification.scores import PointScores, point_scores, unscored
 from cagp_dist.errors import ArgumentError
-from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, OFTEN_SWEEPS, QUANTILE_LEVELS
+from cagp_dist.latlon.grid import LatLonGrid
+from cagp_dist.mapping.defaults import FEW_FOLDS, FOLDS, MOST_LEFT_OUT_FLOPS, OFTEN_SWEEPS, QUANTILE_LEVELS
 from cagp_dist.mapping.fitted_model import FittedModel
-from cagp_dist.mapping.integration import distribution_of_observations, predict_fields, usual_noise_variance
+from cagp_dist.mapping.integration import (
+    distribution_of_observations,
+    fields_of,
+    predict_fields,
+    usual_noise_variance,
+)
 from cagp_dist.mapping.map_points import MapPoints
-from cagp_dist.mapping.map_solves import Prediction, outlook_of, plan_solves
+from cagp_dist.mapping.map_solves import Prediction, arguments_of, outlook_of, plan_solves
 from cagp_dist.mapping.maps_at_times import predict_in_time
 from cagp_dist.mapping.narration import Outlook, Way
 from cagp_dist.mapping.observations import Observations
 from cagp_dist.mapping.resources import SolveSettings
-from cagp_dist.mapping.split import Split
-from cagp_dist.predictive import Gaussian
+from cagp_dist.mapping.split import Split, usual_blocks
+from cagp_dist.posterior.left_out import each_left_out
+from cagp_dist.predictive import Gaussian, Mixture
+from cagp_dist.solvers import Cholesky, Rings, Solver
 from cagp_dist.solvers.interface import no_op
 from cagp_dist.text import alternatives
 
@@ -49,6 +63,9 @@ def cross_validate(
     folds = int(split.folds.max()) + 1
     places = split.held_out
     values = observed.values[:, places]
+    alone = folds == places.size and learned.integrated is None
+    if alone and (by_others := leave_one_out(observed, learned, settings)) is not None:
+        return _scored_alone(observed, learned, split, *(each[:, places] for each in by_others))
     mean, std, predictive = np.full((3, *values.shape), np.nan)
     scores = unscored(values.shape)
     for number, part in enumerate(split.parts()):
@@ -74,6 +91,59 @@ def cross_validate(
         scores.put(at, point_scores(distribution[times, some], values[at]))
         report((number + 1) / folds)
     return LeftOutFolds(split, mean, std, predictive, scores)
+
+
+def _scored_alone(
+    observed: Observations, learned: FittedModel, split: Split, mean: Array, predictive: Array
+) -> LeftOutFolds:
+    """Score observations that were left out one by one."""
+    values, noise = observed.values[:, split.held_out], learned.noise_variance
+    noise = noise if noise.ndim == 0 else noise[split.held_out]
+    scores, at = unscored(values.shape), np.nonzero(~np.isnan(values))
+    scores.put(at, point_scores(Gaussian(mean, predictive)[at], values[at]))
+    std = np.sqrt(np.maximum(predictive**2 - noise, 0.0))
+    return LeftOutFolds(split, mean, std, predictive, scores)
+
+
+def leave_one_out(
+    observed: Observations, learned: FittedModel, settings: SolveSettings
+) -> tuple[Array, Array] | None:
+    """Mean and standard deviation (T, N), noise included, of each observation by all others.
+
+    NaN where nothing was observed; None where the solver is not exact, or this would take long.
+    """
+    mean, std = np.full((2, *observed.values.shape), np.nan)
+    if (found := learned.integrated) is not None:
+        patterns = zip(observed.patterns(), fields_of(learned, observed, found.held), strict=True)
+        for (places, _), (fields, chosen) in patterns:
+            distribution, at = Mixture(*found.left_out(fields)), np.ix_(chosen, places)
+            mean[at], std[at] = distribution.mean, distribution.std
+        return mean, std
+    if settings.lead_hours is not None or settings.window_hours is not None:
+        return None
+    targets = MapPoints(observed.X[:1])
+    solves = plan_solves(observed, targets, settings, kernel_parts=len(learned.kernel.parts))
+    if not all(left_out_is_cheap(solve.solver, solve.demand.grid) for solve in solves):
+        return None
+    for solve in solves:
+        prior, X, y, _ = arguments_of(observed, learned, targets, solve)
+        by_others = each_left_out(
+            prior, X, y, executor=settings.executor, memory_limit_bytes=settings.memory_limit_bytes
+        )
+        at = np.ix_(solve.fields, solve.places)
+        for values, of_others in ((mean, by_others.mean), (std, np.sqrt(by_others.variance))):
+            if isinstance(X, LatLonGrid) and observed.grid is not None:
+                of_others = of_others.reshape(len(of_others), -1)[:, observed.grid.positions[solve.places]]
+            values[at] = of_others
+    return mean, std
+
+
+def left_out_is_cheap(solver: Solver, grid: GridSize | None) -> bool:
+    """Whether a solve of points, or of a grid with gaps, gives leave-one-out errors at its own cost."""
+    if isinstance(solver, Cholesky):
+        return True
+    flops = inverse_diagonal_flops(grid) if isinstance(solver, Rings) and grid is not None else None
+    return flops is not None and flops <= MOST_LEFT_OUT_FLOPS
 
 
 def outlook_of_folds(
@@ -134,10 +204,17 @@ def recalibrate_map(
             f"recalibration is {method!r} and kind is 'cells', but errors at places do not say how the mean "
             "over a cell errs. Leave one of the two out."
         )
-    sites = len(np.unique(observed.positions[observed.there], axis=0))
-    split = Split.into_folds(observed, count=max(2, min(FOLDS, sites)), seed=0)
-    errors = cross_validate(observed, learned, settings, split=split, report=report)
-    places, distribution = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
+    places, found_errors = observed.there, leave_one_out(observed, learned, settings)
+    if found_errors is None:
+        sites = len(np.unique(observed.positions[observed.there], axis=0))
+        count = max(2, min(FOLDS, sites))
+        split = Split.into_folds(observed, count=count, blocks=usual_blocks(observed, count), seed=0)
+        errors = cross_validate(observed, learned, settings, split=split, report=report)
+        places, distribution = errors.split.held_out, Gaussian(errors.mean, errors.predictive_std)
+    else:
+        mean, std = (each[:, places] for each in found_errors)
+        known = ~np.isnan(mean)
+        distribution = Gaussian(np.where(known, mean, 0.0), np.where(known, std, 1.0))
     try:
         fitted = RECALIBRATIONS[method]().fit(
             distribution, observed.values[:, places], observed.positions[places]

@@ -30,6 +30,8 @@ MOST_SAMPLED = 4_000
 JITTER = 1e-10  # Of the prior variance, added to a covariance so that rounding leaves it positive definite
 FEW_FOLDS = 5  # That are proposed where more take long
 FOLDS = 10  # Of a cross-validation: each place is predicted from nine tenths of the others
+# Of leave-one-out errors of a grid: some minutes of one core. Beyond, folds or calibration points are taken.
+MOST_LEFT_OUT_FLOPS = 2 * 10**12
 # Of published quantiles: the median, and the ends of central intervals of 50, 90 and 95 %
 QUANTILE_LEVELS = (0.025, 0.05, 0.25, 0.5, 0.75, 0.95, 0.975)
 INTERVAL = (0.05, 0.95)  # Quantiles of the numbers of a prior that are said where these are integrated over

@@ -74,7 +74,7 @@ def with_numbers_integrated(
         noise=bool(np.min(learned.known_noise) > 0.0),
         nugget=nugget_sought and bool(np.min(learned.known_noise) > 0.0),
     )
-    patterns = [fields for fields, _ in _patterns(learned, observed, held)]
+    patterns = [fields for fields, _ in fields_of(learned, observed, held)]
     exact = solver in EXACT if isinstance(solver, str) else is_exact(solver, observed.there.size)
     obstacle = why_not(learned.kernel, patterns, held, solver=solver, exact=exact)
     if observed.in_time:
@@ -129,7 +129,7 @@ def predict_fields(
     mean, variance = np.empty((T, q)), np.empty((T, q))
     quantiles = np.empty((T, len(QUANTILE_LEVELS), q))
     drift = None
-    patterns = list(_patterns(learned, observed, found.held))
+    patterns = list(fields_of(learned, observed, found.held))
     for number, (fields, chosen) in enumerate(patterns):
         for some, distribution in mixtures(found, fields, targets.wanted):
             mean[chosen, some], variance[chosen, some] = distribution.mean, distribution.std**2
@@ -171,7 +171,7 @@ def distribution_of_observations(
         known = np.broadcast_to(noise_variance - np.max(nugget), known.shape).copy()
     parts: list[Components] = []
     order: list[Indices] = []
-    for fields, chosen in _patterns(learned, observed, found.held):
+    for fields, chosen in fields_of(learned, observed, found.held):
         parts.append(found.predict(fields, targets.wanted, noise_variance=known))
         order.append(chosen)
     back = np.argsort(np.concatenate(order))
@@ -209,7 +209,7 @@ def drawn_numbers(
 def means_of(found: Integrated, learned: FittedModel, observed: Observations, targets: MapPoints) -> Array:
     """Means (T, q) of one set of numbers at targets."""
     mean = np.empty((observed.fields, len(targets.X)))
-    for fields, chosen in _patterns(learned, observed, found.held):
+    for fields, chosen in fields_of(learned, observed, found.held):
         mean[chosen] = found.predict(fields, targets.wanted).location[0]
     return mean
 
@@ -227,7 +227,7 @@ def usual_noise_variance(learned: FittedModel, there: Indices) -> float:
     return float(spread * found.weights @ at_nodes)
 
 
-def _patterns(learned: FittedModel, observed: Observations, held: Held) -> list[tuple[SharedFields, Indices]]:
+def fields_of(learned: FittedModel, observed: Observations, held: Held) -> list[tuple[SharedFields, Indices]]:
     """Give the fields that were observed at the same places, and which these are."""
     X = observed.X
     known, found = _noise(learned, held), []

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.calibration.verification.spatial_folds import block_folds, dealt
+from cagp_dist.calibration.verification.spatial_folds import block_folds, dealt, fitting_blocks
 from cagp_dist.mapping.observations import Observations
 
 
@@ -56,3 +56,9 @@ class Split:
         for fold in range(int(folds.max(initial=-1)) + 1):
             left = self.held_out[folds == fold]
             yield Split(self.observed[~np.isin(self.observed, left)], left)
+
+
+def usual_blocks(observed: Observations, count: int) -> float:
+    """Give the size of blocks for so many folds: 5 degrees or a tenth of a plane, less in a region."""
+    space, north, east = observed.space, observed.north, observed.east
+    return fitting_blocks(north, east, space=space, count=count, blocks=space.block_size(north, east))

@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 
 from cagp_dist.arrays import Indices
-from cagp_dist.budget.grid_plans import inverse_diagonal_flops
 from cagp_dist.calibration.recalibration.methods import RECALIBRATIONS, SHARP
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.mapping import Cholesky, Observations, Rings, Solver, fields_by_pattern
+from cagp_dist.mapping.cross_validation import left_out_is_cheap
 from cagp_dist.predictive import Gaussian
 from cagp_dist.service.jobfile.job import RecalibrationTable
 from cagp_dist.service.point_roles import Design, places_on_grid
@@ -28,8 +28,6 @@ Errors = Literal["none", "points", "folds", "leave-one-out"]
 MOST_DRAWN = 2_000  # Calibration points that are drawn where the job does not say
 OBSERVED_FOR_EACH = 5  # Observed points for each of them, at least
 FEWEST_ERRORS = 500  # Places with errors, below which a job that does not ask for a recalibration has none
-# Of leave-one-out errors of a grid: some minutes of one core. Beyond, calibration points are drawn.
-MOST_LEFT_OUT_FLOPS = 2 * 10**12
 
 
 @dataclass(frozen=True)
@@ -171,6 +169,4 @@ def has_left_out(solver: Solver, points: Observations, design: Design) -> bool:
         return False
     present = points.present[:, design.train]
     patterns: Sequence[Indices] = fields_by_pattern(present)
-    flops = [inverse_diagonal_flops(places.size(present[fields[0]])) for fields in patterns]
-    known = [each for each in flops if each is not None]
-    return len(known) == len(flops) and sum(known) <= MOST_LEFT_OUT_FLOPS
+    return all(left_out_is_cheap(solver, places.size(present[fields[0]])) for fields in patterns)

@@ -273,7 +273,7 @@ def test_recalibrated_laws_are_those_of_errors_at_places_that_were_left_out(trut
     found, plain = model.predict(20.0), cagp.Kriging(**given).fit(rough).predict(20.0)
     for name in ("mean", "std"):
         np.testing.assert_array_equal(found[name], plain[name])
-    errors = model.cross_validate(10, blocks_degrees=None)
+    errors = model.cross_validate(None)
     learnt = Kuleshov().fit(
         Gaussian(errors["mean"].values, errors.predictive_std.values), errors.observed.values, None
     )

@@ -157,6 +157,38 @@ def test_of_stations_with_nothing_set(folder):
         assert_same(run(parsed).path, found, "depth")
 
 
+def test_recalibrations_learn_from_the_same_errors(folder, tmp_path):
+    """Leave-one-out, as the solve is exact; to rounding, since the order of the places is another."""
+    parsed = parse_job(
+        job_text(
+            observations={"source": f"table:{folder / 'stations.csv'}", "variable": "t"},
+            design={
+                "train": {"kind": "all"},
+                "test": {"kind": "random", "count": 8},
+                "targets": f"table:{folder / 'places.csv'}",
+            },
+            prior={"kernel": "matern32", **NUMBERS, "noise_variance": 0.09},
+            recalibration={"method": "local-scale"},
+            solver=None,
+            output={"root": tmp_path / "out"},
+        )
+    )
+    path = run(parsed).path
+    with xr.open_zarr(path, group="observations") as seen, xr.open_zarr(path, group="targets") as targets:
+        model = cagp.Kriging(
+            kernel="matern32", **NUMBERS, noise_std=0.3, recalibration="local-scale", progress=False
+        ).fit(np.stack([seen.latitude, seen.longitude], axis=1), seen["t"].values.ravel())
+        found = model.predict(folder / "places.csv")
+        assert seen.sizes["point"] == 112
+        np.testing.assert_allclose(targets["t_std"].values.ravel(), found["std"], rtol=1e-9)
+        np.testing.assert_allclose(targets["t_predictive_std"].values.ravel(), found["predictive_std"], rtol=1e-6)
+        assert (targets["t_predictive_std"].values.ravel() != np.hypot(found["std"], 0.3)).any()
+    alone = model.set_params(recalibration="none").cross_validate(None)
+    slow = model.cross_validate(112, blocks_degrees=None)
+    for name in ("mean", "std", "predictive_std", "pit"):
+        np.testing.assert_allclose(alone[name], slow[name], rtol=1e-8, err_msg=name)
+
+
 @pytest.mark.parametrize(
     ("name", "mean", "given"),
     [
