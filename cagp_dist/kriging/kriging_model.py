@@ -180,8 +180,9 @@ def krige(
         computation), or a solver.
     recalibration : str
         "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the
-        distribution of an observation at each target by errors at places that were left out, which takes ten
-        more solves. The result then also has ``predictive_std`` and ``quantile``. "none": no correction.
+        distribution of an observation at each target by errors at places that were left out: one by one where
+        the solver is exact, else in ten folds of blocks, each with a solve of its own. The result then also
+        has ``predictive_std`` and ``quantile``. "none": no correction.
     hyperparameters : {"auto", "integrate", "plug-in"}
         How to treat the uncertainty of lengthscale, variance and noise. "integrate": the result is a mixture
         over a grid of them, weighted by probability, with the variance integrated out and the coefficients of

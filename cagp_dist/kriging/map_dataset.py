@@ -263,7 +263,7 @@ def with_recalibration(
         reference_noise_std=usual,
         recalibration_statement="predictive_std and quantile belong to distributions that were recalibrated "
         f"({method}) by errors at {found.places:,} places, each of which was predicted from "
-        "about nine tenths of the others. They describe an observation with reference_noise_std.",
+        f"{found.left_out}. They describe an observation with reference_noise_std.",
     )
 
 

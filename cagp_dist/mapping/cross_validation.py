@@ -132,8 +132,10 @@ def leave_one_out(
         )
         at = np.ix_(solve.fields, solve.places)
         for values, of_others in ((mean, by_others.mean), (std, np.sqrt(by_others.variance))):
-            if isinstance(X, LatLonGrid) and observed.grid is not None:
-                of_others = of_others.reshape(len(of_others), -1)[:, observed.grid.positions[solve.places]]
+            if isinstance(X, LatLonGrid):
+                position = np.searchsorted(observed.there, solve.places)
+                of_others = of_others.reshape(len(of_others), -1)
+                of_others = of_others[:, observed.grid_of(observed.there).positions[position]]
             values[at] = of_others
     return mean, std
 
@@ -171,6 +173,7 @@ class RecalibratedMap(NamedTuple):
     quantiles: Array  # (T, L, q), at `QUANTILE_LEVELS`
     noise_variance: float  # the median of all places
     places: int  # whose errors correct them
+    left_out: str  # how these were predicted, for people
     local_scale: Array | None = None  # (T, q): of Student t distributions, over the Gaussian std
 
 
@@ -178,7 +181,7 @@ def check_recalibration(method: str) -> None:
     """Raise `ArgumentError` if there is no such recalibration."""
     if method == SHARP:
         raise ArgumentError(
-            f'recalibration is "{SHARP}", which needs one model behind all errors, and here each tenth of '
+            f'recalibration is "{SHARP}", which needs one model behind all errors, and here each of '
             f"the places is predicted by its own; expected {alternatives(RECALIBRATIONS)}. Jobs with "
             "calibration points have it, and cagp_dist.calibration.recalibration.sharp.Sharp."
         )
@@ -227,4 +230,5 @@ def recalibrate_map(
         fitted, plain, targets.X[:, : observed.positions.shape[1]], levels=QUANTILE_LEVELS
     )
     scale = found.scale if method == "local-scale" else None
-    return RecalibratedMap(found.std, found.quantiles, noise, places.size, scale)
+    how = "all others" if found_errors is not None else "those of nine tenths of the blocks"
+    return RecalibratedMap(found.std, found.quantiles, noise, places.size, how, scale)

@@ -181,7 +181,9 @@ def test_recalibrations_learn_from_the_same_errors(folder, tmp_path):
         found = model.predict(folder / "places.csv")
         assert seen.sizes["point"] == 112
         np.testing.assert_allclose(targets["t_std"].values.ravel(), found["std"], rtol=1e-9)
-        np.testing.assert_allclose(targets["t_predictive_std"].values.ravel(), found["predictive_std"], rtol=1e-6)
+        np.testing.assert_allclose(
+            targets["t_predictive_std"].values.ravel(), found["predictive_std"], rtol=1e-6
+        )
         assert (targets["t_predictive_std"].values.ravel() != np.hypot(found["std"], 0.3)).any()
     alone = model.set_params(recalibration="none").cross_validate(None)
     slow = model.cross_validate(112, blocks_degrees=None)
