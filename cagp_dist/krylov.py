@@ -13,7 +13,6 @@ Gauss-Seidel sweep, or changes (flexible conjugate gradients, [Notay 2000, doi:1
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,13 +20,6 @@ from cagp_dist.arrays import Array
 from cagp_dist.errors import NumericalError
 
 Operator = Callable[[Array], Array]
-
-
-class PreconditionedResidual(NamedTuple):
-    """``z = M^-1 r`` and, where the preconditioner has it at no cost, ``G z``."""
-
-    direction: Array
-    image: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,19 +42,17 @@ def conjugate_gradients(
     product: Operator,
     right: Array,
     *,
-    precondition: Callable[[Array], PreconditionedResidual],
+    precondition: Operator,
     tolerance: float,
     iterations: int,
-    start: Array | None = None,
     recompute: bool = True,
 ) -> LinearSolution:
     """Solve ``G v = b`` for symmetric positive definite G, row by row of ``right`` (r, n).
 
     ``product`` and ``precondition`` apply G, and an approximation of its inverse, to rows. A row is done at
-    the relative residual ``tolerance``, or after ``iterations`` products. It starts from zero, or from
-    ``start`` (r, n), but where b is zero. With ``recompute`` the relative residual is that of the solution,
-    which takes one more product, else that of the recurrence. An iteration takes 16 n r flops beside these
-    two, and 64 n r bytes.
+    the relative residual ``tolerance``, or after ``iterations`` products. With ``recompute`` the relative
+    residual is that of the solution, which takes one more product, else that of the recurrence. An iteration
+    takes 16 n r flops beside these two, and 64 n r bytes.
 
     Raises
     ------
@@ -75,9 +65,7 @@ def conjugate_gradients(
     unit = np.ldexp(1.0, exponent - 1)[:, None]
     residual = right / unit
     norms = _norms(residual)
-    value = np.zeros_like(residual) if start is None else np.where(norms[:, None] > 0.0, start / unit, 0.0)
-    if start is not None:
-        residual -= product(value)
+    value = np.zeros_like(residual)
     bound = tolerance * norms
     direction, image = np.zeros_like(residual), np.zeros_like(residual)
     curvature = np.zeros(len(right))
@@ -86,9 +74,8 @@ def conjugate_gradients(
         active = _norms(residual) > bound
         if not active.any():
             break
-        fresh, fresh_image = precondition(residual)
-        if fresh_image is None:
-            fresh_image = product(fresh)
+        fresh = precondition(residual)
+        fresh_image = product(fresh)
         overlap = _ratio(_dot(image, fresh), curvature)
         direction = fresh - overlap[:, None] * direction
         image = fresh_image - overlap[:, None] * image

@@ -29,7 +29,6 @@ class Remedy(Enum):
     FEWER_OBSERVED = ("fit on fewer points", "lower [design] train.count")
     FEWER_FIELDS = ("fit on fewer fields", "list fewer [observations] times")
     VECCHIA = ('use method="vecchia"', None)
-    PATHWISE = ('use method="pathwise"', None)
     FEWER_ACTIONS = ("give fewer actions", "lower [solver] actions")
     MORE_ACTIONS = ("give more actions", "raise [solver] actions")
     OTHER_MODEL = ("try another kernel or mean", "try another [prior] kernel or mean")
@@ -40,7 +39,6 @@ class Remedy(Enum):
     MORE_STARTS = ("give more starts", None)
     MORE_STEPS = ("give more steps", None)
     LONGER_WINDOW = ("let it rise over a longer window, or by less", None)
-    HIGHER_NOISE_BOUND = ("with the pathwise method raise the lower bound of the noise", None)
     SAME_POINTS = ("leave out points that some fields lack", 'write gaps = "drop" in [observations]')
     THINNED_GRID = ("fit on every other row and column", "raise [observations] grid_degrees")
 

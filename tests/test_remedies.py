@@ -95,7 +95,7 @@ def test_errors_without_remedies_are_as_they_were():
     assert (str(CagpError()), str(CagpError("text"))) == ("", "text")
     with pytest.raises(CagpError, match=r"^text$"), in_words_of_the_job():
         raise CagpError("text")
-    assert advice([]) == advice([Remedy.PATHWISE], in_job=True) == ""
+    assert advice([]) == advice([Remedy.VECCHIA], in_job=True) == ""
 
 
 @pytest.mark.parametrize("status", cagp.FitStatus)

@@ -213,7 +213,7 @@ def test_what_is_no_kernel_of_space_and_time_is_refused():
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X[:, :3], X[:, 0]): "X has 3 columns",
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X * [1, 1, 1, 0], X[:, 0]): "the same time",
         lambda: gram_of_a_grid(): "a grid has no time",
-        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X, X[:, 0], method="pathwise"): 'expected method "auto"',
+        lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X, X[:, 0], method="elbo"): 'expected method "auto"',
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X, X[:, 0], anisotropic=True): "no lengthscales by",
         lambda: cagp.fit(SpaceTimeOf(cagp.Matern32), X[[0] * 5] + LATER, X[:, 0]): "at the same place",
         lambda: cagp.fit((SpaceTimeOf(cagp.Matern32), cagp.Matern12), X, X[:, 0]): "all kernels of space",

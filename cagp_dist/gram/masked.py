@@ -20,7 +20,7 @@ from cagp_dist.gram.gram_matrix import ExactSolve, Gram
 from cagp_dist.gram.ring_gram import RingGram, cross_on_grid
 from cagp_dist.gram.targets import Targets
 from cagp_dist.kernels import Kernel
-from cagp_dist.krylov import LinearSolution, PreconditionedResidual, conjugate_gradients
+from cagp_dist.krylov import LinearSolution, conjugate_gradients
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.runtime import Executor
 from cagp_dist.runtime.counting import count
@@ -205,7 +205,7 @@ class MaskedRings:
         return conjugate_gradients(
             self._product,
             _rows(self._columns(columns)),
-            precondition=self._whole_grid_solve if preconditioned else PreconditionedResidual,
+            precondition=self._whole_grid_solve if preconditioned else np.copy,
             tolerance=tolerance,
             iterations=iterations,
         )
@@ -215,9 +215,8 @@ class MaskedRings:
         prior = self.layout.restrict(self.rows_of_poles.prior_product(self.layout.embed(values)))
         return prior + self.noise_variance * values
 
-    def _whole_grid_solve(self, values: Array) -> PreconditionedResidual:
-        fields = self.rows_of_poles.solve(self.layout.spread(values))
-        return PreconditionedResidual(self.layout.summed(fields))
+    def _whole_grid_solve(self, values: Array) -> Array:
+        return self.layout.summed(self.rows_of_poles.solve(self.layout.spread(values)))
 
     def _columns(self, columns: ArrayLike) -> Array:
         given = as_numbers("columns", columns)

@@ -22,7 +22,7 @@ from cagp_dist.budget.demand import MOST_PRODUCTS
 from cagp_dist.errors import NumericalError
 from cagp_dist.gram.dense import cholesky_lower
 from cagp_dist.gram.series_gram import SeriesGram
-from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
+from cagp_dist.krylov import conjugate_gradients
 
 TOLERANCE = 1e-11
 """Relative residual of the mean, where rounding allows it."""
@@ -148,9 +148,7 @@ class SeriesWithGaps:
         solution = conjugate_gradients(
             partial(self._each, self.series.solve),
             seen[None],
-            precondition=lambda rows: PreconditionedResidual(
-                self._each(partial(self.series.shrunk, tau=TAU), rows)
-            ),
+            precondition=partial(self._each, partial(self.series.shrunk, tau=TAU)),
             tolerance=tolerance,
             iterations=MOST_PRODUCTS - min(self.iterations, MOST_PRODUCTS - 1),
             recompute=False,

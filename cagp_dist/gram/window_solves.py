@@ -20,7 +20,7 @@ from cagp_dist.gram.few_missing import vanishing
 from cagp_dist.gram.functionals import LinearFunctionals
 from cagp_dist.gram.targets import part, seen_from
 from cagp_dist.kernels import Kernel
-from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
+from cagp_dist.krylov import conjugate_gradients
 from cagp_dist.latlon.grid_layout import Layout
 from cagp_dist.latlon.toeplitz import BlockToeplitz
 from cagp_dist.runtime import Executor, executor_from
@@ -244,7 +244,7 @@ def refined_solve(gram: BlockToeplitz, fields: Array, tolerance: float) -> Array
     solution = conjugate_gradients(
         lambda rows: gram.product(rows.reshape(shape)).reshape(rows.shape),
         fields.reshape(len(fields), -1),
-        precondition=lambda rows: PreconditionedResidual(gram.solve(rows.reshape(shape)).reshape(rows.shape)),
+        precondition=lambda rows: gram.solve(rows.reshape(shape)).reshape(rows.shape),
         tolerance=tolerance,
         iterations=MOST_REFINEMENTS,
         recompute=False,

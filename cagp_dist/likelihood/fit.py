@@ -24,7 +24,7 @@ from cagp_dist.likelihood.exact.gappy_ring_likelihood import MaskedRingLikelihoo
 from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
 from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
-from cagp_dist.likelihood.fit_result import FitProgress, FitResult, FitStatus
+from cagp_dist.likelihood.fit_result import FitProgress, FitResult
 from cagp_dist.likelihood.kernel_choice import CHOICES, MOST_COMPARED, start_of
 from cagp_dist.likelihood.learned.bound_fit import check_bound_fits, fit_bound
 from cagp_dist.likelihood.numbering import Families, Model
@@ -36,14 +36,14 @@ from cagp_dist.likelihood.observed import (
     in_space_and_time,
 )
 from cagp_dist.likelihood.replay_cache import Evaluations, search_fingerprint
-from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
-from cagp_dist.likelihood.search import best_climb, climb, refine, score, settle_parameters
+from cagp_dist.likelihood.search import best_climb, climb, refine, score
 from cagp_dist.likelihood.starts import Start, make_starts, make_sum_starts, without_nugget
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.likelihood.vecchia.conditionals import conditionals_of
 from cagp_dist.likelihood.vecchia.vecchia_likelihood import VecchiaLikelihood
 from cagp_dist.memory import available_bytes
 from cagp_dist.prior import Mean, Prior
+from cagp_dist.remedies import Remedy
 from cagp_dist.solvers.engine.solve_checkpoints import SolveCheckpoints
 from cagp_dist.solvers.solver_choice import few_gaps
 from cagp_dist.text import bytes_text
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from cagp_dist.runtime import ExecutorLike
 
 Data = ResidualsAtPoints | Gridded
-Method = Literal["auto", "rings", "dense", "vecchia", "pathwise", "elbo"]
+Method = Literal["auto", "rings", "dense", "vecchia", "elbo"]
 
 ASKED = "asked for"  # Reason of a method that somebody chose
 MOST_DENSE_POINTS = 2_000  # Above, conditionals on neighbours take less than n^3 and find nearly the same
@@ -66,7 +66,7 @@ FIRST_VECCHIA_POINTS = (1_000, 16_000)
 
 FEWEST_FIRST_POINTS = 200
 
-MOST_ROOTS = 3  # Searches for the root of a sampled gradient, each with a better curvature
+MOST_ROOTS = 3  # Refinements of a sum's optimum, each with a better curvature
 GROWTH = 16  # How many times more points one level has than the level before
 
 
@@ -85,7 +85,6 @@ def fit(
     executor: "ExecutorLike" = None,
     memory_limit_bytes: int | None = None,
     progress: Callable[[FitProgress], None] | None = None,
-    seed: int = 0,
     noise_deviations: ArrayLike | None = None,
     checkpoints: SolveCheckpoints | None = None,
 ) -> FitResult:
@@ -114,8 +113,7 @@ def fit(
         `Prior`; on a grid a function gets ``grid.points``. With a basis whose coefficients are estimated,
         such as ``cagp.mean_family("constant")``, the likelihood is the restricted one (REML), which allows
         for the estimation of the coefficients. For some tens of points, its plugged-in parameters make
-        intervals narrower than those of the plain likelihood, which are already too narrow. Not with the
-        pathwise method.
+        intervals narrower than those of the plain likelihood, which are already too narrow. Not with "elbo".
     anisotropic : bool
         Fit a lengthscale for each coordinate (ARD), of every part of a sum: for points whose coordinates
         differ in unit or in kind, such as depth and distance. Not on the sphere.
@@ -132,33 +130,31 @@ def fit(
         the residuals. A fitted noise variance stays above 1e-8 of the variance; a given one may be smaller.
     starts : int
         Number of starts, spread evenly over lengthscales and noise ratios.
-    method : {"auto", "rings", "dense", "vecchia", "pathwise", "elbo"}
+    method : {"auto", "rings", "dense", "vecchia", "elbo"}
         "rings" (grids, also with gaps): exact. "dense": exact, n^3 flops and 8 n^2 bytes for each evaluation.
         "vecchia": cells of 20 neighbours, each conditioned on 180 points near it of those that come before
         in a random order; 400,000 n flops, and no more beyond 100,000 points, of which a sample of the
-        conditionals counts. "pathwise": estimated gradients, n^2 flops. "elbo": the evidence lower bound of
-        block-sparse actions, learned with the parameters; n^2 kernel values and some n i^2 flops for
-        each of up to a hundred evaluations. It is near the likelihood only where few actions resolve the
-        field: the result says how far off it is, by sampled gradients, and is "converged" within two standard
-        errors. "auto": rings on a grid, also if at most 5,000 points, and half of all, of up to 300,000 are
-        missing; else dense for up to 2,000 points that fit into memory, and "vecchia" beyond.
+        conditionals counts. "elbo": the evidence lower bound of block-sparse actions, learned with the
+        parameters; n^2 kernel values and some n i^2 flops for each of up to a hundred evaluations. It is near
+        the likelihood only where few actions resolve the field: the result says how far off it is, by the
+        gradient of the likelihood that "auto" takes, and is "converged" within two standard errors. "auto":
+        rings on a grid, also if at most 5,000 points, and half of all, of up to 300,000 are missing; else
+        dense for up to 2,000 points that fit into memory, and "vecchia" beyond.
     actions : int
         For "elbo": i, at most n are used.
     executor : Executor, Dask client or cluster, or str, optional
-        Where tasks run ("rings", "vecchia", "pathwise" and "elbo"); by default all cores of this process.
+        Where tasks run ("rings", "vecchia" and "elbo"); by default all cores of this process.
     memory_limit_bytes : int, optional
         Memory that may be allocated; by default four fifths of the free memory.
     progress : callable, optional
         Called with a `FitProgress` after every evaluation; for "elbo" after every step.
-    seed : int
-        Seed of the samples of the pathwise method, and of those that measure how far off "elbo" is.
     noise_deviations : array_like, shape (n,), optional
         Known difference between the noise variance of each point and the fitted one, squared unit of y. If
         the variances of the measurement errors are known, pass these minus the smallest of them, with bounds
         of "noise_variance" from the smallest upward. At points only, "dense" or "vecchia".
     checkpoints : Checkpoints, optional
         Where evaluations are kept (`cagp_dist.store.checkpoints.Checkpoints`), so that the same call goes on
-        where it was cut off, with the same bits. Those of the pathwise method are not.
+        where it was cut off, with the same bits.
 
     Returns
     -------
@@ -204,10 +200,9 @@ def fit(
     >>> [round(lengthscale) for lengthscale in result.prior.kernel.lengthscale]
     [19, 918]
     """
-    check_count("seed", seed, least=0)
     check_count("actions", actions, least=1)
     asked = _Asked(
-        start, bounds, starts, method, actions, executor, memory_limit_bytes, progress, seed, checkpoints
+        start, bounds, starts, method, actions, executor, memory_limit_bytes, progress, checkpoints
     )
     data, centre = centred_observations(where, y, mean, noise_deviations)
     if (way := chosen_by(kernel)) is not None:
@@ -254,7 +249,6 @@ class _Asked:
     executor: "ExecutorLike"
     memory_limit_bytes: int | None
     progress: Callable[[FitProgress], None] | None
-    seed: int
     checkpoints: SolveCheckpoints | None
 
 
@@ -274,38 +268,41 @@ def _fitted(model: Model, data: Data, mean: Mean, asked: _Asked) -> FitResult:
         if chosen == "auto":
             chosen, reason = _choose(data, room=min(memory, available_bytes()))
         place: dict[str, Any] = {"executor": executor, "memory_limit_bytes": memory}
+        kept = judge = None
         if chosen == "elbo":
-            check_bound_fits(_as_points(data), actions=asked.actions, **place)
-        kept = None
+            points = _as_points(data)
+            check_bound_fits(points, actions=asked.actions, **place)
+            exact, _ = _choose(points, room=min(memory, available_bytes()))
+            judge = _likelihood(model, points, exact, place, curved=exact == "vecchia")
         if asked.checkpoints is not None:
             digest = search_fingerprint(model, data, (chosen, limits, asked.start, asked.starts))
             kept = Evaluations(asked.checkpoints.within(digest[:16]).of(digest))
 
         def likelihood_of(model: Model, part: Data, how: Method, curved: bool = False) -> Likelihood:
-            made = _likelihood(model, part, how, place, seed=asked.seed, curved=curved)
-            return made if kept is None or isinstance(made, PathwiseLikelihood) else kept.of(made)
+            made = _likelihood(model, part, how, place, curved=curved)
+            return made if kept is None else kept.of(made)
 
         levels, spread = _profiles(model, data, chosen, asked, limits, likelihood_of, counter)
         end = _search(levels, spread, model)
         parameters, found, bound = end[0].parameters, end[1], None
-        if chosen == "elbo":
-            information = levels[0].information(end[0]) * (data.size / levels[0].likelihood.points)
+        if judge is not None:
+            information = levels[0].curvature(end[0]) * (data.size / levels[0].likelihood.points)
             parameters, found, bound = fit_bound(
                 model,
-                _as_points(data),
+                points,
                 parameters,
                 information,
                 limits,
                 counter,
+                judge=judge,
                 actions=asked.actions,
-                seed=asked.seed,
                 checkpoints=asked.checkpoints,
                 **place,
             )
     lengthscales, variances, noise_variance = model.numbering.grouped(parameters)
     return FitResult(
         prior=Prior(model.kernel(lengthscales, variances), noise_variance, mean),
-        log_likelihood=None if chosen in ("pathwise", "elbo") else end[0].log_likelihood,
+        log_likelihood=None if chosen == "elbo" else end[0].log_likelihood,
         standard_errors=found.standard_errors,
         log_covariance=found.covariance,
         status=found.status,
@@ -409,11 +406,9 @@ def _search(
 ) -> tuple[Place, Uncertainty]:
     """Climb from every start on the first level, then from the best place on each further one."""
     place = _ordered(levels[0], best_climb(levels[0], starts), model)
-    curvature, there = _curvature(levels[0], place), False
+    curvature, there = levels[0].curvature(place), False
     for before, profile in pairwise(levels):
         curvature = curvature * (profile.likelihood.points / before.likelihood.points)
-        if isinstance(profile.likelihood, PathwiseLikelihood):
-            return _settle(profile, place, curvature)
         if profile.curved:
             place, there = score(profile, place.x, place.variance)
             if there:
@@ -421,7 +416,7 @@ def _search(
                 curvature = place.evaluation.expected_information()
                 continue
         place = _ordered(profile, climb(profile, place.x, curvature), model)
-        curvature = _curvature(profile, place)
+        curvature = profile.curvature(place)
     if model.parts > 1 and not there:
         for _ in range(MOST_ROOTS):
             refined = refine(levels[-1], place, curvature)
@@ -432,28 +427,10 @@ def _search(
     return place, uncertainty(levels[-1], place, curvature)
 
 
-def _curvature(profile: ProfileLikelihood, place: Place) -> Array:
-    """Give the expected information at a place where it is known, else the observed one."""
-    if place.evaluation.squares is not None and profile.curved:
-        return place.evaluation.expected_information()
-    return profile.information(place)
-
-
 def _ordered(profile: ProfileLikelihood, place: Place, model: Model) -> Place:
     """Give the same place with parts that could be exchanged ordered by lengthscale."""
     x = model.in_order(place.x) if profile.bounds.alike else place.x
     return place if np.array_equal(x, place.x) else profile.at(x)
-
-
-def _settle(profile: ProfileLikelihood, place: Place, curvature: Array) -> tuple[Place, Uncertainty]:
-    """Look for the root, and once more with the curvature found there if that says it was missed."""
-    for _ in range(MOST_ROOTS):
-        place = settle_parameters(profile, place.x, curvature)
-        curvature = profile.information(place)
-        end = uncertainty(profile, place, curvature)
-        if end.status is not FitStatus.NOT_CONVERGED or not place.evaluation.solved:
-            break
-    return place, end
 
 
 def _levels(data: Data, method: Method) -> list[tuple[Data, Method]]:
@@ -473,7 +450,7 @@ def _levels(data: Data, method: Method) -> list[tuple[Data, Method]]:
         ]
         return [*fewer, (points, method)]
     first = points.thinned(min(FIRST_DENSE_POINTS, max(points.size // 4, FEWEST_FIRST_POINTS)))
-    return [(first, "dense"), *([(points, method)] if method == "pathwise" else [])]
+    return [(first, "dense")]
 
 
 def first_points(method: Method, points: int) -> list[int]:
@@ -498,7 +475,7 @@ def _has_squares(data: Data, method: Method, *, first: bool) -> bool:
 
 
 def _likelihood(
-    model: Model, data: Data, method: Method, place: dict[str, Any], *, seed: int, curved: bool
+    model: Model, data: Data, method: Method, place: dict[str, Any], *, curved: bool
 ) -> Likelihood:
     """Make the likelihood of data by a method, worked out at ``place``: an executor, and bytes."""
     if isinstance(data, Gridded):
@@ -507,8 +484,6 @@ def _likelihood(
                 model, data.grid, data.residuals, data.missing, basis=data.basis, **place
             )
         return RingLikelihood(model, data.grid, data.residuals, basis=data.basis, curved=curved, **place)
-    if method == "pathwise":
-        return PathwiseLikelihood(model, data.X, data.residuals, seed=seed, **place)
     own: dict[str, Any] = {"deviations": data.deviations, "basis": data.basis}
     if method == "vecchia":
         return VecchiaLikelihood(model, data.X, data.residuals, curved=curved, **own, **place)
@@ -520,22 +495,23 @@ def _likelihood(
 def _check_method(method: Method, data: Data, *, exactly: bool) -> None:
     """Raise `ArgumentError` unless there is such a method for such data."""
     if method not in get_args(Method):
-        now = ' Write "vecchia" instead of "blocks".' if str(method) == "blocks" else ""
         raise ArgumentError(
-            f'method is {method!r}; expected "auto", "rings", "dense", "vecchia", "pathwise" or "elbo".{now}'
+            f'method is {method!r}; expected "auto", "rings", "dense", "vecchia" or "elbo".',
+            key="method-unknown",
+            remedies=(Remedy.VECCHIA,) if str(method) in ("blocks", "pathwise") else (),
         )
     if method == "rings" and isinstance(data, ResidualsAtPoints):
         raise ArgumentError(
             'method "rings" needs a whole latitude-longitude grid and got points; pass a '
             'cagp_dist.LatLonGrid, or use method="auto".'
         )
-    if method in ("pathwise", "elbo") and exactly:
+    if method == "elbo" and exactly:
         raise ArgumentError(
-            f'method "{method}" has a known mean and got one whose coefficients are estimated; use '
-            'method="vecchia", or "auto".'
+            'method "elbo" has a known mean and got one whose coefficients are estimated.'
             if data.basis is not None
-            else f'method "{method}" has one noise for all points and got noise_deviations; use '
-            'method="vecchia", or "auto".'
+            else 'method "elbo" has one noise for all points and got noise_deviations.',
+            key="method-elbo",
+            remedies=(Remedy.VECCHIA,),
         )
 
 

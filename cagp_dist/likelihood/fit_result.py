@@ -39,7 +39,6 @@ class FitStatus(AdvisedStatus):
         "The search ended before the gradient was small compared with its own uncertainty.",
         Remedy.START_HERE,
         Remedy.MORE_STARTS,
-        Remedy.HIGHER_NOISE_BOUND,
         Remedy.OTHER_MODEL,
         Remedy.FEWER_OBSERVED,
     )
@@ -48,7 +47,7 @@ class FitStatus(AdvisedStatus):
         "The optimum of the evidence lower bound lies more than two standard errors from that of the "
         "likelihood: the actions resolve too little of the field.",
         Remedy.MORE_ACTIONS,
-        Remedy.PATHWISE,
+        Remedy.VECCHIA,
     )
 
     @property
@@ -113,7 +112,7 @@ class FitProgress:
     lengthscale: OwnNumbers  #: Where it was; tuples as in `StandardErrors`
     variance: Numbers
     noise_variance: float
-    log_likelihood: float  #: Its value; NaN for the pathwise method, that of the bound for "elbo"
+    log_likelihood: float  #: Its value; that of the bound for "elbo"
     seconds: float  #: Since the start
 
 
@@ -125,10 +124,8 @@ class BoundOptimum:
     # (n,): entries of the actions that were learned: ``cagp.SparseActions(actions, values=weights)``
     weights: Array
     # How far the parameters lie from the maximum of the log likelihood, as differences of logarithms, by
-    # name: a Newton step along its gradient, which is estimated by samples. Far off it is a rough guess. NaN
-    # for those that a bound holds, and where the systems of the samples were not solved.
+    # name: a Newton step along its gradient. Far off it is a rough guess. NaN for those that a bound holds.
     bias: dict[str, float]
-    bias_errors: dict[str, float]  # Standard errors of these from the samples
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ class FitResult:
     prior : Prior
         Kernel, noise variance and mean, ready for `cagp_dist.condition`.
     log_likelihood : float or None
-        At the optimum, of all fields, Gaussian constant included; None for "pathwise" and "elbo".
+        At the optimum, of all fields, Gaussian constant included; None for "elbo".
     standard_errors : StandardErrors
         In the units of the parameters.
     log_covariance : array of float64, shape (3, 3), or (2 m + 1, 2 m + 1) for a sum of m kernels
@@ -182,7 +179,7 @@ class FitResult:
     seconds : float
         Wall time.
     method : str
-        "rings", "dense", "vecchia", "pathwise" or "elbo".
+        "rings", "dense", "vecchia" or "elbo".
     points : int
         Points the parameters were fitted to; pole rows of a grid are left out.
     bound : BoundOptimum or None

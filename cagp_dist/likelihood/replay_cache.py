@@ -22,7 +22,7 @@ from cagp_dist.solvers.engine.solve_checkpoints import (
     add_arrays,
 )
 
-ARRAYS = ("traces", "slopes", "trace_covariance", "squares", "excess")
+ARRAYS = ("traces", "slopes", "squares", "excess")
 
 
 class Evaluations:
@@ -61,11 +61,7 @@ class ReplayCache:
 
     def __init__(self, likelihood: Likelihood, evaluations: Evaluations, level: int) -> None:
         self._likelihood, self._evaluations, self._level = likelihood, evaluations, level
-        self.points, self.fields, self.difference = (
-            likelihood.points,
-            likelihood.fields,
-            likelihood.difference,
-        )
+        self.points, self.fields = likelihood.points, likelihood.fields
 
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at these numbers, or recall what was found there."""

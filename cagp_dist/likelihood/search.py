@@ -1,4 +1,4 @@
-"""The way up: quasi-Newton steps where values are known, roots where only the gradient is estimated."""
+"""The way up: quasi-Newton steps, and Fisher scoring where the expected information is known."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ MOST_ROOT_STEPS = 12
 
 MOST_HALVINGS = 4  # Of a step by Fisher scoring, before a climb takes over
 
-# A search has arrived where the step left is below so many standard errors and Monte Carlo errors
+# A search has arrived where the step left is below so many standard errors, and errors by sampled terms
 ARRIVED, ARRIVED_SAMPLED = 0.1, 0.5
 
-LONGEST_STEP = 0.7  # Of a step towards a root, in log parameters: a factor of two
+LONGEST_STEP = 0.7  # Of a Newton step, in log parameters: a factor of two
 
 
 def best_climb(profile: ProfileLikelihood, starts: Sequence[Array]) -> Place:
@@ -237,27 +237,6 @@ def arrived(step: Array, inverse: Array, noise: Array) -> bool:
     """Whether a step (k,) is small beside what the estimates are uncertain by anyway."""
     scale = ARRIVED**2 * inverse + ARRIVED_SAMPLED**2 * inverse @ noise @ inverse
     return bool(step @ np.linalg.solve(scale, step) <= 1.0)
-
-
-def settle_parameters(profile: ProfileLikelihood, start: Array, curvature: Array) -> Place:
-    """Find where the estimated gradient vanishes: quasi-Newton steps with symmetric rank-one updates."""
-    low, high = profile.box
-    place = profile.at(start)
-    matrix = profile_information(profile, curvature)
-    if np.linalg.eigvalsh(matrix).min() <= 0.0:
-        matrix = np.eye(start.size) * place.evaluation.values / 8.0
-    for _ in range(MOST_ROOT_STEPS):
-        inverse = np.asarray(np.linalg.inv(matrix))
-        step = inverse @ place.slope
-        step *= min(1.0, LONGEST_STEP / np.abs(step).max())
-        target = np.clip(place.x + step, low, high)
-        taken = target - place.x
-        if arrived(2.0 * taken, inverse, place.evaluation.gradient_covariance()):
-            break
-        following = profile.at(target)
-        matrix = _updated(matrix, taken, place.slope - following.slope)
-        place = following
-    return place
 
 
 def _updated(matrix: Array, taken: Array, fallen: Array) -> Array:

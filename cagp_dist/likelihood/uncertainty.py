@@ -28,8 +28,6 @@ class Uncertainty:
     # (k + 1,): Newton step of the logarithms of the parameters to the maximum of the likelihood; NaN for
     # those that a bound holds, and for all where there is none
     step: Array
-    # (k + 1,): standard errors of these where the gradient is estimated by sampling, else zero
-    step_errors: Array
 
 
 def uncertainty(profile: ProfileLikelihood, place: Place, information: Array) -> Uncertainty:
@@ -57,37 +55,32 @@ def uncertainty(profile: ProfileLikelihood, place: Place, information: Array) ->
     at_bound = tuple(name for name in on_limit if name not in bounds.fixed)
     gradient = directions.T @ place.gradient
     covariance = np.full((size, size), np.nan)
-    step, step_errors = np.full(size, np.nan), np.full(size, np.nan)
+    step = np.full(size, np.nan)
     there = loose = False
     inner = directions.T @ to_natural.T @ information @ to_natural @ directions
     if np.linalg.eigvalsh(inner).min(initial=np.inf) > 0.0:
         inverse = np.linalg.inv(inner)
-        others = np.delete(np.arange(size), first)
-        sampled: Array = np.zeros((size, size))
-        sampled[np.ix_(others, others)] = place.evaluation.gradient_covariance()
-        if place.evaluation.excess is not None:
-            sampled += place.evaluation.excess
-        noise: Array = directions.T @ to_natural.T @ sampled @ to_natural @ directions
+        excess = np.zeros((size, size)) if place.evaluation.excess is None else place.evaluation.excess
+        noise: Array = directions.T @ to_natural.T @ excess @ to_natural @ directions
         total = inverse + inverse @ noise @ inverse
         newton = inverse @ gradient
         there = arrived(newton, np.asarray(inverse, dtype=np.float64), noise)
         loose = bool(np.sqrt(np.diag(total)).max(initial=0.0) > LOOSE)
         covariance = directions @ total @ directions.T
         step = directions @ newton
-        step_errors = np.sqrt(np.diag(directions @ inverse @ noise @ inverse @ directions.T))
         for index, name in enumerate(names):
             if name in on_limit:
                 covariance[index] = covariance[:, index] = np.nan
-                step[index] = step_errors[index] = np.nan
+                step[index] = np.nan
     else:
         loose = True
     errors = np.sqrt(np.diag(covariance)) * np.array(place.parameters)
     if at_bound:
         status = FitStatus.AT_BOUND
-    elif loose and place.evaluation.solved:
+    elif loose:
         status = FitStatus.FLAT
     else:
-        status = FitStatus.CONVERGED if there and place.evaluation.solved else FitStatus.NOT_CONVERGED
+        status = FitStatus.CONVERGED if there else FitStatus.NOT_CONVERGED
     standard_errors = StandardErrors(*grouped(*numbering.grouped(errors.tolist())))
     norm = float(np.linalg.norm(gradient))
-    return Uncertainty(covariance, standard_errors, norm, at_bound, status, step, step_errors)
+    return Uncertainty(covariance, standard_errors, norm, at_bound, status, step)

@@ -2,12 +2,12 @@
 
 By Bochner's theorem a stationary kernel of variance one is the mean of ``cos(w . (x - z))`` over frequencies
 w drawn from its spectral density: for a Matern kernel of smoothness nu a multivariate t with 2 nu degrees of
-freedom, for the squared exponential a normal, both of scale 1 / lengthscale. So waves with Rayleigh
-amplitudes and uniform phases, ``sum over j < m of a_j cos(w_j . x + p_j) / sqrt(m)``, have covariance k
-[Rahimi & Recht 2007; math 9]. Lengths of frequencies are stratified.
+freedom, for the squared exponential a normal, both of scale 1 / lengthscale. So waves with normal amplitudes,
+``sum over j < m of (a_j cos(w_j . x) + b_j sin(w_j . x)) / sqrt(m)``, have covariance k [Rahimi & Recht 2007;
+math 9]. Lengths of frequencies are stratified.
 
-A `Spectrum` serves posterior variances, to which short waves matter most: most of its frequencies are drawn
-from the far end, evenly in the logarithm of what lies beyond them, and count for as much less.
+To posterior variances short waves matter most: most frequencies are drawn from the far end, evenly in the
+logarithm of what lies beyond them, and count for as much less.
 """
 
 import math
@@ -20,18 +20,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import ArgumentError
-from cagp_dist.kernels import Elementary, Family, Kernel, Lengthscales
+from cagp_dist.kernels import Elementary, Family, Kernel
 from cagp_dist.space_time import AXES, SpaceTime
-
-
-@dataclass(frozen=True, eq=False)
-class RandomWaves:
-    """Waves of one draw for a lengthscale of one."""
-
-    frequencies: Array  # (m, p): per unit of X; divide by the lengthscale
-    # each (m,): in radians; with mean square 2 / m
-    phases: Array
-    amplitudes: Array
 
 
 def degrees_of_freedom(kernel: Family) -> float:
@@ -43,36 +33,6 @@ def degrees_of_freedom(kernel: Family) -> float:
             "kernel with degrees_of_freedom. Take another kernel, or a method that draws no waves."
         )
     return degrees
-
-
-def draw_waves(kernel: Family, p: int, waves: int, generator: np.random.Generator) -> RandomWaves:
-    """Draw m waves in p dimensions."""
-    from scipy.special import fdtri, gammaincinv
-
-    level = (np.arange(waves) + generator.random(waves)) / waves
-    degrees = degrees_of_freedom(kernel)
-    if math.isinf(degrees):
-        square = np.asarray(2.0 * gammaincinv(0.5 * p, level), dtype=np.float64)
-    else:
-        square = np.asarray(p * fdtri(p, degrees, level), dtype=np.float64)
-    directions = generator.standard_normal((waves, p))
-    frequencies = directions * (np.sqrt(square) / np.linalg.norm(directions, axis=1))[:, None]
-    phases = generator.uniform(0.0, 2.0 * np.pi, waves)
-    amplitudes = np.sqrt(-2.0 * np.log1p(-generator.random(waves)) / waves)
-    return RandomWaves(frequencies, phases, amplitudes)
-
-
-def evaluate_waves(draws: list[RandomWaves], lengthscale: Lengthscales, points: Array) -> Array:
-    """Values of several draws at points (p, n), shape (n, draws): n m cosines each."""
-    out = np.empty((points.shape[1], len(draws)))
-    for column, waves in enumerate(draws):
-        turns = (waves.frequencies / (2.0 * np.pi * np.asarray(lengthscale))) @ points
-        turns += waves.phases[:, None] / (2.0 * np.pi)
-        turns -= np.rint(turns)
-        angles = turns.astype(np.float32)
-        angles *= np.float32(2.0 * np.pi)
-        out[:, column] = waves.amplitudes.astype(np.float32) @ np.cos(angles, out=angles)
-    return out
 
 
 SPECTRUM_WAVES = 1024  # Frequencies of a spectrum, over all parts of a sum of kernels

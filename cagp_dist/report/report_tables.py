@@ -30,8 +30,9 @@ _STAGES = ("Observations", "Points", "Fit", "Fits of folds", "Solve", "Scores")
 _METHODS = {
     "rings": "Maximum of the exact likelihood of the grid",
     "dense": "Maximum of the exact likelihood",
-    "blocks": "Maximum of the likelihood with blocks of neighbours counted as independent",  # earlier runs
     "vecchia": "Maximum of Vecchia's likelihood, by conditionals on neighbours",
+    # of earlier runs
+    "blocks": "Maximum of the likelihood with blocks of neighbours counted as independent",
     "pathwise": "Maximum of the likelihood, its gradient estimated from samples",
 }
 

@@ -4,8 +4,7 @@
 
 Points of the built-in field are observed at random, and 1,000 others are predicted exactly: with the numbers
 that maximum likelihood gives for the observed points, which is the default of a job, and with those of the
-whole field (``fit_to = "field"``). Jobs fit many points by Vecchia's likelihood; for one design the numbers
-that the likelihood of all points at once gives, with sampled gradients, are compared with them.
+whole field (``fit_to = "field"``).
 """
 
 import tempfile
@@ -26,8 +25,6 @@ from pipelines.experiments.output import parser, print_table
 
 COUNTS = (1_000, 2_000, 10_000)
 SEEDS = (0, 1, 2)
-AT_ONCE = (10_000, 0)
-"""Count and seed of the design whose numbers are also fitted with sampled gradients."""
 
 JOB = """
 [observations]
@@ -54,15 +51,6 @@ def fitted_task(count: int, seed: int, fit_to: str) -> tuple[PreparedJob, Fitted
         task = prepare_job(job, open_source("sample", cache_directory=Path(folder)))
     with ThreadExecutor() as executor:
         return task, fit_prior(task, Execution(executor))
-
-
-def fitted_at_once(task: PreparedJob) -> FittedPrior:
-    """Fit the prior of a job to its observed points by the likelihood of all of them together."""
-    values = task.points.values[:, task.design.train].T
-    X = cagp.unit_sphere(task.points.north[task.design.train], task.points.east[task.design.train])
-    result = cagp.fit(cagp.Matern32, X, values - task.mean(X), mean=0.0, method="pathwise")
-    prior = cagp.Prior(result.prior.kernel, result.prior.noise_variance, task.mean)
-    return FittedPrior(prior=prior, result=result, fit_to="observed", where="all points at once")
 
 
 def line(count: int, seed: int, fitted_to: str, task: PreparedJob, fitted: FittedPrior) -> Sequence[str]:
@@ -94,8 +82,6 @@ def table(counts: Sequence[int], seeds: Sequence[int]) -> Iterator[Sequence[str]
             for fit_to in ("observed", "field"):
                 task, fitted = fitted_task(count, seed, fit_to)
                 yield line(count, seed, fit_to, task, fitted)
-            if (count, seed) == AT_ONCE:
-                yield line(count, seed, "observed, at once", task, fitted_at_once(task))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -94,15 +94,6 @@ def test_numbers_of_the_observed_points_predict_better_than_those_of_the_field(c
     assert float(observed[3]) > 2.0 * float(field[3])
 
 
-def test_fit_density_without_blocks_is_the_fit_of_all_points():
-    density = script("fit_density")
-    task, dense = density.fitted_task(300, 0, "observed")
-    together = density.fitted_at_once(task)
-    assert together.result.method == "pathwise"
-    for (name, value, error), (_, other, _) in zip(dense.estimates(), together.estimates(), strict=True):
-        assert abs(value - other) < error, name
-
-
 def test_a_sum_of_kernels_is_no_less_likely_than_one(capsys):
     script("sum_kernel").main(["--quick"])
     one, two = printed_rows(capsys.readouterr().out)[1:]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, NumericalError
-from cagp_dist.krylov import PreconditionedResidual, conjugate_gradients
 from cagp_dist.runtime import SerialExecutor
 
 from ..grids import GridProblem, grid_problem
@@ -257,45 +256,6 @@ def test_any_mask(bits, tolerance):
     )
 
 
-def plainly(residual):
-    """No preconditioner."""
-    return PreconditionedResidual(residual.copy())
-
-
-def test_conjugate_gradients_without_a_grid():
-    """On a matrix of four eigenvalues four products are enough, and the first search is along b."""
-    rng = np.random.default_rng(0)
-    basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
-    A = basis @ np.diag(np.repeat([1.0, 2.0, 5.0, 20.0], 10)) @ basis.T
-    b = rng.normal(size=(2, 40))
-    solution = conjugate_gradients(
-        lambda rows: rows @ A, b, precondition=plainly, tolerance=1e-10, iterations=100
-    )
-    assert solution.products == 4
-    np.testing.assert_allclose(solution.value, np.linalg.solve(A, b.T).T, rtol=1e-8, atol=1e-9)
-    first = conjugate_gradients(lambda rows: rows @ A, b, precondition=plainly, tolerance=1e-10, iterations=1)
-    for row, right in zip(first.value, b, strict=True):
-        np.testing.assert_allclose(row, (right @ right) / (right @ A @ right) * right, rtol=1e-12)
-
-
-def test_rows_that_are_done_stay_as_they_are():
-    """A row that is solved sooner has, to the last bit, what it has alone."""
-    rng = np.random.default_rng(0)
-    diagonal, b = np.linspace(1.0, 100.0, 40), rng.normal(size=(3, 40))
-    b[1, :30] *= 0.01  # mostly large eigenvalues, which are close together: few steps
-    b[2, 5:] = 0.0
-
-    def solve(right):
-        return conjugate_gradients(
-            lambda rows: diagonal * rows, right, precondition=plainly, tolerance=0.03, iterations=100
-        )
-
-    together, alone = solve(b), [solve(row[None]) for row in b]
-    assert alone[1].products < alone[2].products < alone[0].products == together.products
-    for row, solution in zip(together.value, alone, strict=True):
-        np.testing.assert_array_equal(row, solution.value[0])
-
-
 @pytest.mark.parametrize(
     ("observed", "text"),
     [
@@ -352,67 +312,6 @@ def test_iterations_that_are_no_count_are_refused(iterations):
     _, masked, G = masked_problem("poles, even Q", "scattered")
     with pytest.raises(ArgumentError, match=r"iterations is .*; expected an integer of at least 1"):
         masked.solution(columns_for(G), iterations=iterations)
-
-
-def preconditioned_system():
-    """A (n, n), b (2, n), and a preconditioner that is far from A^-1 but symmetric."""
-    rng = np.random.default_rng(0)
-    basis = np.linalg.qr(rng.normal(size=(40, 40)))[0]
-    A = basis @ np.diag(np.geomspace(1.0, 1e3, 40)) @ basis.T
-    M = A * np.equal.outer(np.arange(40) // 8, np.arange(40) // 8)
-    return A, rng.normal(size=(2, 40)), np.linalg.inv(M)
-
-
-def test_an_image_that_the_preconditioner_knows_saves_the_product():
-    """The same solution, with no product but the one that checks it."""
-    A, b, inverse = preconditioned_system()
-    products = []
-
-    def product(rows):
-        products.append(len(rows))
-        return rows @ A
-
-    def precondition(rows):
-        return PreconditionedResidual(rows @ inverse, rows @ inverse @ A)
-
-    settings = {"tolerance": 1e-9, "iterations": 200}
-    told = conjugate_gradients(product, b, precondition=precondition, **settings)
-    assert len(products) == 1
-    asked = conjugate_gradients(
-        product, b, precondition=lambda rows: PreconditionedResidual(rows @ inverse), **settings
-    )
-    assert told.ok
-    assert len(products) == 2 + asked.products
-    assert told.products == asked.products
-    np.testing.assert_allclose(told.value, asked.value, rtol=1e-8, atol=1e-12)
-    np.testing.assert_allclose(told.value, np.linalg.solve(A, b.T).T, rtol=1e-6, atol=1e-9)
-
-
-def test_conjugate_gradients_go_on_from_where_they_were():
-    A, b, inverse = preconditioned_system()
-    settings = {"precondition": lambda rows: PreconditionedResidual(rows @ inverse), "tolerance": 1e-9}
-    first = conjugate_gradients(lambda rows: rows @ A, b, iterations=3, **settings)
-    assert not first.ok
-    then = conjugate_gradients(lambda rows: rows @ A, b, iterations=200, start=first.value, **settings)
-    assert then.ok
-    np.testing.assert_allclose(then.value, np.linalg.solve(A, b.T).T, rtol=1e-6, atol=1e-9)
-    done = conjugate_gradients(lambda rows: rows @ A, b, iterations=200, start=then.value, **settings)
-    assert done.products <= 1
-
-
-def test_a_preconditioner_that_is_not_symmetric_is_no_obstacle():
-    """A Gauss-Seidel sweep: directions are made conjugate by an inner product."""
-    A, b, _ = preconditioned_system()
-    sweep = np.linalg.inv(np.tril(A))
-    solution = conjugate_gradients(
-        lambda rows: rows @ A,
-        b,
-        precondition=lambda rows: PreconditionedResidual(rows @ sweep.T),
-        tolerance=1e-9,
-        iterations=500,
-    )
-    assert solution.ok
-    np.testing.assert_allclose(solution.value, np.linalg.solve(A, b.T).T, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("fields", [None, 3])

@@ -8,18 +8,15 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import information
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
+from cagp_dist.likelihood.exact.profile_likelihood import DIFFERENCE, Counter, ProfileLikelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.observed import ResidualsAtPoints
-from cagp_dist.likelihood.sampled import pathwise
-from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.starts import make_starts, make_sum_starts
 from cagp_dist.likelihood.uncertainty import uncertainty
-from cagp_dist.posterior.fourier import draw_waves, evaluate_waves
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import KERNELS, assert_close, kernel_matrix
-from .textbook import assert_sampled_gradients_are_exact_on_average, curvature, slope
+from .textbook import curvature, slope
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -70,7 +67,7 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     if n < 100:
         assert_close(natural.T @ found.gradient(variance), slope(value, x), relative=1e-7)
         second = information(
-            lambda x: likelihood.evaluate(*np.exp(x)), np.log(numbers), variance, step=likelihood.difference
+            lambda x: likelihood.evaluate(*np.exp(x)), np.log(numbers), variance, step=DIFFERENCE
         )
         assert_close(natural.T @ second @ natural, -curvature(value, x), relative=5e-5)
     else:
@@ -110,26 +107,6 @@ def problem(n, fields=1, seed=0):
     X = rng.uniform(size=(n, 3)) * [1.0, 50.0, 2.0]
     G = kernel_matrix(cagp.Matern32((0.4, 40.0, 4.0)), X, X) + 0.1 * np.eye(n)
     return X, np.linalg.cholesky(G) @ rng.normal(size=(n, fields)), (0.4, 40.0, 4.0, 0.1)
-
-
-def test_sampled_gradients_are_exact_on_average(monkeypatch):
-    """The error of each entry beside the Monte Carlo error that is stated, over seeds: at most 4 of them."""
-    monkeypatch.setattr(pathwise, "BLOCK", 64)
-    X, residuals, numbers = problem(100)
-    model = Model((cagp.Matern32,), 3)
-    expected = DenseLikelihood(model, X, residuals, memory_limit_bytes=LIMIT).evaluate(*numbers)
-    found = [
-        PathwiseLikelihood(model, X, residuals, seed=seed, samples=100, **SETTINGS).evaluate(*numbers)
-        for seed in range(4)
-    ]
-    assert_sampled_gradients_are_exact_on_average(found, expected)
-
-
-def test_waves_are_those_of_points_in_units_of_their_lengthscales():
-    draws = [draw_waves(cagp.Matern52, 2, 16, np.random.default_rng(0))]
-    points, own = np.random.default_rng(1).normal(size=(2, 8)), (0.5, 4.0)
-    expected = evaluate_waves(draws, 1.0, points / np.array(own)[:, None])
-    np.testing.assert_allclose(evaluate_waves(draws, own, points), expected, rtol=1e-5, atol=1e-6)
 
 
 def assert_recovered(result, truth):
@@ -190,16 +167,13 @@ def test_recovery_from_several_generators(generator, kernel):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("method", ["vecchia", "pathwise"])
-def test_many_points_are_fitted_like_few(method):
+def test_many_points_are_fitted_like_few():
     """5,000 points, coordinates of very different units: within 4 standard errors of the truth."""
     rng = np.random.default_rng(5)
     X = rng.uniform(size=(5000, 2)) * [1.0, 1e4]
     kernel = cagp.Matern32((0.1, 4000.0), 4.0)
     y = np.linalg.cholesky(kernel_matrix(kernel, X, X) + 0.2 * np.eye(5000)) @ rng.normal(size=5000)
-    assert_recovered(
-        cagp.fit(cagp.Matern32, X, y, mean=0.0, anisotropic=True, method=method), [0.1, 4000.0, 4.0, 0.2]
-    )
+    assert_recovered(cagp.fit(cagp.Matern32, X, y, mean=0.0, anisotropic=True), [0.1, 4000.0, 4.0, 0.2])
 
 
 def test_a_coordinate_on_which_nothing_depends_ends_at_its_bound():

@@ -63,7 +63,6 @@ POINTS = {
     ),
     "method": ((cagp.Matern32, X, Y), {"method": "cholesky"}, "method is 'cholesky'; expected \"auto\""),
     "starts": ((cagp.Matern32, X, Y), {"starts": 0}, "starts is 0; expected an integer of at least 1"),
-    "seed": ((cagp.Matern32, X, Y), {"seed": -1}, "seed is -1"),
     "start names": (
         (cagp.Matern32, X, Y),
         {"start": {"length": 1.0}},

@@ -54,13 +54,13 @@ def test_a_field_that_few_actions_resolve_has_the_parameters_of_its_likelihood(s
 
 
 def test_what_is_said_of_the_bias_is_the_bias(smooth):
-    """Within three standard errors of the samples; the Newton step is exact to a tenth of such a bias."""
+    """To a tenth of it and a twentieth of a standard error: a Newton step."""
     _, _, exact, found = smooth
     bias = logarithms(found) - logarithms(exact)
-    said, errors = (np.array(list(values.values())) for values in (found.bound.bias, found.bound.bias_errors))
+    said = np.array(list(found.bound.bias.values()))
     assert list(found.bound.bias) == ["lengthscale", "variance", "noise_variance"]
-    np.testing.assert_array_less(np.abs(said - bias), 3.0 * errors + 0.1 * np.abs(bias))
-    assert (errors < np.sqrt(np.diag(exact.log_covariance))).all()
+    errors = np.sqrt(np.diag(exact.log_covariance))
+    np.testing.assert_array_less(np.abs(said - bias), 0.1 * np.abs(bias) + 0.05 * errors)
 
 
 def test_the_actions_that_were_learnt_solve(smooth):
@@ -84,7 +84,7 @@ def test_a_rough_field_is_said_to_be_far_off():
         cagp.fit(cagp.Matern32, X, y, mean=0.0, method=method, actions=32) for method in ("dense", "elbo")
     )
     assert found.status is FitStatus.BIASED
-    assert 'Give more actions, or use method="pathwise".' in found.status.advice
+    assert 'Give more actions, or use method="vecchia".' in found.status.advice
     bias = logarithms(found) - logarithms(exact)
     assert (bias[[0, 2]] > 0.4).all()  # a smoother field, and more noise
     assert min(found.bound.bias["lengthscale"], found.bound.bias["noise_variance"]) > 0.2
@@ -149,9 +149,10 @@ def test_a_parameter_that_is_held_has_no_bias_and_the_others_are_as_near(smooth)
     assert found.status is FitStatus.CONVERGED
     assert found.prior.noise_number == pytest.approx(0.1, rel=1e-14)  # goes through logarithms
     bias = logarithms(found) - logarithms(exact)
-    said, errors = (np.array(list(values.values())) for values in (found.bound.bias, found.bound.bias_errors))
+    said = np.array(list(found.bound.bias.values()))
     assert np.isnan(said[2])
-    np.testing.assert_array_less(np.abs(said - bias)[:2], 3.0 * errors[:2] + 0.1 * np.abs(bias)[:2])
+    errors = np.sqrt(np.diag(exact.log_covariance))[:2]
+    np.testing.assert_array_less(np.abs(said - bias)[:2], 0.1 * np.abs(bias)[:2] + 0.05 * errors)
 
 
 def test_parts_of_one_family_come_with_the_shortest_lengthscale_first(monkeypatch):
@@ -212,7 +213,7 @@ def test_what_does_not_fit_is_refused_before_any_work():
     settings = {"mean": 0.0, "method": "elbo", "progress": told.append, "executor": SerialExecutor()}
     for actions, said in (
         (400, "400 actions on 400 points need about .* Raise memory_limit_bytes, give fewer actions, or"),
-        (4, "the pathwise likelihood of"),
+        (4, "Vecchia's likelihood of 400 points"),
     ):
         with pytest.raises(BudgetError, match=said):
             cagp.fit(cagp.Matern32, X, y, actions=actions, memory_limit_bytes=10**6, **settings)

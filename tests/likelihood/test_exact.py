@@ -7,6 +7,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import BudgetError, NumericalError
 from cagp_dist.likelihood.exact.dense_likelihood import STRIP_ROWS, DenseLikelihood, dense_bytes
 from cagp_dist.likelihood.exact.likelihood_evaluation import information
+from cagp_dist.likelihood.exact.profile_likelihood import DIFFERENCE
 from cagp_dist.likelihood.numbering import Numbering
 
 from ..oracle import KERNELS, assert_close
@@ -71,7 +72,7 @@ def test_information_is_minus_the_second_derivatives(kernel_class):
         lambda x: likelihood.evaluate(*np.exp(x)),
         np.log([parameters[0], parameters[2] / parameters[1]]),
         parameters[1],
-        step=likelihood.difference,
+        step=DIFFERENCE,
     )
     expected = -curvature(lambda x: log_likelihood(kernel_class, X, residuals, np.exp(x)), np.log(parameters))
     assert_close(NATURAL.T @ found @ NATURAL, expected, relative=1e-5)

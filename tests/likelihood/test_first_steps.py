@@ -145,13 +145,13 @@ def test_a_climb_that_gets_no_higher_ends():
     class Wrong:
         """A gradient that points where the value falls."""
 
-        points, fields, difference = 100, 1, 1e-3
+        points, fields = 100, 1
         evaluations = 0
 
         def evaluate(self, lengthscale, ratio):
             self.evaluations += 1
             falls = 100.0 * np.log(lengthscale) ** 2
-            return Evaluation(100, 1, falls, 100.0, np.array([-50.0, 0.0]), np.zeros(2), np.zeros((2, 2)))
+            return Evaluation(100, 1, falls, 100.0, np.array([-50.0, 0.0]), np.zeros(2))
 
     likelihood = Wrong()
     profile = ProfileLikelihood(likelihood, make_bounds(None, SCALES), Counter(None))

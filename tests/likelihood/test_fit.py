@@ -306,7 +306,7 @@ def test_points_may_be_there_twice():
 
 
 @pytest.mark.exhaustive
-def test_memory_decides_between_dense_and_pathwise_and_is_never_exceeded():
+def test_memory_decides_between_dense_and_vecchia_and_is_never_exceeded():
     X = np.random.default_rng(0).uniform(size=(2000, 2))
     y = draw(cagp.Matern12(0.3, 2.0), 0.5, X)[:, 0]
     limit = 40 * 2**20

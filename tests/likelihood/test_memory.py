@@ -9,7 +9,6 @@ from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood, dense_b
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood, ring_bytes
 from cagp_dist.likelihood.learned.elbo import Elbo
 from cagp_dist.likelihood.learned.projected_data import ProjectedData, projection_bytes
-from cagp_dist.likelihood.sampled.pathwise import KEPT_ARRAYS, SAMPLES, PathwiseLikelihood
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
 
@@ -66,22 +65,6 @@ def test_dense(n, fields, peak_bytes):
     X, residuals = rng.uniform(size=(n, 3)), rng.normal(size=(n, fields))
     peak = peak_bytes(lambda: DenseLikelihood(cagp.Matern32, X, residuals, memory_limit_bytes=LIMIT))
     assert 0.5 * dense_bytes(n, fields) < peak < dense_bytes(n, fields)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("fields", [pytest.param(1, marks=pytest.mark.exhaustive), 30])
-def test_pathwise(fields, monkeypatch, peak_bytes):
-    monkeypatch.setattr("cagp_dist.likelihood.sampled.pathwise.BLOCK", 256)
-    rng = np.random.default_rng(0)
-    X, residuals = rng.uniform(size=(1200, 3)), rng.normal(size=(1200, fields))
-
-    def make():
-        return PathwiseLikelihood(
-            cagp.Matern32, X, residuals, executor=SerialExecutor(), memory_limit_bytes=LIMIT, seed=0
-        )
-
-    bound = make()._plan.peak_bytes + KEPT_ARRAYS * 8 * 1200 * (fields + SAMPLES)
-    assert bound / 4 < peak_bytes(make) < bound
 
 
 @pytest.mark.exhaustive

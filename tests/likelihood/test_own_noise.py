@@ -122,10 +122,7 @@ def test_noise_that_is_the_same_everywhere_changes_no_bit():
     ("arguments", "text"),
     [
         ({"noise_deviations": [1.0]}, r"noise_deviations have shape \(1,\) for 60 points; expected \(60,\)"),
-        (
-            {"method": "pathwise"},
-            'has one noise for all points and got noise_deviations; use method="vecchia"',
-        ),
+        ({"method": "elbo"}, 'has one noise for all points and got noise_deviations. Use method="vecchia"'),
         ({"bounds": {"noise_variance": (0.1, 0.5)}}, "would not be above zero. Raise the bounds"),
     ],
 )

@@ -8,16 +8,15 @@ from cagp_dist.errors import ArgumentError
 from cagp_dist.likelihood.bounds import Bounds, Scales, make_bounds
 from cagp_dist.likelihood.exact.dense_likelihood import DenseLikelihood
 from cagp_dist.likelihood.exact.likelihood_evaluation import information
-from cagp_dist.likelihood.exact.profile_likelihood import Counter, ProfileLikelihood
+from cagp_dist.likelihood.exact.profile_likelihood import DIFFERENCE, Counter, ProfileLikelihood
 from cagp_dist.likelihood.exact.ring_likelihood import RingLikelihood
 from cagp_dist.likelihood.numbering import Model, Numbering
-from cagp_dist.likelihood.sampled.pathwise import PathwiseLikelihood
 from cagp_dist.likelihood.starts import make_sum_starts
 from cagp_dist.likelihood.uncertainty import uncertainty
 from cagp_dist.runtime import SerialExecutor
 
 from ..oracle import assert_close, kernel_matrix
-from .textbook import assert_sampled_gradients_are_exact_on_average, curvature, slope
+from .textbook import curvature, slope
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")
 
@@ -65,7 +64,7 @@ def test_value_gradient_and_curvature_are_those_of_the_dense_log_likelihood(fami
     found = Numbering(parts).natural.T @ evaluation.gradient(variance)
     assert_close(found, slope(value, np.log(parameters)), relative=1e-7)
     second = information(
-        lambda x: likelihood.evaluate(*np.exp(x)), np.log(numbers), variance, step=likelihood.difference
+        lambda x: likelihood.evaluate(*np.exp(x)), np.log(numbers), variance, step=DIFFERENCE
     )
     expected = -curvature(value, np.log(parameters))
     # differences of step h = 1e-3 leave h^2 / 6 of the fourth derivative, up to 200 times the second here
@@ -86,18 +85,6 @@ def test_rings_are_dense(families, mirrored):
     found = RingLikelihood(families, grid, fields, **settings).evaluate(*numbers)
     assert found.log_likelihood(1.3) == pytest.approx(expected.log_likelihood(1.3), rel=1e-12)
     assert_close(found.gradient(1.3), expected.gradient(1.3), relative=1e-10)
-
-
-def test_sampled_gradients_are_exact_on_average():
-    """The error of each entry beside the Monte Carlo error that is stated, over seeds: at most 4 of them."""
-    X, residuals = problem(n=150, fields=1)
-    expected = DenseLikelihood(TWO, X, residuals, memory_limit_bytes=LIMIT).evaluate(*NUMBERS[2])
-    settings = {"executor": SerialExecutor(), "memory_limit_bytes": LIMIT, "samples": 100}
-    found = [
-        PathwiseLikelihood(TWO, X, residuals, seed=seed, **settings).evaluate(*NUMBERS[2])
-        for seed in range(4)
-    ]
-    assert_sampled_gradients_are_exact_on_average(found, expected)
 
 
 def draw(kernel, noise_variance, seed, grid=GRID, fields=3):

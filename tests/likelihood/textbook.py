@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.stats import multivariate_normal
 
-from ..oracle import assert_close, kernel_matrix
+from ..oracle import kernel_matrix
 
 
 def log_likelihood(kernel_class, X, residuals, parameters):
@@ -28,15 +28,3 @@ def curvature(function, x, step=2e-3):
     gradient = [slope(function, x + sign * step * e, step) for e in np.eye(len(x)) for sign in (1, -1)]
     second = (np.array(gradient[::2]) - np.array(gradient[1::2])) / (2.0 * step)
     return 0.5 * (second + second.T)
-
-
-def assert_sampled_gradients_are_exact_on_average(found, expected):
-    """Of several seeds: the mean is off by at most 4 of the Monte Carlo errors that the evaluations state."""
-    assert all(evaluation.solved for evaluation in found)
-    spread = np.sqrt(
-        np.mean([np.diag(evaluation.trace_covariance) for evaluation in found], axis=0) / len(found)
-    )
-    mean = np.mean([evaluation.traces for evaluation in found], axis=0)
-    assert (np.abs(mean - expected.traces) < 4.0 * spread + 1e-3 * np.abs(expected.traces)).all()
-    assert (spread < 0.1 * np.abs(expected.traces)).all()
-    assert_close(found[0].slopes, expected.slopes, relative=2e-2)

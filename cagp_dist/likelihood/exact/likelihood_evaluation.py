@@ -27,15 +27,12 @@ class Evaluation:
     # points, fields: n and T
     points: int
     fields: int
-    log_determinant: float | None  # ``log|R|``; None where only the gradient is estimated
+    log_determinant: float  # ``log|R|``
     quadratic: float  # ``q``, summed over fields, squared unit of y
     # (k,): ``tr(R^-1 dR)`` with dR the derivative by the logarithm of each number: lengthscales, weights,
     # ratio
     traces: Array
     slopes: Array  # (k,): ``sum over fields of v' dR v`` with ``v = R^-1 b``, squared unit of y
-    # (k, k): covariance of the traces where they are estimated by sampling; else zero
-    trace_covariance: Array
-    solved: bool = True  # Whether the linear systems behind it were solved to their tolerance
     # Which number stands where
     numbering: Numbering = Numbering()  # noqa: RUF009 (frozen)
     # own_trace, own_slope: ``tr(R^-1 D)`` and ``sum over fields of v' D v``, where the noise of each point is
@@ -59,9 +56,7 @@ class Evaluation:
         return (self.points - self.coefficients) * self.fields
 
     def log_likelihood(self, variance: float) -> float:
-        """Evaluate L, Gaussian constant included; NaN where the determinant is not known."""
-        if self.log_determinant is None:
-            return float("nan")
+        """Evaluate L, Gaussian constant included."""
         constant = self.values * log(2.0 * pi * variance)
         return -0.5 * (self.fields * self.log_determinant + constant + self.quadratic / variance)
 
@@ -77,10 +72,6 @@ class Evaluation:
         assert self.squares is not None
         values = float(self.points - self.coefficients)
         return information_of(self.squares, self.traces, self.own_trace, values, self.fields, self.numbering)
-
-    def gradient_covariance(self) -> Array:
-        """Covariance of the sampled part of the gradient by the logarithms of the numbers, (k, k)."""
-        return 0.25 * self.fields**2 * self.trace_covariance
 
 
 def information_of(
@@ -106,17 +97,12 @@ class Likelihood(Protocol):
     @property
     def fields(self) -> int: ...
 
-    @property
-    def difference(self) -> float: ...
-
     def evaluate(self, *numbers: float) -> Evaluation:
         """Evaluate at (lengthscale, ratio), or (lengthscales, weights, ratio) of a sum."""
 
 
 class ModelLikelihood:
     """What likelihoods by a model share whose tasks give the sums of `dense_sums`, or of several together."""
-
-    difference = 1e-3
 
     def __init__(self, kernel: Families | Model, points: int, fields: int, coefficients: int) -> None:
         self._model = Model.of(kernel)
@@ -139,7 +125,6 @@ class ModelLikelihood:
             quadratic=float(total[1]),
             traces=traces[:numbers],
             slopes=slopes[:numbers],
-            trace_covariance=np.zeros((numbers, numbers)),
             numbering=numbering,
             own_trace=float(traces[-1]) if deviate else 0.0,
             own_slope=float(slopes[-1]) if deviate else 0.0,

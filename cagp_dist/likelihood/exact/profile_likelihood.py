@@ -40,7 +40,7 @@ class Place:
 
     @cached_property
     def log_likelihood(self) -> float:
-        """Value; NaN where only the gradient is estimated."""
+        """Value."""
         return self.evaluation.log_likelihood(self.variance)
 
     @cached_property
@@ -100,6 +100,7 @@ LEAST_STEEPNESS = 0.02
 BEST = 1e-3
 
 
+DIFFERENCE = 1e-3  # Step of the differences of gradients, in logarithms
 FINER = 0.1  # Steps of differences where noises deviate: the least of them changes much with the noise of all
 
 
@@ -166,9 +167,15 @@ class ProfileLikelihood:
         best = evaluation.quadratic / evaluation.values
         return *self.bounds.variance_at(numbers[self.bounds.numbering.lengthscales :], best), evaluation
 
+    def curvature(self, place: Place) -> Array:
+        """Give the expected information at a place where it is known, else the observed one."""
+        if place.evaluation.squares is not None and self.curved:
+            return place.evaluation.expected_information()
+        return self.information(place)
+
     def information(self, place: Place) -> Array:
         """Minus second derivatives of the likelihood at a place, see `information`."""
-        step, variance = self.likelihood.difference, place.variance
+        step, variance = DIFFERENCE, place.variance
         if not self.deviating:
             return information(lambda x: self._place(x).evaluation, place.x, variance, step=step)
         step *= FINER

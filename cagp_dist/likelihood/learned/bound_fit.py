@@ -1,8 +1,7 @@
 """Fit to the evidence lower bound of block-sparse actions, and say how far that is from the likelihood.
 
 The bound counts what its actions do not resolve as misfit, and its optimum takes some of that for noise, or
-for a smoother field (math 11): the gradient of the likelihood there is estimated by samples, for a Newton
-step.
+for a smoother field (math 11): the gradient of the likelihood there says how far off it is, by a Newton step.
 """
 
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from cagp_dist.arrays import Array
 from cagp_dist.likelihood.bounds import SMALLEST_RATIO, Bounds, Limits
+from cagp_dist.likelihood.exact.likelihood_evaluation import Likelihood
 from cagp_dist.likelihood.exact.profile_likelihood import Counter, Place, ProfileLikelihood
 from cagp_dist.likelihood.fit_result import BoundOptimum, FitStatus
 from cagp_dist.likelihood.learned.course import OptimiserStep, Stopping
@@ -21,7 +21,6 @@ from cagp_dist.likelihood.learned.optimise import LBFGS, maximise
 from cagp_dist.likelihood.learned.projected_data import ProjectedData, check_projection
 from cagp_dist.likelihood.numbering import Model, Numbering
 from cagp_dist.likelihood.observed import ResidualsAtPoints
-from cagp_dist.likelihood.sampled.pathwise import SAMPLES, PathwiseLikelihood, pathwise_plan
 from cagp_dist.likelihood.uncertainty import Uncertainty, uncertainty
 from cagp_dist.runtime import Executor
 from cagp_dist.solvers.actions.block_sparse import BlockLayout
@@ -44,17 +43,14 @@ class BoundFit(NamedTuple):
 def check_bound_fits(
     data: ResidualsAtPoints, *, actions: int, executor: Executor, memory_limit_bytes: int
 ) -> None:
-    """Raise `BudgetError` unless the search and the look around fit into memory, one after the other."""
-    n, p = data.X.shape
+    """Raise `BudgetError` unless the search fits into memory."""
     check_projection(
-        n,
-        min(actions, n),
+        data.size,
+        min(actions, data.size),
         fields=data.fields,
         workers=executor.workers,
         memory_limit_bytes=memory_limit_bytes,
     )
-    columns = data.fields + SAMPLES
-    pathwise_plan(n, p, columns=columns, executor=executor, memory_limit_bytes=memory_limit_bytes)
 
 
 def fit_bound(
@@ -65,13 +61,13 @@ def fit_bound(
     limits: Bounds,
     counter: Counter,
     *,
+    judge: Likelihood,
     actions: int,
     executor: Executor,
     memory_limit_bytes: int,
-    seed: int,
     checkpoints: SolveCheckpoints | None,
 ) -> BoundFit:
-    """Maximise the bound by hyperparameters and actions, which begin as means of blocks; then look around."""
+    """Maximise the bound by hyperparameters and actions, means of blocks at first; ``judge`` the end."""
     seen = ProjectedData(
         model,
         data.X,
@@ -100,26 +96,18 @@ def fit_bound(
         fingerprint=objective.fingerprint,
     )
     counter.evaluations = told + optimum.evaluations
-    likelihood = PathwiseLikelihood(
-        model,
-        data.X,
-        data.residuals,
-        executor=executor,
-        memory_limit_bytes=memory_limit_bytes,
-        seed=seed,
-    )
     numbers, variance = _numbers(tuple(optimum.hyperparameters.values()), numbering)
     if limits.alike:
         ordered = model.in_order(numbers)
         variance *= float(np.exp(numbers[-1] - ordered[-1]))  # the noise variance stays
         numbers = ordered
     # whatever variance would fit best there: the gradient at these parameters is what is asked for
-    place = Place(numbers, variance, 0, likelihood.evaluate(*np.exp(numbers).tolist()))
+    place = Place(numbers, variance, 0, judge.evaluate(*np.exp(numbers).tolist()))
     counter.tell(place)
-    end = uncertainty(ProfileLikelihood(likelihood, limits, counter), place, information)
-    bias, errors = -end.step, end.step_errors
-    if not place.evaluation.solved:
-        bias, errors = np.full_like(bias, np.nan), np.full_like(errors, np.nan)
+    if place.evaluation.squares is not None:
+        information = place.evaluation.expected_information()
+    end = uncertainty(ProfileLikelihood(judge, limits, counter), place, information)
+    bias = -end.step
     names = numbering.names
     # the least noise that leaves S'G S positive definite is no limit of `limits`
     held = tuple(name for name in optimum.at_bound if name not in end.at_bound)
@@ -132,7 +120,6 @@ def fit_bound(
             optimum.value,
             optimum.vector[len(names) :],
             dict(zip(names, bias.tolist(), strict=True)),
-            dict(zip(names, errors.tolist(), strict=True)),
         ),
     )
 
