@@ -132,6 +132,5 @@ def keep_runs(job: Job, times: Times | Sequence[np.datetime64], *, dry: bool = F
 
 def pruned(root: str, rule: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
     """Remove the runs that a rule does not keep, or only say which; a line for each."""
-    done = "packed" if rule.pack else "removed"
-    word = f"would be {done}" if dry else done
+    word = "would be removed" if dry else "removed"
     return [f"{word}  {run}" for run in output_at(root).prune(rule, since=since, dry=dry)]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from cagp_dist.errors import ConfigurationError
 from cagp_dist.store import object_removal, prune, publish
 from cagp_dist.store.addresses import SCHEME, cache_of, folder_of, in_object_store
 from cagp_dist.store.bucket import in_parallel
@@ -117,10 +116,6 @@ class ObjectOutput:
 
     def prune(self, keep: Retention, *, since: str | None = None, dry: bool = False) -> list[str]:
         """Remove them from the store; what is in the folder stays."""
-        if keep.pack:
-            raise ConfigurationError(
-                f"{self.objects.address}: runs of an object store are not packed; leave pack out."
-            )
         remove = object_removal.old_run_keys if dry else object_removal.prune_objects
         return [f"{self.objects.address}/{key}" for key in remove(self.objects.bucket, keep, since=since)]
 

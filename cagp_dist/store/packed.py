@@ -1,4 +1,4 @@
-"""Old runs as one file each, so that years of them take few inodes.
+"""Runs that an earlier version packed into one file each: they are checked, and brought back.
 
 ::
 
@@ -24,24 +24,6 @@ from cagp_dist.store.publish import install
 FOLDER = "packed"
 
 _ADVICE = "Restore it from a copy."
-
-
-def pack_run(root: Path, run: Path) -> Path:
-    """Write the file of a run, inside `output_lock`; the run itself stays where it is."""
-    final = root / FOLDER / f"{run.stem}.zip"
-    staged = root / ".staging" / final.name
-    with disk_errors(final):
-        final.parent.mkdir(exist_ok=True)
-        with zipfile.ZipFile(staged, "w") as archive:
-            for name in sorted(manifest.digests_of(run)):
-                archive.writestr(zipfile.ZipInfo(name), (run / name).read_bytes())
-        sync(staged)
-        shutil.copyfile(manifest.manifest_path(run), staged.with_suffix(".sha256"))
-        sync(staged.with_suffix(".sha256"))
-        os.replace(staged.with_suffix(".sha256"), final.with_suffix(".sha256"))
-        os.replace(staged, final)
-    sync(final.parent)
-    return final
 
 
 def packed_runs(root: Path) -> list[Path]:

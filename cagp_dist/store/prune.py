@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cagp_dist.digest import read_regular
-from cagp_dist.errors import ConfigurationError, StoreError
+from cagp_dist.errors import ConfigurationError
 from cagp_dist.store import manifest
 from cagp_dist.store.durable_files import disk_errors, folder_bytes, sync
 from cagp_dist.store.lock import output_lock, unused
-from cagp_dist.store.packed import pack_run
-from cagp_dist.store.publish import current_run, verify_files
+from cagp_dist.store.publish import current_run
 from cagp_dist.store.retention import KeptRun, Retention, about_run, beyond
 
 _log = logging.getLogger(__name__)
@@ -44,13 +43,6 @@ def prune_runs(root: Path, keep: Retention, *, since: str | None = None) -> list
                 if not free:
                     _log.warning("%s is being read, and stays until the next time", run)
                     continue
-                if keep.pack:
-                    try:
-                        verify_files(run)
-                    except StoreError as error:  # it waits for somebody to look
-                        _log.warning("%s is not packed, and stays: %s", run, error)
-                        continue
-                    pack_run(root, run)
                 with disk_errors(run):
                     os.rename(run, root / ".staging" / run.name)
                     manifest.manifest_path(run).unlink(missing_ok=True)

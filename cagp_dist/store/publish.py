@@ -169,7 +169,7 @@ def _publish_new(
             run.parent.mkdir(exist_ok=True)
             write_group(staged, "/", xr.Dataset(attrs=attributes))
             for name, group in groups.items():
-                write_group(staged, name, georeferenced(group))
+                write_group(staged, name, georeferenced(group), sharded=True)
             consolidate(staged)
             for name in groups:
                 check_group(name, read_group(staged, name))

@@ -17,7 +17,6 @@ class Retention:
     days: float | None = None  # since it was made
     runs: int | None = None  # so many of the newest
     total: int | None = None  # bytes of all runs together; the oldest go first
-    pack: bool = False  # what does not stay is not lost: it is made one file
     finals_only: bool = False  # runs of preliminary fields go when the final ones have a run of the same job
 
     def __post_init__(self) -> None:

@@ -27,14 +27,23 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 8 * 2**20  # upper bound of one chunk, uncompressed, where the caller does not choose
 
+SHARD_BYTES = 2**30  # upper bound of the chunks of one file, uncompressed
+
 ZSTD_LEVEL = 3
 ROOT = "/"
 
 
 def write_group(
-    path: str | os.PathLike[str], group: str, dataset: xr.Dataset, *, chunks: Mapping[str, int] | None = None
+    path: str | os.PathLike[str],
+    group: str,
+    dataset: xr.Dataset,
+    *,
+    chunks: Mapping[str, int] | None = None,
+    sharded: bool = False,
 ) -> None:
     """Write a dataset as a new group of a Zarr store, every chunk compressed and checksummed.
+
+    ``sharded``: the chunks of a variable share files, up to `SHARD_BYTES` of values in each.
 
     Encodings that variables carry are dropped: an inherited int16 packing would round variances to nothing.
     """
@@ -49,7 +58,7 @@ def write_group(
             raise ArgumentError(f"chunk length of {dimension!r} is {length}; expected at least 1.")
     plain = dataset.assign({key: _plain(key, variable) for key, variable in dataset.variables.items()})
     encoding = {
-        key: _encoding(variable, chunks or {}, is_coordinate=key in plain.coords)
+        key: _encoding(variable, chunks or {}, is_coordinate=key in plain.coords, sharded=sharded)
         for key, variable in plain.variables.items()
     }
     try:
@@ -185,14 +194,25 @@ def _plain(key: object, variable: xr.Variable) -> xr.Variable:
     return bare
 
 
-def _encoding(variable: xr.Variable, chunks: Mapping[str, int], *, is_coordinate: bool) -> dict[str, object]:
+def _encoding(
+    variable: xr.Variable, chunks: Mapping[str, int], *, is_coordinate: bool, sharded: bool
+) -> dict[str, object]:
     whole = tuple(max(1, min(length, chunks.get(str(dim), length))) for dim, length in variable.sizes.items())
+    item_bytes = max(1, variable.dtype.itemsize)
+    lengths = chunk_shape(whole, item_bytes=item_bytes)
     encoding: dict[str, object] = {
         "compressors": (ZstdCodec(level=ZSTD_LEVEL), Crc32cCodec()),
-        "chunks": chunk_shape(whole, item_bytes=max(1, variable.dtype.itemsize)),
+        "chunks": lengths,
         # files c.0.0 beside the metadata, and not c/0/0: each folder would take as many inodes as a file
         "chunk_key_encoding": {"name": "default", "separator": "."},
     }
+    if sharded and any(size > chunk for size, chunk in zip(variable.shape, lengths, strict=True)):
+        chunks_of = zip(variable.shape, lengths, strict=True)
+        rounded = tuple(-(-size // chunk) * chunk for size, chunk in chunks_of)
+        wide = chunk_shape(rounded, item_bytes=item_bytes, limit_bytes=SHARD_BYTES)
+        encoding["shards"] = tuple(
+            max(chunk, length // chunk * chunk) for length, chunk in zip(wide, lengths, strict=True)
+        )
     if variable.dtype.kind == "f":
         # CF forbids the attribute _FillValue on coordinates; the fill of the Zarr array is NaN all the same
         encoding["_FillValue"] = None if is_coordinate else np.nan
@@ -215,9 +235,10 @@ def _arrays(path: str | os.PathLike[str], group: str) -> Iterator["zarr.Array[Ar
 
 
 def _chunk_keys(array: "zarr.Array[ArrayV3Metadata]") -> Iterator[tuple[tuple[int, ...], str]]:
-    """Index of every chunk, and its path relative to the store."""
+    """Index of every chunk, or shard of chunks, and its path relative to the store."""
     if 0 in array.shape:
         return
-    counts = (-(-length // chunk) for length, chunk in zip(array.shape, array.chunks, strict=True))
+    files = array.shards or array.chunks
+    counts = (-(-length // chunk) for length, chunk in zip(array.shape, files, strict=True))
     for index in product(*map(range, counts)):
         yield index, f"{array.path}/{array.metadata.encode_chunk_key(index)}"

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 
 import numpy as np
 import pytest
@@ -60,6 +61,30 @@ def test_every_array_has_zstd_a_checksum_and_nan_fill(tmp_path, dataset):
             assert metadata["fill_value"] == "NaN", name
     assert "consolidated_metadata" not in json.loads((tmp_path / "zarr.json").read_text())
     assert json.loads((tmp_path / "issued" / "zarr.json").read_text())["data_type"] == "int64"
+
+
+def test_chunks_of_a_variable_share_files(tmp_path, monkeypatch):
+    """What is missing or damaged of them is named by the file."""
+    values = np.random.default_rng(0).normal(size=(23, 300, 70))
+    dataset = xr.Dataset({"a": (("time", "y", "x"), values), "b": ("x", values[0, 0])})
+    for shard_bytes, files in ((2**30, 1), (2**21, 2)):
+        monkeypatch.setattr("cagp_dist.store.zarr_arrays.SHARD_BYTES", shard_bytes)
+        path = tmp_path / str(files)
+        write_group(path, "/", dataset, chunks={"time": 3}, sharded=True)
+        xr.testing.assert_identical(read_group(path), dataset)
+        assert len([*path.glob("a/c.*")]) == files
+        assert (missing_chunks(path), verify_chunks(path)) == ([], files + 1)
+    last = tmp_path / "2" / "a" / "c.1.0.0"
+    for place in (5, -50, -2):  # of a chunk, of the list of chunks, of its checksum
+        content = bytearray(last.read_bytes())
+        content[place] ^= 1
+        last.write_bytes(content)
+        with pytest.raises(StoreError, match=re.escape(f"{last} is damaged")):
+            verify_chunks(tmp_path / "2")
+        content[place] ^= 1
+        last.write_bytes(content)
+    last.unlink()
+    assert missing_chunks(tmp_path / "2") == ["a/c.1.0.0"]
 
 
 def test_inherited_packing_does_not_round_the_values(tmp_path):

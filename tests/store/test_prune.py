@@ -12,7 +12,6 @@ from cagp_dist.cli import app
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.store import group_dataset
 from cagp_dist.store.lock import run_in_use
-from cagp_dist.store.packed import packed_runs, verify_packed
 from cagp_dist.store.prune import old_runs, prune_runs
 from cagp_dist.store.publish import current_run, make_current, output_lock, verify_files
 from cagp_dist.store.retention import Retention, about_run
@@ -127,9 +126,8 @@ def test_wrong_arguments_are_refused(root, tmp_path):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("pack", [False, True])
-def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path, pack):
-    rule = Retention(runs=1, pack=pack)
+def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path):
+    rule = Retention(runs=1)
     for number in range(1, 60):
         root = Path(shutil.copytree(template, tmp_path / str(number)))
 
@@ -141,9 +139,6 @@ def test_a_kill_at_any_moment_leaves_each_run_whole_or_gone(template, tmp_path, 
         assert current_run(root).stem == publisher.key_of(0)
         for run in (root / "runs").glob("*.zarr"):
             verify_files(run)
-        for path in packed_runs(root):
-            verify_packed(path)
-        assert not pack or left(root) | left(root, "packed", ".zip") == {0, 1, 2, 3}
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0
             break

@@ -125,7 +125,8 @@ def parse_keep(text: str) -> Retention:
     try:
         return KeepTable.model_validate(values.keep(text)).rule()
     except ValueError as error:
-        raise ConfigurationError(f'--keep "{text}": expected {values.EXPECTED_KEEP}.') from error
+        said = f"expected {values.EXPECTED_KEEP}" if isinstance(error, ValidationError) else error
+        raise ConfigurationError(f'--keep "{text}": {said}.') from error
 
 
 def with_times(job: Job, text: str) -> Job:

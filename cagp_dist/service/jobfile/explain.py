@@ -7,12 +7,16 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from cagp_dist.service.jobfile import values
 from cagp_dist.service.jobfile.values import resembling
 from cagp_dist.text import without_secrets
 
 _MOST_ERRORS = 8
 
 _OTHER_WORDS = {"region": "area"}  # Words for keys that are spelled otherwise here
+
+# Keys of earlier versions, and what to write instead
+_GONE = {"[output] keep.pack": values.NO_PACK}
 
 
 def explain_mistakes(
@@ -35,6 +39,8 @@ def _sentence(model: type[BaseModel], tables: Mapping[str, object], error: Error
     inside_array = isinstance(error["loc"][-1], int)
     came = _value(tables, keys) if inside_array else error["input"]
     place, kind = _place(keys), "array" if inside_array else error["type"]
+    if kind == "extra_forbidden" and place in _GONE:
+        return f"{place}: {_GONE[place]}."
     if kind == "extra_forbidden":
         valid = list(owner.model_fields)
         noun = "table" if len(keys) == 1 and isinstance(came, Mapping) else "key"

@@ -36,7 +36,7 @@ from cagp_dist.service.jobfile.observations_table import ColumnsTable, Observati
 from cagp_dist.service.jobfile.prior_table import PriorTable
 from cagp_dist.service.jobfile.solver_table import AnySolverTable, AutoTable
 from cagp_dist.space import Plane, Space
-from cagp_dist.store.addresses import folder_of, in_object_store
+from cagp_dist.store.addresses import folder_of
 from cagp_dist.store.retention import Retention
 from cagp_dist.text import alternatives, counted
 
@@ -184,8 +184,6 @@ class KeepTable(JobTable):
         False, "true to remove runs of preliminary fields when there are final ones, or false", True
     )
 
-    pack: bool = key(False, "true to make one file of each run that does not stay, or false", True)
-
     def rule(self) -> Retention:
         """Give the rule as stores take it."""
         return Retention(**self.model_dump())
@@ -199,14 +197,8 @@ class OutputTable(JobTable):
     )
     keep_weights: bool = key(False, "true or false", True)
     keep: Annotated[KeepTable | None, BeforeValidator(values.keep)] = key(
-        None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only, pack", "90d"
+        None, f"{values.EXPECTED_KEEP}; or a table with the keys days, runs, total, finals_only", "90d"
     )
-
-    @model_validator(mode="after")
-    def _packs_in_a_folder(self) -> Self:
-        if self.keep is not None and self.keep.pack and in_object_store(self.root):
-            raise ValueError("runs of an object store are not packed; leave pack out of keep")
-        return self
 
     @property
     def folder(self) -> Path:

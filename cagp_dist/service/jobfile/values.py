@@ -25,7 +25,11 @@ EXPECTED_SOURCE = alternatives(SOURCE_FORMS)
 PREVIOUS = "previous"  # The mean of a job that is the posterior of its run before
 
 EXPECTED_MEAN = alternatives((*SPELLINGS, PREVIOUS))
-EXPECTED_KEEP = '"90d", "30 runs", "50GiB" or "finals", or several of them with commas between, and "pack"'
+EXPECTED_KEEP = '"90d", "30 runs", "50GiB" or "finals", or several of them with commas between'
+NO_PACK = (
+    "runs are no longer packed, as each variable of a run is one file; leave pack out, and what does not "
+    "stay is removed, or write a rule that keeps more"
+)
 _YEARS = 1700, 2250  # what datetime64[ns] holds, with a margin
 
 
@@ -243,8 +247,10 @@ def keep(value: object) -> object:
         number = re.fullmatch(r"(\d{1,9}) ?(d|days?|runs?)?", word)
         name: str = "total"
         given: object = word
-        if word in ("finals", "pack"):
-            name, given = "finals_only" if word == "finals" else word, True
+        if word == "pack":
+            raise ValueError(NO_PACK)
+        if word == "finals":
+            name, given = "finals_only", True
         elif number is not None:
             name, given = "days" if str(number[2]).startswith("d") else "runs", int(number[1])
         if name in table:
