@@ -316,8 +316,6 @@ def prior_table(table: PriorTable, fitted: FittedPrior) -> str:
         for name, value in written.items()
     ]
     mean = [f"mean = {_quoted(table.mean)}"]
-    if table.mean_estimate != "generalised":
-        mean.append(f"mean_estimate = {_quoted(table.mean_estimate)}")
     if table.persistence is not None:
         mean.append(f"persistence = {table.persistence:g}")
     if table.covariates:

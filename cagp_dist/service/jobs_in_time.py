@@ -1,6 +1,6 @@
 """Jobs whose times inform each other: each value is a point in space and time, as it is for `krige(at=)`."""
 
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from time import perf_counter
 from typing import cast
@@ -15,7 +15,6 @@ from cagp_dist.kernels import AUTO, Family, Kernel, name_of
 from cagp_dist.mapping import Observations, SolveSettings
 from cagp_dist.mapping.field_solves import Execution, Solution, SolveStep
 from cagp_dist.mapping.fitted_model import FittedModel, known_noise
-from cagp_dist.mapping.map_mean import MeanLike, is_estimated, mean_of
 from cagp_dist.mapping.map_points import MapPoints
 from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.mapping.maps_at_times import (
@@ -26,7 +25,7 @@ from cagp_dist.mapping.maps_at_times import (
 )
 from cagp_dist.mapping.narration import Narrator
 from cagp_dist.mapping.observations import hours_since
-from cagp_dist.means import BasisMean, MeanFamily
+from cagp_dist.means import MeanFamily
 from cagp_dist.prior import EstimatedMean, Prior
 from cagp_dist.service.jobfile.design_table import DesignTable
 from cagp_dist.service.jobfile.prior_table import PriorTable
@@ -53,7 +52,7 @@ def fit_all_times(
         return fit_in_space_and_time(
             _in_time(points, train),
             kernel=table.kernel,
-            mean=_mean_of(table, family),
+            mean=cast("EstimatedMean", family),  # others are refused by [prior]
             noise_std=None,
             resources=execution,
             narrator=narrator,
@@ -63,19 +62,19 @@ def fit_all_times(
 
 def solve_all_times(task: PreparedJob, prior: Prior, execution: Execution) -> Solution:
     """Predict all targets at all times of a job, each from what it may see."""
-    began, table, design, points = perf_counter(), task.job.prior, task.job.design, task.points
+    began, design, points = perf_counter(), task.job.design, task.points
     assert task.seen is not None
     observed = _in_time(task.seen.points, task.design.train)
     learned = FittedModel(
         prior.kernel,
         known_noise(observed, observed.there, None) + prior.noise_number,
-        _mean_of(table, task.family),
+        cast("EstimatedMean", task.family),
     )
     wanted, hours = task.new_inputs, hours_since(points.times, observed.origin)
     places = target_points(wanted)
     cells = None if isinstance(wanted, np.ndarray) else wanted
     targets = MapPoints(averaged(wanted, places), cells=cells).at_hours(hours)
-    _check_informed(task, learned.mean)
+    _check_informed(task)
     settings = SolveSettings(
         execution.executor,
         execution.memory_limit_bytes,
@@ -121,23 +120,11 @@ def _in_time(points: Observations, train: Indices) -> Observations:
     return points.at(np.sort(train)).in_space_and_time(points.times)
 
 
-def _mean_of(table: PriorTable, family: MeanFamily) -> MeanLike:
-    """Mean of all times: its coefficients are estimated with the field, or fitted to all values before."""
-    if not table.estimates_mean or not isinstance(family, EstimatedMean):
-        return table.family
-    return BasisMean(partial(_basis_of_places, family), family.coefficient_names)
-
-
-def _basis_of_places(family: EstimatedMean, X: Array) -> Array:
-    """Columns of a mean that is the same at all hours, at X (n, 4)."""
-    return np.asarray(family.basis_at(X[:, :3]))
-
-
-def _check_informed(task: PreparedJob, mean: MeanLike) -> None:
-    """Raise `DataError` where a time sees no value, and the mean is to be estimated from such."""
+def _check_informed(task: PreparedJob) -> None:
+    """Raise `DataError` where a time sees no value, from which the mean is to be estimated."""
     assert task.seen is not None
     counts = task.seen.counts(task.points.times, task.design.train)
-    if is_estimated(mean) and not counts.all():
+    if not counts.all():
         time = shown_time(task.points.times[counts.argmin()])
         raise DataError(
             f"no observed point has a value that {time} may see, by "
@@ -146,16 +133,10 @@ def _check_informed(task: PreparedJob, mean: MeanLike) -> None:
 
 
 def _before(learned: FittedModel, observed: Observations, targets: MapPoints) -> Array:
-    """Mean (T q,) without the field: known, or with coefficients of least squares."""
-    mean = learned.mean
-    if isinstance(mean, EstimatedMean) and not callable(mean):
-        basis = np.asarray(mean.basis_at(observed.X))
-        found = np.linalg.lstsq(basis, observed.values[0], rcond=None)[0]
-        return averaged(
-            targets.wanted, np.asarray(mean.basis_at(target_points(targets.wanted))) @ found[:, None]
-        )
-    fitted = Prior(learned.kernel, 1.0, mean_of(mean, observed, observed.there, np.arange(1)))
-    return averaged(targets.wanted, fitted.mean_at(target_points(targets.wanted)))
+    """Mean (T q,) without the field, with coefficients of least squares."""
+    mean = cast("EstimatedMean", learned.mean)
+    found = np.linalg.lstsq(np.asarray(mean.basis_at(observed.X)), observed.values[0], rcond=None)[0]
+    return averaged(targets.wanted, np.asarray(mean.basis_at(target_points(targets.wanted))) @ found[:, None])
 
 
 def _plan_lines(observed: Observations, found: Prediction, count: int, design: DesignTable) -> list[str]:

@@ -423,7 +423,8 @@ def attributes_of(
     calibration = groups["calibration"]
     job, points, cells = task.job, task.points, task.design.cells
     blank = 0 if cells is None else cells.blank
-    estimate: dict[str, object] = {} if job.prior.reads_mean else {"mean_estimate": job.prior.mean_estimate}
+    # as runs of versions that had a choice say it
+    estimate: dict[str, object] = {"mean_estimate": "generalised"} if job.prior.estimates_mean else {}
     if job.prior.covariates:
         estimate["covariates"] = list(job.prior.covariates)
     gaps, simulated = task.gaps, groups["simulation"].attrs if "simulation" in groups else {}

@@ -439,7 +439,7 @@ def fit_mean(
     values = points.values[:, chosen]
     present = ~np.isnan(values)
     estimated = table.estimates_mean and isinstance(family, EstimatedMean)
-    if isinstance(family, EstimatedMean) and (estimated or table.covariates):
+    if estimated and isinstance(family, EstimatedMean):
         basis = np.asarray(family.basis_at(points.positions[chosen]))
         for fields in fields_by_pattern(present):
             if (places := present[fields[0]]).any():

@@ -36,7 +36,7 @@ test = {{ kind = "random", count = 1000, seed = 1 }}
 
 [prior]
 kernel = "matern32"
-mean_estimate = "ordinary"
+mean = "quadratic-latitude"
 fit_to = "{fit_to}"
 
 [solver]

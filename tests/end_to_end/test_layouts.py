@@ -22,7 +22,6 @@ pytestmark = pytest.mark.exhaustive
 LENGTHSCALE, VARIANCE, NOISE = 0.3, 40.0, 1.5
 PRIOR = {
     "mean": "constant",
-    "mean_estimate": "ordinary",
     "lengthscale": LENGTHSCALE,
     "variance": VARIANCE,
     "noise_variance": NOISE,

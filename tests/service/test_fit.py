@@ -144,20 +144,12 @@ def with_field(text):
     return text.replace("[prior]", '[prior]\nfit_to = "field"')
 
 
-def with_mean(text, estimate):
-    return text.replace("[prior]", f'[prior]\nmean_estimate = "{estimate}"')
-
-
-each_estimate = pytest.mark.parametrize("estimate", ["generalised", "ordinary"])
-
-
-@each_estimate
-def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch, estimate):
+def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypatch):
     monkeypatch.setattr("cagp_dist.mapping.fitting.MOST_DENSE", 500)  # beyond, a dense factor is not used
     whole = job_text.replace(
         '{ kind = "random", count = 250, seed = 0, weight = "equal" }', '{ kind = "all" }'
     )
-    task = prepare_job(parse_job(with_mean(whole, estimate)), field)
+    task = prepare_job(parse_job(whole), field)
     assert task.design.train.size == 584
     fitted = fitted_in(task)
     assert fitted.attributes()["likelihood"] == (
@@ -165,11 +157,10 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
     )
     sites = fit_sites(task.points, task.design.train, fit_to="observed")
     X = unit_sphere(task.points.north[sites.chosen], task.points.east[sites.chosen])
-    y, N = task.points.values[:, sites.chosen], np.eye(len(X))
-    if estimate == "generalised":
-        N = null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T)
-    else:
-        y = y - task.mean(X).T
+    y, N = (
+        task.points.values[:, sites.chosen],
+        null_space(cagp.mean_family("harmonic-latitude").basis_at(X).T),
+    )
     kernel, noise = fitted.prior.kernel, fitted.prior.noise_variance
     distribution = multivariate_normal(
         np.zeros(N.shape[1]), N.T @ (kernel(X, X) + noise * np.eye(len(X))) @ N
@@ -180,17 +171,12 @@ def test_a_grid_with_held_out_points_is_fitted_exactly(field, job_text, monkeypa
 
 
 def fitted_directly(task, where, values):
-    """The same from the library: REML beside a mean that is estimated, else about the mean of the task."""
-    if task.job.prior.mean_estimate == "generalised":
-        return fit_likelihood(cagp.Matern32, where, values, mean=cagp.mean_family("harmonic-latitude"))
-    centre = task.mean(where.points if isinstance(where, cagp.LatLonGrid) else where)
-    shaped = centre.T.reshape(values.shape) if isinstance(where, cagp.LatLonGrid) else centre
-    return fit_likelihood(cagp.Matern32, where, values - shaped, mean=0.0)
+    """The same from the library: REML beside a mean that is estimated."""
+    return fit_likelihood(cagp.Matern32, where, values, mean=cagp.mean_family("harmonic-latitude"))
 
 
-@each_estimate
-def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text, estimate):
-    task = prepare_job(parse_job(with_mean(job_text, estimate)), field)
+def test_the_observed_points_are_fitted_and_the_numbers_are_found(field, job_text):
+    task = prepare_job(parse_job(job_text), field)
     assert task.prior is None
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
@@ -361,9 +347,8 @@ def test_many_points_are_fitted_by_conditionals(field, job_text, monkeypatch):
     assert some == "Vecchia's, by a sample of 90 of 250 conditionals, in groups of 20 on 180 neighbours"
 
 
-@pytest.mark.parametrize("estimate", ["generalised", pytest.param("ordinary", marks=pytest.mark.exhaustive)])
-def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text, estimate):
-    task = prepare_job(parse_job(with_mean(with_field(job_text), estimate)), field)
+def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, job_text):
+    task = prepare_job(parse_job(with_field(job_text)), field)
     fitted = fitted_in(task)
     assert_within(fitted, standard_errors=4.0)
     assert fitted.where == "the whole field of 612 points, test points included"

@@ -58,7 +58,6 @@ def task_of(
     design,
     *,
     mean="quadratic-latitude",
-    estimate="generalised",
     solver=None,
     fit_to="observed",
     recalibration="none",
@@ -66,7 +65,7 @@ def task_of(
     text = job_text(
         observations={"source": "synthetic", "times": ["2020-01-01", "2020-01-02"]},
         design=design,
-        prior={"kernel": "matern32", "mean": mean, "mean_estimate": estimate, "fit_to": fit_to},
+        prior={"kernel": "matern32", "mean": mean, "fit_to": fit_to},
         solver=solver or {"name": "block-gauss-seidel", "iterations": 2, "block_size": 100},
         recalibration={"method": recalibration},
     )
@@ -123,7 +122,7 @@ def assert_same_bits(one, other):
         ),
         pytest.param(
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
-            {"recalibration": "local-scale", "estimate": "ordinary"},
+            {"recalibration": "local-scale"},
             None,
             marks=pytest.mark.exhaustive,
         ),
@@ -145,7 +144,7 @@ def assert_same_bits(one, other):
         ),
         (
             {"train": random_points(110), "test": RANDOM, "calibration": OTHERS},
-            {"recalibration": SHARP, "estimate": "ordinary"},
+            {"recalibration": SHARP},
             None,
         ),
         (

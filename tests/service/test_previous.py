@@ -739,7 +739,6 @@ KEPT = {**DESIGN, "calibration": random_points(100, seed=3)}
             'persistence cannot be combined with mean = "quadratic-latitude"',
         ),
         ({"prior": {**PREVIOUS, "persistence": 1.0}}, "above 0 and below 1"),
-        ({"prior": {**PREVIOUS, "mean_estimate": "ordinary"}}, "is estimated with the field"),
         ({"prior": {**PREVIOUS, "covariates": ["file:relief.nc:z"]}}, "does not tell how they vary"),
         ({"design": {**DESIGN, "map": {**map_grid(STEP), "kind": "cells"}}}, "reads mean and errors from"),
         ({"design": NO_MAP}, "reads mean and errors from the map"),

@@ -94,29 +94,18 @@ def read(path, group):
         return dataset.load()
 
 
-def dense(X, y, noise, X_new, latitude, *, estimate):
-    """Mean and latent variance of one field, about its mean weighted by cos(latitude), or by kriging."""
+def dense(X, y, noise, X_new):
+    """Mean and latent variance of one field by ordinary kriging."""
     kernel = Matern32(LENGTHSCALE, VARIANCE)
-    if estimate == "generalised":
-        ones = np.ones((len(X), 1)), np.ones((len(X_new), 1))
-        found = universal_kriging(
-            kernel(X, X) + np.diag(noise), kernel(X_new, X), kernel(X_new, X_new), *ones, y
-        )
-        return found.mean, found.covariance.diagonal()
-    weights = np.cos(np.deg2rad(latitude))
-    centre = float(np.average(y, weights=weights))
-    G, V = kernel(X, X) + np.diag(noise), kernel(X_new, X)
-    return (
-        centre + V @ np.linalg.solve(G, y - centre),
-        kernel.diagonal(X_new) - np.einsum("qn,nq->q", V, np.linalg.solve(G, V.T)),
-    )
+    ones = np.ones((len(X), 1)), np.ones((len(X_new), 1))
+    found = universal_kriging(kernel(X, X) + np.diag(noise), kernel(X_new, X), kernel(X_new, X_new), *ones, y)
+    return found.mean, found.covariance.diagonal()
 
 
-@pytest.mark.parametrize("estimate", ["generalised", pytest.param("ordinary", marks=pytest.mark.exhaustive)])
-def test_folds_map_and_places_are_those_of_dense_formulas(stations, estimate):
-    outcome = run(job(stations, prior={**NUMBERS, "mean_estimate": estimate}))
+def test_folds_map_and_places_are_those_of_dense_formulas(stations):
+    outcome = run(job(stations, prior=NUMBERS))
     said = json.loads(read(outcome.path, None).attrs["prior"])
-    assert (said["mean"], said["mean_estimate"]) == ("constant", estimate)
+    assert (said["mean"], said["mean_estimate"]) == ("constant", "generalised")
     verify_files(outcome.path)
     groups = {name: read(outcome.path, name) for name in ("posterior", "map", "targets", "calibration")}
     posterior = groups["posterior"]
@@ -139,16 +128,15 @@ def test_folds_map_and_places_are_those_of_dense_formulas(stations, estimate):
         for fold in range(4):
             kept, left = there & (folds != fold), folds == fold
             mean, variance = dense(
-                *(X[kept], observed[time, kept], noise[kept] ** 2 + NUGGET, X[left], latitude[kept]),
-                estimate=estimate,
+                *(X[kept], observed[time, kept], noise[kept] ** 2 + NUGGET, X[left]),
             )
             np.testing.assert_allclose(posterior.TAVG_mean[time, left], mean, atol=1e-9)
             np.testing.assert_allclose(posterior.TAVG_std[time, left], np.sqrt(variance), atol=1e-9)
         arguments = X[there], observed[time, there], noise[there] ** 2 + NUGGET
-        mean, variance = dense(*arguments, X_map, latitude[there], estimate=estimate)
+        mean, variance = dense(*arguments, X_map)
         np.testing.assert_allclose(groups["map"].TAVG_mean[time].values.ravel(), mean, atol=1e-9)
         np.testing.assert_allclose(groups["map"].TAVG_std[time].values.ravel(), np.sqrt(variance), atol=1e-9)
-        mean, variance = dense(*arguments, X_places, latitude[there], estimate=estimate)
+        mean, variance = dense(*arguments, X_places)
         np.testing.assert_allclose(groups["targets"].TAVG_mean[time], mean, atol=1e-9)
         np.testing.assert_allclose(groups["targets"].TAVG_std[time], np.sqrt(variance), atol=1e-9)
     np.testing.assert_allclose(groups["targets"].longitude, [13.4, 350.9])
@@ -239,7 +227,9 @@ def test_report_and_plan_of_a_station_job(stations):
         pytest.param({"name": "conjugate-gradient", "iterations": 8}, None, marks=pytest.mark.exhaustive),
         pytest.param(
             {"name": "block-gauss-seidel", "iterations": 3, "block_size": 16},
-            {"mean": "quadratic-latitude", "mean_estimate": "ordinary"},
+            {
+                "mean": "quadratic-latitude",
+            },
             marks=pytest.mark.exhaustive,
         ),
     ],

@@ -329,11 +329,12 @@ class Job(JobTable):
                 for name in ("regions", "regions_resolution_degrees")
             ),
             (prior, "hyperparameters", self.prior.hyperparameters != "integrate"),
-            (prior, "mean_estimate", not self.prior.estimates_mean),
         ]
         for owner, name, is_absent in absent:
             if is_absent:
                 del owner[name]
+        if self.prior.estimates_mean:  # as jobs say it that had a choice
+            prior["mean_estimate"] = "generalised"
         if version in FORMER_MEANS and "mean" not in self.prior.model_fields_set:
             prior["mean"] = FORMER_MEANS[version]
         return form

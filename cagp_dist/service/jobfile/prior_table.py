@@ -51,12 +51,6 @@ class PriorTable(JobTable):
         KERNEL, f'{alternatives(FORMS)}, or a sum of them, "matern32 + matern32"', "matern32"
     )
     mean: Annotated[str, AfterValidator(values.mean)] = key(MEAN, values.EXPECTED_MEAN, "quadratic-latitude")
-    mean_estimate: Literal["generalised", "ordinary"] = key(
-        "generalised",
-        '"generalised": by generalised least squares with the field, counted in the error '
-        'bars; or "ordinary": by least squares before, taken as known',
-        "generalised",
-    )
     persistence: float | None = key(
         None,
         'of mean = "previous", the correlation of the field about its mean with itself '
@@ -109,6 +103,20 @@ class PriorTable(JobTable):
         None, "a positive variance in the squared unit of the variable, or of a sum a list of them", 22.0
     )
     noise_variance: Annotated[float | None, NOISE_VARIANCE] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mean_is_estimated(cls, table: object) -> object:
+        """Accept what jobs wrote of the mean when there was a choice, if it is what is done."""
+        if not isinstance(table, dict) or "mean_estimate" not in table:
+            return table
+        table = dict(table)
+        if (asked := table.pop("mean_estimate")) != "generalised":
+            raise ValueError(
+                f"mean_estimate = {asked!r} was removed: the coefficients of a mean are estimated with the "
+                "field, and counted in the error bars; leave it out"
+            )
+        return table
 
     @model_validator(mode="before")
     @classmethod
@@ -171,11 +179,6 @@ class PriorTable(JobTable):
             not previous and self.persistence is not None,
             f"persistence cannot be combined with {mean}, which uses nothing of the previous run; leave it "
             'out, or write mean = "previous"',
-        )
-        yield (
-            previous and self.mean_estimate != "generalised",
-            f'mean_estimate = "{self.mean_estimate}" cannot be combined with {mean}, whose mean by latitude '
-            "is estimated with the field; leave it out",
         )
         yield (
             self.covariates_missing is not None and not self.covariates,
@@ -243,11 +246,6 @@ class PriorTable(JobTable):
             self.reads_mean,
             f"time_kernel cannot be combined with {mean}, which is read for each time by itself; write "
             'mean = "constant" or a mean by latitude',
-        )
-        yield (
-            bool(self.covariates) and self.mean_estimate != "generalised",
-            f'covariates cannot be combined with time_kernel and mean_estimate = "{self.mean_estimate}"; '
-            "leave mean_estimate out, so that their coefficients are estimated with the field",
         )
         yield (
             self.hyperparameters == "integrate",
@@ -333,7 +331,7 @@ class PriorTable(JobTable):
     @property
     def estimates_mean(self) -> bool:
         """Whether coefficients of the mean are estimated with the field."""
-        return self.mean_estimate == "generalised" and not self.reads_mean and not self.is_filtered
+        return not self.reads_mean and not self.is_filtered
 
     @property
     def coefficients(self) -> int:
