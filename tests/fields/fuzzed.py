@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cagp_dist.fields.files import _decode
+from cagp_dist.fields.files import _decode, decoded_files
 
 SECONDS = 30.0
 ARRAYS = ("values", "time", "latitude", "longitude")
@@ -63,7 +63,12 @@ def decode(path: Path, folder: Path) -> int:
 
 
 def arrays(folder: Path) -> dict[str, np.ndarray]:
-    return {name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in ARRAYS}
+    """What the parent reads of the answer; nothing where that is no field."""
+    field = decoded_files.saved_field(folder)
+    if field is None:
+        return {}
+    (values,) = field.data_vars.values()
+    return {name: (values if name == "values" else field[name]).to_numpy() for name in ARRAYS}
 
 
 def verdict(status: int, folder: Path, whole: dict[str, np.ndarray]) -> str:
@@ -76,7 +81,7 @@ def verdict(status: int, folder: Path, whole: dict[str, np.ndarray]) -> str:
         told = json.loads((folder / "error.json").read_text())
         return f"refused {told['kind']}" if told["text"].strip() else "unnamed"
     found = arrays(folder)
-    if any(found[name].shape != whole[name].shape for name in ARRAYS):
+    if not found or any(found[name].shape != whole[name].shape for name in ARRAYS):
         return "other shape"
     far = {
         name: np.abs((found[name] - whole[name]).astype("f8")).max()
