@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client
 
+    from cagp_dist.fields.selection import Selection
+
 T = TypeVar("T")
 
 # `ci`, the default, draws the same examples in every run; HYPOTHESIS_PROFILE=dev looks for new ones.
@@ -232,10 +234,10 @@ def sample_is_decoded_once() -> Iterator[None]:
     from cagp_dist.fields import sample
     from cagp_dist.fields.files.local_files import open_file, scratch_folder
 
-    def opened(path: Path, *, scratch: Path, **selection: object) -> "xr.Dataset":
-        key = repr(sorted(selection.items()))
+    def opened(path: Path, selection: "Selection", *, scratch: Path) -> "xr.Dataset":
+        key = repr(selection)
         if key not in _SAMPLES:
-            _SAMPLES[key] = open_file(path, scratch=scratch, **selection)
+            _SAMPLES[key] = open_file(path, selection, scratch=scratch)
         with scratch_folder(scratch):
             return _SAMPLES[key].copy(deep=True)
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Self, cast
+from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -20,9 +20,10 @@ from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.calendars import standard_dates
 from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, of_a_plane, planes_among
 from cagp_dist.fields.missing import unpacked
+from cagp_dist.fields.selection import ANYWHERE, Asked
 from cagp_dist.fields.tables.column_names import X_NAMES, Y_NAMES, plain
 from cagp_dist.remedies import Setting
-from cagp_dist.space import SPHERE, CRSLike, Plane, Space, plane_of
+from cagp_dist.space import SPHERE, Plane, Space, plane_of
 from cagp_dist.space.systems import describes_system, system_in, system_of_cf, variables_of
 from cagp_dist.variables.units import conversion
 
@@ -76,28 +77,6 @@ def are_dates(axis: xr.Variable | xr.DataArray) -> bool:
     """Whether an axis holds dates, also of the package cftime."""
     dates = axis.dtype.kind == "O" and axis.size and hasattr(axis.values.flat[0], "month")
     return axis.dtype.kind == "M" or bool(dates)
-
-
-class Asked(NamedTuple):
-    """What was said of a plane: names of x and y, and its system; nothing of places of the globe."""
-
-    x: str | None = None
-    y: str | None = None
-    crs: CRSLike = None
-
-    @classmethod
-    def of(cls, columns: Mapping[str, str] | None, crs: CRSLike) -> Self:
-        """Take it from names of columns by their roles."""
-        named = columns or {}
-        return cls(named.get("x"), named.get("y"), crs)
-
-    @property
-    def any(self) -> bool:
-        """Whether a plane is meant."""
-        return any(each is not None for each in self)
-
-
-ANYWHERE = Asked()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Any ERA5-like dataset in canonical form: one unit, latitude ascending, longitude in [0, 360)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
-from cagp_dist.fields.axes import Asked, on_plane
+from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.calendars import noting
 from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.files.damage import check_axis, check_jumps
@@ -30,8 +30,7 @@ from cagp_dist.fields.gridded import (
 )
 from cagp_dist.fields.points import Points, joined_points, points_in, table_of
 from cagp_dist.fields.selection import (
-    Area,
-    Choice,
+    EVERYTHING,
     GapPolicy,
     Selection,
     area_masks,
@@ -53,44 +52,33 @@ from cagp_dist.variables import T2M, Variable, canonical_name, describe_variable
 Values = NDArray[np.float32]
 
 
-def canonical(
-    *datasets: xr.Dataset,
-    variable: str = "t2m",
-    times: Sequence[str] | None = None,
-    area: Area | None = None,
-    grid_degrees: float | None = None,
-    level: float | None = None,
-    select: Mapping[str, Choice] | None = None,
-    units: str | None = None,
-    check_range: bool = True,
-    missing: Marks = None,
-    columns: Mapping[str, str] | None = None,
-    noise_std: str | float | None = None,
-    crs: int | str | None = None,
-) -> xr.Dataset:
+def canonical(*datasets: xr.Dataset, selection: Selection = EVERYTHING) -> xr.Dataset:
     """Bring the selected part of a field into canonical form, checked and in memory."""
-    wanted = None if times is None else parse_times(times)
-    check_of_fields(columns or {}, variable)
-    if noise_std is not None:
+    variable, area, grid_degrees = selection.variable, selection.area, selection.grid_degrees
+    wanted = None if selection.times is None else parse_times(selection.times)
+    check_of_fields(selection.columns, variable)
+    if selection.noise_std is not None:
         raise ConfigurationError(
             f"noise_std is for tables and points, and {variable!r} is a field; leave it out.", key="noise-std"
         )
     fields = [
         field
-        for holder in _holders(datasets, variable, columns)
+        for holder in _holders(datasets, selection)
         for field in laid_out(
-            holder, _name(holder, variable), select, level=level, asked=Asked.of(columns, crs)
+            holder, _name(holder, variable), selection.select, level=selection.level, asked=selection.asked
         )
     ]
-    found, scales = _described(fields, canonical_name(variable), units, checked=check_range)
-    read = partial(_load, fields, scales, wanted, missing)
+    found, scales = _described(
+        fields, canonical_name(variable), selection.units, checked=selection.check_range
+    )
+    read = partial(_load, fields, scales, wanted, selection.missing)
     gridded, space = fields[0].where.axes is not None, _common_space(fields)
     if isinstance(space, Plane):
         no_area_in_plane(area, space.names)
     if grid_degrees is not None and not (gridded and space.has_latitudes):
         raise not_thinned(repr(variable))
     if gridded:
-        north, east = _common_grid(fields, space, checked=check_range)
+        north, east = _common_grid(fields, space, checked=selection.check_range)
         rows, across = np.arange(north.size), np.arange(east.size)
         if grid_degrees is not None:
             rows, across = on_grid(north, grid_degrees), on_grid(east, grid_degrees)
@@ -123,17 +111,18 @@ def canonical(
         kept = places_once(values, north, east, space)
         values, north, east = values[:, kept], north[kept], east[kept]
     _check_values(values, moments, found, str(fields[0].values.attrs.get("units", "")))
-    if check_range and gridded:
+    if selection.check_range and gridded:
         check_jumps(values, moments, north, east, found, space)
     return noting(marked(assemble(values, moments, north, east, found, space), preliminary), datasets)
 
 
 def points_of(datasets: Sequence[xr.Dataset], selection: Selection) -> Points | None:
     """Take a variable as points, each with a place of its own; None where it is one of fields."""
-    variable, missing = selection.get("variable", T2M.name), selection.get("missing")
-    holders = _holders(datasets, variable, selection.get("columns"))
-    asked = Asked.of(selection.get("columns"), selection.get("crs"))
-    found = [points_in(each, _name(each, variable), asked=asked, missing=missing) for each in holders]
+    variable, holders = selection.variable, _holders(datasets, selection)
+    found = [
+        points_in(each, _name(each, variable), asked=selection.asked, missing=selection.missing)
+        for each in holders
+    ]
     points = [each for each in found if each is not None]
     if points and len(points) < len(found):
         raise DataError(f"{variable!r} has fields and points; expected one of them.", key="parts")
@@ -142,13 +131,13 @@ def points_of(datasets: Sequence[xr.Dataset], selection: Selection) -> Points | 
 
 def time_axis(datasets: Sequence[xr.Dataset], selection: Selection) -> Times:
     """List the times of a field, NaT of one without any; no value of it is read, but those of points."""
-    variable = selection.get("variable", T2M.name)
+    variable = selection.variable
     canonical_name(variable)
     if (points := points_of(datasets, selection)) is not None:
         times = table_of(points, selection).times
         return np.array(["NaT"], dtype="datetime64[ns]") if times is None else np.unique(times)
-    holders = _holders(datasets, variable, selection.get("columns"))
-    held = [times_of(part, _name(part, variable), selection.get("select")) for part in holders]
+    holders = _holders(datasets, selection)
+    held = [times_of(part, _name(part, variable), selection.select) for part in holders]
     found = np.unique(np.concatenate(held))
     time_positions(found, None)  # there is one
     return found
@@ -159,16 +148,16 @@ def _name(dataset: xr.Dataset, variable: str) -> str:
     return str(find_variable(dataset.data_vars, variable))
 
 
-def _holders(
-    datasets: Sequence[xr.Dataset], variable: str, columns: Mapping[str, str] | None
-) -> list[xr.Dataset]:
+def _holders(datasets: Sequence[xr.Dataset], selection: Selection) -> list[xr.Dataset]:
     """Choose the datasets that hold the variable, with coordinates in their roles; there must be one."""
     holders = [
-        in_roles(dataset, columns or {}) for dataset in datasets if find_variable(dataset.data_vars, variable)
+        in_roles(dataset, selection.columns)
+        for dataset in datasets
+        if find_variable(dataset.data_vars, selection.variable)
     ]
     if not holders:
         raise explain_absent(
-            variable, dict.fromkeys(name for dataset in datasets for name in fields_in(dataset))
+            selection.variable, dict.fromkeys(name for dataset in datasets for name in fields_in(dataset))
         )
     return holders
 

@@ -12,6 +12,7 @@ from cagp_dist.errors import ArgumentError, BudgetError, ConfigurationError, Dat
 from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.canonical import canonical, field_variable, space_of
 from cagp_dist.fields.gridded import find_variable
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.geometry import area_weights
 from cagp_dist.means import as_columns, latitude_of
@@ -115,7 +116,7 @@ def open_climatology(address: str, *, variable: str = "t2m") -> Climatology:
     """
     with opened_store(address) as dataset:
         _check_size(dataset, variable)
-        field = canonical(_timed(dataset), variable=variable)
+        field = canonical(_timed(dataset), selection=Selection(value=variable))
         if not space_of(field).has_latitudes:
             raise DataError(
                 "the climatology lies in a plane of x and y; expected latitudes and longitudes. Bring it to "

@@ -9,10 +9,10 @@ import xarray as xr
 
 from cagp_dist.arrays import Array, Marks
 from cagp_dist.errors import ArgumentError, CagpError, DataError
-from cagp_dist.fields.axes import Asked
 from cagp_dist.fields.bilinear import BilinearGrid, closed
 from cagp_dist.fields.files.hdf5_links import check_hdf5
 from cagp_dist.fields.gridded import grid_once, laid_out, listed, load, named_dataset
+from cagp_dist.fields.selection import Asked
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.fields.tables.table_files import no_file
 from cagp_dist.means import latitude_of

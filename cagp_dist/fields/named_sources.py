@@ -2,22 +2,22 @@
 
 import tempfile
 import warnings
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 import xarray as xr
 
-from cagp_dist.arrays import Marks
 from cagp_dist.errors import ArgumentError
 from cagp_dist.fields.canonical import space_of
-from cagp_dist.fields.sources import SOURCES, open_source
+from cagp_dist.fields.selection import Selection
+from cagp_dist.fields.sources import SOURCES, Access, open_selected, where_of
 from cagp_dist.remedies import Setting
-from cagp_dist.space import CRSLike, Plane
+from cagp_dist.space import Plane
 
 # What can be asked of any source; other keys choose a value along a dimension of it
-PARTS = ("times", "area", "grid_degrees", "level", "check_range")
+PARTS = ("times", "area", "grid_degrees", "check_range")
 
 
 def is_source(observations: object) -> TypeGuard[str]:
@@ -28,43 +28,27 @@ def is_source(observations: object) -> TypeGuard[str]:
     return name in SOURCES and name != "table" and not (Path(observations).exists() and not address)
 
 
-def open_named(
-    source: str,
-    *,
-    value: str | None,
-    columns: Mapping[str, str],
-    units: str | None,
-    missing: Marks,
-    where: Mapping[str, object] | None,
-    noise_std: str | None,
-    crs: CRSLike,
-) -> xr.DataArray:
+def open_named(source: str, selection: Selection) -> xr.DataArray:
     """Fetch the field of a source, or what ``where`` chooses of it; downloads are kept below ``~/.cache``."""
-    asked: dict[str, Any] = dict(where or {})
-    if "time" in asked:
+    chosen: dict[str, Any] = dict(selection.where)
+    if "time" in chosen:
         raise ArgumentError(
-            f"where has the time {asked['time']!r}; expected dates in ISO 8601.",
+            f"where has the time {chosen['time']!r}; expected dates in ISO 8601.",
             key="times",
             remedies=(Setting("times", ["2017-04-27T12:00"]),),
         )
-    parts = {key: asked.pop(key) for key in PARTS if key in asked}
+    parts = {key: chosen.pop(key) for key in PARTS if key in chosen}
     if isinstance(parts.get("times"), str):
         parts["times"] = [parts["times"]]
+    noise_std = (
+        selection.noise_std if isinstance(selection.noise_std, str) else None
+    )  # a number needs no source
+    where = where_of(source, chosen)
+    wanted = replace(selection, where=where, noise_std=noise_std, transform="none", **parts)
     with tempfile.TemporaryDirectory(prefix="cagp-") as scratch:
         remote = SOURCES[source.partition(":")[0]].remote
-        field = open_source(
-            source,
-            variable=value or "t2m",
-            select=asked or None,
-            columns=columns or None,
-            units=units,
-            missing=missing,
-            noise_std=noise_std,
-            cache_directory=None if remote else Path(scratch),
-            undated=True,
-            crs=crs,
-            **parts,
-        ).load()
+        access = Access(None if remote else Path(scratch))
+        field = open_selected(source, wanted, access, undated=True).load()
     for note in field.attrs.get("notes", []):
         warnings.warn(note, stacklevel=5)
     (name,) = field.data_vars

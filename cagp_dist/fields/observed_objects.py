@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 import xarray as xr
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from cagp_dist.arrays import Array, Marks
 from cagp_dist.checks import as_numbers
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.axes import Asked, Horizontal, are_dates
+from cagp_dist.fields.axes import Horizontal, are_dates
 from cagp_dist.fields.calendars import SOURCE_CALENDAR, calendar_of_dates, evenly_counted
 from cagp_dist.fields.column_roles import check_of_fields, in_roles
 from cagp_dist.fields.gridded import (
@@ -32,14 +32,14 @@ from cagp_dist.fields.groups import dataset_of
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.named_sources import is_source, open_named
 from cagp_dist.fields.points import points_in, table_of
-from cagp_dist.fields.selection import Choice, Selection, shown_time
+from cagp_dist.fields.selection import Selection, shown_time
 from cagp_dist.fields.sources import noise_of_transformed
 from cagp_dist.fields.tables import (
     Table,
     TableLike,
     by_time_and_place,
     noise_factor,
-    read_table,
+    read_rows,
     row_by_row,
 )
 from cagp_dist.mapping import Observations
@@ -90,28 +90,6 @@ class ObservedObject:
     def units(self) -> dict[str, str]:
         """Attribute of what has the units of the observations."""
         return {name: text for name, text in self.attributes.items() if name == "units"}
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class _Reading:
-    """How a source is read: the arguments of `read`."""
-
-    value: str | None
-    columns: Mapping[str, str]
-    noise_std: str | float | None
-    units: str | None
-    missing: Marks
-    where: Mapping[str, object] | None
-    crs: CRSLike
-    transform: Transform
-    static: Collection[str]
-    in_time: bool
-    noise: Noise
-
-    @property
-    def asked(self) -> Asked:
-        """What is said of a plane."""
-        return Asked.of(self.columns, self.crs)
 
 
 def read(
@@ -176,24 +154,22 @@ def read(
     >>> points.north, points.values, points.units
     (array([48.1, 50.1]), array([[21. , 19.5]]), 'degC')
     """
-    how = _Reading(
+    selection = Selection(
         value=value,
         columns=columns or {},
         noise_std=noise_std,
         units=units,
         missing=missing,
-        where=where,
+        where=where or {},
         crs=crs,
         transform=transform,
         static=static,
-        in_time=in_time,
-        noise=noise,
     )
-    observed = _observed(source, how)
-    if how.transform != "none" and observed.points.noise_variance is not None and how.noise is None:
+    observed = _observed(source, selection, noise, in_time=in_time)
+    if transform != "none" and observed.points.noise_variance is not None and noise is None:
         raise noise_of_transformed()
-    observed = transformed(observed, how.transform)
-    return _in_time(observed) if how.in_time else observed
+    observed = transformed(observed, transform)
+    return _in_time(observed) if in_time else observed
 
 
 def transformed(observed: ObservedObject, transform: Transform) -> ObservedObject:
@@ -208,80 +184,49 @@ def transformed(observed: ObservedObject, transform: Transform) -> ObservedObjec
     return replace(observed, points=points, attributes=variable.attributes())
 
 
-def _observed(source: Source, how: _Reading) -> ObservedObject:
+def _observed(source: Source, wanted: Selection, noise: Noise, *, in_time: bool) -> ObservedObject:
     """Read observations of an xarray object, table or source."""
     if is_source(source):
-        source = open_named(
-            source,
-            value=how.value,
-            columns=how.columns,
-            units=how.units,
-            missing=how.missing,
-            where=how.where,
-            noise_std=how.noise_std if isinstance(how.noise_std, str) else None,
-            crs=how.crs,
-        )
+        source = open_named(source, wanted)
         known = "noise_std" if "noise_std" in source.coords else None  # of points
-        how = replace(
-            how, value=None, columns={}, noise_std=known, units=None, missing=None, where=None, crs=None
-        )
+        wanted = Selection(noise_std=known, static=wanted.static)
     if isinstance(source, str) and source.startswith("table:"):
         source = source.removeprefix("table:")
     if not isinstance(source, (xr.DataArray, xr.Dataset, xr.DataTree)):
-        table = read_table(
-            source,
-            value=how.value,
-            columns=how.columns,
-            noise_std=how.noise_std,
-            units=how.units,
-            missing=how.missing,
-            where=how.where,
-            static=how.static,
-            plane=how.asked.any,
-        )
-        return _from_table(table, how)
-    data, name = _dataset(source, how)
-    points = points_in(data, name, asked=how.asked, missing=how.missing)
+        return _from_table(read_rows(source, wanted), noise, wanted.crs, in_time=in_time)
+    data, name = _dataset(source, wanted)
+    points = points_in(data, name, asked=wanted.asked, missing=wanted.missing)
     if points is None:
-        check_of_fields(how.columns, name)
-        return _of_fields(data, name, how)
-    selection = Selection(
-        columns=how.columns,
-        noise_std=how.noise_std,
-        units=how.units,
-        missing=how.missing,
-        select=cast("Mapping[str, Choice] | None", how.where),
-    )
-    table = table_of(points, selection, static=how.static)
-    observed = _from_table(table, replace(how, crs=points.crs))
+        check_of_fields(wanted.columns, name)
+        return _of_fields(data, name, wanted, noise, in_time=in_time)
+    observed = _from_table(table_of(points, wanted), noise, points.crs, in_time=in_time)
     if points.where is None:
         return observed
     kept = {**_kept(points.attributes), **observed.attributes}
     return replace(observed, where=points.where, attributes=kept)
 
 
-def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", how: _Reading) -> tuple[xr.Dataset, str]:
+def _dataset(source: "xr.DataArray | xr.Dataset | xr.DataTree", wanted: Selection) -> tuple[xr.Dataset, str]:
     """Give an object as a dataset with the variable that is meant, and the name of it there."""
-    roles = how.columns
     if isinstance(source, xr.DataTree):
-        source = dataset_of(source, how.value, (how.where or {}).get(GROUP))
-    if isinstance(source, xr.Dataset):
-        source = in_roles(source, roles)
-        return source, chosen_variable(source, how.value, how.asked)
-    return named_dataset(in_roles(source, roles), "value")
+        source = dataset_of(source, wanted.value, wanted.where.get(GROUP))
+    if isinstance(source, xr.DataArray):
+        return named_dataset(in_roles(source, wanted.columns), "value")
+    source = in_roles(source, wanted.columns)
+    return source, chosen_variable(source, wanted.value, wanted.asked)
 
 
-def _from_table(table: Table, how: _Reading) -> ObservedObject:
+def _from_table(table: Table, noise: Noise, crs: CRSLike, *, in_time: bool) -> ObservedObject:
     """Take rows as they are, or by time and place, and say what people should know of them."""
     for note in table.notes:
         warnings.warn(note, stacklevel=5)
-    in_time, name = how.in_time, field_name(table.name)
+    name = field_name(table.name)
     fields = row_by_row(table) if in_time else by_time_and_place(table)
     coordinates = {}
     if fields.times is not None and not in_time:
         coordinates["time"] = xr.Variable("time", fields.times, dict(COORDINATES["time"]))
     own = cf_units(table.units) if table.units else ""
-    north, east, space = fields.located(how.crs)
+    north, east, space = fields.located(crs)
     points = Observations.from_points(
         north,
         east,
@@ -290,7 +235,7 @@ def _from_table(table: Table, how: _Reading) -> ObservedObject:
         variable=replace(variable_named(name), name=name),
         stated_units=own,
         times=None if in_time else fields.times,
-        noise_variance=_noise_variance(how.noise, fields.noise_std, north.shape),
+        noise_variance=_noise_variance(noise, fields.noise_std, north.shape),
         names=fields.names,
     )
     return ObservedObject(
@@ -403,11 +348,11 @@ def _noise_variance(given: Noise, noise_std: Array | None, *shapes: tuple[int, .
     return given.reshape(-1)
 
 
-def _of_fields(data: xr.Dataset, name: str, how: _Reading) -> ObservedObject:
+def _of_fields(
+    data: xr.Dataset, name: str, wanted: Selection, given: Noise, *, in_time: bool
+) -> ObservedObject:
     """Take a variable as fields at places: in the order of the object, under its names, in its units."""
-    chosen = cast("dict[str, Choice]", dict(how.where or {}))
-    level = cast("float | None", chosen.pop("level", None))
-    laid, *others = laid_out(data, name, chosen, level=level, asked=how.asked, members=True)
+    laid, *others = laid_out(data, name, wanted.select, level=wanted.level, asked=wanted.asked, members=True)
     if others:
         steps = [dim for dim in map(str, data[name].dims) if dim not in (laid.dimension, *laid.where.dims)]
         raise DataError(
@@ -419,7 +364,7 @@ def _of_fields(data: xr.Dataset, name: str, how: _Reading) -> ObservedObject:
             ),
         )
     where, field = laid.where, laid.values
-    found, _ = load(laid, np.arange(laid.fields), missing=how.missing, computed=True)
+    found, _ = load(laid, np.arange(laid.fields), missing=wanted.missing, computed=True)
     values = np.ascontiguousarray(found, dtype=np.float64).reshape(laid.fields, *where.shape)
     check_finite(values, name)
     flat = values.reshape(laid.fields, -1)
@@ -430,15 +375,15 @@ def _of_fields(data: xr.Dataset, name: str, how: _Reading) -> ObservedObject:
         # the result says the system of its targets
         if not describes_system(axis)
     }
-    attributes = _kept(field.attrs) | ({} if how.units is None else {"units": cf_units(how.units)})
-    known = _noise(data, how.noise_std, where, str(field.attrs.get("units", "")))
-    noise = _noise_variance(how.noise, known, flat.shape[1:], where.shape)
+    attributes = _kept(field.attrs) | ({} if wanted.units is None else {"units": cf_units(wanted.units)})
+    known = _noise(data, wanted.noise_std, where, str(field.attrs.get("units", "")))
+    noise = _noise_variance(given, known, flat.shape[1:], where.shape)
     moments = _moments(laid)
     calendar = "" if moments is None else calendar_of_dates(moments)
     about: dict[str, Any] = {
         "variable": replace(variable_named(name), name=name),
         "stated_units": attributes.get("units", ""),
-        "times": None if how.in_time or moments is None else laid.times,
+        "times": None if in_time or moments is None else laid.times,
     }
     if where.axes is not None and where.space.has_latitudes:
         rows, columns = grid_once(values, *where.axes)

@@ -4,7 +4,7 @@ The discrete sampling geometries of CF (chapter 9) are such: points, trajectorie
 times differ, in arrays of samples, of stations by samples, or ragged. They take the way of every table.
 """
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,22 +14,11 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Marks
 from cagp_dist.errors import CagpError, DataError
-from cagp_dist.fields.axes import (
-    ANYWHERE,
-    Asked,
-    Clock,
-    Horizontal,
-    Role,
-    are_dates,
-    clock_of,
-    located,
-    moments_of,
-    role_of,
-)
+from cagp_dist.fields.axes import Clock, Horizontal, Role, are_dates, clock_of, located, moments_of, role_of
 from cagp_dist.fields.gridded import check_fits
 from cagp_dist.fields.missing import observations, unpacked
-from cagp_dist.fields.selection import Selection
-from cagp_dist.fields.tables import Column, Table, read_table
+from cagp_dist.fields.selection import ANYWHERE, Asked, Selection
+from cagp_dist.fields.tables import Column, Table, read_rows
 from cagp_dist.space import CRSLike, Plane
 from cagp_dist.space.systems import same_system, variables_of
 from cagp_dist.text import counted
@@ -127,23 +116,14 @@ def _is_one_of_several(clock: Clock, columns: Mapping[str, NDArray[Any]]) -> boo
     return not told and sum(role_of(name) is Role.TIME for name in columns) > 1
 
 
-def table_of(points: Points, selection: Selection, *, static: Collection[str] = ()) -> Table:
+def table_of(points: Points, selection: Selection) -> Table:
     """Read points as a table; what is chosen of dimensions is chosen of columns."""
-    level, select = selection.get("level"), selection.get("select") or {}
-    where = {**select, **({} if level is None else {"level": level})}
     told = {key: {"units": units} for key, units in points.units_beside.items()}
     told[points.value] = {"standard_name": str(points.attributes.get("standard_name", ""))}
     rows = {key: Column(held, told.get(key, {})) for key, held in points.columns.items()}
-    return read_table(
-        rows,
-        value=points.value,
-        columns={**points.roles, **(selection.get("columns") or {})},
-        noise_std=selection.get("noise_std"),
-        missing=selection.get("missing"),
-        where=where or None,
-        units=selection.get("units") or points.units or None,
-        plane=points.crs is not None,
-        static=static,
+    columns, units = {**points.roles, **selection.columns}, selection.units or points.units or None
+    return read_rows(
+        rows, replace(selection, value=points.value, columns=columns, units=units, crs=points.crs)
     )
 
 

@@ -1,14 +1,18 @@
 """Which times, rows and columns of a field are wanted: pure functions of coordinates, before any read."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Marks, Mask, Times
 from cagp_dist.errors import AbsentTimeError, ConfigurationError, DataError
 from cagp_dist.remedies import Setting
+from cagp_dist.space import CRSLike
+from cagp_dist.space.systems import written_system
 from cagp_dist.text import counted
+from cagp_dist.variables import T2M, Transform
 
 Area = tuple[float, float, float, float]
 
@@ -16,21 +20,72 @@ GapPolicy = Literal["keep", "drop"]  # what is done with places that have values
 Choice = str | float | Sequence[str | float]  # what is chosen of a key or a dimension: a value, or several
 
 
-class Selection(TypedDict, total=False):
-    """Which part of what field is wanted; the keys are parameters of `canonical`."""
+class Asked(NamedTuple):
+    """What was said of a plane: names of x and y, and its system; nothing of places of the globe."""
 
-    variable: str
-    times: Sequence[str] | None
-    area: Area | None
-    grid_degrees: float | None
-    level: float | None
-    select: Mapping[str, Choice] | None
-    units: str | None
-    check_range: bool
-    missing: Marks
-    columns: Mapping[str, str] | None  # names of coordinates and columns by their roles
-    noise_std: str | float | None  # of points: a column, or a number
-    crs: int | str | None  # system of x and y of a plane
+    x: str | None = None
+    y: str | None = None
+    crs: CRSLike = None
+
+    @classmethod
+    def of(cls, columns: Mapping[str, str] | None, crs: CRSLike) -> Self:
+        """Take it from names of columns by their roles."""
+        named = columns or {}
+        return cls(named.get("x"), named.get("y"), crs)
+
+    @property
+    def any(self) -> bool:
+        """Whether a plane is meant."""
+        return any(each is not None for each in self)
+
+
+ANYWHERE = Asked()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """What is wanted of any source, and how it is read; a reader uses what concerns it."""
+
+    value: str | None = None  # variable or column of the values
+    columns: Mapping[str, str] = field(default_factory=dict)  # of coordinates, by their roles
+    noise_std: str | float | None = None  # of points and tables: a column, or a number
+    units: str | None = None  # of the values, whatever the source says
+    missing: Marks = None
+    where: Mapping[str, object] = field(default_factory=dict)  # ``level``, dimensions, keys of GRIB, columns
+    crs: CRSLike = None  # of x and y of a plane
+    times: Sequence[str] | None = None
+    area: Area | None = None  # north, west, south, east
+    grid_degrees: float | None = None
+    check_range: bool = True
+    transform: Transform = "none"
+    static: Collection[str] = ()  # columns with a number for each place
+
+    @property
+    def variable(self) -> str:
+        """Name of the variable of a field, which has one by default."""
+        return self.value or T2M.name
+
+    @property
+    def level(self) -> float | None:
+        """Which level, whatever its axis is called."""
+        return cast("float | None", self.where.get("level"))
+
+    @property
+    def select(self) -> dict[str, Choice]:
+        """What is chosen but the level."""
+        return {key: cast("Choice", choice) for key, choice in self.where.items() if key != "level"}
+
+    @property
+    def asked(self) -> Asked:
+        """What is said of a plane."""
+        return Asked.of(self.columns, self.crs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Arguments of this class as JSON has them."""
+        return {**vars(self), "crs": written_system(self.crs), "static": [*self.static]}
+
+
+EVERYTHING = Selection()
 
 
 def is_chosen(value: object, choice: Choice) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -126,14 +126,69 @@ def open_source(
     >>> field.t2m.shape
     (1, 241, 480)
     """
-    from cagp_dist.fields.selection import Selection, check_area, parse_times
-    from cagp_dist.space.systems import written_system
+    from cagp_dist.fields.selection import Selection
 
-    canonical_name(variable)
-    if times is not None:
-        parse_times(times)
-    if area is not None:
-        check_area(area)
+    selection = Selection(
+        value=variable,
+        columns=columns or {},
+        noise_std=noise_std,
+        units=units,
+        missing=missing,
+        where=where_of(source, where, level=level, select=select),
+        crs=crs,
+        times=times,
+        area=area,
+        grid_degrees=grid_degrees,
+        check_range=check_range,
+        transform=transform,
+    )
+    access = Access(cache_directory, progress, synthetic, wait_seconds)
+    return open_selected(source, selection, access, undated=undated)
+
+
+def where_of(
+    source: str,
+    where: Mapping[str, object] | None,
+    *,
+    level: float | None = None,
+    select: "Mapping[str, Choice] | None" = None,
+) -> dict[str, object]:
+    """Put together what is chosen of dimensions or columns; refused where a source has nothing to choose."""
+    found, _ = _source(source)
+    if select and not found.selects:
+        raise _not_of(source, "select is for a file or a Zarr store")
+    if level is not None and found.marks_missing and not found.selects:
+        raise _not_of(source, f"level is {level:g}, for fields on a grid")
+    if {*(where or {})} - {"level"} and not found.marks_missing:
+        raise _not_of(source, "where is for a table, a file or a Zarr store")
+    return {**({} if level is None else {"level": level}), **(where or {}), **(select or {})}
+
+
+def open_selected(
+    source: str, selection: "Selection", access: "Access", *, undated: bool = False
+) -> "xr.Dataset":
+    """Read what is wanted of a field, as `open_source`."""
+    from cagp_dist.fields.selection import check_area, parse_times
+
+    canonical_name(selection.variable)
+    if selection.times is not None:
+        parse_times(selection.times)
+    if selection.area is not None:
+        check_area(selection.area)
+    found, address = _source(source)
+    if access.synthetic is not None and source != "synthetic":
+        raise _not_of(source, "settings of a synthetic field are for the source 'synthetic'")
+    of_points = (selection.noise_std, selection.columns or None, selection.crs, selection.missing)
+    if not found.marks_missing and any(each is not None for each in of_points):
+        raise _not_of(source, "noise_std, columns, crs and missing are for a table, a file or a Zarr store")
+    field = found.open(address, selection, access)
+    if not undated and np.isnat(field["time"].values).any():
+        raise _without_times(source, "the job names no time")
+    return field if selection.transform == "none" else _in_logarithms(field)
+
+
+def _source(source: str) -> "tuple[Source, str]":
+    """Find a source by its name, and the address behind it."""
     name, _, address = source.partition(":")
     found = SOURCES.get(name)
     if found is None or (address and not found.address):
@@ -142,44 +197,12 @@ def open_source(
         raise ConfigurationError(
             f"source {_named(source)} names nothing; expected {name}: and an address after it.", key="source"
         )
-    if synthetic is not None and source != "synthetic":
-        raise ConfigurationError(
-            f"settings of a synthetic field cannot be combined with source {_named(source)}; expected "
-            "source 'synthetic'.",
-            key="not-of-source",
-        )
-    check_select(source, select)
-    given = {"noise_std": noise_std, "columns": columns, "where": where, "crs": crs, "missing": missing}
-    if not found.marks_missing and any(each is not None for each in given.values()):
-        raise ConfigurationError(
-            f"{', '.join(given)} are for a table, a file or a Zarr store; source {_named(source)} is none.",
-            key="not-of-source",
-        )
-    if found.selects and where:
-        chosen = dict(where)
-        level = cast("float | None", chosen.pop("level", level))
-        select, where = {**cast("dict[str, Choice]", chosen), **(select or {})} or None, None
-    selection = Selection(
-        variable=variable,
-        times=times,
-        area=area,
-        grid_degrees=grid_degrees,
-        level=level,
-        select=select,
-        units=units,
-        check_range=check_range,
-        missing=missing,
-        columns=columns,
-        noise_std=noise_std,
-        crs=written_system(crs),
-    )
-    if cache_directory is None:
-        cache_directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
-    wanted = Request(selection, cache_directory, progress, synthetic, where, wait_seconds)
-    field = found.open(address, wanted)
-    if not undated and np.isnat(field["time"].values).any():
-        raise _without_times(source, "the job names no time")
-    return field if transform == "none" else _in_logarithms(field)
+    return found, address
+
+
+def _not_of(source: str, said: str) -> ConfigurationError:
+    """Give the error of a setting that a source does not have."""
+    return ConfigurationError(f"{said}; source {_named(source)} is none. Leave it out.", key="not-of-source")
 
 
 def _in_logarithms(field: "xr.Dataset") -> "xr.Dataset":
@@ -211,25 +234,10 @@ def _without_times(source: str, came: str) -> ConfigurationError:
     )
 
 
-def check_select(source: str, select: "Mapping[str, Choice] | None") -> None:
-    """Refuse to select of a source that has nothing to select of."""
-    if select and not SOURCES[source.partition(":")[0]].selects:
-        raise ConfigurationError(
-            f"select is for a file or a Zarr store; source {_named(source)} is none. Leave it out.",
-            key="not-of-source",
-        )
-
-
 def source_times(
     source: str,
+    selection: "Selection | None" = None,
     *,
-    variable: str = "t2m",
-    level: float | None = None,
-    select: "Mapping[str, Choice] | None" = None,
-    columns: Mapping[str, str] | None = None,
-    crs: "CRSLike" = None,
-    where: Mapping[str, object] | None = None,
-    missing: Marks = None,
     cache_directory: Path,
     damaged: Callable[[str, DataError], None] | None = None,
 ) -> "Times":
@@ -237,14 +245,11 @@ def source_times(
 
     A file of several that cannot be read is an error, or is told to ``damaged`` and left out.
     """
-    from cagp_dist.fields.selection import Selection
-    from cagp_dist.space.systems import written_system
+    from cagp_dist.fields.selection import EVERYTHING
 
-    canonical_name(variable)
-    name, _, address = source.partition(":")
-    found = SOURCES.get(name)
-    if found is None or bool(address) != bool(found.address):
-        raise _unknown(source)
+    selection = selection or EVERYTHING
+    canonical_name(selection.variable)
+    found, address = _source(source)
     if found.times is None:
         raise ConfigurationError(
             f"source {_named(source)} has no list of times: it gives those that are asked for; expected a "
@@ -252,40 +257,33 @@ def source_times(
             key="no-times",
             remedies=(Setting("times", {"from": "2017-01-01", "to": "2017-01-31", "every": "6h"}),),
         )
-    check_select(source, select)
-    selection = Selection(
-        variable=variable,
-        level=level,
-        select=select,
-        missing=missing,
-        columns=columns,
-        crs=written_system(crs),
-    )
-    request = Request(selection, cache_directory, where=where, damaged=damaged)
-    times = found.times(address, request)
+    times = found.times(address, selection, Access(cache_directory, damaged=damaged))
     if np.isnat(times).any():
         raise _without_times(source, "the times of the job are a rule, which needs those of the source")
     return times
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is asked of a source; the attributes are parameters of `open_source`."""
+class Access:
+    """How a source is reached; the attributes are parameters of `open_source` and `source_times`."""
 
-    selection: "Selection"
-    cache_directory: Path
+    folder: Path | None = None
     progress: Callable[[str], None] | None = None
     synthetic: "Synthetic | None" = None
-    where: Mapping[str, object] | None = None
     wait_seconds: float | None = None
     damaged: Callable[[str, DataError], None] | None = None  # told of files whose times cannot be read
+
+    @property
+    def cache_directory(self) -> Path:
+        """Folder for downloads and for decoded arrays on their way."""
+        return self.folder or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cagp_dist"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A place that fields come from: what opens it takes the address and a `Request`."""
+    """A place that fields come from: what opens it takes the address, a `Selection` and an `Access`."""
 
-    open: "Callable[[str, Request], xr.Dataset]"
+    open: "Callable[[str, Selection, Access], xr.Dataset]"
     address: str = ""  # what is written after the name and a colon, such as "PATH"
     example: str = ""  # a valid address
     remote: bool = False  # whether reading may cost a download, so that nothing is read to make a plan
@@ -293,9 +291,8 @@ class Source:
     marks_missing: bool = False  # whether a number may stand for a missing value
     selects: bool = False  # whether it may have dimensions to select of
     final_after_days: float = 0.0  # age from which it may have the final field instead of the preliminary one
-    times: "Callable[[str, Request], Times] | None" = (
-        None  # those that are there; None: any that is asked for
-    )
+    # those that are there; None: any that is asked for
+    times: "Callable[[str, Selection, Access], Times] | None" = None
 
 
 def _of(module: str) -> Any:
@@ -305,52 +302,52 @@ def _of(module: str) -> Any:
 
 SOURCES: dict[str, Source] = {
     "sample": Source(
-        lambda _, wanted: _of("sample").open_sample(scratch=wanted.cache_directory, **wanted.selection),
+        lambda _, wanted, access: _of("sample").open_sample(wanted, scratch=access.cache_directory),
         times=lambda *_: np.array([_of("sample").SAMPLE_TIME], dtype="datetime64[ns]"),
     ),
     "synthetic": Source(
-        lambda _, wanted: _of("synthetic").open_synthetic(
-            wanted.synthetic, progress=wanted.progress, **wanted.selection
+        lambda _, wanted, access: _of("synthetic").open_synthetic(
+            access.synthetic, wanted, progress=access.progress
         )
     ),
     "file": Source(
-        lambda path, wanted: _of("files.local_files").open_file(
-            path, scratch=wanted.cache_directory, **wanted.selection
+        lambda path, wanted, access: _of("files.local_files").open_file(
+            path, wanted, scratch=access.cache_directory
         ),
         address="PATH",
         example="field.grib",
         marks_missing=True,
         selects=True,
-        times=lambda path, wanted: _of("files.local_files").file_times(
-            path, scratch=wanted.cache_directory, damaged=wanted.damaged, **wanted.selection
+        times=lambda path, wanted, access: _of("files.local_files").file_times(
+            path, wanted, scratch=access.cache_directory, damaged=access.damaged
         ),
     ),
     "zarr": Source(
-        lambda url, wanted: _of("stores.remote").open_zarr(url, **wanted.selection),
+        lambda url, wanted, _: _of("stores.remote").open_zarr(url, wanted),
         address="URL",
         example="gs://bucket/era5.zarr",
         remote=True,
         marks_missing=True,
         selects=True,
-        times=lambda url, wanted: _of("stores.remote").store_times(url, **wanted.selection),
+        times=lambda url, wanted, _: _of("stores.remote").store_times(url, wanted),
     ),
     "cds": Source(
-        lambda _, wanted: _of("stores.cds").open_cds(
-            cache_directory=wanted.cache_directory,
-            progress=wanted.progress,
-            wait_seconds=wanted.wait_seconds,
-            **wanted.selection,
+        lambda _, wanted, access: _of("stores.cds").open_cds(
+            wanted,
+            cache_directory=access.cache_directory,
+            progress=access.progress,
+            wait_seconds=access.wait_seconds,
         ),
         remote=True,
         needs_times=True,
         final_after_days=FINAL_AFTER_DAYS,
     ),
     "table": Source(
-        lambda path, wanted: _of("stations").open_stations(Path(path).expanduser(), wanted),
+        lambda path, wanted, _: _of("stations").open_stations(Path(path).expanduser(), wanted),
         address="PATH",
         example="stations.csv",
         marks_missing=True,
-        times=lambda path, wanted: _of("stations").station_times(Path(path).expanduser(), wanted),
+        times=lambda path, wanted, _: _of("stations").station_times(Path(path).expanduser(), wanted),
     ),
 }
 

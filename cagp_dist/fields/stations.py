@@ -6,7 +6,6 @@ of an xarray object are such a table.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -25,39 +24,30 @@ from cagp_dist.fields.selection import (
     the_time,
     time_positions,
 )
-from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_table
+from cagp_dist.fields.tables import MeasuredFields, Table, by_time_and_place, read_rows
 from cagp_dist.space import CRSLike
 from cagp_dist.store.published_variables import STATION_NAME
 from cagp_dist.variables import Variable, describe_variable, range_error
 
-if TYPE_CHECKING:
-    from cagp_dist.fields.sources import Request
 
-
-def open_stations(path: Path, wanted: "Request") -> xr.Dataset:
+def open_stations(path: Path, selection: Selection) -> xr.Dataset:
     """Read the selected measurements of a table."""
-    selection = wanted.selection
-    if selection["level"] is not None:
-        raise ConfigurationError(
-            f"level is {selection['level']:g}, and {path} is a table, which has none; leave it out.",
-            key="no-level",
-        )
-    field = _field(_read(path, wanted), selection, str(path), selection.get("crs"))
+    field = _field(_read(path, selection), selection, str(path), selection.crs)
     return field.assign_attrs(source=f"table {path.name}", source_sha256=file_sha256(path))
 
 
 def field_of_points(points: Points, selection: Selection, what: str) -> xr.Dataset:
     """Take the selected points of an xarray object, which are a table, in the form of a field."""
-    return _field(table_of(points, selection), selection, what, points.crs or selection.get("crs"))
+    return _field(table_of(points, selection), selection, what, points.crs or selection.crs)
 
 
 def _field(table: Table, selection: Selection, what: str, crs: CRSLike = None) -> xr.Dataset:
     """Give the selected measurements of a table the form of a field, in the unit of the variable."""
-    if selection["grid_degrees"] is not None:
+    if selection.grid_degrees is not None:
         raise not_thinned(what)
     units = table.units
-    variable, (factor, offset) = _variable_of(selection["variable"], units)
-    variable = replace(variable, checked=selection["check_range"])
+    variable, (factor, offset) = _variable_of(selection.variable, units)
+    variable = replace(variable, checked=selection.check_range)
     fields = _selected(by_time_and_place(table), what, selection)
     values = factor * fields.values + offset
     wrong = range_error(variable, float(np.nanmin(values)), float(np.nanmax(values)), units)
@@ -95,31 +85,22 @@ def _variable_of(name: str, units: str) -> tuple[Variable, tuple[float, float]]:
     return variable, scale
 
 
-def station_times(path: Path, wanted: "Request") -> Times:
+def station_times(path: Path, selection: Selection) -> Times:
     """List the times of a table, ascending, each once, NaT of one without; raises as `open_stations`."""
-    times = _read(path, wanted).times
+    times = _read(path, selection).times
     return np.array(["NaT"], "datetime64[ns]") if times is None else np.unique(times)
 
 
-def _read(path: Path, wanted: "Request") -> Table:
+def _read(path: Path, selection: Selection) -> Table:
     try:
-        return read_table(
-            path,
-            value=wanted.selection["variable"],
-            noise_std=wanted.selection.get("noise_std"),
-            missing=wanted.selection.get("missing"),
-            where=wanted.where,
-            units=wanted.selection.get("units"),
-            columns=wanted.selection.get("columns"),
-            plane=wanted.selection.get("crs") is not None,
-        )
+        return read_rows(path, replace(selection, value=selection.variable))
     except ArgumentError as error:
         raise ConfigurationError(error.text, key=error.key, remedies=error.remedies) from error
 
 
 def _selected(fields: MeasuredFields, what: str, selection: Selection) -> MeasuredFields:
     """Keep the wanted times and area, and the places that measured something then."""
-    times, area = selection["times"], selection["area"]
+    times, area = selection.times, selection.area
     chosen = None if times is None else parse_times(times)
     moments = fields.times
     if moments is None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Unpack
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,7 @@ from cagp_dist.checks import check_positive
 from cagp_dist.digest import text_sha256
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.fields.canonical import assemble
-from cagp_dist.fields.selection import Selection, inside_area, parse_times
+from cagp_dist.fields.selection import EVERYTHING, Selection, inside_area, parse_times
 from cagp_dist.gram.ring_gram import RingGram
 from cagp_dist.kernels import Kernel, Matern32
 from cagp_dist.latlon.grid import LatLonGrid
@@ -86,29 +86,27 @@ class Synthetic:
 
 def open_synthetic(
     settings: Synthetic | None = None,
+    selection: Selection = EVERYTHING,
     *,
     progress: Callable[[str], None] | None = None,
-    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Draw fields: a smooth mean, plus an exact joint draw of ``N(0, K)`` (math 7), plus independent noise.
 
     The field of a time depends on the settings, the resolution and that time alone.
     """
     settings = settings or Synthetic()
-    variable, grid_degrees = selection.get("variable", T2M.name), selection.get("grid_degrees")
-    if selection.get("level") is not None or selection.get("units") is not None:
+    if selection.level is not None or selection.units is not None:
         raise ConfigurationError(
             "source 'synthetic' has one level, in kelvin; leave level and units out.", key="synthetic"
         )
-    if canonical_name(variable) != T2M.name:
+    if canonical_name(selection.variable) != T2M.name:
         raise ConfigurationError(
-            f"the source 'synthetic' has no {variable!r}: it draws 2 metre temperature alone.",
+            f"the source 'synthetic' has no {selection.variable!r}: it draws 2 metre temperature alone.",
             key="absent-variable",
             remedies=(Setting("value", T2M.name),),
         )
-    grid = synthetic_grid(grid_degrees)
-    times, area = selection.get("times"), selection.get("area")
-    moments = parse_times(DEFAULT_TIMES if times is None else times)
+    grid, area = synthetic_grid(selection.grid_degrees), selection.area
+    moments = parse_times(DEFAULT_TIMES if selection.times is None else selection.times)
     rows, columns = np.arange(grid.shape[0]), np.arange(grid.shape[1])
     if area is not None:
         rows, columns = inside_area(grid.latitude_degrees, grid.longitude_degrees, area)
@@ -128,7 +126,7 @@ def open_synthetic(
         )
     latitude, longitude = grid.latitude_degrees[rows], grid.longitude_degrees[columns]
     dataset = assemble(values, moments, latitude, longitude)
-    dataset.attrs |= {"source": "synthetic", "source_sha256": settings.sha256(grid_degrees)}
+    dataset.attrs |= {"source": "synthetic", "source_sha256": settings.sha256(selection.grid_degrees)}
     return dataset
 
 

@@ -21,10 +21,11 @@ from scipy.spatial import cKDTree
 
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.axes import Asked, on_plane
+from cagp_dist.fields.axes import on_plane
 from cagp_dist.fields.bilinear import bilinear
 from cagp_dist.fields.covariates import ascending, covariate, on_axes, open_covariate
 from cagp_dist.fields.observed_objects import ObservedObject
+from cagp_dist.fields.selection import Asked
 from cagp_dist.geometry import degrees, is_pole, widest_gap
 from cagp_dist.gram.targets import averaged, target_points
 from cagp_dist.kriging.map_targets import Targets

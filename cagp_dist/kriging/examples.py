@@ -12,6 +12,7 @@ import xarray as xr
 
 from cagp_dist.errors import ArgumentError, ConfigurationError, StoreError
 from cagp_dist.fields.sample import open_sample
+from cagp_dist.fields.selection import Selection
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.gram import RingGram
 from cagp_dist.kernels import Matern32
@@ -101,7 +102,7 @@ def _job(where: Path) -> str:
 def _europe() -> xr.DataArray:
     """Open the built-in field over Europe, longitudes ascending from west of Greenwich."""
     with TemporaryDirectory() as scratch:
-        field = open_sample(area=(70.0, -15.0, 33.0, 36.0), scratch=Path(scratch))["t2m"]
+        field = open_sample(Selection(area=(70.0, -15.0, 33.0, 36.0)), scratch=Path(scratch))["t2m"]
     return field.assign_coords(
         longitude=("longitude", (field.longitude.values + 180.0) % 360.0 - 180.0, field.longitude.attrs)
     ).sortby("longitude")

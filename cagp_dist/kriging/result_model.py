@@ -10,9 +10,10 @@ import xarray as xr
 from cagp_dist import kernels, space_time, time_factors
 from cagp_dist.arrays import Array, Mask
 from cagp_dist.errors import ArgumentError, CagpError
-from cagp_dist.fields.axes import ANYWHERE, Asked, Horizontal, located
+from cagp_dist.fields.axes import Horizontal, located
 from cagp_dist.fields.column_roles import ROLES
 from cagp_dist.fields.observed_objects import ObservedObject, Source, read
+from cagp_dist.fields.selection import ANYWHERE, Asked
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.map_dataset import READ_WITH, noise_text
 from cagp_dist.means import MEANS

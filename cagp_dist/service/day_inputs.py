@@ -16,7 +16,7 @@ from cagp_dist.digest import file_sha256, text_sha256
 from cagp_dist.errors import DataError, StoreError
 from cagp_dist.fields.files.file_catalogue import file_version
 from cagp_dist.fields.files.local_files import versions_by_time
-from cagp_dist.service.ingest import is_remote, store_path
+from cagp_dist.service.ingest import is_remote, selection_of, store_path
 from cagp_dist.service.jobfile.config import job_of_fit_times
 from cagp_dist.service.jobfile.job import Job
 from cagp_dist.service.task import targets_path
@@ -71,13 +71,7 @@ def _versions(job: Job) -> Callable[[np.datetime64], object]:
     table = job.observations
     address = table.source.partition(":")[2]
     if table.kind == "file":
-        found = versions_by_time(
-            address,
-            scratch=job.output.folder / "downloads",
-            variable=table.variable,
-            level=table.level,
-            select=table.select,
-        )
+        found = versions_by_time(address, selection_of(table), scratch=job.output.folder / "downloads")
         return lambda time: found.get(int(time.astype("datetime64[ns]").astype(np.int64)))
     if table.kind == "table":
         version = file_version(targets_path(table.source))

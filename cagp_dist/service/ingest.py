@@ -5,6 +5,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,8 +16,8 @@ from cagp_dist.arrays import Mask, Times
 from cagp_dist.digest import joint_sha256, text_sha256
 from cagp_dist.errors import CagpError, ConfigurationError, DataError
 from cagp_dist.fields.canonical import joined_times
-from cagp_dist.fields.selection import parse_times
-from cagp_dist.fields.sources import SOURCES, open_source, source_times
+from cagp_dist.fields.selection import Selection, parse_times
+from cagp_dist.fields.sources import SOURCES, Access, open_selected, source_times, where_of
 from cagp_dist.fields.synthetic import DEFAULT_TIMES, Synthetic
 from cagp_dist.kernels import KERNELS
 from cagp_dist.service.jobfile.config import job_of_fit_times, with_fit_times, with_listed_times
@@ -219,13 +220,7 @@ def available_times(job: Job, *, report: Report, damaged: Damaged | None = None)
     report(f"looking up the times of {without_secrets(table.source, table.source)}")
     return source_times(
         table.source,
-        variable=table.variable,
-        level=table.level,
-        select=table.select,
-        columns=None if table.columns is None else table.columns.named,
-        crs=table.crs,
-        where=table.where,
-        missing=table.missing,
+        selection_of(table),
         cache_directory=job.output.folder / "downloads",
         damaged=damaged,
     )
@@ -241,27 +236,26 @@ def ingested_times(job: Job) -> Times | None:
 def _open(
     table: ObservationsTable, *, cache: Path, report: Report, wait_seconds: float | None = None
 ) -> xr.Dataset:
-    return open_source(
-        table.source,
-        variable=table.variable,
-        times=table.listed_times,
+    synthetic = None if table.synthetic is None else _synthetic(table)
+    access = Access(cache, report, synthetic, wait_seconds)
+    wanted = replace(selection_of(table), times=table.listed_times)
+    return open_selected(table.source, wanted, access, undated=True)
+
+
+def selection_of(table: ObservationsTable) -> Selection:
+    """Give the settings of a job that say what is wanted of its source, at all times."""
+    return Selection(
+        value=table.variable,
+        columns={} if table.columns is None else table.columns.named,
+        noise_std=table.noise_std,
+        units=table.units,
+        missing=table.missing,
+        where=where_of(table.source, table.where, level=table.level, select=table.select),
+        crs=table.crs,
         area=table.area,
         grid_degrees=table.grid_degrees,
-        level=table.level,
-        select=table.select,
-        units=table.units,
         check_range=table.check_range,
         transform=table.transform,
-        cache_directory=cache,
-        progress=report,
-        synthetic=None if table.synthetic is None else _synthetic(table),
-        noise_std=table.noise_std,
-        columns=None if table.columns is None else table.columns.named,
-        where=table.where,
-        missing=table.missing,
-        wait_seconds=wait_seconds,
-        crs=table.crs,
-        undated=True,
     )
 
 

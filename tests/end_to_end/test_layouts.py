@@ -13,6 +13,7 @@ import xarray as xr
 from typer.testing import CliRunner
 
 from cagp_dist.cli import app
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source, source_times
 
 from ..jobs import job_text, map_grid, random_points
@@ -168,7 +169,7 @@ def test_ghcn_daily_says_how_missing_values_are_named_and_then_maps_tenths_of_de
 
 def test_ghcn_daily_takes_days_by_rule(ghcn, tmp_path):
     source = f"table:{tmp_path}/ghcn.csv"
-    moments = source_times(source, variable="TMAX", missing=-9999.0, cache_directory=tmp_path)
+    moments = source_times(source, Selection(value="TMAX", missing=-9999.0), cache_directory=tmp_path)
     np.testing.assert_array_equal(moments, DAYS.values)
     told = refused(cagp(tmp_path, "plan", "--times", "last 2d", design=FOLDS, source=source, variable="TMAX"))
     assert "Write missing = -9999 in [observations]" in told

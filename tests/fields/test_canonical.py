@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, joined_times
+from cagp_dist.fields.selection import Selection
 from cagp_dist.store.batches import PRELIMINARY
 
 from .fields import raw_dataset
@@ -74,7 +75,7 @@ def test_a_time_is_final_if_a_source_has_it_as_final():
     assert canonical(raw.isel(valid_time=0).assign_coords(expver="0005")).attrs[PRELIMINARY] == (
         "2020-01-01T00:00:00"
     )
-    assert PRELIMINARY not in canonical(early, times=["2020-01-01"]).attrs
+    assert PRELIMINARY not in canonical(early, selection=Selection(times=["2020-01-01"])).attrs
     others = raw.drop_vars("expver").assign_coords(expver=("expver", [1, 5]))  # those of another variable
     assert PRELIMINARY not in canonical(others).attrs
 
@@ -161,7 +162,9 @@ def test_repeated_times_are_merged_when_equal_and_an_error_when_not():
     twice.t2m[2, 0, 0] += 1.0
     with pytest.raises(DataError, match="time 2020-01-01T00:00 appears twice with different values"):
         canonical(twice)
-    xr.testing.assert_identical(canonical(twice, times=["2020-01-01T12"]).t2m[0], canonical(raw).t2m[1])
+    xr.testing.assert_identical(
+        canonical(twice, selection=Selection(times=["2020-01-01T12"])).t2m[0], canonical(raw).t2m[1]
+    )
 
 
 def test_parts_of_one_grid_are_joined_in_time_and_foreign_parts_ignored():
@@ -169,7 +172,7 @@ def test_parts_of_one_grid_are_joined_in_time_and_foreign_parts_ignored():
     late, early = raw.isel(valid_time=[2]), raw.isel(valid_time=[0, 1])
     rain = xr.Dataset({"tp": ("x", [0.0])})
     xr.testing.assert_identical(canonical(late, rain, early), canonical(raw))
-    one = canonical(late, early, times=["2020-01-02"])
+    one = canonical(late, early, selection=Selection(times=["2020-01-02"]))
     xr.testing.assert_identical(one.t2m[0], canonical(raw).t2m[1])
     with pytest.raises(DataError, match="different grids, 4 x 4 and 3 x 4"):
         canonical(early, late.isel(latitude=slice(0, 3)))
@@ -179,13 +182,15 @@ def test_only_the_selection_is_read():
     raw = raw_dataset(times=("2020-01-01", "2020-01-02", "2020-01-03"))
     raw.t2m[0] = np.nan
     raw.t2m[2, :, 0] = 999.0
-    field = canonical(raw, times=["2020-01-03", "2020-01-02T00:00Z"], area=(60.0, 45.0, 30.0, 300.0))
+    field = canonical(
+        raw, selection=Selection(times=["2020-01-03", "2020-01-02T00:00Z"], area=(60.0, 45.0, 30.0, 300.0))
+    )
     assert field.t2m.shape == (2, 4, 3)
 
 
 def test_a_box_may_cross_the_prime_meridian_and_a_grid_be_thinned():
     raw = raw_dataset(latitude=np.arange(20.0, -21.0, -5.0), longitude=np.arange(0.0, 360.0, 5.0))
-    field = canonical(raw, area=(10.0, -10.0, -10.0, 10.0), grid_degrees=10.0)
+    field = canonical(raw, selection=Selection(area=(10.0, -10.0, -10.0, 10.0), grid_degrees=10.0))
     assert field.latitude.values.tolist() == [-10.0, 0.0, 10.0]
     assert field.longitude.values.tolist() == [0.0, 10.0, 350.0]
     np.testing.assert_array_equal(field.t2m, raw.t2m.sel(latitude=field.latitude, longitude=field.longitude))
@@ -250,7 +255,9 @@ def test_what_is_no_temperature_field_is_refused_by_name(change, message):
 
 def test_absent_times_are_named_with_those_that_are_there():
     with pytest.raises(DataError) as caught:
-        canonical(raw_dataset(), times=["2020-01-01T12:00", "2021-01-01", "2022-01-01T06:30"])
+        canonical(
+            raw_dataset(), selection=Selection(times=["2020-01-01T12:00", "2021-01-01", "2022-01-01T06:30"])
+        )
     assert str(caught.value) == (
         "2 of 3 selected times are not in the source: 2021-01-01T00:00, 2022-01-01T06:30. It has 2 times "
         "from 2020-01-01T00:00 to 2020-01-01T12:00."
@@ -260,8 +267,8 @@ def test_absent_times_are_named_with_those_that_are_there():
 @pytest.mark.parametrize(
     ("selection", "key"),
     [
-        ({"variable": "a b"}, "variable-name"),
-        ({"variable": "latitude"}, "variable-name"),
+        ({"value": "a b"}, "variable-name"),
+        ({"value": "latitude"}, "variable-name"),
         ({"times": []}, "times"),
         ({"times": "2020-01-01"}, "times"),
         ({"times": ["yesterday"]}, "times"),
@@ -280,10 +287,10 @@ def test_absent_times_are_named_with_those_that_are_there():
 )
 def test_a_selection_that_cannot_be_is_a_configuration_error(selection, key):
     with pytest.raises(ConfigurationError) as refused:
-        canonical(raw_dataset(), **selection)
+        canonical(raw_dataset(), selection=Selection(**selection))
     assert refused.value.key == key
 
 
 def test_an_irregular_grid_is_not_thinned():
     with pytest.raises(ConfigurationError, match="multiple of an equal spacing"):
-        canonical(raw_dataset(latitude=(60.0, 50.0, 45.0, 20.0)), grid_degrees=10.0)
+        canonical(raw_dataset(latitude=(60.0, 50.0, 45.0, 20.0)), selection=Selection(grid_degrees=10.0))

@@ -19,6 +19,7 @@ from cagp_dist.errors import ConfigurationError, DataError, NotReadyError
 from cagp_dist.fields.canonical import canonical
 from cagp_dist.fields.files import _decode
 from cagp_dist.fields.files import local_files as files
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
 from cagp_dist.fields.stores import cds, cds_cache
 from cagp_dist.fields.stores.cds import open_cds
@@ -85,8 +86,10 @@ def deliver_netcdf(request):
 
 
 def fetch(tmp_path, **settings):
-    settings = {"times": TIMES, "patience": QUICK} | settings
-    return open_cds(cache_directory=tmp_path / "cache", **settings)
+    of_store = {key: settings.pop(key) for key in ("progress", "wait_seconds") if key in settings}
+    patience = settings.pop("patience", QUICK)
+    wanted = Selection(**{"times": TIMES} | settings)
+    return open_cds(wanted, cache_directory=tmp_path / "cache", patience=patience, **of_store)
 
 
 def cache_files(tmp_path, suffix):

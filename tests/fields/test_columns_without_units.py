@@ -5,13 +5,8 @@ import pytest
 import xarray as xr
 
 from cagp_dist.fields.canonical import canonical
-from cagp_dist.fields.sources import Request
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stations import open_stations
-
-SELECTION = {
-    "variable": "v", "units": None, "level": None, "grid_degrees": None, "area": None, "times": None,
-    "check_range": True,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(("header", "units"), [("v", ""), ("v [m s-1]", "m s-1"), ("v [knots]", "m s-1")])
@@ -21,7 +16,7 @@ def test_a_name_alone_is_no_unit(tmp_path, header, units):
         f"latitude,longitude,time,{header}\n"
         "50,10,2024-01-01T00:00,3\n51,11,2024-01-01T00:00,4\n52,9,2024-01-01T00:00,5\n"
     )
-    found = open_stations(path, Request(SELECTION, tmp_path))["v"]
+    found = open_stations(path, Selection(value="v"))["v"]
     assert found.attrs.get("units", "") == units
     assert ("northward" in str(found.attrs)) == bool(units)
     assert float(found.sum()) == pytest.approx(12.0 * (0.514444 if "knots" in header else 1.0), rel=1e-5)
@@ -42,6 +37,6 @@ def test_a_name_alone_is_no_unit(tmp_path, header, units):
 def test_a_name_alone_is_no_unit_of_a_grid_but_values_may_tell(name, values, attributes, units):
     axes = {"time": [np.datetime64("2024-01-01", "ns")], "lat": [50.0, 51.0], "lon": [9.0, 10.0]}
     grid = xr.Dataset({name: (tuple(axes), np.array([[values, values]]), attributes)}, axes)
-    found = canonical(grid, variable=name)[name].attrs
+    found = canonical(grid, selection=Selection(value=name))[name].attrs
     assert found.get("units", "") == units
     assert ("standard_name" in found) == bool(units)

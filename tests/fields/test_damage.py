@@ -7,6 +7,7 @@ import xarray as xr
 from cagp_dist.errors import DataError
 from cagp_dist.fields.canonical import canonical
 from cagp_dist.fields.files.damage import check_axis
+from cagp_dist.fields.selection import Selection
 
 LATITUDE, LONGITUDE = np.arange(60.0, 29.9, -0.75), np.arange(-10.0, 40.1, 0.75)
 TIMES = np.datetime64("2019-03-01", "ns") + np.arange(24) * np.timedelta64(1, "h")
@@ -40,23 +41,23 @@ def test_a_value_that_stands_out_is_refused(where, change, missing):
         match=rf"at {abs(LATITUDE[where[0]]):g} [NS], .*T03:00 stands out .*damaged",
     ):
         canonical(field)
-    canonical(field, check_range=False)
+    canonical(field, selection=Selection(check_range=False))
 
 
 def test_a_free_variable_may_have_peaks_but_not_the_number_of_a_flipped_exponent():
     field = temperature("dust", units="kg m-3")
     field.dust[0, 10, 10] += 500.0
-    canonical(field, variable="dust")
+    canonical(field, selection=Selection(value="dust"))
     field.dust[0, 10, 10] = 3e29
     with pytest.raises(DataError, match=r"the value 3e.29 .* stands out"):
-        canonical(field, variable="dust")
+        canonical(field, selection=Selection(value="dust"))
 
 
 def test_fields_made_of_peaks_pass():
     field = temperature("burnt")
     field.burnt[:] = 0.0
     field.burnt[2, 5, 6] = 1e6
-    canonical(field, variable="burnt")
+    canonical(field, selection=Selection(value="burnt"))
 
 
 def gaussian(count):

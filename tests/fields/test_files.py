@@ -19,6 +19,7 @@ from cagp_dist.fields.files import local_files as files
 from cagp_dist.fields.files.file_catalogue import FOLDER
 from cagp_dist.fields.files.local_files import file_times, open_file
 from cagp_dist.fields.files.sniff import FileKind, file_kind
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
 
 from ..regional import EUROPE, GAPS, corrupted, day
@@ -56,9 +57,13 @@ def test_netcdf4_of_the_new_layout(write, scratch):
 def test_netcdf3_and_a_selection(write, scratch):
     raw = raw_dataset()
     field = open_file(
-        write(netcdf3(raw)), times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0), scratch=scratch
+        write(netcdf3(raw)),
+        Selection(times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0)),
+        scratch=scratch,
     )
-    xr.testing.assert_equal(field, canonical(raw, times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0)))
+    xr.testing.assert_equal(
+        field, canonical(raw, selection=Selection(times=["2020-01-01T12"], area=(55.0, 0.0, 35.0, 180.0)))
+    )
 
 
 def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, scratch):
@@ -79,7 +84,7 @@ def test_a_zip_of_several_files_is_joined_and_other_members_are_ignored(write, s
 def test_grib_times_are_found_by_their_headers(write, scratch):
     path = write(grib(["2020-02-01T06:00", "2020-01-31T18:00", "2020-02-01T00:00"]))
     (path.parent / f"{path.name}.idx").write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")  # never unpickled
-    field = open_file(path, times=["2020-02-01T06:00", "2020-01-31T18:00"], scratch=scratch)
+    field = open_file(path, Selection(times=["2020-02-01T06:00", "2020-01-31T18:00"]), scratch=scratch)
     np.testing.assert_array_equal(
         field.time, np.array(["2020-01-31T18", "2020-02-01T06"], dtype="datetime64[ns]")
     )
@@ -93,7 +98,7 @@ def test_all_times_of_a_file_are_listed_whichever_are_asked_for(write, scratch, 
     paths = [write(grib([f"{day}T00:00", f"{day}T12:00"]), f"{day}.grib") for day in days]
     address = os.fspath(paths[0].parent / "*.grib")
     for time in ("2020-01-01T12", "2020-01-01T00", "2020-01-02T12"):
-        field = open_file(address, times=[time], scratch=scratch)
+        field = open_file(address, Selection(times=[time]), scratch=scratch)
         assert field.time.values.tolist() == [np.datetime64(time, "ns").astype(int)]
         held = paths[0] if time.startswith(days[0]) else paths[1]
         assert field.attrs["source_sha256"] == hashlib.sha256(held.read_bytes()).hexdigest()
@@ -186,9 +191,9 @@ def test_a_wrong_variable_is_named_in_grib_too(write, scratch):
 def test_errors_of_the_selection_keep_their_kind(write, scratch):
     path = write(netcdf3(raw_dataset()))
     with pytest.raises(ConfigurationError, match=f"{path}: grid_degrees is 3"):
-        open_file(path, grid_degrees=3.0, scratch=scratch)
+        open_file(path, Selection(grid_degrees=3.0), scratch=scratch)
     with pytest.raises(DataError, match=f"{path}: 1 of 1 selected times are not in the source"):
-        open_file(path, times=["1999-01-01"], scratch=scratch)
+        open_file(path, Selection(times=["1999-01-01"]), scratch=scratch)
 
 
 def test_an_absent_file_and_a_folder_are_data_errors(tmp_path):
@@ -340,7 +345,7 @@ def test_of_a_month_the_hours_that_are_asked_for_are_decoded(write, scratch, tmp
     """In this process, so that it is counted of which messages the values are unpacked."""
     month = write(b"".join(day(f"2019-03-{number:02d}") for number in range(1, 32)), "month.grib")
     hours = [f"2019-03-05T{hour:02d}:00" for hour in range(24)]
-    field = open_file(month, times=hours, scratch=scratch)
+    field = open_file(month, Selection(times=hours), scratch=scratch)
     assert field.t2m.shape == (24, 41, 67)
     assert field.longitude.values[[0, -1]].tolist() == [0.0, 359.25]
     unpacked, get_array = [], eccodes.codes_get_array

@@ -6,6 +6,7 @@ import pytest
 
 from cagp_dist.errors import DataError
 from cagp_dist.fields.files.local_files import file_times, open_file
+from cagp_dist.fields.selection import Selection
 
 NORTH, EAST = np.array([52.0, 51.0, 50.0]), np.array([-2.0, -1.0, 0.0, 1.0])
 FIELD = 280.0 + 10.0 * np.sin(NORTH)[:, None] + EAST
@@ -43,7 +44,7 @@ def read(tmp_path):
     def field(*messages, **selection):
         path = tmp_path / "field.grib2"
         path.write_bytes(b"".join(messages))
-        return open_file(path, scratch=tmp_path, **selection)
+        return open_file(path, Selection(**selection), scratch=tmp_path)
 
     return field
 
@@ -74,24 +75,24 @@ def test_two_accumulations_that_end_together_are_refused_until_one_is_chosen(rea
             DataError,
             match=r"2 messages of 'tp' hold at 2020-07-01T17:00.*stepRange \(.*where={\"stepRange\": \"",
         ):
-            read(*order, variable="tp")
+            read(*order, value="tp")
         for steps, depth in (("0-5", 0.005), ("4-5", 0.001)):
-            found = read(*order, variable="tp", select={"stepRange": steps})
+            found = read(*order, value="tp", where={"stepRange": steps})
             np.testing.assert_allclose(found.tp, depth, rtol=1e-3)
             assert found.tp.attrs["long_name"].endswith(f"(stepRange {steps})")
-    assert file_times(tmp_path / "field.grib2", variable="tp", scratch=tmp_path).size == 1
+    assert file_times(tmp_path / "field.grib2", Selection(value="tp"), scratch=tmp_path).size == 1
     with pytest.raises(DataError, match=r"no message of 'tp' has stepRange = \"1-5\"; it is 4-5, 0-5"):
-        read(*both[::-1], variable="tp", select={"stepRange": "1-5"})
+        read(*both[::-1], value="tp", where={"stepRange": "1-5"})
 
 
 def test_the_key_that_is_proposed_leaves_a_message_for_each_time(read):
     steps = ["0-1", "0-2", "1-2", "0-3", "2-3"]
     messages = [rain(each, 0.001 * (number + 1)) for number, each in enumerate(steps)]
     with pytest.raises(DataError, match=r'where={"startStep": 0}'):
-        read(*messages, variable="tp")
-    found = read(*messages, variable="tp", select={"startStep": 0})
+        read(*messages, value="tp")
+    found = read(*messages, value="tp", where={"startStep": 0})
     np.testing.assert_allclose(found.tp[:, 0, 0], [0.001, 0.002, 0.004], rtol=1e-3)
-    assert read(*messages, variable="tp", select={"stepRange": ["0-1", "1-2"]}).tp.shape[0] == 2
+    assert read(*messages, value="tp", where={"stepRange": ["0-1", "1-2"]}).tp.shape[0] == 2
 
 
 def test_messages_that_no_key_tells_apart_are_one_field_or_refused(read):
@@ -142,9 +143,9 @@ def test_messages_of_different_kinds_are_told_apart_and_chosen(read, kind, when)
     variable = {130: "t", 210207: "aod550"}.get(first.get("parameter"), "t2m")
     messages = message(**first), message(FIELD + 1.0, when=when, **second)
     with pytest.raises(DataError, match=r"Say where={") as caught:
-        read(*messages, variable=variable)
+        read(*messages, value=variable)
     assert said in str(caught.value)
-    (found,) = read(*messages, variable=variable, select=select).data_vars.values()
+    (found,) = read(*messages, value=variable, where=select).data_vars.values()
     columns = EAST if kind != "grids" else EAST + 10.0
     placed = found[0].sel(latitude=NORTH, longitude=columns % 360.0)
     np.testing.assert_allclose(placed, FIELD + 1.0, atol=1e-3)
@@ -155,6 +156,8 @@ def test_the_layer_at_the_surface_is_chosen_by_its_level(read):
         message(FIELD + top, parameter=139, typeOfLevel="depthBelowLandLayer", topLevel=top) for top in (0, 7)
     ]
     with pytest.raises(DataError, match=r'2 levels along .* Say where={"level": 0}'):
-        read(*layers, variable="stl1")
-    found = read(*layers, variable="stl1", level=0).stl1[0].sel(latitude=NORTH, longitude=EAST % 360.0)
+        read(*layers, value="stl1")
+    found = (
+        read(*layers, value="stl1", where={"level": 0}).stl1[0].sel(latitude=NORTH, longitude=EAST % 360.0)
+    )
     np.testing.assert_allclose(found, FIELD, atol=1e-3)

@@ -15,6 +15,7 @@ import xarray as xr
 from yarl import URL
 
 from cagp_dist.errors import DataError, StoreError
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stores.remote import open_zarr
 from cagp_dist.store import web
 from cagp_dist.store.zarr_arrays import content_sha256
@@ -255,5 +256,5 @@ def test_a_server_that_knows_no_ranges_is_named_for_shards(tmp_path):
     (tmp_path / "s.zarr" / "zarr.json").write_text(json.dumps(document))
     with serving(tmp_path) as (address, _):
         with pytest.raises(DataError, match=r"of t2m/c/0/0/0, and was asked for less. It knows no ranges"):
-            open_zarr(f"{address}/s.zarr", times=["2020-01-02"])
+            open_zarr(f"{address}/s.zarr", Selection(times=["2020-01-02"]))
         assert content_sha256(open_zarr(f"{address}/s.zarr")) == content_sha256(field())

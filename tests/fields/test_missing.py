@@ -13,6 +13,7 @@ from cagp_dist.fields.canonical import canonical
 from cagp_dist.fields.covariates import covariate
 from cagp_dist.fields.missing import observations
 from cagp_dist.fields.observed_objects import observe_arrays
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stores.remote import open_zarr
 
 WARM = 280.0 + np.arange(12.0).reshape(3, 4)
@@ -48,7 +49,9 @@ def observed(data, **given):
 
 READERS = {
     "object": observed,
-    "source": lambda data, **given: canonical(data.to_dataset(), variable="lst", **given).lst.values[0],
+    "source": lambda data, **given: canonical(
+        data.to_dataset(), selection=Selection(value="lst", **given)
+    ).lst.values[0],
     "drift": lambda data, **given: covariate(data, **given).grid.values[:, :, 0],
 }
 
@@ -170,7 +173,7 @@ def store(tmp_path):
 def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
     rain = np.maximum(WARM - 285.0, 0.0)
     path = store("precip", rain)
-    np.testing.assert_array_equal(open_zarr(path, variable="precip").precip.values[0], rain)
+    np.testing.assert_array_equal(open_zarr(path, Selection(value="precip")).precip.values[0], rain)
     opened = xr.open_zarr(path, consolidated=False).precip
     with pytest.raises(DataError, match=r"'precip' is NaN in 6 values, where .* Zarr 2 store, .*fillna\(0\)"):
         observed_objects.read(opened)
@@ -178,11 +181,15 @@ def test_zeros_of_a_zarr_2_store_are_rain_of_zero_or_refused(store):
     assert observed_objects.read(opened, missing=0).points.count == 6
     path = store("height", rain)
     with pytest.raises(DataError, match=r"'height' is 0 in 6 values, and 0 is the fill_value .*missing=0 "):
-        open_zarr(path, variable="height")
-    assert np.isnan(open_zarr(path, variable="height", missing=0).height.values).sum() == 6
-    np.testing.assert_array_equal(open_zarr(path, variable="height", missing=[]).height.values[0], rain)
+        open_zarr(path, Selection(value="height"))
+    assert np.isnan(open_zarr(path, Selection(value="height", missing=0)).height.values).sum() == 6
+    np.testing.assert_array_equal(
+        open_zarr(path, Selection(value="height", missing=[])).height.values[0], rain
+    )
     around = store("anomaly", WARM - 285.0)
-    np.testing.assert_array_equal(open_zarr(around, variable="anomaly").anomaly.values[0], WARM - 285.0)
+    np.testing.assert_array_equal(
+        open_zarr(around, Selection(value="anomaly")).anomaly.values[0], WARM - 285.0
+    )
 
 
 def test_values_that_were_computed_are_not_held_against_the_range_of_what_they_came_from():

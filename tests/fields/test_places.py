@@ -9,6 +9,7 @@ from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, observation_points
 from cagp_dist.fields.files.local_files import open_file
 from cagp_dist.fields.observed_objects import read
+from cagp_dist.fields.selection import Selection
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.jobfile.config import parse_job
 
@@ -46,15 +47,18 @@ def swath():
 @pytest.mark.parametrize("dims", [("time", "station"), ("station", "time")])
 def test_a_file_of_stations_is_read_as_its_stations(tmp_path, dims):
     (tmp_path / "stations.nc").write_bytes(netcdf4(stations(dims)))
-    points = observation_points(open_file(tmp_path / "stations.nc", variable="tas", scratch=tmp_path))
+    points = observation_points(open_file(tmp_path / "stations.nc", Selection(value="tas"), scratch=tmp_path))
     np.testing.assert_array_equal(points.north, [50.0, 47.0])
     np.testing.assert_array_equal(points.east, [10.0, 357.0])
     np.testing.assert_array_equal(points.values, [[280.0, 281.0], [282.0, np.nan]])
     assert (points.gridded, points.dropped_missing) == (False, 1)
-    later = canonical(stations(dims), variable="tas", times=["2020-07-01T12"], area=(55.0, 0.0, 48.0, 20.0))
+    later = canonical(
+        stations(dims),
+        selection=Selection(value="tas", times=["2020-07-01T12"], area=(55.0, 0.0, 48.0, 20.0)),
+    )
     np.testing.assert_array_equal(later.tas, [[282.0]])
     with pytest.raises(ConfigurationError, match="grid_degrees is for a grid"):
-        canonical(stations(dims), variable="tas", grid_degrees=1.0)
+        canonical(stations(dims), selection=Selection(value="tas", grid_degrees=1.0))
 
 
 def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinates():
@@ -75,10 +79,10 @@ def test_places_of_a_curvilinear_grid_are_left_out_where_they_have_no_coordinate
 
 def test_a_place_that_appears_twice_has_one_value():
     field = stations().isel(station=[0, 1, 0])
-    assert canonical(field, variable="tas").tas.shape == (2, 2)
+    assert canonical(field, selection=Selection(value="tas")).tas.shape == (2, 2)
     field["tas"][0, 2] += 1.0
     with pytest.raises(DataError, match="50 N, 10 E appears twice with different values"):
-        canonical(field, variable="tas")
+        canonical(field, selection=Selection(value="tas"))
 
 
 @pytest.mark.parametrize("sample", ["reduced_gg_pl_32_grib2", "healpix"])
@@ -97,7 +101,7 @@ def test_grids_without_columns_are_read_as_places(tmp_path, sample):
     eccodes.codes_set_values(handle, 250.0 + latitude / 10.0 + np.cos(np.deg2rad(longitude)))
     (tmp_path / "field.grib").write_bytes(eccodes.codes_get_message(handle))
     eccodes.codes_release(handle)
-    points = observation_points(open_file(tmp_path / "field.grib", variable="t", scratch=tmp_path))
+    points = observation_points(open_file(tmp_path / "field.grib", Selection(value="t"), scratch=tmp_path))
     assert points.values.shape == (1, latitude.size)
     expected = 250.0 + points.north / 10.0 + np.cos(np.deg2rad(points.east))
     np.testing.assert_allclose(points.values[0], expected, atol=1e-3)

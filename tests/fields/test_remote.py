@@ -11,6 +11,7 @@ from zarr.storage import LocalStore
 
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.stores.remote import PUBLIC_STORES, open_zarr
 from cagp_dist.store import plain
 from cagp_dist.store.zarr_arrays import content_sha256
@@ -36,8 +37,8 @@ def save(raw, address, *, zarr_format=3, consolidated=False):
 def test_local_stores_of_both_formats(tmp_path, raw, zarr_format, consolidated):
     address = f"{tmp_path}/era5.zarr"
     save(raw, address, zarr_format=zarr_format, consolidated=consolidated)
-    field = open_zarr(address, times=["2020-01-02"], area=(50.0, 0.0, 30.0, 90.0))
-    expected = canonical(raw, times=["2020-01-02"], area=(50.0, 0.0, 30.0, 90.0))
+    field = open_zarr(address, Selection(times=["2020-01-02"], area=(50.0, 0.0, 30.0, 90.0)))
+    expected = canonical(raw, selection=Selection(times=["2020-01-02"], area=(50.0, 0.0, 30.0, 90.0)))
     xr.testing.assert_equal(field, expected)
     assert field.attrs["source"] == f"zarr:{address}"
     assert field.attrs["source_sha256"] == content_sha256(expected)
@@ -65,14 +66,16 @@ def test_only_chunks_of_the_selection_are_fetched_over_http(tmp_path, raw):
     thread.start()
     try:
         root = f"http://127.0.0.1:{server.server_port}"
-        field = open_zarr(f"{root}/era5.zarr", times=["2020-01-03"], area=(90.0, 0.0, 0.0, 90.0))
+        field = open_zarr(f"{root}/era5.zarr", Selection(times=["2020-01-03"], area=(90.0, 0.0, 0.0, 90.0)))
         with pytest.raises(DataError, match=rf"there is no Zarr store at {root}/absent\.zarr"):
             open_zarr(f"{root}/absent.zarr")
     finally:
         server.shutdown()
         thread.join()
         server.server_close()
-    xr.testing.assert_equal(field, canonical(raw, times=["2020-01-03"], area=(90.0, 0.0, 0.0, 90.0)))
+    xr.testing.assert_equal(
+        field, canonical(raw, selection=Selection(times=["2020-01-03"], area=(90.0, 0.0, 0.0, 90.0)))
+    )
     chunks = [path for path in asked if "2m_temperature" in path and not path.split("/")[-1].startswith(".")]
     assert chunks == ["/era5.zarr/2m_temperature/2.0.0"]
     with pytest.raises(
@@ -88,7 +91,7 @@ def test_a_hole_in_a_store_is_named_by_its_time(tmp_path, raw):
             chunk.unlink()
     with pytest.raises(DataError, match=r"era5\.zarr: the field is NaN everywhere at 2020-01-02T00:00"):
         open_zarr(f"{tmp_path}/era5.zarr")
-    assert open_zarr(f"{tmp_path}/era5.zarr", times=["2020-01-03"]).t2m.notnull().all()
+    assert open_zarr(f"{tmp_path}/era5.zarr", Selection(times=["2020-01-03"])).t2m.notnull().all()
 
 
 def test_a_damaged_chunk_is_an_error(tmp_path, raw):
@@ -107,7 +110,7 @@ def test_an_absent_store_a_wrong_variable_and_a_wrong_selection_are_told_apart(t
         open_zarr(f"{tmp_path}/rain.zarr")
     save(raw, f"{tmp_path}/era5.zarr")
     with pytest.raises(ConfigurationError, match=r"era5\.zarr: grid_degrees is 3"):
-        open_zarr(f"{tmp_path}/era5.zarr", grid_degrees=3.0)
+        open_zarr(f"{tmp_path}/era5.zarr", Selection(grid_degrees=3.0))
 
 
 def test_an_unknown_file_system_is_a_configuration_error():

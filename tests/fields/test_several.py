@@ -12,6 +12,7 @@ from cagp_dist.fields.canonical import canonical
 from cagp_dist.fields.files import local_files
 from cagp_dist.fields.files.file_catalogue import FOLDER
 from cagp_dist.fields.files.local_files import file_times, files_at, open_file
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source, source_times
 from cagp_dist.fields.stores import remote
 from cagp_dist.service.jobfile.config import parse_job
@@ -56,15 +57,15 @@ def test_files_are_joined_along_time(months, tmp_path, address):
     np.testing.assert_array_equal(file_times(where, scratch=tmp_path / "scratch"), field.time)
     assert [path.name for path in (tmp_path / "scratch").iterdir()] == [FOLDER]
     box = {"times": ["2020-03-01", "2020-01-31"], "area": (55.0, 0.0, 35.0, 180.0)}
-    chosen = open_file(where, scratch=tmp_path / "scratch", **box)
-    xr.testing.assert_identical(chosen.drop_attrs(), canonical(raw, **box).drop_attrs())
+    chosen = open_file(where, Selection(**box), scratch=tmp_path / "scratch")
+    xr.testing.assert_identical(chosen.drop_attrs(), canonical(raw, selection=Selection(**box)).drop_attrs())
 
 
 def test_other_variables_of_a_folder_are_taken_when_asked_for(months, tmp_path):
     folder, raw = months
     field = open_source(f"file:{folder}", variable="msl", cache_directory=tmp_path)
-    np.testing.assert_array_equal(field.msl, canonical(pressure(raw), variable="msl").msl)
-    assert source_times(f"file:{folder}", variable="msl", cache_directory=tmp_path).size == 4
+    np.testing.assert_array_equal(field.msl, canonical(pressure(raw), selection=Selection(value="msl")).msl)
+    assert source_times(f"file:{folder}", Selection(value="msl"), cache_directory=tmp_path).size == 4
     with pytest.raises(
         DataError, match=r"variable 'tas' is missing; there is 'msl', 't2m'\. To take one of them"
     ):
@@ -76,7 +77,7 @@ def test_many_files_are_decoded_in_batches(months, tmp_path, monkeypatch):
     folder, raw = months
     field = open_file(str(folder), scratch=tmp_path)
     np.testing.assert_array_equal(field.t2m, canonical(raw).t2m)
-    only = open_file(str(folder), scratch=tmp_path, times=["2020-03-01"])
+    only = open_file(str(folder), Selection(times=["2020-03-01"]), scratch=tmp_path)
     np.testing.assert_array_equal(only.t2m, canonical(raw).t2m[3:])
 
 
@@ -85,7 +86,7 @@ def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
     with pytest.raises(
         DataError, match=r"1 of 1 selected times are not in the source: 2021-01-01T00:00\. It has 4"
     ):
-        open_file(str(folder), scratch=tmp_path, times=["2021-01-01"])
+        open_file(str(folder), Selection(times=["2021-01-01"]), scratch=tmp_path)
     (folder / "t2m_again.nc").write_bytes(netcdf4(raw.isel(valid_time=[1]) + 1.0))
     with pytest.raises(DataError, match="time 2020-02-01T00:00 appears twice with different values"):
         open_file(str(folder), scratch=tmp_path)
@@ -97,7 +98,7 @@ def test_what_is_wrong_with_several_files_is_named(months, tmp_path):
         open_file(str(folder), scratch=tmp_path)
     said = r"no file that can be read has 2021-01-01T00:00\. .*t2m_cut\.nc: cannot be decoded"
     with pytest.raises(DataError, match=said):
-        open_file(str(folder), scratch=tmp_path, times=["2020-01-01", "2021-01-01"])
+        open_file(str(folder), Selection(times=["2020-01-01", "2021-01-01"]), scratch=tmp_path)
     (folder / "t2m_cut.nc").write_bytes(netcdf4(raw.isel(latitude=[0, 1])))
     with pytest.raises(DataError, match="different grids, 4 x 4 and 2 x 4"):
         open_file(str(folder), scratch=tmp_path)
@@ -160,7 +161,7 @@ root = "{tmp_path}/out"
     (store,) = (tmp_path / "out" / "observations").glob("*.zarr")
     (batch,) = (each for each in store.iterdir() if each.is_dir())
     stored = xr.open_zarr(batch, consolidated=False)
-    np.testing.assert_array_equal(stored.z, canonical(raw + 1e4, variable="z").z[[0, 3]])
+    np.testing.assert_array_equal(stored.z, canonical(raw + 1e4, selection=Selection(value="z")).z[[0, 3]])
     assert stored.z.attrs["long_name"] == "geopotential at 500 hPa"
     with pytest.raises(
         DataError, match=r"'z' has 2 levels along 'pressure_level': 850, 500 hPa\. Choose one"
@@ -217,10 +218,10 @@ def test_steps_of_several_starts_become_the_times_at_which_they_hold(tmp_path):
     assert field.longitude.values.tolist() == [0.0, 1.0, 358.0, 359.0]
     assert field.latitude.values.tolist() == [50.0, 51.0, 52.0]
     np.testing.assert_allclose(field.t2m, values[:, ::-1][..., [2, 3, 0, 1]], atol=1e-3)
-    one = open_file(str(path), scratch=tmp_path, times=["2020-01-02T03"])
+    one = open_file(str(path), Selection(times=["2020-01-02T03"]), scratch=tmp_path)
     np.testing.assert_array_equal(one.t2m, field.t2m[3:4])
     with pytest.raises(DataError, match="selected times are not in the source: 2020-01-02T00:00"):
-        open_file(str(path), scratch=tmp_path, times=["2020-01-02T00"])
+        open_file(str(path), Selection(times=["2020-01-02T00"]), scratch=tmp_path)
 
 
 def test_steps_of_one_start_are_times(tmp_path):
@@ -243,14 +244,14 @@ def test_grib_fields_are_found_by_their_short_names(tmp_path, asked, published):
     path.write_bytes(
         grib([(165, "2020-01-01T00", 0, values[0], {}), (140229, "2020-01-01T00", 0, values[1], {})])
     )
-    field = open_file(str(path), variable=asked, scratch=tmp_path)
+    field = open_file(str(path), Selection(value=asked), scratch=tmp_path)
     found = values[0 if published == "u10" else 1, ::-1][:, [2, 3, 0, 1]]
     np.testing.assert_allclose(field[published][0], found, atol=1e-3)
     assert field[published].attrs["units"] == ("m s-1" if published == "u10" else "m")
     with pytest.raises(
         DataError, match=r"there is '10u', 'swh'\. To take one of them, write variable = \"10u\""
     ):
-        open_file(str(path), variable="msl", scratch=tmp_path)
+        open_file(str(path), Selection(value="msl"), scratch=tmp_path)
 
 
 def test_a_level_of_a_grib_file(tmp_path):
@@ -261,12 +262,12 @@ def test_a_level_of_a_grib_file(tmp_path):
     ]
     path = tmp_path / "levels.grib"
     path.write_bytes(grib(on_levels))
-    field = open_file(str(path), variable="t", level=850.0, scratch=tmp_path)
+    field = open_file(str(path), Selection(value="t", where={"level": 850.0}), scratch=tmp_path)
     np.testing.assert_allclose(field.t[0], values[1, ::-1][:, [2, 3, 0, 1]], atol=1e-3)
     with pytest.raises(
         DataError, match=r"has 3 levels along 'isobaricInhPa': .*1000.*850.* hPa\. Choose one"
     ):
-        open_file(str(path), variable="t", scratch=tmp_path)
+        open_file(str(path), Selection(value="t"), scratch=tmp_path)
 
 
 @pytest.mark.parametrize("layout", ["expver dimension", "expver beside the time"])
@@ -385,7 +386,7 @@ def test_a_month_of_hours_and_a_part_of_europe_from_elsewhere(tmp_path):
     month = "era5_2t_2019-03_hourly_0p25_uk.grib"
     times = file_times(f"{FIELDS}/*_uk.grib", scratch=tmp_path)
     assert times.size == 744
-    hour = open_file(str(FIELDS / month), times=["2019-03-31T23:00"], scratch=tmp_path, variable="2t")
+    hour = open_file(str(FIELDS / month), Selection(times=["2019-03-31T23:00"], value="2t"), scratch=tmp_path)
     assert hour.t2m.shape == (1, 33, 49)
     assert 270.0 < float(hour.t2m.min()) < float(hour.t2m.max()) < 300.0
     europe = open_file(f"{FIELDS}/*europe*", scratch=tmp_path)

@@ -11,6 +11,7 @@ from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields import sample
 from cagp_dist.fields.canonical import canonical, observation_points
 from cagp_dist.fields.sample import SAMPLE_SHA256
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
 
 from ..regional import WORLD
@@ -55,10 +56,10 @@ def test_files_and_stores_are_opened_by_prefix(tmp_path, monkeypatch):
     (tmp_path / "field.nc").write_bytes(netcdf3(raw))
     monkeypatch.setenv("HOME", str(tmp_path))
     field = open_source("file:~/field.nc", times=["2020-01-01"], cache_directory=tmp_path)
-    xr.testing.assert_equal(field, canonical(raw, times=["2020-01-01"]))
+    xr.testing.assert_equal(field, canonical(raw, selection=Selection(times=["2020-01-01"])))
     raw.drop_vars("expver").to_zarr(tmp_path / "field.zarr", consolidated=False)
     field = open_source(f"zarr:{tmp_path}/field.zarr", area=(60.0, 0.0, 40.0, 90.0), cache_directory=tmp_path)
-    xr.testing.assert_equal(field, canonical(raw, area=(60.0, 0.0, 40.0, 90.0)))
+    xr.testing.assert_equal(field, canonical(raw, selection=Selection(area=(60.0, 0.0, 40.0, 90.0))))
 
 
 @pytest.mark.parametrize(

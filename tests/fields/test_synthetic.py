@@ -5,6 +5,7 @@ import pytest
 
 from cagp_dist.errors import ArgumentError, ConfigurationError
 from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic, synthetic_grid, synthetic_mean
 from cagp_dist.geometry import unit_sphere
@@ -28,7 +29,9 @@ def test_it_has_the_layout_of_era5(tmp_path):
 
 
 def test_all_copies_of_a_pole_are_equal():
-    poles = open_synthetic(Synthetic(), grid_degrees=5.0, times=YEARS[:3]).t2m.values[:, [0, -1]]
+    poles = open_synthetic(Synthetic(), selection=Selection(grid_degrees=5.0, times=YEARS[:3])).t2m.values[
+        :, [0, -1]
+    ]
     np.testing.assert_array_equal(poles, poles[:, :, :1].repeat(72, axis=2))
     assert np.unique(poles).size == 6
 
@@ -46,7 +49,7 @@ def test_all_copies_of_a_pole_are_equal():
 def test_covariances_are_those_of_kernel_and_noise(kernel):
     """Sample covariances of 400 draws over pairs of places, poles included, against kernel plus noise."""
     settings = Synthetic(kernel, noise_variance=2.0, seed=3)
-    field = open_synthetic(settings, grid_degrees=30.0, times=YEARS)
+    field = open_synthetic(settings, selection=Selection(grid_degrees=30.0, times=YEARS))
     grid = synthetic_grid(30.0)
     mean = np.stack([synthetic_mean(settings.mean, grid, time) for time in field.time.values])
     anomaly = (field.t2m.values - mean).reshape(len(YEARS), *grid.shape)
@@ -68,9 +71,11 @@ def test_covariances_are_those_of_kernel_and_noise(kernel):
 
 def test_a_time_does_not_depend_on_what_else_is_asked_for():
     times = ["2020-07-01T06:00", "1969-12-31T18:00", "2020-01-01"]
-    together = open_synthetic(Synthetic(), grid_degrees=10.0, times=times)
+    together = open_synthetic(Synthetic(), selection=Selection(grid_degrees=10.0, times=times))
     for time in times:
-        alone = open_synthetic(Synthetic(), grid_degrees=10.0, times=[time], area=(60.0, -20.0, 20.0, 45.0))
+        alone = open_synthetic(
+            Synthetic(), selection=Selection(grid_degrees=10.0, times=[time], area=(60.0, -20.0, 20.0, 45.0))
+        )
         same = together.t2m.sel(time=alone.time, latitude=alone.latitude, longitude=alone.longitude)
         np.testing.assert_array_equal(alone.t2m.values, same.values)
         assert alone.longitude.values.tolist() == [0.0, 10.0, 20.0, 30.0, 40.0, 340.0, 350.0]
@@ -90,7 +95,10 @@ def test_a_time_does_not_depend_on_what_else_is_asked_for():
 def test_other_settings_are_other_fields_with_other_digests(other):
     first, second = Synthetic(), Synthetic(**other)
     assert first.sha256(10.0) != second.sha256(10.0)
-    fields = [open_synthetic(settings, grid_degrees=10.0).t2m.values for settings in (first, second)]
+    fields = [
+        open_synthetic(settings, selection=Selection(grid_degrees=10.0)).t2m.values
+        for settings in (first, second)
+    ]
     assert not np.array_equal(*fields)
 
 
@@ -101,7 +109,7 @@ def test_the_digest_follows_the_resolution():
 @pytest.mark.parametrize(("mean", "middle"), [("quadratic-latitude", 300.889), ("wave", 298.291)])
 def test_a_field_stays_what_it_is(mean, middle):
     """A change of the formula or of the draw must raise FORMULA, which is part of the digest."""
-    field = open_synthetic(Synthetic(mean=mean), grid_degrees=30.0)
+    field = open_synthetic(Synthetic(mean=mean), selection=Selection(grid_degrees=30.0))
     drawn = [
         [265.254, 265.254, 265.254],
         [307.489, middle, middle + 12.400],
@@ -136,16 +144,20 @@ def within(mean, field):
 def test_a_mean_lies_within_the_prior_mean_of_its_name(mean):
     """With next to no draw and noise what is left is the rounding of float32 values, 3e-5 K."""
     still = {"kernel": Matern12(0.3, 1e-12), "noise_variance": 1e-12}
-    field = open_synthetic(Synthetic(**still, mean=mean), grid_degrees=10.0, times=["2021-04-01"])
+    field = open_synthetic(
+        Synthetic(**still, mean=mean), selection=Selection(grid_degrees=10.0, times=["2021-04-01"])
+    )
     assert within(mean, field) < 1e-4
-    wave = open_synthetic(Synthetic(**still, mean="wave"), grid_degrees=10.0, times=["2021-04-01"])
+    wave = open_synthetic(
+        Synthetic(**still, mean="wave"), selection=Selection(grid_degrees=10.0, times=["2021-04-01"])
+    )
     assert within(mean, wave) > 2.0
 
 
 @pytest.mark.parametrize("spacing", [0.0, -1.0, 0.7, 91.0, 180.0])
 def test_a_spacing_that_does_not_divide_the_globe_is_refused(spacing):
     with pytest.raises(ConfigurationError, match=r"divides 180 degrees, so that both poles are rows"):
-        open_synthetic(Synthetic(), grid_degrees=spacing)
+        open_synthetic(Synthetic(), selection=Selection(grid_degrees=spacing))
 
 
 @pytest.mark.parametrize("spacing", [90.0, 22.5, 1.0 / 3.0, 0.25])
@@ -160,7 +172,7 @@ def test_values_that_no_thermometer_shows_are_refused():
     with pytest.raises(
         ConfigurationError, match=r"reaches from .* K; expected 150\.\.350 K\. Lower variance"
     ):
-        open_synthetic(settings, grid_degrees=5.0)
+        open_synthetic(settings, selection=Selection(grid_degrees=5.0))
 
 
 @pytest.mark.parametrize(
@@ -173,10 +185,11 @@ def test_settings_that_are_none(wrong):
 
 def test_it_says_what_it_draws():
     said = []
-    open_synthetic(Synthetic(), grid_degrees=30.0, times=YEARS[:2], progress=said.append)
+    open_synthetic(Synthetic(), selection=Selection(grid_degrees=30.0, times=YEARS[:2]), progress=said.append)
     assert said == ["drawing 2 x 7 x 12 values of the prior"]
 
 
 def test_settings_are_for_the_synthetic_source_alone(tmp_path):
-    with pytest.raises(ConfigurationError, match="cannot be combined with source 'sample'"):
+    with pytest.raises(ConfigurationError) as refused:
         open_source("sample", cache_directory=tmp_path, synthetic=Synthetic())
+    assert refused.value.key == "not-of-source"

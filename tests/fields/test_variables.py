@@ -7,6 +7,7 @@ import xarray as xr
 from cagp_dist.errors import ConfigurationError, DataError
 from cagp_dist.fields.canonical import canonical, joined_times, observation_points
 from cagp_dist.fields.observed_objects import read
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.sources import open_source
 from cagp_dist.remedies import Setting
 from cagp_dist.variables import (
@@ -61,7 +62,7 @@ def test_a_variable_is_a_name_in_the_file_and_comes_in_its_own_unit(
     name, units, level, spread, expected_units, scale
 ):
     values = drawn(level, spread)
-    field = canonical(cmip(name, values, units=units), variable=name)
+    field = canonical(cmip(name, values, units=units), selection=Selection(value=name))
     assert list(field.data_vars) == [name]
     assert field[name].attrs.get("units", "") == expected_units
     expected = (scale[0] * values.astype(float) + scale[1]).astype("float32")
@@ -87,14 +88,14 @@ def test_known_quantities_have_one_name_and_all_their_spellings(asked, there, pu
     raw = raw_dataset().rename(t2m=there)
     raw[there] = raw[there] - 280.0 + level
     raw[there].attrs["units"] = known.units
-    assert list(canonical(raw, variable=asked).data_vars) == [published]
+    assert list(canonical(raw, selection=Selection(value=asked)).data_vars) == [published]
 
 
 def test_names_that_differ_by_case_alone_are_told_apart():
     raw = raw_dataset()
     raw = raw.assign(SM=raw.t2m * 0.0, sm=raw.t2m * 0.0 + 1.0)
-    assert float(canonical(raw, variable="sm").sm.max()) == 1.0
-    assert float(canonical(raw, variable="SM").SM.max()) == 0.0
+    assert float(canonical(raw, selection=Selection(value="sm")).sm.max()) == 1.0
+    assert float(canonical(raw, selection=Selection(value="SM")).SM.max()) == 0.0
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "../x", ".zattrs", "time", "longitude", "_x", "a\0b"])
@@ -109,20 +110,20 @@ def test_what_is_there_is_named_without_bounds_and_how_to_take_it():
         canonical(raw)
     assert absent.value.remedies == (Setting("value", "temperature", "to take it"),)
     with pytest.raises(DataError, match=r"there is 'pr', 'psl'\.") as absent:
-        canonical(cmip("pr", drawn(1.0, 0.1)).assign(psl=raw.temperature), variable="tas")
+        canonical(cmip("pr", drawn(1.0, 0.1)).assign(psl=raw.temperature), selection=Selection(value="tas"))
     assert absent.value.remedies == (Setting("value", "pr"),)
 
 
 def test_the_unit_of_the_job_stands_above_that_of_the_file():
     values = drawn(10.0, 5.0)
-    field = canonical(cmip("tas", values, units="K"), variable="tas", units="degC")
+    field = canonical(cmip("tas", values, units="K"), selection=Selection(value="tas", units="degC"))
     np.testing.assert_array_equal(field.tas, (values.astype(float) + 273.15).astype("float32"))
-    assert canonical(cmip("ph", values, units=""), variable="ph", units="1").ph.units == "1"
+    assert canonical(cmip("ph", values, units=""), selection=Selection(value="ph", units="1")).ph.units == "1"
 
 
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
     with pytest.raises(DataError, match=r"units 'psi'; expected Pa\. If the file states them wrongly"):
-        canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), variable="psl")
+        canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))
 
 
 @pytest.mark.parametrize(
@@ -137,14 +138,14 @@ def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
 def test_values_that_cannot_be_are_refused_with_unit_and_way_out(name, units, level, meant):
     raw = cmip(name, drawn(level, 3.0), units=units)
     with pytest.raises(DataError) as refused:
-        canonical(raw, variable=name)
+        canonical(raw, selection=Selection(value=name))
     assert refused.value.key == "range"
     ways = {remedy.name: remedy.value for remedy in refused.value.remedies}
     assert ways == ({} if meant is None else {"units": meant}) | {"missing": -9999, "check_range": False}
     assert 'say where={"check_range": False} if the values are right' in str(refused.value)
     in_job = str(refused.value.told(in_job=True))
     assert "write check_range = false in [observations] if the values are right" in in_job
-    field = canonical(raw, variable=name, check_range=False)
+    field = canonical(raw, selection=Selection(value=name, check_range=False))
     assert field[name].attrs["plausible_range"] == "not checked"
     assert not variable_of(name, field[name].attrs).checked
 
@@ -153,7 +154,7 @@ def test_values_that_cannot_be_are_refused_with_unit_and_way_out(name, units, le
 def test_of_an_anomaly_in_celsius_nothing_is_added_to(attribute):
     values = drawn(0.5, 1.0)
     raw = cmip("temperature", values, units="degree C", **{attribute: "Air Surface Temperature Anomaly"})
-    field = canonical(raw, variable="temperature")
+    field = canonical(raw, selection=Selection(value="temperature"))
     np.testing.assert_array_equal(field.temperature, values)
     variable = variable_of("temperature", field.temperature.attrs)
     assert (variable.units, variable.is_temperature, variable.low) == ("degC", False, -np.inf)
@@ -167,11 +168,11 @@ def test_precipitation_is_transformed_if_that_is_asked_for_and_says_so(tmp_path)
     metres[0, 0, 0], metres[0, 1, 1], metres[1, 2, 2] = 0.0, -2e-10, np.nan
     raw = raw_dataset(latitude=(20.0, 10.0, 0.0)).rename(t2m="tp")
     raw["tp"] = raw.tp.copy(data=metres).assign_attrs(units="m")
-    field = canonical(raw, variable="total_precipitation")
+    field = canonical(raw, selection=Selection(value="total_precipitation"))
     np.testing.assert_allclose(field.tp, metres[:, ::-1], rtol=1e-6)
     assert (field.tp.attrs["units"], "transform" in field.tp.attrs) == ("m", False)
     with pytest.raises(DataError, match=r"reach from -0\.5 to .* expected -0\.0001\.\.3 m"):
-        canonical(raw.assign(tp=raw.tp.where(raw.tp.notnull(), -0.5)), variable="tp")
+        canonical(raw.assign(tp=raw.tp.where(raw.tp.notnull(), -0.5)), selection=Selection(value="tp"))
     expected = np.log1p(1000.0 * np.maximum(metres.astype(float), 0.0))[:, ::-1]
     cmip("pr", metres, units="kg m-2 s-1").to_netcdf(tmp_path / "pr.nc", engine="h5netcdf")
     for number, scale in enumerate((1.0, 1000.0)):
@@ -197,13 +198,13 @@ def test_precipitation_is_transformed_if_that_is_asked_for_and_says_so(tmp_path)
 def test_a_component_of_the_wind_has_no_value_at_a_pole():
     raw = raw_dataset(latitude=(90.0, 0.0, -90.0)).rename(t2m="u10")
     raw["u10"] = (raw.u10 - 280.0).assign_attrs(units="m s**-1")
-    points = observation_points(canonical(raw, variable="u10"))
+    points = observation_points(canonical(raw, selection=Selection(value="u10")))
     assert points.north.tolist() == [0.0] * 4
     assert (points.merged_pole_copies, points.dropped_missing) == (6, 2)
 
 
 def test_parts_are_joined_and_must_be_one_quantity():
-    whole = canonical(cmip("tas", drawn(280.0, 5.0)), variable="tas")
+    whole = canonical(cmip("tas", drawn(280.0, 5.0)), selection=Selection(value="tas"))
     parts = [whole.isel(time=[1]), whole.isel(time=[0])]
     xr.testing.assert_identical(joined_times(parts), whole)
     other = parts[0].copy()
@@ -235,31 +236,32 @@ def test_a_level_is_chosen_by_its_value_and_needs_no_choice_if_it_is_the_only_on
     raw["ta"] = (("time", dimension, "lat", "lon"), values, {"units": "K"})
     raw = raw.assign_coords({dimension: levels * (100.0 if pascal else 1.0)}).drop_vars("height")
     raw[dimension].attrs["units"] = "Pa" if pascal else "hPa"
-    field = canonical(raw, variable="ta", level=850)
+    field = canonical(raw, selection=Selection(value="ta", where={"level": 850}))
     np.testing.assert_array_equal(field.ta, values[:, 1])
     assert field.ta.attrs["long_name"] == "air temperature at 850 hPa"
     there = "50000, 85000, 100000 Pa" if pascal else "500, 850, 1000 hPa"
     with pytest.raises(DataError, match=f"'ta' has 3 levels along '{dimension}': {there}") as several:
-        canonical(raw, variable="ta")
+        canonical(raw, selection=Selection(value="ta"))
     first = float(raw[dimension][0])
     assert (several.value.key, several.value.remedies) == (
         "several-levels",
         (Setting("where", {"level": first}),),
     )
     with pytest.raises(DataError, match=f"level 700 is not in 'ta', which has along '{dimension}': {there}"):
-        canonical(raw, variable="ta", level=700)
+        canonical(raw, selection=Selection(value="ta", where={"level": 700}))
     single = raw.isel({dimension: [2]})
-    np.testing.assert_array_equal(canonical(single, variable="ta").ta, values[:, 2])
+    np.testing.assert_array_equal(canonical(single, selection=Selection(value="ta")).ta, values[:, 2])
     np.testing.assert_array_equal(
-        canonical(raw.isel({dimension: 2}), variable="ta", level=1000).ta, values[:, 2]
+        canonical(raw.isel({dimension: 2}), selection=Selection(value="ta", where={"level": 1000})).ta,
+        values[:, 2],
     )
     with pytest.raises(DataError, match="level 850 is not in 'ta'"):
-        canonical(single, variable="ta", level=850)
+        canonical(single, selection=Selection(value="ta", where={"level": 850}))
 
 
 def test_a_field_without_levels_has_none_to_choose():
     with pytest.raises(DataError, match=r"'t2m' has no level, and level is 850\. Leave level out"):
-        canonical(raw_dataset(), level=850)
+        canonical(raw_dataset(), selection=Selection(where={"level": 850}))
 
 
 @pytest.mark.parametrize(
@@ -365,13 +367,15 @@ def decimal_years(years, units="year A.D."):
 
 @pytest.mark.parametrize("units", ["year A.D.", "years", "decimal year", "Year"])
 def test_decimal_years_become_times_to_the_hour(units):
-    found = canonical(decimal_years([2019.0, 2019.5, 2020.5, 2020.0 + 59 / 366], units), variable="tas")
+    found = canonical(
+        decimal_years([2019.0, 2019.5, 2020.5, 2020.0 + 59 / 366], units), selection=Selection(value="tas")
+    )
     expected = ["2019-01-01T00", "2019-07-02T12", "2020-02-29T00", "2020-07-02T00"]
     np.testing.assert_array_equal(found.time.values, np.array(expected, dtype="datetime64[ns]"))
 
 
 def test_other_numbers_are_no_times():
     with pytest.raises(DataError, match="type float64 and the units 'fortnights'; expected dates"):
-        canonical(decimal_years([2019.0], "fortnights"), variable="tas")
+        canonical(decimal_years([2019.0], "fortnights"), selection=Selection(value="tas"))
     with pytest.raises(DataError, match=r"decimal years of the field reach from 3 to 2019; expected 1678"):
-        canonical(decimal_years([3.0, 2019.0]), variable="tas")
+        canonical(decimal_years([3.0, 2019.0]), selection=Selection(value="tas"))

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cagp_dist.errors import ConfigurationError
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.geometry import bands_and_pieces
 from cagp_dist.kernels import Matern32
@@ -447,7 +448,10 @@ def test_run_and_report_say_how_far_test_points_of_blocks_are_from_observed_ones
         design={"train": {"kind": "all"}, "test": blocks(30, degrees=30.0, margin_degrees=5.0)},
         output={"root": tmp_path / "out"},
     )
-    task = prepare_job(parse_job(text), open_synthetic(Synthetic(Matern32(0.05, 22.0)), grid_degrees=10.0))
+    task = prepare_job(
+        parse_job(text),
+        open_synthetic(Synthetic(Matern32(0.05, 22.0)), selection=Selection(grid_degrees=10.0)),
+    )
     path = run(parse_job(text)).path
     said = xr.open_zarr(path).attrs["held_out_blocks"]
     points, design = task.points, task.design

@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 import cagp_dist as cagp
 from cagp_dist.errors import ConfigurationError, DataError, FitError
 from cagp_dist.fields.canonical import observation_points
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.geometry import unit_sphere
 from cagp_dist.likelihood.fit import fit as fit_likelihood
@@ -43,7 +44,9 @@ SETTINGS = Synthetic(cagp.Matern32(0.3, 22.0), noise_variance=1.0, seed=5)
 
 @pytest.fixture
 def field():
-    return open_synthetic(SETTINGS, grid_degrees=10.0, times=["2020-01-01", "2020-01-02"])
+    return open_synthetic(
+        SETTINGS, selection=Selection(grid_degrees=10.0, times=["2020-01-01", "2020-01-02"])
+    )
 
 
 @pytest.fixture
@@ -368,7 +371,8 @@ def test_the_whole_field_is_fitted_on_request_and_the_numbers_are_found(field, j
 def test_a_region_is_fitted_at_its_observed_points(field, job_text):
     job = parse_job(job_text.replace("grid_degrees = 10.0", REGION).replace("count = 250", "count = 200"))
     regional = open_synthetic(
-        SETTINGS, grid_degrees=10.0, times=job.observations.times, area=job.observations.area
+        SETTINGS,
+        selection=Selection(grid_degrees=10.0, times=job.observations.times, area=job.observations.area),
     )
     task = prepare_job(job, regional)
     fitted = fitted_in(task)
@@ -535,7 +539,9 @@ def sum_text(job_text):
 @pytest.mark.exhaustive
 def test_a_sum_is_fitted_and_its_table_can_be_pasted_into_the_job(sum_text):
     times = [f"2020-01-{day:02}" for day in range(1, 9)]
-    drawn = open_synthetic(Synthetic(SUM, noise_variance=0.5, seed=2), grid_degrees=6.0, times=times)
+    drawn = open_synthetic(
+        Synthetic(SUM, noise_variance=0.5, seed=2), selection=Selection(grid_degrees=6.0, times=times)
+    )
     task = prepare_job(parse_job(with_field(sum_text)), drawn)
     fitted = fitted_in(task)
     assert fitted.result.status.ok
@@ -585,7 +591,9 @@ def with_fit_times(text, times):
 
 def test_numbers_may_be_fitted_to_other_times(field, job_text):
     """They are those of the job at these times, whatever the values at its own times are."""
-    later = open_synthetic(SETTINGS, grid_degrees=10.0, times=["2020-02-01", "2020-02-02", "2020-02-03"])
+    later = open_synthetic(
+        SETTINGS, selection=Selection(grid_degrees=10.0, times=["2020-02-01", "2020-02-02", "2020-02-03"])
+    )
     job = parse_job(with_fit_times(job_text, json.dumps(["2020-02-01", "2020-02-02", "2020-02-03"])))
     task = prepare_job(job, field, later)
     fitted = fitted_in(task)
@@ -630,7 +638,9 @@ def test_a_run_fits_to_other_times_and_its_name_depends_on_them(job_text):
     assert '# [prior] fit_times = ["2020-02-01T00:00", "2020-02-02T00:00"]' in attributes["job"]
     # other values there give another run
     own, february, march = (
-        open_synthetic(SETTINGS, grid_degrees=10.0, times=[f"2020-0{month}-01", f"2020-0{month}-02"])
+        open_synthetic(
+            SETTINGS, selection=Selection(grid_degrees=10.0, times=[f"2020-0{month}-01", f"2020-0{month}-02"])
+        )
         for month in (1, 2, 3)
     )
     listed = parse_job(with_fit_times(job_text, '["2020-02-01", "2020-02-02"]'))

@@ -92,7 +92,7 @@ class Halved:
         return Gaussian(distribution.mean, 0.5 * distribution.std)
 
 
-def open_tape(reel, wanted):
+def open_tape(reel, *_):
     """Give a field of two times on a small grid."""
     latitude, longitude = np.arange(-60.0, 61.0, 20.0), np.arange(0.0, 360.0, 30.0)
     rows, columns = np.meshgrid(np.deg2rad(latitude), np.deg2rad(longitude), indexing="ij")
@@ -108,7 +108,7 @@ def test_a_source_and_a_recalibration(job_text, monkeypatch):
     monkeypatch.setitem(RECALIBRATIONS, "halved", Halved)
     assert parse_job(job_text.replace('"sample"', '"tape:7"')).observations.kind == "tape"
     found = cagp.krige("tape:7", to=30.0, recalibration="halved", **GIVEN)
-    same = cagp.krige(open_tape(7, None).t2m, to=30.0, **GIVEN)
+    same = cagp.krige(open_tape(7).t2m, to=30.0, **GIVEN)
     np.testing.assert_array_equal(found["mean"], same["mean"])
     expected = 0.5 * np.hypot(found["std"], found.attrs["reference_noise_std"])
     np.testing.assert_allclose(found["predictive_std"], expected, rtol=1e-6)

@@ -7,6 +7,7 @@ import pytest
 
 import cagp_dist as cagp
 from cagp_dist.calibration.recalibration.methods import SHARP
+from cagp_dist.fields.selection import Selection
 from cagp_dist.fields.synthetic import Synthetic, open_synthetic
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor
@@ -30,7 +31,9 @@ OTHERS = random_points(104, seed=2)
 def field():
     """Rougher in the north, so that there is a scale to learn."""
     times = ["2020-01-01", "2020-01-02"]
-    drawn = open_synthetic(SETTINGS, grid_degrees=15.0, times=times).isel(latitude=slice(1, -1))
+    drawn = open_synthetic(SETTINGS, selection=Selection(grid_degrees=15.0, times=times)).isel(
+        latitude=slice(1, -1)
+    )
     rough = 9.0 * np.random.default_rng(1).normal(size=drawn.t2m.shape)
     return drawn.assign(t2m=drawn.t2m + (rough * (drawn.latitude.values[:, None] > 0.0)).astype("float32"))
 

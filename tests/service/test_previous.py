@@ -15,6 +15,7 @@ import cagp_dist as cagp
 from cagp_dist.cli import app
 from cagp_dist.errors import ConfigurationError, StoreError
 from cagp_dist.fields.canonical import canonical
+from cagp_dist.fields.selection import Selection
 from cagp_dist.mapping.field_solves import Execution
 from cagp_dist.runtime import SerialExecutor, ThreadExecutor
 from cagp_dist.runtime.dask import DaskExecutor
@@ -82,7 +83,7 @@ def the_job(*, prior=None, **tables):
 
 def task_of(job, observed, day, earlier=None):
     """Task of one day, with what is taken from the day before."""
-    field = canonical(dataset(observed, [day]), variable="t2m")
+    field = canonical(dataset(observed, [day]), selection=Selection(value="t2m"))
     task = prepare_job(job, field.assign_attrs(source="simulated", source_sha256="0"))
     return replace(task, previous=Previous(task.previous.time, earlier))
 

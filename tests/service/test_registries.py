@@ -157,9 +157,9 @@ def test_help_names_all_members_of_the_families():
 
 
 def test_a_new_source_and_a_new_scheduler_are_a_line_each(monkeypatch, tmp_path):
-    monkeypatch.setitem(SOURCES, "tape", Source(lambda address, wanted: (address, wanted), address="REEL"))
+    monkeypatch.setitem(SOURCES, "tape", Source(lambda address, wanted, _: (address, wanted), address="REEL"))
     address, wanted = open_source("tape:7", times=["2020-01-01"], cache_directory=tmp_path, undated=True)
-    assert (address, wanted.selection["times"]) == ("7", ["2020-01-01"])
+    assert (address, wanted.times) == ("7", ["2020-01-01"])
     serial = SerialExecutor()
     monkeypatch.setitem(SCHEDULERS, "abacus", Scheduler(lambda name, **_: contextlib.nullcontext(serial)))
     with open_executor("abacus") as executor:

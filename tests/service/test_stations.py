@@ -415,7 +415,7 @@ WRONG = {
     "a column that is not there": ({"observations": {"variable": "TMAX"}}, "has no column 'TMAX'; it has"),
     "names that are no column": ({"observations": {"columns": {"name": "site"}}}, "has no column 'site'"),
     "noise that is no column": ({"observations": {"noise_std": "sd"}}, "has no column 'sd'"),
-    "a level": ({"observations": {"level": 850}}, "level is 850, and .* is a table"),
+    "a level": ({"observations": {"level": 850}}, "level is 850, for fields on a grid"),
     "an empty area": ({"observations": {"area": [-10.0, 0.0, -20.0, 5.0]}}, "no measurement in the area"),
     "another time": ({"observations": {"times": ["2021-01-01"]}}, "1 of 1 selected times are not in"),
     "too many folds": (

@@ -17,6 +17,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,8 @@ from cagp_dist.fields.files.sniff import HEAD_BYTES, FileKind, file_kind
 from cagp_dist.fields.gridded import GROUP, AbsentVariableError
 from cagp_dist.fields.groups import paths_to, the_group, with_those_above
 from cagp_dist.fields.points import Points, joined_points
-from cagp_dist.fields.selection import parse_times
+from cagp_dist.fields.selection import Selection, parse_times
 from cagp_dist.text import bytes_text
-from cagp_dist.variables import T2M
 
 LIBRARY_BYTES = 2**29  # of memory that libraries take before anything is decoded
 # modules that read bytes: what they raise is the fault of the file
@@ -51,7 +51,7 @@ def decode_command() -> int:
     if "parent" in request:
         threading.Thread(target=_end_with, args=(request["parent"],), daemon=True).start()
     folder = Path(request["folder"])
-    request["selection"] = {"variable": T2M.name, **request["selection"]}
+    request["selection"] = Selection(**request["selection"])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # decoders warn about their own future
@@ -103,7 +103,7 @@ def _opened_file(path: Path, members: Path, request: dict[str, Any]) -> Iterator
 def _decode(request: dict[str, Any], folder: Path) -> None:
     """Decode the wanted times of files, one after the other; those without the variable are left out."""
     selection = request["selection"]
-    wanted = None if selection.get("times") is None else parse_times(selection["times"])
+    wanted = None if selection.times is None else parse_times(selection.times)
     held: list[NDArray[np.datetime64]] = [np.empty(0, dtype="datetime64[ns]")]
     parts: list[xr.Dataset] = []
     points: list[Points] = []
@@ -121,7 +121,7 @@ def _decode(request: dict[str, Any], folder: Path) -> None:
                     points += [rows] if times.size else []
                 elif times.size:
                     chosen = None if wanted is None else [str(time) for time in times]
-                    parts.append(canonical(*datasets, **{**selection, "times": chosen}))
+                    parts.append(canonical(*datasets, selection=replace(selection, times=chosen)))
         except AbsentVariableError as error:
             names |= dict.fromkeys(error.names)
         except Exception as error:
@@ -178,8 +178,7 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
     if kind is FileKind.GRIB:
         from cagp_dist.fields.files.grib import open_grib
 
-        chosen = {key: request["selection"].get(key) for key in ("variable", "level", "select", "times")}
-        return open_grib(path, **chosen, checked=not request.get("times_only"))
+        return open_grib(path, request["selection"], checked=not request.get("times_only"))
     if kind is FileKind.NETCDF4:
         return [_open_netcdf(path, request["selection"])]
     if kind is FileKind.NETCDF3:
@@ -192,7 +191,7 @@ def _datasets_in(path: Path, folder: Path, request: dict[str, Any]) -> list[xr.D
     return members
 
 
-def _open_netcdf(path: Path, selection: dict[str, Any]) -> xr.Dataset:
+def _open_netcdf(path: Path, selection: Selection) -> xr.Dataset:
     """Open the group of a file that is chosen, or that holds the variable, with what is above it."""
     check_hdf5(path)
     groups: dict[str, list[str]] = {"": []}
@@ -200,7 +199,7 @@ def _open_netcdf(path: Path, selection: dict[str, Any]) -> xr.Dataset:
         file.visititems(lambda name, item: _note(groups, name, isinstance(item, h5py.Group)))
     group = ""
     if len(groups) > 1:
-        group = the_group(groups, selection["variable"], (selection.get("select") or {}).get(GROUP))
+        group = the_group(groups, selection.variable, selection.where.get(GROUP))
     above = [_open_raw(path, engine="h5netcdf", group=each or None) for each in paths_to(group)]
     return decode(with_those_above(above))
 

@@ -68,8 +68,8 @@ def times_listed(
     read: Callable[[Sequence[Path]], Sequence[Listing]],
 ) -> list[Listed]:
     """List the times of files; those that are new or have changed are given to ``read``."""
-    chosen = [selection.get(key) for key in ("variable", "level", "select", "columns", "crs")]
-    sought = json.dumps([version("cagp-dist"), *chosen])  # another decoder may read what this one cannot
+    # another decoder may read what this one cannot
+    sought = json.dumps([version("cagp-dist"), selection.as_json()])
     found: list[Listing] = known_of_files(
         versions,
         scratch / FOLDER / f"times-{hashlib.sha256(sought.encode()).hexdigest()[:16]}.json",

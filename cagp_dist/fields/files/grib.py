@@ -28,7 +28,7 @@ from cagp_dist.fields.gridded import (
     selection_words,
     unit_of_levels,
 )
-from cagp_dist.fields.selection import Choice, is_chosen, parse_times, shown_time, written_choice
+from cagp_dist.fields.selection import Choice, Selection, is_chosen, parse_times, shown_time, written_choice
 from cagp_dist.remedies import Setting
 from cagp_dist.store.batches import is_preliminary
 from cagp_dist.variables import variable_named
@@ -105,20 +105,13 @@ class Message:
         return float(self.keys.get("level", 0.0))
 
 
-def open_grib(
-    path: Path,
-    variable: str,
-    *,
-    level: float | None = None,
-    select: Mapping[str, Choice] | None = None,
-    times: Sequence[str] | None = None,
-    checked: bool = True,
-) -> list[xr.Dataset]:
+def open_grib(path: Path, selection: Selection, *, checked: bool = True) -> list[xr.Dataset]:
     """Open the messages of a variable: those of each experiment version and grid definition as a dataset."""
-    messages = _chosen_messages(path, variable, level=level, select=select or {})
-    if times is not None:
+    variable, level, select = selection.variable, selection.level, selection.select
+    messages = _chosen_messages(path, variable, level=level, select=select)
+    if selection.times is not None:
         moments = np.array([message.time for message in messages])
-        inside = np.isin(moments, wanted := parse_times(times))
+        inside = np.isin(moments, wanted := parse_times(selection.times))
         if np.isin(wanted, moments).all():  # otherwise who selects the times says which are there
             messages = [message for message, there in zip(messages, inside, strict=True) if there]
     if checked:
@@ -127,7 +120,7 @@ def open_grib(
     groups: dict[tuple[str, str], list[Message]] = {}
     for message in messages:
         groups.setdefault((message.version, message.keys[_GRID]), []).append(message)
-    said = selection_words(select or {})
+    said = selection_words(select)
     return [_dataset(path, variable, group, said, level) for group in groups.values()]
 
 

@@ -10,8 +10,9 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn, Unpack
+from typing import NoReturn
 
 import numpy as np
 import xarray as xr
@@ -36,7 +37,7 @@ from cagp_dist.fields.files.file_catalogue import (
 from cagp_dist.fields.files.sniff import HEAD_BYTES, file_kind
 from cagp_dist.fields.gridded import explain_absent
 from cagp_dist.fields.points import Points, joined_points
-from cagp_dist.fields.selection import Selection, parse_times, shown_time, time_positions
+from cagp_dist.fields.selection import EVERYTHING, Selection, parse_times, shown_time, time_positions
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import available_bytes
 
@@ -58,10 +59,10 @@ _SECRETS = ("CDSAPI_KEY", "ECMWF_DATASTORES_KEY")
 
 
 def open_file(
-    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
+    address: str | os.PathLike[str], selection: Selection = EVERYTHING, *, scratch: Path
 ) -> xr.Dataset:
     """Decode the selected part of a field, in one file or several, into canonical form in a child process."""
-    found, wanted = files_at(address, scratch=scratch), selection.get("times")
+    found, wanted = files_at(address, scratch=scratch), selection.times
     paths = list(found)
     if wanted is not None and len(paths) > 1:
         available, paths = _holding(found, parse_times(wanted), scratch, selection)
@@ -103,10 +104,10 @@ def _check_times(available: Times, wanted: Sequence[str], address: str | os.Path
 
 def file_times(
     address: str | os.PathLike[str],
+    selection: Selection = EVERYTHING,
     *,
     scratch: Path,
     damaged: Callable[[str, DataError], None] | None = None,
-    **selection: Unpack[Selection],
 ) -> Times:
     """List the times that a file, or files together, have; no value of their field is decoded.
 
@@ -117,7 +118,7 @@ def file_times(
 
 
 def versions_by_time(
-    address: str | os.PathLike[str], *, scratch: Path, **selection: Unpack[Selection]
+    address: str | os.PathLike[str], selection: Selection = EVERYTHING, *, scratch: Path
 ) -> dict[int, list[tuple[str, Version]]]:
     """Which files have each time, in nanoseconds since 1970, and the version of each of them."""
     found: dict[int, list[tuple[str, Version]]] = {}
@@ -153,7 +154,10 @@ def _left_out(path: str, error: DataError) -> None:
 
 def _listed(files: Mapping[Path, Version], scratch: Path, selection: Selection) -> list[Listed]:
     """List the times of files, each once."""
-    everything: Selection = {**selection, "times": None}
+    # what changes nothing of the times: they are looked up once for all of it
+    everything = replace(
+        selection, noise_std=None, units=None, times=None, area=None, grid_degrees=None, check_range=True
+    )
 
     def read(unknown: Sequence[Path]) -> list[Listing]:
         if len(unknown) > LISTED_FILES:
@@ -185,7 +189,7 @@ def _available(
             damaged(str(each.path), error)
     if times.size == 0:
         absent = explain_absent(
-            selection.get("variable", "t2m"),
+            selection.variable,
             dict.fromkeys(name for each in found for name in each.listing["names"]),
         )
         raise absent.told(before=f"{found[0].path}:") if len(found) == 1 else absent
@@ -298,7 +302,7 @@ def _decode(
             parts += [part for part in found if part is not None]
     available = np.unique(np.concatenate(held))
     if available.size == 0:
-        absent = explain_absent(selection.get("variable", "t2m"), names)
+        absent = explain_absent(selection.variable, names)
         raise absent.told(before=f"{paths[0]}:") if len(paths) == 1 else absent
     return parts, available
 
@@ -313,7 +317,12 @@ def _decoder(
     what = f"{paths[0]} and {len(paths) - 1} others" if len(paths) > 1 else str(paths[0])
     with scratch_folder(scratch) as name:
         absolute = [str(path.absolute()) for path in paths]
-        request = {"paths": absolute, "folder": name, "selection": selection, "times_only": times_only}
+        request = {
+            "paths": absolute,
+            "folder": name,
+            "selection": selection.as_json(),
+            "times_only": times_only,
+        }
         run_child(request, what, DECODE_SECONDS * (1 if times_only else len(paths)))
         yield Path(name)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -31,37 +31,35 @@ _OVER = ("failed", "rejected", "dismissed", "deleted")  # states in which a requ
 
 
 def open_cds(
+    selection: Selection,
     *,
     cache_directory: Path,
     progress: Progress | None = None,
     patience: Patience | None = None,
     wait_seconds: float | None = None,
-    **selection: Unpack[Selection],
 ) -> xr.Dataset:
     """Fetch a field from the Climate Data Store, or from the cache when it was fetched before."""
-    times, level = selection.get("times"), selection.get("level")
-    if times is None:
+    if selection.times is None:
         raise ConfigurationError(
             'source "cds" has too many times to fetch all of them, and none is named.',
             key="no-times",
             remedies=(Setting("times", ["2017-04-27T12:00"]),),
         )
-    if level is not None:
+    if selection.level is not None:
         raise ConfigurationError(
-            f'level is {level:g}, and source "cds" asks for single levels; leave it out. Fields on pressure '
-            'levels come from "zarr:arco-era5", or from a file that was downloaded.',
+            f'level is {selection.level:g}, and source "cds" asks for single levels; leave it out. Fields on '
+            'pressure levels come from "zarr:arco-era5", or from a file that was downloaded.',
             key="no-level",
         )
     report = progress or logger.info
     patience = patience or Patience()
     requests = requests_for(
-        parse_times(times),
-        variable=selection.get("variable", "t2m"),
-        area=selection.get("area"),
-        grid_degrees=selection.get("grid_degrees"),
+        parse_times(selection.times),
+        variable=selection.variable,
+        area=selection.area,
+        grid_degrees=selection.grid_degrees,
     )
-    of_values = {"variable", "units", "check_range"}
-    reading = cast("Selection", {key: value for key, value in selection.items() if key in of_values})
+    reading = Selection(value=selection.variable, units=selection.units, check_range=selection.check_range)
     entries = [CacheEntry(cache_directory / "cds", request, reading=reading) for request in requests]
     fields = {entry.key: field for entry in entries if (field := entry.cached()) is not None}
     absent = [entry for entry in entries if entry.key not in fields]

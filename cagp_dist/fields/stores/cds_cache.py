@@ -151,7 +151,7 @@ class CacheEntry:
 
     def _decode(self, path: Path) -> xr.Dataset:
         """Decode a result, which must have all times."""
-        field = open_file(path, scratch=self._folder, **self._reading)
+        field = open_file(path, self._reading, scratch=self._folder)
         wanted = requested_times(self.request)
         absent = wanted[~np.isin(wanted, field.time.values)]
         if absent.size:

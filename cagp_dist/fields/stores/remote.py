@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import prod
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -16,7 +16,7 @@ from cagp_dist.extras import no_package
 from cagp_dist.fields.calendars import decode, is_other, named
 from cagp_dist.fields.canonical import canonical, points_of, time_axis
 from cagp_dist.fields.missing import ZERO_FILL
-from cagp_dist.fields.selection import Selection
+from cagp_dist.fields.selection import EVERYTHING, Selection
 from cagp_dist.fields.stations import field_of_points
 from cagp_dist.memory import MOST_AXIS_BYTES, MOST_CHUNK_BYTES
 from cagp_dist.store.plain import check_all_arrays, plain_store
@@ -37,12 +37,12 @@ MOST_SMALL_CHUNKS, SMALL_CHUNK_BYTES = 500_000, 4096
 _PUBLIC_BUCKETS = ("gs://gcp-public-data-arco-era5/", "gs://weatherbench2/")
 
 
-def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
+def open_zarr(url: str, selection: Selection = EVERYTHING) -> xr.Dataset:
     """Read the selected part of a Zarr store into canonical form."""
     with opened_store(url) as dataset:
         points = points_of([dataset], selection)
         if points is None:
-            result = canonical(dataset, **selection)
+            result = canonical(dataset, selection=selection)
         else:
             result = field_of_points(points, selection, without_secrets(url, url))
     source = f"zarr:{without_secrets(url, url)}"
@@ -50,7 +50,7 @@ def open_zarr(url: str, **selection: Unpack[Selection]) -> xr.Dataset:
     return result
 
 
-def store_times(url: str, **selection: Unpack[Selection]) -> Times:
+def store_times(url: str, selection: Selection = EVERYTHING) -> Times:
     """List the times of a Zarr store, within ``valid_time_start`` and ``valid_time_stop`` if it says them."""
     with opened_store(url) as dataset:
         found = time_axis([dataset], selection)

@@ -15,10 +15,10 @@ from cagp_dist.fields.tables.grouping import (
     by_time_and_place,
     row_by_row,
 )
-from cagp_dist.fields.tables.reading import read_places, read_table
+from cagp_dist.fields.tables.reading import read_places, read_rows, read_table
 from cagp_dist.fields.tables.table_files import TableLike
 
 __all__ = [
     "Column", "DataFrameLike", "MeasuredFields", "Places", "PlaneColumns", "Table", "TableLike",
-    "by_time_and_place", "is_table", "noise_factor", "read_places", "read_table", "row_by_row"
+    "by_time_and_place", "is_table", "noise_factor", "read_places", "read_rows", "read_table", "row_by_row"
 ]  # fmt: skip

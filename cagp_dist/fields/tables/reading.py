@@ -12,7 +12,7 @@ from cagp_dist.arrays import Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.column_roles import IGNORED, column_roles
 from cagp_dist.fields.quantities import refuse_direction
-from cagp_dist.fields.selection import parse_times, time_positions
+from cagp_dist.fields.selection import Selection, parse_times, time_positions
 from cagp_dist.fields.tables.cells import (
     MissingMarks,
     read_noise,
@@ -128,11 +128,26 @@ def read_table(
     >>> table.values, table.name, table.units, table.dropped_missing
     (array([21. , 19.5]), 'TMAX', 'degC', 1)
     """
-    frame, wanted = Columns.open(source), dict(where or {})
+    selection = Selection(
+        value=value,
+        columns=columns or {},
+        noise_std=noise_std,
+        units=units,
+        missing=missing,
+        where=where or {},
+        static=static,
+    )
+    return read_rows(source, selection, plane=plane)
+
+
+def read_rows(source: TableLike, selection: Selection, *, plane: bool = False) -> Table:
+    """Read what is wanted of a table, as `read_table`."""
+    value, noise_std, static = selection.value, selection.noise_std, selection.static
+    frame, wanted = Columns.open(source), dict(selection.where)
     at = None if TIMES in frame.columns else wanted.pop(TIMES, None)
     frame, said, ignored = chosen_rows(frame, wanted)
-    roles, marks = column_roles(columns), MissingMarks.of(missing)
-    plane, time, name = plane or "x" in roles, roles.get("time"), roles.get("name")
+    roles, marks = column_roles(selection.columns), MissingMarks.of(selection.missing)
+    plane, time, name = plane or selection.asked.any, roles.get("time"), roles.get("name")
     axes = _axes(frame, roles, plane=plane, ignored=ignored)
     frame, kinds = frame.with_decimals_of(*axes), kinds_of(frame)
     name = None if name is None else frame.find("name", name, ())
@@ -176,7 +191,7 @@ def read_table(
         ),
         far_away(places),
     )
-    stated = units_of(frame, kinds, column, kept, said, given=units)
+    stated = units_of(frame, kinds, column, kept, said, given=selection.units)
     standard_name = str(frame.attributes.get(column, {}).get("standard_name", ""))
     refuse_direction(bare(column), stated, standard_name, values)
     known, their_units = read_static(frame, static, kept, marks)
