@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from cagp_dist.arrays import Array, Mask, Times
 from cagp_dist.errors import ArgumentError, DataError
 from cagp_dist.fields.calendars import standard_dates
+from cagp_dist.fields.column_names import X_NAMES, Y_NAMES, plain
 from cagp_dist.fields.coordinates import ROTATED, find_axis, in_degrees, is_length, of_a_plane, planes_among
 from cagp_dist.fields.missing import unpacked
 from cagp_dist.fields.selection import ANYWHERE, Asked
-from cagp_dist.fields.tables.column_names import X_NAMES, Y_NAMES, plain
 from cagp_dist.remedies import Setting
 from cagp_dist.space import SPHERE, Plane, Space, plane_of
 from cagp_dist.space.systems import describes_system, system_in, system_of_cf, variables_of

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Mask
 from cagp_dist.errors import DataError
+from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.selection import Choice, is_chosen, written_choice
-from cagp_dist.fields.tables.column_names import ANY
 from cagp_dist.fields.tables.neighbours import is_about, says_quality
 from cagp_dist.remedies import Setting
 from cagp_dist.space.systems import variables_of

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from cagp_dist.arrays import Array
 from cagp_dist.errors import DataError
+from cagp_dist.fields.column_names import LATITUDE, LONGITUDE, plain
 from cagp_dist.fields.missing import Attributes, unpacked
 from cagp_dist.remedies import Setting
 from cagp_dist.variables.units import conversion
@@ -20,8 +21,6 @@ from cagp_dist.variables.units import conversion
 if TYPE_CHECKING:
     import xarray as xr
 
-LATITUDE = ("latitude", "lat", "nav_lat", "lats", "xlat", "clat")
-LONGITUDE = ("longitude", "lon", "long", "nav_lon", "lons", "xlong", "clon")
 _NAMES = {"latitude": LATITUDE, "longitude": LONGITUDE}
 _UNITS = {"latitude": re.compile(r"degrees?_?(north|n)"), "longitude": re.compile(r"degrees?_?(east|e)")}
 _AXIS = {"latitude": "Y", "longitude": "X"}
@@ -52,7 +51,7 @@ def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
     tests = (
         lambda name, attributes: attributes.get("standard_name") == what,
         lambda name, attributes: _UNITS[what].fullmatch(str(attributes.get("units", "")).lower()),
-        lambda name, attributes: name.lower() in _NAMES[what],
+        lambda name, attributes: plain(name) in _NAMES[what],
         lambda name, attributes: (
             attributes.get("axis") == _AXIS[what]
             and _ANY_DEGREES.fullmatch(str(attributes.get("units", "")).strip().lower())
@@ -69,6 +68,7 @@ def find_axis(among: "Mapping[str, xr.DataArray]", what: str) -> str | None:
     }
     for test in tests:
         found = [name for name, axis in plausible.items() if test(name, axis.attrs)]
+        found.sort(key=lambda name: plain(name) not in ("latitude", "longitude", "lat", "lon"))
         if found:  # bounds have a dimension more
             return min(found, key=lambda name: (name not in among[name].dims, among[name].ndim or 2.5))
     return None

@@ -18,10 +18,10 @@ from cagp_dist.arrays import Array, Indices, Marks, Mask, Times
 from cagp_dist.errors import DataError
 from cagp_dist.fields.axes import Clock, Horizontal, Role, clock_of, horizontal, located, role_of
 from cagp_dist.fields.beside import Beside, beside, has_fill
+from cagp_dist.fields.column_names import ANY
 from cagp_dist.fields.missing import ROUNDING, observations
 from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import ANYWHERE, Asked, Choice, is_chosen, written_choice
-from cagp_dist.fields.tables.column_names import ANY
 from cagp_dist.fields.tables.neighbours import says_quality
 from cagp_dist.memory import available_bytes
 from cagp_dist.remedies import Setting

@@ -180,3 +180,12 @@ def test_nominal_axes_of_an_ocean_model_are_no_places():
     for name in ("yh", "xh"):
         del plain[name].attrs["long_name"]
     np.testing.assert_array_equal(of_source(plain)[0], LATITUDE)
+
+
+@pytest.mark.parametrize(("north", "east"), [("nav_lat", "nav_lon"), ("decimalLatitude", "decimalLongitude")])
+def test_a_name_of_a_coordinate_is_one_of_a_column_too(north, east):
+    given = field(LATITUDE, LONGITUDE, "degrees").rename(lat=north, lon=east)
+    np.testing.assert_array_equal(horizontal(given).axes[0], LATITUDE)
+    grid = np.meshgrid(LATITUDE, LONGITUDE, indexing="ij")
+    places = read_places({north: grid[0].ravel(), east: grid[1].ravel()})
+    np.testing.assert_array_equal(places.latitude_degrees[::4], LATITUDE)

@@ -9,8 +9,8 @@ import numpy as np
 
 from cagp_dist.arrays import Array, Indices, Marks, Names
 from cagp_dist.errors import DataError
+from cagp_dist.fields.column_names import EMPTY, NAME, plain
 from cagp_dist.fields.missing import observations
-from cagp_dist.fields.tables.column_names import EMPTY, NAME, plain
 from cagp_dist.fields.tables.columns import NUMBER, Columns, refuse_rows, shown_number
 from cagp_dist.fields.tables.degrees import (
     LATITUDE_AXIS,

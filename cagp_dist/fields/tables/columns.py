@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.tables.column_names import EMPTY, plain, units_in
+from cagp_dist.fields.column_names import EMPTY, plain, units_in
 from cagp_dist.fields.tables.frames import columns_of
 from cagp_dist.fields.tables.table_files import TableLike, read_file, read_words
 from cagp_dist.remedies import Setting

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import DataError
+from cagp_dist.fields.column_names import ANY, EMPTY, LATITUDE, LONGITUDE, plain
 from cagp_dist.fields.coordinates import in_degrees
-from cagp_dist.fields.tables.column_names import ANY, EMPTY, LATITUDE, LONGITUDE, plain
 from cagp_dist.fields.tables.columns import NUMBER, Columns, refuse_rows, shown_number, shown_text
 from cagp_dist.remedies import Setting
 

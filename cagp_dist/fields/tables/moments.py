@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Indices, Mask, Times
 from cagp_dist.errors import ArgumentError
+from cagp_dist.fields.column_names import ANY, DATE, DAY_OF_YEAR, EMPTY, PART_OF_YEAR, TIME, plain
 from cagp_dist.fields.column_roles import IGNORED
-from cagp_dist.fields.tables.column_names import ANY, DATE, DAY_OF_YEAR, EMPTY, PART_OF_YEAR, TIME, plain
 from cagp_dist.fields.tables.columns import Columns, refuse_rows, such_rows
 from cagp_dist.remedies import Setting
 

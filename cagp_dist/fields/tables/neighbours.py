@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices
 from cagp_dist.errors import ArgumentError, DataError
-from cagp_dist.fields.tables.column_names import (
+from cagp_dist.fields.column_names import (
     ANY,
     DATE,
     DAY_OF_YEAR,

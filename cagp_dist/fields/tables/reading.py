@@ -10,6 +10,14 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Indices, Marks, Times
 from cagp_dist.errors import ArgumentError, DataError
+from cagp_dist.fields.column_names import (
+    LATITUDE,
+    LONGITUDE,
+    NOISE_STD,
+    X_NAMES,
+    Y_NAMES,
+    plain,
+)
 from cagp_dist.fields.column_roles import IGNORED, column_roles
 from cagp_dist.fields.quantities import refuse_direction
 from cagp_dist.fields.selection import Selection, parse_times, time_positions
@@ -19,14 +27,6 @@ from cagp_dist.fields.tables.cells import (
     read_row_places,
     read_static,
     static_columns,
-)
-from cagp_dist.fields.tables.column_names import (
-    LATITUDE,
-    LONGITUDE,
-    NOISE_STD,
-    X_NAMES,
-    Y_NAMES,
-    plain,
 )
 from cagp_dist.fields.tables.columns import Columns, refuse_rows
 from cagp_dist.fields.tables.degrees import degrees_among, differ

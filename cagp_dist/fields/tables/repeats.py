@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cagp_dist.arrays import Array, Indices, Mask
 from cagp_dist.errors import ArgumentError
-from cagp_dist.fields.tables.column_names import ANY, EMPTY, plain
+from cagp_dist.fields.column_names import ANY, EMPTY, plain
 from cagp_dist.fields.tables.columns import Columns
 from cagp_dist.fields.tables.grouping import Places
 from cagp_dist.fields.tables.neighbours import iso_time, iso_times

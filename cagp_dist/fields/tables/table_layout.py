@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from cagp_dist.errors import DataError
-from cagp_dist.fields.tables.column_names import LATITUDE, LONGITUDE, plain
+from cagp_dist.fields.column_names import LATITUDE, LONGITUDE, plain
 from cagp_dist.memory import available_bytes
 from cagp_dist.text import bytes_text, printable
 

@@ -1,4 +1,4 @@
-"""Usual names of the columns of a table, and how names are spelled."""
+"""Usual names of columns and coordinates, and how names are spelled."""
 
 import re
 
@@ -9,13 +9,13 @@ ANY = "*"  # instead of a value in ``where``: all rows are meant, and the column
 LATITUDE = (
     *("latitude", "lat", "lat_deg", "latitude_deg", "decimal_latitude", "decimallatitude", "stn_lat"),
     *("lat_degrees", "latitude_degrees", "lat_degree", "latdeg", "latd", "lat_d"),
-    *("gps_latitude", "gpslatitude", "gps_lat"),
+    *("gps_latitude", "gpslatitude", "gps_lat", "nav_lat", "lats", "xlat", "clat"),
 )
 LONGITUDE = (
     *("longitude", "lon", "long", "lng", "lon_deg", "longitude_deg", "decimal_longitude"),
     *("decimallongitude", "stn_lon", "lon_degrees", "longitude_degrees", "lon_degree", "long_deg"),
     *("long_degrees", "londeg", "longdeg", "lond", "longd", "lon_d", "long_d"),
-    *("gps_longitude", "gpslongitude", "gps_lon"),
+    *("gps_longitude", "gpslongitude", "gps_lon", "nav_lon", "lons", "xlong", "clon"),
 )
 X_NAMES = (
     *("x", "easting", "east", "utm_x", "utm_e", "utm_easting"),
