@@ -9,6 +9,7 @@ import pytest
 from cagp_dist.errors import DamagedFileError, DataError
 from cagp_dist.fields.files import _decode, decoded_files, file_catalogue
 from cagp_dist.fields.files.file_catalogue import FOLDER, digests_of_files, file_version, times_listed
+from cagp_dist.fields.selection import EVERYTHING
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def reads(path, listing):
         asked.extend(paths)
         return [listing for _ in paths]
 
-    (found,) = times_listed({path: file_version(path)}, scratch=path.parent, selection={}, read=read)
+    (found,) = times_listed({path: file_version(path)}, scratch=path.parent, selection=EVERYTHING, read=read)
     assert found.listing == listing
     return len(asked)
 

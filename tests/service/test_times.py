@@ -167,7 +167,7 @@ def test_a_remote_store_is_asked_again_only_for_what_is_new(store, tmp_path, mon
     rule = '{ last = "2d", at = "12:00" }'
     first = resolved(job(f"zarr:{store}", rule, tmp_path / "out"), report=quiet)
     ingest(first, report=quiet)
-    monkeypatch.setattr(ingestion, "open_source", None)  # nothing may be read again
+    monkeypatch.setattr(ingestion, "open_selected", None)  # nothing may be read again
     assert (
         ingest(resolved(job(f"zarr:{store}", rule, tmp_path / "out"), report=quiet), report=quiet).sizes[
             "time"
