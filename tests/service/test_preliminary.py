@@ -138,13 +138,13 @@ def test_a_job_waits_but_briefly_to_hear_of_final_fields(answer, tmp_path, monke
     append_times(path, marked(newest, times[2:]))
     asked, said = [], []
 
-    def open_source(source, *, times, wait_seconds, **_):
-        asked.append((source, [str(time)[:10] for time in times], wait_seconds))
+    def open_selected(source, wanted, access, **_):
+        asked.append((source, [str(time)[:10] for time in wanted.times], access.wait_seconds))
         if answer == "queued":
             raise NotReadyError("the request waits")
         return small(281.0, DAYS if answer == "still preliminary" else DAYS[:1])
 
-    monkeypatch.setattr(ingestion, "open_source", open_source)
+    monkeypatch.setattr(ingestion, "open_selected", open_selected)
     found = ingestion.ingest(job, report=said.append)
     assert asked == [("cds", ["2020-06-01", "2020-06-02"], ingestion.FINAL_WAIT_SECONDS)]
     assert ingestion.FINAL_WAIT_SECONDS <= 10.0
@@ -197,7 +197,7 @@ def test_times_beside_a_preliminary_field_stay_in_the_store(tmp_path, monkeypatc
     )
     path = ingestion.store_path(job.output.folder, job.observations, content=None)
     append_times(path, small(280.0, DAYS[:1]))
-    monkeypatch.setattr(ingestion, "open_source", lambda source, **_: small(281.0, []).isel(time=[0]))
+    monkeypatch.setattr(ingestion, "open_selected", lambda *_, **__: small(281.0, []).isel(time=[0]))
     found = ingestion.ingest(job, report=lambda line: None)
     assert found.time.values.tolist() == DAYS[:1].tolist()
     stored = open_observations(path)
@@ -224,11 +224,11 @@ def test_the_last_fields_that_were_set_aside_are_kept(tmp_path, monkeypatch):
     removed = []
     for number, time in enumerate(times):
 
-        def open_source(source, number=number, time=time, **_):
+        def open_selected(*_, number=number, time=time, **__):
             field = small(281.0 + number, []).isel(time=[0]).assign_coords(time=[time])
             return marked(field, [])
 
-        monkeypatch.setattr(ingestion, "open_source", open_source)
+        monkeypatch.setattr(ingestion, "open_selected", open_selected)
         one = with_listed_times(job, np.array([time]))
         before = sorted(path.parent.glob("*.preliminary-*"))
         assert ingestion.ingest(one, report=lambda line: None).t2m.values[0, 0, 0] == 281.0 + number
