@@ -241,6 +241,18 @@ def test_what_cannot_be_told_is_refused(tmp_path, case):
         assert read_table(source, value="temp", where=where).values.size > 0
 
 
+@pytest.mark.parametrize(
+    ("column", "cells", "together"),
+    [("utm_zone", [32, 33], "system"), ("temp_flag_w", [2, 4], "good"), ("period_h", [24, 6], "quantity")],
+)
+def test_all_rows_are_offered_on_a_condition_that_makes_them_right(column, cells, together):
+    table = with_columns(**{column: cells * 20}).rename(columns={"latitude": "x", "longitude": "y"})
+    with pytest.raises(ArgumentError) as refused:
+        read_table(table, value="temp", plane=True)
+    (condition,) = [each.so_that for each in refused.value.remedies if each.value == {column: "*"}]
+    assert together in condition  # one quantity is measured in two zones, and under bad flags, too
+
+
 def test_chance_is_no_sign_of_minutes():
     for axes in (MANY, [np.round(2.0 * axis) / 2.0 for axis in MANY], [50.0 + 0.01 * np.arange(60)] * 2):
         read_table({"latitude": np.round(axes[0], 2), "longitude": np.round(axes[1], 2), "t": MANY[0]})

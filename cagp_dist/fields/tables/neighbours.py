@@ -141,6 +141,8 @@ _TELLS_APART = {Kind.DAY, Kind.TIME, Kind.ELEMENT, Kind.MATERIAL, Kind.PERIOD, K
 _CLASSES = {Kind.QUALITY: "flags", Kind.MATERIAL: "materials", Kind.SYSTEM: "systems"}
 _MEASURED_AT = {Kind.HEIGHT: "levels", Kind.LEVEL: "levels", Kind.PERIOD: "periods"}
 """What rows of one quantity may not differ in, though no place has two: keys of errors."""
+_TOGETHER = {"flags": "if all values are good", "systems": "if all of them are in one system"}
+"""When rows that differ may be used together; what is not here, where they measure the same quantity."""
 _MAY_DIFFER = {*_CLASSES, *_MEASURED_AT, Kind.ELEMENT, Kind.ZONE}
 _UTC = {"utc", "gmt", "z", "zulu", "0", "+0", "+00", "+00:00", "00:00", "+0000", "etc/utc"}
 
@@ -389,7 +391,7 @@ def _apart(name: str, said: str, distinct: Sequence[Any], key: str) -> ArgumentE
         key=f"{key}-differ",
         remedies=(
             Setting("where", {name: distinct[0]}, "to use these rows"),
-            Setting("where", {name: ANY}, "if all of them measure the same quantity"),
+            Setting("where", {name: ANY}, _TOGETHER.get(key, "if all of them measure the same quantity")),
         ),
     )
 
