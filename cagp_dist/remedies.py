@@ -40,6 +40,7 @@ class Remedy(Enum):
     MORE_STEPS = ("give more steps", None)
     LONGER_WINDOW = ("let it rise over a longer window, or by less", None)
     SAME_POINTS = ("leave out points that some fields lack", 'write gaps = "drop" in [observations]')
+    COVARIATE_MARKS = ("say cagp_dist.covariate(field, missing=...)", "write covariates_missing in [prior]")
     THINNED_GRID = ("fit on every other row and column", "raise [observations] grid_degrees")
 
     def __init__(self, in_python: str, in_job: str | None) -> None:

@@ -16,6 +16,7 @@ from cagp_dist.fields.selection import Asked
 from cagp_dist.fields.stores.remote import opened_store
 from cagp_dist.fields.tables.table_files import no_file
 from cagp_dist.means import latitude_of
+from cagp_dist.remedies import Remedy
 from cagp_dist.store.zarr_arrays import content_sha256
 from cagp_dist.text import without_secrets
 
@@ -143,8 +144,4 @@ def _read(dataset: xr.Dataset, variable: str, spelling: str, missing: Marks) -> 
     except DataError as error:
         if error.key not in ("missing-mark", "zero-fill"):
             raise
-        raise DataError(
-            f"{error.text} Of a field that is read, missing is covariates_missing under [prior] of a job, "
-            "and of a drift cagp.covariate(field, missing=...).",
-            key=error.key,
-        ) from error
+        raise DataError(error.text, key=error.key, remedies=(Remedy.COVARIATE_MARKS,)) from error

@@ -80,8 +80,9 @@ def describe_variable(
     if known.name not in VARIABLES or unsaid or _is_anomaly(attributes):
         if known is T2M:
             raise DataError(
-                "the field is an anomaly by its long name, not a 2 metre temperature. Rename it in the "
-                "file, and give that name as variable of the job."
+                "the field is an anomaly by its long name, not a 2 metre temperature. Rename it in the file.",
+                key="anomaly",
+                remedies=(Setting("value", "NAME", "with the new name"),),
             )
         long_name = str(attributes.get("long_name", "") or known.name.replace("_", " "))
         standard = str(attributes.get("standard_name", ""))
@@ -93,8 +94,9 @@ def describe_variable(
     if scale is None:
         spoken = "kelvin, degrees Celsius or Fahrenheit" if known.is_temperature else known.units
         raise DataError(
-            f"the field has units {stated!r}; expected {spoken}. If the file states them wrongly, write "
-            f'units = "{known.units}" in [observations]; else convert the values.'
+            f"the field has units {stated!r}; expected {spoken}. Convert the values, or correct the units.",
+            key="units",
+            remedies=(Setting("units", known.units, "if the source states them wrongly"),),
         )
     return found, scale
 

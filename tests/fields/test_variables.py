@@ -122,8 +122,9 @@ def test_the_unit_of_the_job_stands_above_that_of_the_file():
 
 
 def test_a_unit_that_is_not_one_of_the_quantity_is_refused():
-    with pytest.raises(DataError, match=r"units 'psi'; expected Pa\. If the file states them wrongly"):
+    with pytest.raises(DataError, match=r"units 'psi'; expected Pa.* [Ss]ay units=\"Pa\"") as refused:
         canonical(cmip("psl", drawn(14.5, 0.1), units="psi"), selection=Selection(value="psl"))
+    assert refused.value.key == "units"
 
 
 @pytest.mark.parametrize(

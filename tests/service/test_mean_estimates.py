@@ -10,6 +10,7 @@ import cagp_dist as cagp
 from cagp_dist.errors import ArgumentError, ConfigurationError, DataError
 from cagp_dist.fields.covariates import covariate
 from cagp_dist.mapping.field_solves import Execution
+from cagp_dist.remedies import Remedy
 from cagp_dist.runtime import SerialExecutor
 from cagp_dist.service.ingest import ingest
 from cagp_dist.service.job_fit import fit_prior, prior_table
@@ -128,8 +129,9 @@ def test_marks_in_covariates_are_refused_and_then_missing(job, tmp_path, static,
         marked = dataset.load()
     marked["elevation"][16, 36] = -9999.0
     marked.to_netcdf(tmp_path / "static.nc", engine="h5netcdf")
-    with pytest.raises(DataError, match=r"holds -9999.*covariates_missing under \[prior\]"):
+    with pytest.raises(DataError) as refused:
         task_of(job(covariates=[f"{static}:elevation"]))
+    assert (refused.value.key, refused.value.remedies) == ("missing-mark", (Remedy.COVARIATE_MARKS,))
     parsed = job(covariates=[f"{static}:elevation"], covariates_missing=-9999)
     task, whole = task_of(parsed), task_of(job())
     assert task.points.north.size == whole.points.north.size - 1
