@@ -64,7 +64,7 @@ _FIRST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """A file is done by one process, and whatever is about a cluster by one of them, which starts it once.
+    """A file is done by one process, and what has dask or cluster in its name by one that starts it once.
 
     One process begins with what compiles most functions, and another with files that need none of them:
     each would else compile the same ones.

@@ -149,7 +149,7 @@ def test_each_pattern_of_gaps_has_weights_of_its_own(tmp_path, applied):
         pytest.param(cagp.BlockJacobi(3, block_size=40), id="at-once", marks=pytest.mark.exhaustive),
     ],
 )
-def test_every_executor_and_the_first_solve_give_the_same_bits(solver, tmp_path, two_dask_workers):
+def test_threads_a_cluster_and_the_first_solve_give_the_same_bits(solver, tmp_path, two_dask_workers):
     first = solved(solver=solver, weights=KeptWeights(tmp_path / "a"))
     assert_same_bits(solved(solver=solver, weights=KeptWeights(tmp_path / "a")), first)
     with ThreadExecutor(2) as threads:

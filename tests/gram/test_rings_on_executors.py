@@ -187,7 +187,7 @@ def test_a_worker_killed_between_factors_and_solve_changes_no_bit(references):
 
 
 @pytest.mark.cluster
-def test_errors_of_workers_arrive(two_dask_workers):
+def test_errors_of_workers_of_a_cluster_arrive(two_dask_workers):
     executor = DaskExecutor(two_dask_workers)
     grid = cagp.LatLonGrid(np.linspace(-90.0, 90.0, 9), 12)
     rings = cagp.RingGram(grid, cagp.SquaredExponential(3.0), noise_variance=1e-25, executor=executor)
