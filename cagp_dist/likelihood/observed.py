@@ -22,8 +22,8 @@ from cagp_dist.text import counted
 
 FEWEST_POINTS = 4
 
-ROUNDING = 1e-12
-"""Part of the largest value: what departs from its mean by less is constant."""
+ROUNDING = 16.0 * np.finfo(np.float64).eps
+"""Part of the largest value: what departs by less from the best mean is rounding of the values themselves."""
 
 LARGEST_SIZE = 1e60
 """Of distances and of y; one over it is the smallest."""
@@ -254,17 +254,7 @@ def centred_observations(
         data = ResidualsAtPoints(
             X, values - centre, deviations=_deviations(noise_deviations, len(X)), basis=basis
         )
-    largest = float(np.abs(data.residuals).max())
-    if largest <= ROUNDING * np.abs(values).max():
-        low, high = float(values.min()), float(values.max())
-        held = f"constant, {low:g}" if high - low <= ROUNDING * abs(high) else f"{low:g} to {high:g}"
-        raise DataError(
-            f"y is {held}, and departs from its prior mean by rounding alone, so there is nothing to fit; "
-            "expected values that vary about the mean. Check which variable was passed, or give lengthscale, "
-            "variance and noise: then nothing is fitted.",
-            key="constant",
-        )
-    _check_unit("y departs from the prior mean", largest, "y")
+    _check_unit("y departs from the prior mean", float(np.abs(data.residuals).max()), "y")
     return data, mean
 
 
@@ -354,6 +344,7 @@ def _centre(
         if mean != "constant":
             raise ArgumentError(f'mean is "{mean}"; expected "constant", a number or a function of X.')
         averages = weights @ values
+        _check_varies(values, values - values[0])  # exactly: an average is rounded
         if len(averages) == 1:
             return averages, float(averages[0]), None
         return averages, FieldMeans(tuple(averages.tolist())), None
@@ -361,7 +352,10 @@ def _centre(
     if prior.estimates_mean:
         basis = prior.basis_at(points())
         columns, _ = orthonormal(basis, prior.coefficient_names)
-        return np.asarray(columns @ (columns.T @ values)), mean, basis
+        fitted = np.asarray(columns @ (columns.T @ values))
+        left = values - fitted
+        _check_varies(values, left - columns @ (columns.T @ left))  # without the rounding of the first fit
+        return fitted, mean, basis
     centre = prior.mean_at(points())  # checks it, too
     if centre.shape[1] not in (1, values.shape[1]):
         raise ArgumentError(
@@ -369,4 +363,18 @@ def _centre(
             f"{counted(values.shape[1], 'field')}; expected one, or "
             "one per field."
         )
+    _check_varies(values, values - centre)
     return centre, mean, None
+
+
+def _check_varies(values: Array, left: Array) -> None:
+    """Refuse values (n, T) of which a mean leaves rounding alone."""
+    if np.abs(left).max() > ROUNDING * np.abs(values).max():
+        return
+    low, high = float(values.min()), float(values.max())
+    raise DataError(
+        f"y is {f'constant, {low:g}' if low == high else f'{low:g} to {high:g}'}, and departs from its prior "
+        "mean by rounding alone, so there is nothing to fit; expected values that vary about the mean. Check "
+        "which variable was passed, or give lengthscale, variance and noise: then nothing is fitted.",
+        key="constant",
+    )

@@ -241,6 +241,12 @@ def test_constant_and_linear_values_are_refused_where_numbers_are_fitted(gappy):
         with pytest.raises(DataError) as refused:
             cagp.krige(source, to={"lat": [50.0], "lon": [3.0]}, **settings)
         assert refused.value.key == "constant"
+    varying = np.sin(0.5 * places["lat"]) + np.cos(0.3 * places["lon"])
+    for size, spread in (1e5, 1e-9), (0.0, 1e-12):  # the first in units of 1.5e-11
+        found = cagp.krige(places | {"t": size + spread * varying}, to={"lat": [50.0], "lon": [3.0]})
+        truth = np.sin(25.0) + np.cos(0.9)
+        assert (found["mean"].item() - size) / spread == pytest.approx(truth, abs=0.2)
+        assert 0.0 < found["std"].item() < 0.2 * spread
     given = {"lengthscale": 0.5, "variance": 1.0, "noise_std": 0.1}
     found = cagp.krige(places | {"t": np.full(40, 5.0)}, to={"lat": [50.0], "lon": [3.0]}, **given)
     assert found["mean"].item() == pytest.approx(5.0)
