@@ -43,6 +43,7 @@ from cagp_dist.kriging.map_targets import (
 from cagp_dist.kriging.summary import summary, why_uninformed
 from cagp_dist.mapping import Hyperparameters, Solver, SolveSettings
 from cagp_dist.mapping.cross_validation import (
+    RecalibratedMap,
     check_recalibration,
     cross_validate,
     outlook_of_folds,
@@ -182,7 +183,8 @@ def krige(
         "local-scale" or another method of `cagp_dist.calibration.recalibration.methods`: corrects the
         distribution of an observation at each target by errors at places that were left out: one by one where
         the solver is exact, else in ten folds of blocks, each with a solve of its own. The result then also
-        has ``predictive_std`` and ``quantile``. "none": no correction.
+        has ``predictive_std`` and ``quantile``, and ``std``, that of the field, is corrected by the same
+        factor. "none": no correction.
     hyperparameters : {"auto", "integrate", "plug-in"}
         How to treat the uncertainty of lengthscale, variance and noise. "integrate": the result is a mixture
         over a grid of them, weighted by probability, with the variance integrated out and the coefficients of
@@ -458,7 +460,7 @@ class Kriging:
         -------
         xarray.Dataset
             As for `krige`; for an array the means (q,) or (q, T), or with ``return_std`` means and standard
-            deviations of the field, which no recalibration changes. T are the fields, or the times of ``at``.
+            deviations of the field. T are the fields, or the times of ``at``.
         """
         observed, learned = self._fitted()
         arrays = are_rows(to) or (self._of_arrays and isinstance(to, DataFrameLike))
@@ -479,7 +481,10 @@ class Kriging:
             if not arrays:
                 return self._map(solves, targets, kind, call)
             prediction = self._predicted(solves, targets, call)
-        mean, std = (shaped(each, observed, targets).T for each in (prediction.mean, prediction.std))
+            std = prediction.std
+            if return_std and self.recalibration != "none":
+                std = std * self._recalibrated(prediction, targets, call).by
+        mean, std = (shaped(each, observed, targets).T for each in (prediction.mean, std))
         return (mean, std) if return_std else mean
 
     def _planned(self, observed: ObservedObject, targets: Targets, call: _Call) -> list[PlannedSolve]:
@@ -556,8 +561,15 @@ class Kriging:
             result.attrs["other_times"] = gain
         if self.recalibration == "none":
             return with_system(result, targets)
+        found = self._recalibrated(prediction, targets, call)
+        corrected = with_recalibration(result, found, observed, targets, method=self.recalibration)
+        return with_system(corrected, targets)
+
+    def _recalibrated(self, prediction: Prediction, targets: Targets, call: _Call) -> RecalibratedMap:
+        """Correct a prediction by errors at places that are left out."""
+        observed, learned = self._fitted(targets)
         with call.narrator.stage("recalibration") as report:
-            found = recalibrate_map(
+            return recalibrate_map(
                 prediction,
                 observed.points,
                 learned,
@@ -566,8 +578,6 @@ class Kriging:
                 method=self.recalibration,
                 report=report,
             )
-        corrected = with_recalibration(result, found, observed, targets, method=self.recalibration)
-        return with_system(corrected, targets)
 
     def score(self, X: "Array | DataFrameLike", y: ArrayLike) -> float:
         """Coefficient of determination of the mean at X (n, 2), or a data frame, for values y (n,)."""

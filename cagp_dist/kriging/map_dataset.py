@@ -14,7 +14,6 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.kriging.at_times import ABOUT
 from cagp_dist.kriging.drift import Drift
 from cagp_dist.kriging.map_targets import Targets, of_places
-from cagp_dist.kriging.result_distribution import UNCORRECTED
 from cagp_dist.mapping import FitResult
 from cagp_dist.mapping.cross_validation import LeftOutFolds, RecalibratedMap
 from cagp_dist.mapping.defaults import INTERVAL, QUANTILE_LEVELS
@@ -22,7 +21,7 @@ from cagp_dist.mapping.fitted_model import FittedModel
 from cagp_dist.mapping.map_samples import Draws
 from cagp_dist.mapping.map_solves import Prediction
 from cagp_dist.space.sphere import one_or_all
-from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
 from cagp_dist.text import bytes_text
 from cagp_dist.versions import version
 
@@ -30,14 +29,11 @@ CONVENTIONS = "CF-1.11"
 
 READ_WITH = "observations_read_with"  # attribute of a result
 
-LATENT = (
-    "Of the field, without noise and as the prior has it: errors at places correct predictive_std and "
-    "quantile alone, so that predictive_std can be the smaller one."
-)
+LATENT = "Of the field, without noise: the share of predictive_std that the prior gives it."
 
 LOCAL_SCALE = (
-    "By which sqrt(std**2 + reference_noise_std**2) is multiplied to give the scale of the distribution of "
-    "an observation, a Student t distribution."
+    "Scale of the distribution of an observation, a Student t distribution, over its standard deviation "
+    "before recalibration."
 )
 
 SUM_OF_SQUARES = "std**2 is the sum of the squares of this and of what the observations leave open."
@@ -256,13 +252,20 @@ def with_recalibration(
     if found.local_scale is not None:
         about = {"long_name": "local scale of the errors", "units": "1", "comment": LOCAL_SCALE}
         corrected["local_scale"] = dims, shaped(found.local_scale, observed, targets), about
-    corrected["std"].attrs["long_name"] += f", {UNCORRECTED}"
+    by = xr.DataArray(shaped(found.by, observed, targets), dims=dims)
+    for name in {"std", "std_computational"} & {*map(str, result.data_vars)}:
+        corrected[name] = (by * result[name]).assign_attrs(result[name].attrs)
+        corrected[name].attrs["long_name"] += f", {RECALIBRATED}"
+    if "field_quantile" in result:
+        spread = result["field_quantile"] - result["mean"]
+        corrected["field_quantile"] = (result["mean"] + by * spread).transpose(*spread.dims)
+        corrected["field_quantile"].attrs = result["field_quantile"].attrs
     corrected["std"].attrs["comment"] = LATENT
     return corrected.assign_attrs(
         recalibration=method,
         reference_noise_std=usual,
-        recalibration_statement="predictive_std and quantile belong to distributions that were recalibrated "
-        f"({method}) by errors at {found.places:,} places, each of which was predicted from "
+        recalibration_statement="std, predictive_std and quantile belong to distributions that were "
+        f"recalibrated ({method}) by errors at {found.places:,} places, each of which was predicted from "
         f"{found.left_out}. They describe an observation with reference_noise_std.",
     )
 

@@ -17,12 +17,11 @@ from cagp_dist.arrays import Array, Mask
 from cagp_dist.checks import check_between, check_positive, check_word
 from cagp_dist.errors import ArgumentError
 from cagp_dist.predictive import Gaussian, Predictive, QuantileTable, StudentT
-from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL
+from cagp_dist.store.published_variables import NODES_PER_CELL, QUANTILE_LEVEL, RECALIBRATED
 from cagp_dist.variables.units import symbol
 
 Of: TypeAlias = Literal["field", "observation"] | None
 
-UNCORRECTED = "not recalibrated"  # how the name of a std ends whose observations were recalibrated
 MOST_DEGREES = 1e6  # of a Student t distribution that is not normal
 
 
@@ -119,7 +118,7 @@ def distribution_of(
         latent = dataset.get("field_quantile")
         if latent is not None:
             return _of_table(mean, latent, chosen)
-        if table is not None and UNCORRECTED not in str(std.attrs.get("long_name", "")):
+        if table is not None and RECALIBRATED not in str(std.attrs.get("long_name", "")):
             raise ArgumentError(
                 "the result has quantiles of an observation alone, and the distribution of the field is not "
                 "normal: lengthscale, variance and noise were integrated over. Expected of='observation'."

@@ -170,6 +170,7 @@ class RecalibratedMap(NamedTuple):
     """Distributions of observations with the usual noise at the targets of a map."""
 
     std: Array  # (T, q)
+    by: Array  # (T, q): the factor of the standard deviation, that of the field too, which keeps its share
     quantiles: Array  # (T, L, q), at `QUANTILE_LEVELS`
     noise_variance: float  # the median of all places
     places: int  # whose errors correct them
@@ -231,4 +232,5 @@ def recalibrate_map(
     )
     scale = found.scale if method == "local-scale" else None
     how = "all others" if found_errors is not None else "those of nine tenths of the blocks"
-    return RecalibratedMap(found.std, found.quantiles, noise, places.size, how, scale)
+    by = found.std / plain.std
+    return RecalibratedMap(found.std, by, found.quantiles, noise, places.size, how, scale)

@@ -123,9 +123,8 @@ def _captioned(run: PublishedRun, figures: Mapping[str, Markup]) -> dict[str, Fi
         "std": uncertain,
         "computational": "The largest part of the error bars that more iterations would remove. Variances "
         "add: a part of 0.3 in an error bar of 1 is 9 % of the variance; without it the error bar is 0.95.",
-        "scale": "How recalibration changed the error bar of an observation, from errors at points that were "
-        "not used: at 2 it is twice as wide, at 1/2 half as wide. The map of the posterior standard "
-        "deviation does not include it.",
+        "scale": "How recalibration changed the error bar of an observation, from errors of predictions that "
+        "did not use it: at 2 it is twice as wide, at 1/2 half as wide.",
         "reliability": "All held-out observations. If the error bars are right, 95 of 100 values are inside "
         "the band. It allows for correlated errors of neighbours, but not for an error common to all.",
         "strata": "If the error bars of a group are right, its value is inside its band 95 times in 100: one "
@@ -227,7 +226,7 @@ def _believed(run: PublishedRun) -> str:
             "error or, in a reanalysis, variation between the points"
         )
         if run.calibration.recalibrated:
-            noisy += "; recalibrated by errors at points that were not used"
+            noisy += "; recalibrated by errors of predictions that did not use the observation"
         noisy += ")"
     weighted = "" if run.calibration.by_area_is_the_same else f", {100.0 * by_area:.0f} weighted by area"
     mean = (

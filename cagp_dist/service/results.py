@@ -48,6 +48,7 @@ from cagp_dist.store.published_variables import ERROR_DRAWS, ERRORS_OF, JOB, PRE
 from cagp_dist.store.rights import rights_of
 from cagp_dist.store.schema import PublishedDistribution
 from cagp_dist.text import without_secrets
+from cagp_dist.variables import Variable
 from cagp_dist.variables.units import amount, square_of
 from cagp_dist.versions import numerical_version, version
 
@@ -159,18 +160,19 @@ def _of_test_points(found: _Predicted) -> dict[str, xr.Dataset]:
         plain=(of_plain, trace[-1]) if distributions.corrected else None,
         strata=strata_of_test(task),
     )
-    statement = _computational_statement(std, solution.computational_std, points.variable.units)
+    posterior = schema.prediction_group(
+        "posterior",
+        **at,
+        mean=mean,
+        std=std,
+        noise_variance=noise,
+        observed=observed,
+        computational_std=found.unfinished(columns),
+        distribution=distribution,
+    )
+    statement = _computational_statement(posterior, points.variable)
     return {
-        "posterior": schema.prediction_group(
-            "posterior",
-            **at,
-            mean=mean,
-            std=std,
-            noise_variance=noise,
-            observed=observed,
-            computational_std=found.unfinished(columns),
-            distribution=distribution,
-        ),
+        "posterior": posterior,
         "calibration": calibration.assign_attrs(
             statement | _sampling_statement(solution.sampled) | distributions.found.attributes()
         ),
@@ -356,12 +358,12 @@ def simulation_group_of(points: Observations, found: Simulated) -> xr.Dataset:
     )
 
 
-def _computational_statement(std: Array, unfinished: Array | None, units: str) -> dict[str, str]:
+def _computational_statement(posterior: xr.Dataset, variable: Variable) -> dict[str, str]:
     """Say how much of the error bars at the test points is unfinished computation, if that is known."""
-    if unfinished is None:
+    names, units = (f"{variable.name}_std", f"{variable.name}_std_computational"), variable.units
+    if names[1] not in posterior:
         return {}
-    here = unfinished[:, : std.shape[1]]
-    whole, part = (float(np.sqrt(np.mean(values**2))) for values in (std, here))
+    whole, part = (float(np.sqrt((posterior[name] ** 2).mean())) for name in names)
     if part == 0.0:
         said = "The solve was exact: no part of the error bars is unfinished computation."
     else:

@@ -55,7 +55,7 @@ _TABLE = """
 {v}_quantile: posterior? map? map_std? targets? (time quantile_level @) field quantile
     quantile of the published distribution of an observation of {said} | Noise included.
 local_scale: posterior? map? map_std? targets? (time @) 1 >=0
-    local scale of the errors | By which the predictive standard deviation of the model is multiplied to give
+    local scale of the errors | By which the predictive standard deviation of the prior is multiplied to give
     the scale of the published distribution, a Student t distribution: learnt from errors near by.
 region_area: regions (region) km2 >=0
     area of the region
@@ -159,8 +159,8 @@ _ROW = re.compile(r"(\S+): (.+) \((.*)\) (\S+) (\S+) ?(\w*)\n((?:    .+\n)+)")
 _SENTENCES = {
     "predictive": "Against observations, of the published distribution, whose standard deviation is "
     "{v}_predictive_std.",
-    "plain": "Of the Gaussian distribution whose variance is {v}_std**2 + noise_variance, beside that of the "
-    "published distribution.",
+    "plain": "Of the Gaussian distribution of the prior, noise included, beside that of the published "
+    "distribution.",
     "chance": "If the error bars are right. It allows for the correlation of errors of neighbouring points, "
     "not for one of all points.",
     "by_area": "Each test point counted with area_weight.",
@@ -184,6 +184,7 @@ NODES_PER_CELL = "nodes_per_cell"  # attribute of a map of means over cells: nod
 PLAIN = "_plain"  # suffix of what is said of the Gaussian distribution without recalibration
 
 QUANTILE_LEVEL = "quantile_level"
+RECALIBRATED = "recalibrated"  # how names of standard deviations end that errors have corrected
 STATION_NAME = "station_name"  # coordinate of points whose names are known; empty where one has none
 
 REGION, REGION_DEFINITION = "region", "region_definition"

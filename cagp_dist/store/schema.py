@@ -18,6 +18,7 @@ from cagp_dist.store.published_variables import (
     GROUPS,
     NODES_PER_CELL,
     QUANTILE_LEVEL,
+    RECALIBRATED,
     REGION,
     REGION_DEFINITION,
     STATE,
@@ -78,7 +79,13 @@ def prediction_group(
     """
     name, noisy = variable.name, None
     if std is not None:
-        noisy = np.hypot(std, np.sqrt(noise_variance)) if distribution is None else distribution.std
+        noisy = np.hypot(np.asarray(std), np.sqrt(np.asarray(noise_variance)))
+        if distribution is not None and distribution.recalibrated:
+            # one correction of both: the field keeps its share of the error bar of an observation
+            by = distribution.std / noisy
+            std = by * np.asarray(std)
+            computational_std = None if computational_std is None else by * np.asarray(computational_std)
+        noisy = noisy if distribution is None else distribution.std
     arrays = {
         f"{name}_mean": mean,
         f"{name}_std": std,
@@ -212,17 +219,15 @@ def _of_distribution(group: xr.Dataset, name: str, distribution: PublishedDistri
         )
         return group
     errors, predictive = group[f"{name}_std"].attrs, group[f"{name}_predictive_std"].attrs
-    errors["long_name"] += ", not recalibrated"
-    predictive["long_name"] += ", recalibrated"
+    for each in (errors, predictive):
+        each["long_name"] += f", {RECALIBRATED}"
     errors["comment"] = (
-        "Latent: the uncertainty of the noise-free field under the prior, mathematical and computational "
-        "together, WITHOUT noise and without recalibration. The standard deviation of an observation is "
-        f"{name}_predictive_std, its quantiles are {name}_quantile: these alone are recalibrated, and where "
-        "the error bars of the prior are too wide, the former can be smaller than this."
+        "Latent: the uncertainty of the noise-free field, mathematical and computational together, WITHOUT "
+        f"noise. It is the share of {name}_predictive_std that the prior gives it."
     )
     predictive["comment"] = (
         "Standard deviation of the published distribution of an observation, whose quantiles are "
-        f"{name}_quantile: that of the prior, sqrt({name}_std**2 + noise_variance), corrected by errors at "
-        "points that were not used."
+        f"{name}_quantile: that of the prior, noise included, corrected by errors of predictions that did "
+        "not use the observation."
     )
     return group

@@ -95,7 +95,8 @@ def test_a_recalibrated_result_exceeds_as_the_student_distribution_that_it_is():
     distribution = distribution_of(result).distribution
     assert 2.0 < distribution.degrees.flat[0] < 100.0
     np.testing.assert_allclose(distribution.std, result["predictive_std"].values.ravel(), rtol=1e-9)
-    plain = np.hypot(result["std"], result.attrs["reference_noise_std"])
+    noise = np.sqrt(result["predictive_std"] ** 2 - result["std"] ** 2)  # recalibrated as the field is
+    plain = result["predictive_std"] * result.attrs["reference_noise_std"] / noise
     np.testing.assert_allclose(distribution.scale, (result["local_scale"] * plain).values.ravel(), rtol=1e-9)
     centre = result["quantile"].sel(quantile_level=0.5).values.ravel()
     for threshold in (9.0, 10.0, 25.0):

@@ -12,14 +12,18 @@ def test_a_few_bad_stations_do_not_make_the_noise_of_a_new_observation():
     kernel = cagp.Matern32(0.3, 1.0)
     field = np.linalg.cholesky(kernel(X, X) + np.diag(noise**2)) @ rng.standard_normal(120)
     table = {"latitude": latitude, "longitude": longitude, "temperature": 10.0 + field, "noise_std": noise}
-    result = cagp.krige(
-        table, to={"latitude": [50.0, 47.0], "longitude": [10.0, 15.0]}, kernel=kernel, mean=10.0,
-        recalibration="local-scale",
-    )  # fmt: skip
+    to = {"latitude": [50.0, 47.0], "longitude": [10.0, 15.0]}
+    model = cagp.Kriging(kernel=kernel, mean=10.0, recalibration="local-scale").fit(table)
+    result = model.predict(to)
+    _, std = model.predict(np.column_stack([*to.values()]), return_std=True)
     assert result.attrs["reference_noise_std"] == 0.3
-    plain = np.sqrt(result["std"].values ** 2 + 0.3**2)
+    before = model.set_params(recalibration="none").predict(to)["std"].values
+    plain = np.sqrt(before**2 + 0.3**2)
     # that of the mean noise is six times as large
     ratio = result["predictive_std"].values / plain
     assert ((ratio > 0.5) & (ratio < 2.0)).all()
-    assert "not recalibrated" in result["std"].attrs["long_name"]
-    assert ", recalibrated" in result["predictive_std"].attrs["long_name"]
+    np.testing.assert_allclose(result["std"], ratio * before, rtol=1e-12)  # one correction of both
+    np.testing.assert_allclose(std, result["std"], rtol=1e-12)
+    assert (result["std"] < result["predictive_std"]).all()
+    for name in ("std", "predictive_std"):
+        assert ", recalibrated" in result[name].attrs["long_name"]

@@ -110,8 +110,9 @@ def test_a_source_and_a_recalibration(job_text, monkeypatch):
     found = cagp.krige("tape:7", to=30.0, recalibration="halved", **GIVEN)
     same = cagp.krige(open_tape(7).t2m, to=30.0, **GIVEN)
     np.testing.assert_array_equal(found["mean"], same["mean"])
-    expected = 0.5 * np.hypot(found["std"], found.attrs["reference_noise_std"])
+    expected = 0.5 * np.hypot(same["std"], found.attrs["reference_noise_std"])
     np.testing.assert_allclose(found["predictive_std"], expected, rtol=1e-6)
+    np.testing.assert_allclose(found["std"], 0.5 * same["std"], rtol=1e-6)
 
 
 def write_json(group, path):

@@ -107,7 +107,10 @@ def test_calibration_points_are_columns_of_the_solve_and_laws_are_learnt_from_th
     )
     assert isinstance(distribution, StudentT)
     np.testing.assert_array_equal(group.t2m_mean, values.t2m_mean)
-    np.testing.assert_array_equal(group.t2m_std, values.t2m_std)
+    # one correction of both: the field keeps its share of the error bar of an observation
+    by = distribution.std / values.t2m_predictive_std.values
+    np.testing.assert_allclose(group.t2m_std, by * values.t2m_std, rtol=1e-12)
+    assert (group.t2m_std < group.t2m_predictive_std).all()
     np.testing.assert_allclose(group.t2m_predictive_std, distribution.std, rtol=1e-12)
     quantiles = group.t2m_quantile.transpose("quantile_level", "time", "point")
     np.testing.assert_allclose(quantiles, distribution.quantile(QUANTILE_LEVELS), rtol=1e-12)

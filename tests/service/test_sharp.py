@@ -104,12 +104,16 @@ def fitted_by_hand(task, solution, model, **settings):
     return sharp.fit(distribution, task.points.values[:, kept], task.points.X[kept])
 
 
+def plain_std(group):
+    """Standard deviation of an observation before recalibration, which scales that of the field too."""
+    noise = group.t2m_predictive_std.values**2 - group.t2m_std.values**2
+    return group.t2m_predictive_std.values / np.sqrt(noise / NUMBERS["noise_variance"])
+
+
 def expected_quantiles(fitted, group, X):
     """Of the distributions that the fitted class gives for a published group, (T, L, q)."""
-    mean, std = (
-        group[name].values.reshape(2, -1) if name in group else None for name in ("t2m_mean", "t2m_std")
-    )
-    distribution = Gaussian(mean, np.sqrt(std**2 + NUMBERS["noise_variance"]))
+    mean, plain = group.t2m_mean.values.reshape(2, -1), plain_std(group).reshape(2, -1)
+    distribution = Gaussian(mean, plain)
     return np.moveaxis(fitted(distribution, X).quantile(QUANTILE_LEVELS), 0, 1)
 
 
@@ -146,13 +150,9 @@ def test_quantiles_of_a_job_are_those_of_the_class_on_dense_matrices(stores, tmp
         found = group.t2m_quantile.values.reshape(2, len(QUANTILE_LEVELS), -1)
         np.testing.assert_allclose(found, expected_quantiles(fitted, group, X), rtol=1e-9)
         assert (np.diff(found, axis=1) >= 0.0).all()
-        plain = np.sqrt(group.t2m_std.values**2 + NUMBERS["noise_variance"])
-        assert (np.abs(group.t2m_predictive_std.values / plain - 1.0) > 0.01).any()
+        assert (np.abs(group.t2m_predictive_std.values / plain_std(group) - 1.0) > 0.01).any()
     distribution = fitted(
-        Gaussian(
-            groups["posterior"].t2m_mean.values,
-            np.sqrt(groups["posterior"].t2m_std.values ** 2 + NUMBERS["noise_variance"]),
-        ),
+        Gaussian(groups["posterior"].t2m_mean.values, plain_std(groups["posterior"])),
         where["posterior"],
     )
     there = ~np.isnan(groups["posterior"].t2m.values)

@@ -312,7 +312,7 @@ function factLines({ mean, predicted, std, noisy, part, observed, range }, digit
   const bars = run.ofObservation
     ? [
         ["Standard deviation, noise included", noisy],
-        ["… of the field, not recalibrated", std],
+        ["… of the field", std],
       ]
     : [
         ["Standard deviation", std],
