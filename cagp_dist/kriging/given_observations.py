@@ -23,7 +23,7 @@ from cagp_dist.fields.tables import DataFrameLike
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.drift import Drift, MeanTerms, mean_given, named_columns, with_known_drift
 from cagp_dist.kriging.map_targets import of_table
-from cagp_dist.mapping.defaults import MEAN
+from cagp_dist.mapping.defaults import MEAN, NUGGET
 from cagp_dist.mapping.fitted_model import KernelLike, families
 from cagp_dist.mapping.integration import check_hyperparameters
 from cagp_dist.mapping.map_mean import MeanLike
@@ -102,7 +102,7 @@ def given_kernel(model: "Kriging") -> KernelLike:
 def _without_times(model: "Kriging") -> list[str]:
     """Name the settings that maps at times do not have."""
     given = {
-        f"nugget_std={model.nugget_std!r}": model.nugget_std != 0.0,
+        f"nugget_std={model.nugget_std!r}": model.nugget_std not in (NUGGET, 0.0),
         f"hyperparameters={model.hyperparameters!r}": model.hyperparameters in ("integrate", "integrated"),
         "numbers of a kernel of space alone": any(
             getattr(model, name) is not None for name in ("lengthscale", "lengthscale_km", "variance")

@@ -20,7 +20,7 @@ from cagp_dist.kriging.at_times import At, evidence, times_of_maps
 from cagp_dist.kriging.drawn_charts import variogram_dataset
 from cagp_dist.kriging.drift import Drift, MeanTerms, at_targets, known_targets
 from cagp_dist.kriging.given_observations import given_kernel, read, roles_of
-from cagp_dist.kriging.learning import learn
+from cagp_dist.kriging.learning import learn, nugget_of
 from cagp_dist.kriging.map_dataset import (
     as_dataset,
     dataset_of_folds,
@@ -49,7 +49,15 @@ from cagp_dist.mapping.cross_validation import (
     outlook_of_folds,
     recalibrate_map,
 )
-from cagp_dist.mapping.defaults import HOUR_SECONDS, KERNEL, MEAN, OFTEN_SWEEPS, QUICK_SECONDS, UNINFORMED
+from cagp_dist.mapping.defaults import (
+    HOUR_SECONDS,
+    KERNEL,
+    MEAN,
+    NUGGET,
+    OFTEN_SWEEPS,
+    QUICK_SECONDS,
+    UNINFORMED,
+)
 from cagp_dist.mapping.fitted_model import FittedModel, KernelLike, families
 from cagp_dist.mapping.gain_in_time import gain_of_other_times
 from cagp_dist.mapping.integration import predict_fields, with_numbers_integrated
@@ -78,7 +86,7 @@ def krige(
     mean: MeanTerms = MEAN,
     value: str | None = None,
     noise_std: str | float | None = None,
-    nugget_std: float | None = 0.0,
+    nugget_std: float | str | None = NUGGET,
     prior: Prior | None = None,
     solver: "str | Solver" = "auto",
     recalibration: str = "none",
@@ -167,9 +175,11 @@ def krige(
     noise_std : str or number, optional
         Standard deviation of the error of an observation: a number, or a column (a variable of a Dataset)
         with one for each. The default is the column ``noise_std`` of the table; without one it is fitted.
-    nugget_std : number or None
+    nugget_std : number, None or "auto"
         Standard deviation of the difference between an observation and the field beyond the known noise, such
-        as what a station sees and its surroundings do not. None fits it.
+        as what a station sees and its surroundings do not. None fits it. "auto" fits it beside the noise of
+        each observation, unless ``at`` is given, or lengthscale and variance are; beside a number for all it
+        is zero.
     prior : Prior, optional
         Fixes every parameter, noise and mean included. Without it, lengthscale, variance and noise are fitted
         by maximum likelihood unless given.
@@ -330,7 +340,7 @@ class Kriging:
     mean: MeanTerms = MEAN
     value: str | None = None
     noise_std: str | float | None = None
-    nugget_std: float | None = 0.0
+    nugget_std: float | str | None = NUGGET
     prior: Prior | None = None
     solver: str | Solver = "auto"
     recalibration: str = "none"
@@ -431,7 +441,7 @@ class Kriging:
             learned,
             observed.points,
             asked=self.hyperparameters,
-            nugget_sought=self.nugget_std is None,
+            nugget_sought=nugget_of(self, observed.points) is None,
             solver=self.solver,
             narrator=call.narrator,
         )

@@ -11,8 +11,8 @@ from cagp_dist.fields.observed_objects import ObservedObject
 from cagp_dist.geometry import EARTH_RADIUS_KILOMETRES, chord_of_kilometres
 from cagp_dist.kernels import Kernel
 from cagp_dist.kriging.given_observations import given_kernel
-from cagp_dist.mapping import Resources
-from cagp_dist.mapping.defaults import MEAN
+from cagp_dist.mapping import Observations, Resources
+from cagp_dist.mapping.defaults import MEAN, NUGGET
 from cagp_dist.mapping.fitted_model import FittedModel, fit_model
 from cagp_dist.mapping.map_mean import MeanLike
 from cagp_dist.mapping.maps_at_times import fit_in_space_and_time, model_of_prior
@@ -74,16 +74,33 @@ def learn(
         mean=mean,
         fixed=fixed,
         noise_std=noise_std,
-        nugget_std=model.nugget_std,
+        nugget_std=nugget_of(model, observed.points),
         resources=resources,
         narrator=narrator,
     )
 
 
+def nugget_of(model: "Kriging", points: Observations) -> float | None:
+    """Give the nugget, None where it is fitted."""
+    asked = model.nugget_std
+    if isinstance(asked, str) and asked != NUGGET:
+        raise ArgumentError(
+            f'nugget_std is {asked!r}; expected a number, None to have it fitted, or "{NUGGET}".',
+            key="nugget",
+        )
+    if not isinstance(asked, str):
+        return asked
+    of_places = points.noise_variance is not None and not isinstance(model.noise_std, int | float)
+    numbers = isinstance(model.kernel, Kernel) or (
+        model.variance is not None and (model.lengthscale is not None or model.lengthscale_km is not None)
+    )
+    return None if of_places and not numbers and not points.in_time else 0.0
+
+
 def _check_alone(model: "Kriging") -> None:
     """Refuse numbers beside a prior, which has them all."""
     others = [name for name in OF_THE_PRIOR if getattr(model, name) is not None]
-    others += ["nugget_std"] if model.nugget_std not in (None, 0.0) else []
+    others += ["nugget_std"] if model.nugget_std not in (NUGGET, None, 0.0) else []
     others += ["mean"] if model.drift is not None or model.mean is not MEAN else []
     if others:
         raise ArgumentError(f"prior and {' and '.join(others)} were both given; a prior fixes every number.")

@@ -49,7 +49,7 @@ def test_one_useless_station_changes_neither_the_fit_nor_the_map():
     table = {"latitude": latitude, "longitude": longitude, "temperature": 10.0 + b}
     table |= {"noise_std": np.where(np.arange(40) == 7, 1e6, 0.1)}
     numbers = best_numbers(X, b + 10.0 - (10.0 + b).mean(), table["noise_std"] ** 2)
-    model = cagp.Kriging(nugget_std=None, kernel="matern32").fit(table)
+    model = cagp.Kriging(kernel="matern32", mean=float((10.0 + b).mean())).fit(table)
     kernel = model.prior_.kernel
     assert (kernel.lengthscale, kernel.variance) == pytest.approx(numbers, rel=0.05)
     assert np.min(model.prior_.noise_variance) == pytest.approx(0.01, rel=1e-3)

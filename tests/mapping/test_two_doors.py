@@ -116,7 +116,7 @@ def test_of_stations(folder, noise, prior, solver, asked):
         "times": ["2020-01-01T00:00"],
     }
     if noise is not None:
-        observations["noise_std"], asked = noise, {**asked, "noise_std": noise, "nugget_std": None}
+        observations["noise_std"], asked = noise, {**asked, "noise_std": noise}
     if "noise_variance" in prior:
         asked = {**asked, **NUMBERS, "noise_std": 0.3}
     asked = {"hyperparameters": "plug-in", **asked}
