@@ -39,6 +39,7 @@ class Marker:
 
     data: bytes
     tag: str
+    modified: datetime  # by the clock of the server
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class Bucket:
         another request for the object was under way and nothing was written: the same condition is put
         again, five times in all, and never a weaker one.
 
-        A server that says that it knows no conditional writes (``NotImplemented``) is written to without,
-        and one that ignores conditions cannot be told from others: there the last of several writers wins.
+        A server that says that it knows no conditional writes (``NotImplemented``) is refused; one that
+        ignores conditions cannot be told from others: there the last of several writers wins.
         """
         condition = {"IfNoneMatch": "*"} if instead_of is None else {"IfMatch": instead_of.tag}
         for wait_seconds in (*_WAITS_SECONDS, None):
@@ -86,8 +87,11 @@ class Bucket:
                 except OSError as error:
                     code = _code(error)
                     if code == "NotImplemented":
-                        self._put(name, data)
-                        return True
+                        raise ConfigurationError(
+                            f"cannot write {self.address}/{name}: the server does not write an object on the "
+                            "condition that it is as it was (If-Match), without which a run could replace a "
+                            "newer one. Publish into a folder, or on a server that does, as Amazon's."
+                        ) from None
                     if code in _NOT_MET:
                         now = self.marker(name)
                         return now is not None and now.data == data
@@ -105,7 +109,7 @@ class Bucket:
         with self._named("read", name):
             try:
                 head = self._files.call_s3("head_object", **self._key(name))
-                return Marker(self._content(name), str(head["ETag"]))
+                return Marker(self._content(name), str(head["ETag"]), head["LastModified"])
             except FileNotFoundError:
                 return None
 

@@ -16,13 +16,13 @@ def _refused(code: str) -> OSError:
 class MemoryServer:
     """Objects of a bucket. Each request is one step; each write is a second later than the one before."""
 
-    def __init__(self, *, conditional: bool = True) -> None:
+    def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, datetime]] = {}
-        self._conditional, self._writes, self._lock = conditional, 0, threading.Lock()
+        self._writes, self._lock = 0, threading.Lock()
 
-    def copy(self, *, conditional: bool = True) -> "MemoryServer":
+    def copy(self) -> "MemoryServer":
         """Another server with the same objects."""
-        other = MemoryServer(conditional=conditional)
+        other = MemoryServer()
         other.objects, other._writes = dict(self.objects), self._writes
         return other
 
@@ -31,20 +31,19 @@ class MemoryServer:
             return getattr(self, method)(**asked)
 
     def put_object(self, Bucket, Key, Body, ContentMD5, IfMatch=None, IfNoneMatch=None):
-        if self._conditional:
-            if IfNoneMatch == "*" and Key in self.objects:
-                raise _refused("PreconditionFailed")
-            if IfMatch is not None and Key not in self.objects:
-                raise _refused("NoSuchKey")
-            if IfMatch is not None and self._tag(Key) != IfMatch:
-                raise _refused("PreconditionFailed")
+        if IfNoneMatch == "*" and Key in self.objects:
+            raise _refused("PreconditionFailed")
+        if IfMatch is not None and Key not in self.objects:
+            raise _refused("NoSuchKey")
+        if IfMatch is not None and self._tag(Key) != IfMatch:
+            raise _refused("PreconditionFailed")
         self._writes += 1
         self.objects[Key] = bytes(Body), datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._writes)
 
     def head_object(self, Bucket, Key):
         if Key not in self.objects:
             raise _refused("404")
-        return {"ETag": self._tag(Key)}
+        return {"ETag": self._tag(Key), "LastModified": self.objects[Key][1]}
 
     def get_object(self, Key):
         if Key not in self.objects:

@@ -1,21 +1,20 @@
 """Publication and removal in an object store at the same time, request by request.
 
-A publisher and a remover make their requests one at a time, in every order of which the first makes some, the
-other one some, the first the rest and the other one the rest.
+Two processes make their requests one at a time, in every order of which the first makes some, the other one
+some, the first the rest and the other one the rest.
 """
 
 import logging
+import shutil
 import threading
 from datetime import timedelta
 
 import pytest
 
-from cagp_dist.errors import BusyError, CagpError
+from cagp_dist.errors import CagpError
 from cagp_dist.store import bucket as bucket_module
-from cagp_dist.store import manifest, marks, object_removal
-from cagp_dist.store import objects as objects_module
+from cagp_dist.store import manifest, uploads
 from cagp_dist.store.bucket import Bucket
-from cagp_dist.store.marks import manifest_of, upload_in
 from cagp_dist.store.object_removal import prune_objects
 from cagp_dist.store.objects import PublishedObjects
 from cagp_dist.store.retention import Retention
@@ -41,7 +40,7 @@ def folder(tmp_path_factory):
 def connect(monkeypatch):
     """Buckets that are opened next speak to a server by this connection."""
     monkeypatch.setattr(bucket_module, "PARALLEL", 1)
-    monkeypatch.setattr(marks, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(uploads, "MARGIN", timedelta(0))
     opened = {}
     monkeypatch.setattr(bucket_module, "_connection", lambda address: opened["now"])
 
@@ -63,56 +62,50 @@ def published(connect, folder):
 
 
 def _whole(server) -> str:
-    """The current run, which must be whole."""
+    """Key of the current run, which must be whole."""
     there = {name.removeprefix("daily/"): data for name, (data, _) in server.objects.items()}
-    key = there["CURRENT"].decode().strip()
-    assert manifest_of(key) in there, "CURRENT names a run that was removed"
-    text = there[manifest_of(key)]
-    upload = upload_in(text)
-    stored = {name.removeprefix(f"runs/{upload}/") for name in there if name.startswith(f"runs/{upload}/")}
-    assert stored == manifest.parse(text, name=upload, where="").keys(), "CURRENT names a run that has gaps"
-    return key
+    upload = there["CURRENT"].decode().strip()
+    assert f"runs/{upload}.sha256" in there, "CURRENT names a run that was removed"
+    text, folder = there[f"runs/{upload}.sha256"], f"{upload}.zarr"
+    stored = {name.removeprefix(f"runs/{folder}/") for name in there if name.startswith(f"runs/{folder}/")}
+    assert stored == manifest.parse(text, name=folder, where="").keys(), "CURRENT names a run that has gaps"
+    return upload.partition("-")[0]
 
 
-def _race(server, connect, folder, key, turns):
-    """Publish a run while others are pruned; the error of each, their requests, and what was ever broken."""
-    raised, broken = dict[str, CagpError](), []
+def _race(server, connect, works, turns):
+    """Do the two works at the same time; gives the requests of each. ``CURRENT`` is looked at after each."""
+    failed = []
 
     def connection(who):
         def after():
             try:
                 _whole(server)
             except AssertionError as error:
-                broken.append(error)
+                failed.append(error)
             turns.done(who)
 
         return Connection(server, lambda: turns.wait(who), after)
 
-    def work(who, doing):
+    def work(who, doing, opened):
         with turns.thread(who):
             try:
-                doing()
+                doing(opened)
             except CagpError as error:
-                raised[who] = error
+                failed.append(error)
 
-    connections = {who: connection(who) for who in ("publisher", "remover")}
-    objects = connect(connections["publisher"], PublishedObjects)
-    bucket = connect(connections["remover"])
-    run = folder / "runs" / f"{key}.zarr"
-    threads = [
-        threading.Thread(target=work, args=("publisher", lambda: objects.commit(run, folder))),
-        threading.Thread(target=work, args=("remover", lambda: prune_objects(bucket, Retention(runs=1)))),
-    ]
+    connections = {who: connection(who) for who in works}
+    opened = {who: connect(connections[who], PublishedObjects) for who in works}
+    threads = [threading.Thread(target=work, args=(who, works[who], opened[who])) for who in works]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return raised, {who: connection.requests for who, connection in connections.items()}, broken
+    assert not failed
+    return {who: connection.requests for who, connection in connections.items()}
 
 
-def _orders(first, race):
+def _orders(first, second, race):
     """Run a race in all orders; ``race`` gives the requests that each made."""
-    second = {"publisher": "remover", "remover": "publisher"}[first]
     i, mine = 0, 1
     while i <= mine:
         j, others = 1, 1
@@ -122,66 +115,56 @@ def _orders(first, race):
         i += 1
 
 
-EXHAUSTIVE = pytest.mark.exhaustive
+def _publishing(folder, key):
+    return lambda objects: objects.commit(folder / "runs" / f"{key}.zarr", folder)
+
+
+def _removing(objects):
+    prune_objects(objects.bucket, Retention(total=1))  # all that may go
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("first", "conditional", "key", "damaged"),
-    [
-        ("publisher", False, OLD, False),
-        pytest.param("remover", True, OLD, False, marks=EXHAUSTIVE),
-        pytest.param("publisher", True, OLD, True, marks=EXHAUSTIVE),
-        pytest.param("remover", True, OLD, True, marks=EXHAUSTIVE),
-        pytest.param("publisher", True, NEW, False, marks=EXHAUSTIVE),
-        pytest.param("remover", True, NEW, False, marks=EXHAUSTIVE),
-    ],
-)
-def test_current_names_a_whole_run_at_every_moment(
-    published, connect, folder, first, conditional, key, damaged, caplog
+@pytest.mark.parametrize("first", ["publisher", "remover"])
+@pytest.mark.parametrize(("key", "damaged"), [(OLD, False), (OLD, True), (NEW, False), (KEYS[2], False)])
+def test_current_names_a_whole_run_while_others_are_removed(
+    published, connect, folder, first, key, damaged, caplog
 ):
     caplog.set_level(logging.ERROR)
     if damaged:
         del published.objects[
             next(name for name in published.objects if key in name and name.endswith("zarr.json"))
         ]
-    ended = []
-
-    def race(turns):
-        server = published.copy(conditional=conditional)
-        raised, made, broken = _race(server, connect, folder, key, turns)
-        assert not broken
-        assert all(type(error) is BusyError for error in raised.values())
-        assert "remover" not in raised
-        assert "publisher" in raised or _whole(server) == key
-        ended.append("publisher" in raised)
-        assert not any(marks.is_mark(name.rpartition("/")[2]) for name in server.objects)
-        return made
-
-    _orders(first, race)
-    assert {True, False} <= set(ended) or key == NEW
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("first", ["publisher", "remover"])
-@pytest.mark.parametrize("key", [OLD, NEW])
-def test_those_who_were_taken_for_dead_mend_what_they_did(
-    published, connect, folder, first, key, caplog, monkeypatch
-):
-    """Each takes the marks of the other one for those of a dead process, at once."""
-    caplog.set_level(logging.ERROR)
-    monkeypatch.setattr(marks, "ABANDONED", timedelta(seconds=-1000))
-    for module in (objects_module, object_removal):  # for these a day has not passed
-        monkeypatch.setattr(module, "remove_abandoned", lambda bucket: [])
-    ever_broken = []
+    works = {"publisher": _publishing(folder, key), "remover": _removing}
 
     def race(turns):
         server = published.copy()
-        raised, made, broken = _race(server, connect, folder, key, turns)
-        assert "remover" not in raised
-        assert _whole(server) == key or "publisher" in raised
-        ever_broken.append(bool(broken))
+        made = _race(server, connect, works, turns)
+        assert _whole(server) == key
         return made
 
-    _orders(first, race)
-    assert any(ever_broken) == (key == OLD)
+    _orders(first, *({"publisher", "remover"} - {first}), race)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("others", [KEYS[1], NEW])
+def test_of_two_publishers_one_is_current_and_both_are_published(
+    published, connect, folder, others, caplog, tmp_path
+):
+    """Of the same run one upload is left."""
+    caplog.set_level(logging.ERROR)
+    shutil.copytree(folder, tmp_path / "other")  # of another machine
+    works = {"one": _publishing(folder, NEW), "other": _publishing(tmp_path / "other", others)}
+
+    def race(turns):
+        server = published.copy()
+        made = _race(server, connect, works, turns)
+        assert _whole(server) in {NEW, others}
+        objects = connect(Connection(server), PublishedObjects)
+        assert set(objects.runs()) == {*KEYS[:3], NEW}
+        for key in KEYS:
+            assert objects.metadata(key, group="observations") is not None
+        if others == NEW:
+            assert len(uploads.published_uploads(objects.bucket, NEW)) == 1
+        return made
+
+    _orders("one", "other", race)

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +22,11 @@ from cagp_dist.fields.stores.remote import open_zarr
 from cagp_dist.service.daily import daily
 from cagp_dist.service.jobfile.config import parse_job
 from cagp_dist.store import bucket as bucket_module
-from cagp_dist.store import marks
+from cagp_dist.store import object_removal, uploads
 from cagp_dist.store.addresses import folder_of, parse_address
 from cagp_dist.store.bucket import Bucket, Marker
 from cagp_dist.store.lock import output_lock
-from cagp_dist.store.object_removal import old_run_keys, prune_objects, remove_abandoned
+from cagp_dist.store.object_removal import old_run_keys, remove_abandoned
 from cagp_dist.store.objects import DamagedRunError, PublishedObjects
 from cagp_dist.store.outputs import FolderOutput, ObjectOutput, output_at, readable
 from cagp_dist.store.publish import current_run
@@ -40,6 +40,7 @@ from ..sources import save, temperature
 from . import object_publisher, publisher
 from .memory_server import Connection, MemoryServer
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CANARIES = {"AWS_ACCESS_KEY_ID": "AKIACANARY", "AWS_SECRET_ACCESS_KEY": "canary+of+secrets"}
 
 
@@ -103,7 +104,7 @@ class _Refusing:
         if method == "head_object":
             if self.there is None:
                 raise FileNotFoundError
-            return {"ETag": "now"}
+            return {"ETag": "now", "LastModified": NOW}
         self.conditions.append({key: asked[key] for key in ("IfMatch", "IfNoneMatch") if key in asked})
         if code := next(self.answers):
             refused = OSError(code)
@@ -118,7 +119,7 @@ class _Refusing:
 CONFLICT = "ConditionalRequestConflict"
 
 
-@pytest.mark.parametrize("seen", [None, Marker(b"seen", "before")])
+@pytest.mark.parametrize("seen", [None, Marker(b"seen", "before", NOW)])
 def test_a_conflict_is_tried_again_on_the_same_condition(monkeypatch, seen):
     server = _Refusing(monkeypatch, [CONFLICT, "OperationAborted", CONFLICT, ""], there=b"seen")
     assert Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=seen)
@@ -126,7 +127,7 @@ def test_a_conflict_is_tried_again_on_the_same_condition(monkeypatch, seen):
     assert server.conditions == 4 * [{"IfNoneMatch": "*"} if seen is None else {"IfMatch": "before"}]
 
 
-@pytest.mark.parametrize("seen", [None, Marker(b"seen", "before")])
+@pytest.mark.parametrize("seen", [None, Marker(b"seen", "before", NOW)])
 @pytest.mark.parametrize(
     ("answers", "there", "won"),
     [
@@ -143,12 +144,19 @@ def test_a_condition_that_does_not_hold_leaves_the_object(monkeypatch, seen, ans
     assert len(server.conditions) == len(answers)
 
 
+def test_a_server_without_conditional_writes_is_refused(monkeypatch):
+    server = _Refusing(monkeypatch, ["NotImplemented"], there=b"seen")
+    with pytest.raises(ConfigurationError, match="cannot write s3://maps/CURRENT: the server does not write"):
+        Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=Marker(b"seen", "before", NOW))
+    assert server.there == b"seen"
+
+
 def test_conflicts_without_end_are_an_error_that_names_them(monkeypatch):
     server = _Refusing(monkeypatch, itertools.repeat(CONFLICT), there=b"of another")
     with pytest.raises(
         BusyError, match=r"cannot write s3://maps/CURRENT: each of 5 times the server said .*under way \(Cond"
     ):
-        Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=Marker(b"seen", "before"))
+        Bucket("s3://maps").put_marker("CURRENT", b"mine", instead_of=Marker(b"seen", "before", NOW))
     assert server.there == b"of another"
     assert len(server.conditions) == 5
 
@@ -387,7 +395,7 @@ def _design():
 
 @pytest.mark.exhaustive
 def test_a_publisher_killed_before_any_request_leaves_the_run_before_or_its_own(address, tmp_path):
-    """A reader that goes on all the time never sees a mixed run, and what dead publishers left is removed."""
+    """A reader that goes on all the time never sees a mixed run."""
     script, looked = Path(object_publisher.__file__), tmp_path / "looked"
     killed = subprocess.Popen(
         [sys.executable, script, address, tmp_path, looked],
@@ -411,33 +419,13 @@ def test_a_publisher_killed_before_any_request_leaves_the_run_before_or_its_own(
     steps = re.findall(r"put (\d+) (\w+) (\d+)", output)
     objects_of_a_run = len(_stored(address)) // (len(_uploads(address)) or 1)
     assert len(steps) > objects_of_a_run > 5
-    for _, key, left in steps[:-2]:
-        assert key == publisher.key_of(0)
-        assert int(left) <= 1  # of this kill alone: the next publisher removed what the last one left
-    assert steps[-3][2] == "1"  # all but the manifest
-    # the manifest is there and CURRENT is not replaced; then nothing is killed
-    assert [key for _, key, _ in steps[-2:]] == [publisher.key_of(0), publisher.key_of(len(steps))]
-    assert steps[-1][2] == "0"
+    assert all(key == publisher.key_of(0) for _, key, _ in steps[:-1])
+    # all but the manifest; the manifest is there and CURRENT is not replaced; then nothing is killed
+    unfinished = [int(left) for _, _, left in steps[-3:]]
+    assert unfinished[0] == unfinished[1] == unfinished[2] > 0  # they are removed a day later
+    assert steps[-1][1] == publisher.key_of(len(steps))
     assert seen <= {publisher.key_of(0), publisher.key_of(len(steps))}
     assert publisher.key_of(0) in seen
-
-
-@pytest.mark.exhaustive
-def test_of_two_publishers_of_a_key_the_first_wins(address, tmp_path, monkeypatch, caplog):
-    second = _output(address, tmp_path / "b")
-    put = second.objects.bucket.put_marker
-
-    def late(name, data, *, instead_of):
-        if name.endswith(".sha256"):
-            object_publisher.publish_index(address, tmp_path / "a", 1)
-        return put(name, data, instead_of=instead_of)
-
-    monkeypatch.setattr(second.objects.bucket, "put_marker", late)
-    _publish(second, 1)
-    assert "another process has published the run" in caplog.text
-    assert len(_uploads(address)) == 1
-    first = (tmp_path / "a" / "runs" / f"{publisher.key_of(1)}.sha256").read_bytes()
-    assert (tmp_path / "b" / "runs" / f"{publisher.key_of(1)}.sha256").read_bytes() == first
 
 
 def _publish(output, index) -> Path:
@@ -450,47 +438,27 @@ def _publish(output, index) -> Path:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("conditional", [True, False])
+@pytest.mark.parametrize("same", [True, False])
 def test_a_publisher_that_was_delayed_does_not_take_current_back(
-    address, tmp_path, monkeypatch, caplog, conditional
+    address, tmp_path, monkeypatch, caplog, same
 ):
-    """On a server that ignores conditions it does; what ``CURRENT`` names is whole in any case."""
-    slow = _output(address, tmp_path / "slow")
-    make_current = slow.objects._make_current
+    """All orders of the requests are in test_object_races.py; these are on a server that is not ours."""
+    slow, index = _output(address, tmp_path / "slow"), 1 if same else 2
+    put = slow.objects.bucket.put_marker
 
-    def late(key, before):
-        object_publisher.publish_index(address, tmp_path / "quick", 2)
-        make_current(key, before)
+    def late(name, data, *, instead_of):
+        object_publisher.publish_index(address, tmp_path / "quick", index)
+        return put(name, data, instead_of=instead_of)
 
-    monkeypatch.setattr(slow.objects, "_make_current", late)
-    if not conditional:
-        put = Bucket._put
-        monkeypatch.setattr(Bucket, "_put", lambda bucket, name, data, **condition: put(bucket, name, data))
-    _publish(slow, 1)
-    current = slow.objects.current()
-    assert current == publisher.key_of(2 if conditional else 1)
-    assert ("another process made its run current" in caplog.text) == conditional
-    assert set(slow.objects.runs()) == {publisher.key_of(1), publisher.key_of(2)}
-    with output_lock(tmp_path / "reader"):
-        assert slow.objects.fetch(current, tmp_path / "reader") is not None
-
-
-@pytest.mark.exhaustive
-def test_a_server_without_conditional_writes_is_written_to_without(address, tmp_path, monkeypatch):
-    put, refused = Bucket._put, []
-
-    def plain(bucket, name, data, **condition):
-        if condition:
-            refused.append(name)
-            error = OSError("A header you provided implies functionality that is not implemented")
-            error.response = {"Error": {"Code": "NotImplemented"}}
-            raise error
-        put(bucket, name, data)
-
-    monkeypatch.setattr(Bucket, "_put", plain)
-    object_publisher.publish_index(address, tmp_path, 1)
-    assert refused == [f"runs/{publisher.key_of(1)}.sha256", "CURRENT"]
-    assert PublishedObjects(address).current() == publisher.key_of(1)
+    monkeypatch.setattr(slow.objects.bucket, "put_marker", late)
+    run = _publish(slow, 1)
+    assert slow.objects.current() == publisher.key_of(index)
+    assert "another process made its run current" in caplog.text
+    assert set(slow.objects.runs()) == {publisher.key_of(1), publisher.key_of(index)}
+    assert len(_uploads(address)) == (1 if same else 2)
+    if same:  # it has that of the other one
+        theirs = tmp_path / "quick" / "runs" / f"{run.stem}.sha256"
+        assert run.with_suffix(".sha256").read_bytes() == theirs.read_bytes()
 
 
 @pytest.mark.exhaustive
@@ -508,7 +476,7 @@ def test_damage_is_found_by_name_and_mended_by_the_same_job(address, tmp_path, d
         victim = f"runs/{upload}/litter"
         bucket.put(victim, b"")
     else:
-        victim = f"runs/{key}.sha256"
+        victim = f"runs/{upload.removesuffix('.zarr')}.sha256"
         text = bucket.read(victim)
         bucket.put(
             victim, text[:-9] if damage == "manifest" else text.replace(b"zarr/obs", b"zarr/../../obs")
@@ -527,55 +495,56 @@ def test_damage_is_found_by_name_and_mended_by_the_same_job(address, tmp_path, d
 
 @pytest.mark.exhaustive
 def test_prune_removes_old_runs_and_what_was_abandoned(address, tmp_path, monkeypatch):
-    for index in (1, 2, 3):
+    monkeypatch.setattr(uploads, "MARGIN", timedelta(0))
+    for index in (1, 2, 3, 1):  # the oldest is current, with an upload that replaces its first one
         object_publisher.publish_index(address, tmp_path / "work", index)
         time.sleep(1.1)  # dates of objects are in whole seconds
-    object_publisher.publish_index(address, tmp_path / "work", 1)  # the oldest is current
     keys = [publisher.key_of(index) for index in (1, 2, 3)]
+    assert len(_uploads(address)) == 3
     abandoned = f"{publisher.key_of(9)}-0123abcd.zarr"
-    Bucket(address).put(f"runs/{abandoned}/zarr.json", b"{}")
-    dry = cagp("prune", address, "--keep", 1, "--dry-run")
-    assert dry.stdout == f"would be removed  {address}/{keys[1]}\n"
     bucket = Bucket(address)
+    bucket.put(f"runs/{abandoned}/zarr.json", b"{}")
+    dry = cagp("prune", address, "--keep", 1, "--dry-run")
+    assert dry.stdout == f"would be removed  {address}/{keys[1]}\nwould be removed  {address}/{keys[2]}\n"
     assert old_run_keys(bucket, Retention(total=1)) == keys[1:]
     assert old_run_keys(bucket, Retention(total=2**30, days=1, finals_only=True)) == []
     assert old_run_keys(bucket, Retention(runs=1), since="2000-01-01T00:00:00Z") == []
-    assert cagp("prune", address, "--keep", 1).stdout == f"removed  {address}/{keys[1]}\n"
+    assert cagp("prune", address, "--keep", 2).stdout == f"removed  {address}/{keys[1]}\n"
     objects = PublishedObjects(address)
     assert set(objects.runs()) == {keys[0], keys[2]}
     assert abandoned in _uploads(address)  # its publisher may be at work
-    monkeypatch.setattr(marks, "ABANDONED", timedelta(seconds=-5))
+    monkeypatch.setattr(object_removal, "ABANDONED", timedelta(seconds=-5))
     assert remove_abandoned(objects.bucket) == [abandoned]
     assert len(_uploads(address)) == 2
+    monkeypatch.setattr(uploads, "MARGIN", timedelta(days=1))  # who publishes may still make it current
+    assert old_run_keys(bucket, Retention(runs=1)) == []
     readable(address, every=True)
     assert cagp("verify", address).exit_code == 0
     assert cagp("prune", f"{address}/empty", "--keep", 1).exit_code == 2
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("request_number", [2, 4, 6])  # before the mark, with it, and when it goes
-def test_a_run_that_is_published_again_while_it_is_pruned_stays(
-    address, tmp_path, monkeypatch, request_number
-):
-    """All orders of the requests are in test_object_races.py; these are on a server that is not ours."""
-    for index in (1, 2):
+def test_runs_of_an_earlier_version_are_read_and_removed(address, tmp_path, monkeypatch):
+    """Their manifests have the name of the run alone, and ``CURRENT`` has it too."""
+    monkeypatch.setattr(uploads, "MARGIN", timedelta(0))
+    bucket, keys = Bucket(address), [publisher.key_of(index) for index in (1, 2, 3)]
+    for index, key in enumerate(keys, start=1):
         object_publisher.publish_index(address, tmp_path / "work", index)
+        (folder,) = {name for name in _uploads(address) if name.startswith(key)}
+        named = f"runs/{folder.removesuffix('.zarr')}.sha256"
+        bucket.put(f"runs/{key}.sha256", bucket.read(named))
+        bucket.delete([named])
+        bucket.put("CURRENT", f"{key}\n".encode())
         time.sleep(1.1)  # dates of objects are in whole seconds
-    monkeypatch.setattr(marks, "_PATIENCE_SECONDS", 0.0)
-    objects, numbers = PublishedObjects(address), itertools.count(1)
-    call = objects.bucket._files.call_s3
-
-    def late(method, **asked):
-        if next(numbers) == request_number:
-            with suppress(BusyError):
-                object_publisher.publish_index(address, tmp_path / "work", 1)
-        return call(method, **asked)
-
-    monkeypatch.setattr(objects.bucket._files, "call_s3", late)
-    prune_objects(objects.bucket, Retention(runs=1))
-    assert next(numbers) > request_number
-    with output_lock(tmp_path / "reader"):
-        assert objects.fetch(objects.current(), tmp_path / "reader") is not None
+    objects = PublishedObjects(address)
+    assert (objects.current(), [*objects.runs()]) == (keys[2], keys)
+    assert cagp("verify", address).exit_code == 0
+    monkeypatch.setattr(object_removal, "ABANDONED", timedelta(seconds=-5))
+    assert remove_abandoned(bucket) == []
+    assert cagp("prune", address, "--keep", 2).stdout == f"removed  {address}/{keys[0]}\n"
+    object_publisher.publish_index(address, tmp_path / "work", 2)
+    assert (objects.current(), set(objects.runs())) == (keys[1], set(keys[1:]))
+    assert len(_uploads(address)) == 2
 
 
 @pytest.mark.exhaustive
@@ -630,4 +599,3 @@ def test_a_server_that_goes_away_costs_nothing_but_the_sending(server, tmp_path,
             assert run is not None
             output.make_current(run)
         assert output.objects.current() == publisher.key_of(1)
-        assert list((tmp_path / ".uploads").iterdir()) == []
