@@ -123,7 +123,7 @@ def test_samples_have_the_stated_covariance_t7(where, solver):
     sampler = Sampler(problem, solver, draws, demand_of(problem, where.executor, LIMIT), where.executor)
     groups = draw_groups(rank + N, points=N + len(where.targets))
     noise = unit_noise(rank, N)
-    ((mean, errors),) = sampler.groups(noise, groups, sampler.plans(groups), done=lambda *_: None)
+    ((mean, errors, _),) = sampler.groups(noise, groups, sampler.plans(groups), done=lambda *_: None)
     state = where.at_new(solver)[-1]
     assert_close(mean, state.mean)
     assert_close(errors @ errors.T, where.dense.K2 - state.downdate)

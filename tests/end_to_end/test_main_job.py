@@ -21,6 +21,7 @@ GROUPS = ("posterior", "map", "calibration", "trace", "observations")
 
 JOB = job_text(
     design={"train": random_points(500), "test": random_points(80, seed=1), "map": map_grid(30.0)},
+    prior={"mean": "quadratic-latitude", "lengthscale": 0.2, "variance": 60.0, "noise_variance": 2.0},
     solver={"name": "block-gauss-seidel", "iterations": 3, "block_size": 96},
 )
 
@@ -150,7 +151,7 @@ def test_a_climatology_is_part_of_the_job(tmp_path):
             shifted = (field.isel(valid_time=[0]) + shift).assign_attrs(field.attrs)
             shifted.to_zarr(usual, mode="w", zarr_format=3, consolidated=False)
 
-    text = small_job(tmp_path).replace("[prior]", f'[prior]\nmean = "climatology:{usual}"')
+    text = small_job(tmp_path).replace('"quadratic-latitude"', f'"climatology:{usual}"')
     text = text.replace("[observations]\n", '[observations]\ntimes = ["2020-01-01T00:00"]\n')
     job = job_in(tmp_path / "out", text.replace("iterations = 3", "iterations = 0"))
     write(5.0)

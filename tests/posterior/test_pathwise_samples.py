@@ -54,7 +54,7 @@ def sampled_by_waves(problem, solver, seed, *, samples=DRAWS):
     plans = sampler.plans(groups)
     generator = np.random.default_rng(seed)
     found = sampler.groups(generator, groups, plans, done=lambda group, iteration: None)
-    return np.concatenate([errors for _, errors in found], axis=1).T
+    return np.concatenate([errors for _, errors, *_ in found], axis=1).T
 
 
 def assert_law(errors, covariance, *, excess=0.0):
