@@ -51,7 +51,8 @@ def fit_job(root: Path, *, scheduler: str = "serial"):
     text = JOB.replace('"sample"', '"synthetic"\ngrid_degrees = 10.0\ntimes = ["2020-01-01", "2020-07-01"]')
     text = text.replace("[design]", "[observations.synthetic]\nlengthscale = 0.3\n[design]")
     text = text.replace(
-        "lengthscale = 0.2\nvariance = 60.0\nnoise_variance = 2.0", 'mean = "harmonic-latitude"'
+        'mean = "quadratic-latitude"\nlengthscale = 0.2\nvariance = 60.0\nnoise_variance = 2.0',
+        'mean = "harmonic-latitude"',
     )
     # on so coarse a grid only the crowd at the poles has neighbours close enough to tell noise from field
     text = text.replace("seed = 0 }", 'seed = 0, weight = "equal" }').replace(

@@ -737,7 +737,7 @@ KEPT = {**DESIGN, "calibration": random_points(100, seed=3)}
         ({"prior": {**NUMBERS, "mean": "previous"}}, "given without persistence"),
         (
             {"prior": {**NUMBERS, "persistence": 0.5}},
-            'persistence cannot be combined with mean = "quadratic-latitude"',
+            'persistence cannot be combined with mean = "constant"',
         ),
         ({"prior": {**PREVIOUS, "persistence": 1.0}}, "above 0 and below 1"),
         ({"prior": {**PREVIOUS, "covariates": ["file:relief.nc:z"]}}, "does not tell how they vary"),
